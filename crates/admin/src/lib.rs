@@ -1,0 +1,1 @@
+//! The admin HTTP interface of Sluicegate: health, metrics and live state.

@@ -1,0 +1,158 @@
+//! The line of a field, found by reading its document again.
+//!
+//! Objects are parsed without keeping the line of every field, which would cost more memory than the objects.
+//! Problems are few: when one is shown, its document is scanned once more for the field that it names.
+
+use granit_parser::{Event, Parser, StrInput};
+
+/// The line, from 1, on which `field` stands in the YAML or JSON document `text`. If it is not written there,
+/// the line of the nearest thing around it that is. `None` if not even the first node can be read.
+///
+/// `field` is written as Kubernetes does: `spec.rules[0].http.paths[1].pathType`, and
+/// `metadata.annotations[sluicegate.dev/load-balance]` for names that contain dots.
+pub(crate) fn line(text: &str, field: &str) -> Option<u32> {
+    let mut nodes = Nodes(Parser::new_from_str(text));
+    let (mut node, mut best) = nodes.next()?;
+    let mut field = field;
+    while let Some((segment, rest)) = split_segment(field) {
+        field = rest;
+        // An unreadable rest does not matter to a field before it.
+        let Some((child, line)) = nodes.child(node, segment) else { break };
+        (node, best) = (child, line);
+    }
+    Some(best)
+}
+
+/// Takes the first segment off a field's path.
+fn split_segment(field: &str) -> Option<(&str, &str)> {
+    let field = field.strip_prefix('.').unwrap_or(field);
+    if let Some(bracketed) = field.strip_prefix('[') {
+        return bracketed.split_once(']');
+    }
+    let end = field.find(['.', '[']).unwrap_or(field.len());
+    (end > 0).then(|| field.split_at(end))
+}
+
+/// What a node is, as far as descending into it goes.
+#[derive(Clone, PartialEq)]
+enum Node {
+    Scalar(String),
+    Sequence,
+    Mapping,
+    Alias,
+    End,
+}
+
+/// The nodes of the first document, in the order of the text.
+struct Nodes<'a>(Parser<'a, StrInput<'a>>);
+
+impl Nodes<'_> {
+    /// The next node or end of a collection, and its line; `None` at the document's end or an error.
+    fn next(&mut self) -> Option<(Node, u32)> {
+        loop {
+            let (event, span) = self.0.next()?.ok()?;
+            let node = match event {
+                Event::Scalar(value, ..) => Node::Scalar(value.into_owned()),
+                Event::SequenceStart(..) => Node::Sequence,
+                Event::MappingStart(..) => Node::Mapping,
+                Event::SequenceEnd | Event::MappingEnd => Node::End,
+                Event::Alias(_) => Node::Alias,
+                Event::DocumentEnd | Event::StreamEnd => return None,
+                _ => continue,
+            };
+            return Some((node, u32::try_from(span.start.line()).unwrap_or(u32::MAX)));
+        }
+    }
+
+    /// Moves from the start of `parent` to the child that `segment` names. The line of a mapping's child is that
+    /// of its key.
+    fn child(&mut self, parent: Node, segment: &str) -> Option<(Node, u32)> {
+        match parent {
+            Node::Sequence => {
+                for _ in 0..segment.parse::<usize>().ok()? {
+                    let (item, _) = self.next()?;
+                    self.skip(&item)?;
+                }
+                self.next().filter(|(item, _)| *item != Node::End)
+            }
+            Node::Mapping => loop {
+                let (key, line) = self.next()?;
+                match &key {
+                    Node::End => return None,
+                    Node::Scalar(name) if name == segment => return Some((self.next()?.0, line)),
+                    _ => self.skip(&key)?,
+                }
+                let (value, _) = self.next()?;
+                self.skip(&value)?;
+            },
+            Node::Scalar(_) | Node::Alias | Node::End => None,
+        }
+    }
+
+    /// Moves to the end of `node`, which has just begun. `None` at the end of what is around it.
+    fn skip(&mut self, node: &Node) -> Option<()> {
+        let mut depth = match node {
+            Node::Sequence | Node::Mapping => 1,
+            Node::Scalar(_) | Node::Alias => 0,
+            Node::End => return None,
+        };
+        while depth > 0 {
+            match self.next()?.0 {
+                Node::Sequence | Node::Mapping => depth += 1,
+                Node::End => depth -= 1,
+                Node::Scalar(_) | Node::Alias => {}
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn a_field_is_found_on_the_line_of_its_key() {
+        let yaml = "\
+# a comment
+metadata:
+  annotations:
+    sluicegate.dev/load-balance: fair
+spec:
+  rules:
+    - host: a.example
+      http:
+        paths:
+          - path: /
+          - path: /b
+            pathType: prefix
+  tls: &tls [ {hosts: [x,
+     y]} ]
+";
+        for (field, expected) in [
+            ("", 2),
+            ("metadata.annotations[sluicegate.dev/load-balance]", 4),
+            ("spec.rules", 6),
+            ("spec.rules[0]", 7),
+            ("spec.rules[0].http.paths[0].pathType", 10),
+            ("spec.rules[0].http.paths[1].pathType", 12),
+            ("spec.rules[0].http.paths[7].pathType", 9),
+            ("spec.tls[0].hosts[1]", 14),
+            ("nothing", 2),
+        ] {
+            assert_eq!(line(yaml, field), Some(expected), "{field}");
+        }
+    }
+
+    #[test]
+    fn json_has_lines_too() {
+        let json = "{\n\t\"spec\": {\n\t\t\"rules\": [\n\t\t\t{\"host\": \"A\"}\n\t\t]\n\t}\n}\n";
+        assert_eq!(line(json, "spec.rules[0].host"), Some(4));
+    }
+
+    #[test]
+    fn an_unreadable_rest_does_not_matter() {
+        assert_eq!(line("a:\n  b: 1\nc: [\n", "a.b"), Some(2));
+        assert_eq!(line("", "a"), None);
+    }
+}

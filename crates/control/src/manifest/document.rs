@@ -1,0 +1,223 @@
+//! One document of a manifest into the objects that it holds.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
+
+use super::{Syntax, split, typed};
+use crate::object::class::IngressClass;
+use crate::object::ingress::Ingress;
+use crate::object::service::Service;
+use crate::object::slice::EndpointSlice;
+use crate::object::{Confidential, Kind, Object, ObjectRef, host};
+use crate::problem::{Findings, Severity};
+
+/// A parsed document.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// Its text: what it is recognised by, and where the lines of its fields are looked up.
+    pub(crate) text: Arc<str>,
+    /// The line on which its content begins, counted from 1 at the beginning of its text.
+    pub(crate) line: u32,
+    pub(crate) objects: Vec<ParsedObject>,
+    /// What is wrong outside any object.
+    pub(crate) faults: Vec<Fault>,
+    /// Whether all objects in it are known by name; if not, one that was there may just be unreadable.
+    pub(crate) is_complete: bool,
+}
+
+/// An object of a document.
+#[derive(Debug)]
+pub(crate) struct ParsedObject {
+    pub(crate) object: ObjectRef,
+    /// Which part of the document it is: empty for all, or `items[3]`.
+    pub(crate) part: Box<str>,
+    /// The checked object, or nothing if it cannot be used at all.
+    pub(crate) form: Option<Object>,
+    pub(crate) findings: Findings,
+}
+
+/// Something wrong outside any object.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) severity: Severity,
+    /// The line, where the parser said it, counted as [`Document::line`].
+    pub(crate) line: Option<u32>,
+    /// The field of the document, to look the line up.
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+impl Document {
+    pub(crate) fn parse(text: &str, syntax: Syntax) -> Self {
+        let mut document = Self {
+            text: text.into(),
+            line: split::first_content_line(text),
+            objects: Vec::new(),
+            faults: Vec::new(),
+            is_complete: true,
+        };
+        match syntax.parse(text) {
+            Ok(Value::Null) => {}
+            Ok(mut value) => document.read(&mut value, ""),
+            Err(fault) => {
+                document.is_complete = false;
+                document.faults.push(fault);
+            }
+        }
+        document
+    }
+
+    /// Reads an object, or a list of them.
+    fn read(&mut self, value: &mut Value, part: &str) {
+        let text_of = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text_of("apiVersion").to_owned(), text_of("kind").to_owned());
+        if kind.is_empty() || api_version.is_empty() {
+            let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
+            self.refuse(part, "", format!("is not a Kubernetes object: it has no {missing}"));
+            return;
+        }
+        let items_kind = kind.strip_suffix("List");
+        if let (Some(items_kind), Some(Value::Array(items))) = (items_kind, value.get_mut("items")) {
+            self.read_items(items, items_kind, &api_version, part);
+            return;
+        }
+        match Kind::parse(&kind) {
+            Some(kind) if kind.api_version() == api_version => self.read_object(kind, value, part),
+            Some(kind) if is_former_version(kind, &api_version) => self.refuse(
+                part,
+                "apiVersion",
+                format!("{kind} is not read in {api_version:?}: write {}", kind.api_version()),
+            ),
+            _ => tracing::debug!(kind, api_version, "an object of a kind that is not used is passed over"),
+        }
+    }
+
+    fn read_items(&mut self, items: &mut [Value], kind: &str, api_version: &str, part: &str) {
+        for (index, item) in items.iter_mut().enumerate() {
+            // The items of a typed list, such as a ServiceList, need not say what they are.
+            if !kind.is_empty()
+                && let Value::Object(fields) = item
+            {
+                fields.entry("kind").or_insert_with(|| kind.into());
+                fields.entry("apiVersion").or_insert_with(|| api_version.into());
+            }
+            let dot = if part.is_empty() { "" } else { "." };
+            self.read(item, &format!("{part}{dot}items[{index}]"));
+        }
+    }
+
+    fn read_object(&mut self, kind: Kind, value: &Value, part: &str) {
+        let metadata = |field: &str| {
+            value.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_str)
+        };
+        let name = metadata("name").unwrap_or_default();
+        let namespace = match metadata("namespace") {
+            _ if kind.is_cluster_scoped() => "",
+            None | Some("") => "default",
+            Some(namespace) => namespace,
+        };
+        for (field, text) in [("metadata.name", name), ("metadata.namespace", namespace)] {
+            if text.is_empty() && field == "metadata.name" {
+                self.refuse(part, field, format!("is missing in an object of kind {kind}"));
+                return;
+            }
+            if let Some(fault) = (!text.is_empty()).then(|| host::dns_name_fault(text)).flatten() {
+                self.refuse(part, field, format!("{text:?} {fault}"));
+                return;
+            }
+        }
+        let object = ObjectRef { kind, namespace: namespace.into(), name: name.into() };
+        let mut findings = Findings::default();
+        let form = check(&object, value, &mut findings);
+        self.objects.push(ParsedObject { object, part: part.into(), form, findings });
+    }
+
+    fn refuse(&mut self, part: &str, field: &str, message: String) {
+        self.is_complete = false;
+        let dot = if part.is_empty() || field.is_empty() { "" } else { "." };
+        let field = format!("{part}{dot}{field}");
+        self.faults.push(Fault { severity: Severity::Error, line: None, field, message });
+    }
+}
+
+/// Whether this kind was once served in `api_version`.
+fn is_former_version(kind: Kind, api_version: &str) -> bool {
+    let group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    group(api_version) == group(kind.api_version())
+        || (kind == Kind::Ingress && group(api_version) == "extensions")
+}
+
+/// Checks an object of a known kind. Without a form, the findings say why.
+fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<Object> {
+    fn typed<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
+        typed::parse(value, false, findings)
+    }
+    Some(match object.kind {
+        Kind::IngressClass => {
+            let raw = typed::<networking::IngressClass>(value, findings)?;
+            Object::IngressClass(Arc::new(IngressClass::check(raw, findings)))
+        }
+        Kind::Ingress => {
+            let raw = typed::<networking::Ingress>(value, findings)?;
+            Object::Ingress(Arc::new(Ingress::check(raw, &object.namespace, findings)))
+        }
+        Kind::Service => {
+            let raw = typed::<core::Service>(value, findings)?;
+            Object::Service(Arc::new(Service::check(raw, findings)))
+        }
+        Kind::EndpointSlice => {
+            let raw = typed::<discovery::EndpointSlice>(value, findings)?;
+            Object::EndpointSlice(Arc::new(EndpointSlice::check(raw, findings)))
+        }
+        Kind::Secret => {
+            let raw = typed::parse::<core::Secret>(value, true, findings)?;
+            Object::Secret(Confidential(Arc::new(raw)))
+        }
+        Kind::ConfigMap => Object::ConfigMap(Arc::new(typed::<core::ConfigMap>(value, findings)?)),
+    })
+}
+
+impl Syntax {
+    fn parse(self, text: &str) -> Result<Value, Fault> {
+        let (line, message) = match self {
+            Self::Yaml => match serde_saphyr::from_str_with_options(text, yaml_options()) {
+                Ok(value) => return Ok(value),
+                Err(error) => {
+                    // Without the snippet of the text, which may be a Secret's.
+                    let message = DefaultMessageFormatter.format_message(error.without_snippet());
+                    (error.location().map(|location| location.line()), message.escape_debug().to_string())
+                }
+            },
+            Self::Json => match serde_json::from_str(text) {
+                Ok(value) => return Ok(value),
+                Err(error) => {
+                    let message = error.to_string();
+                    let message = message.split(" at line ").next().unwrap_or_default();
+                    (Some(error.line() as u64), message.to_owned())
+                }
+            },
+        };
+        Err(Fault {
+            severity: Severity::Error,
+            line: line.and_then(|line| u32::try_from(line).ok()),
+            field: String::new(),
+            message: format!("cannot be read: {message}"),
+        })
+    }
+}
+
+/// Room for a `List` of 100,000 objects; aliases stay bounded, so that a small file cannot become a large one.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 20_000_000,
+            max_nodes: 10_000_000,
+            max_total_scalar_bytes: 256 * 1024 * 1024,
+        },
+        with_snippet: false,
+    }
+}

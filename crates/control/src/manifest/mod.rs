@@ -1,0 +1,52 @@
+//! Manifests: from the text of a file to checked objects and findings, with no I/O.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`split`] | a file's text into its documents |
+//! | [`document`] | one document into the objects that it holds |
+//! | [`typed`] | an untyped object into its Kubernetes type: wrong types and unknown fields |
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(crate) mod document;
+pub(crate) mod split;
+mod typed;
+
+pub(crate) use document::{Document, ParsedObject};
+
+/// How the text of a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Yaml,
+    Json,
+}
+
+/// The content of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Manifest {
+    /// Its documents, each with the line on which its text begins, from 1.
+    pub(crate) documents: Vec<(u32, Arc<Document>)>,
+}
+
+impl Manifest {
+    /// Parses a file's text. Documents that are the same as in `previous` are taken from there.
+    pub(crate) fn parse(text: &str, syntax: Syntax, previous: &Self) -> Self {
+        let known: HashMap<&str, &Arc<Document>> =
+            previous.documents.iter().map(|(_, document)| (&*document.text, document)).collect();
+        let parse = |text: &str| match known.get(text) {
+            Some(document) => Arc::clone(document),
+            None => Arc::new(Document::parse(text, syntax)),
+        };
+        let documents = match syntax {
+            Syntax::Yaml => split::documents(text).map(|(line, text)| (line, parse(text))).collect(),
+            Syntax::Json => vec![(1, parse(text))],
+        };
+        Self { documents }
+    }
+
+    /// Whether all of it could be read; if not, an object that is missing may just be unreadable.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.documents.iter().all(|(_, document)| document.is_complete)
+    }
+}

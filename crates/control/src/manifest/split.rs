@@ -1,0 +1,97 @@
+//! A file of YAML documents into its documents.
+//!
+//! The text is cut at lines that begin with `---`, as `kubectl` does. YAML allows such a line nowhere inside a
+//! document, so that a document with a syntax error does not take its neighbours with it.
+
+/// The documents of a file, each with the line on which it begins, from 1. A `---` belongs to the document that
+/// it opens; directives before it too.
+pub(crate) fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut rest = text;
+    let mut line = 1;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (document, lines, remainder) = first_document(rest);
+            let begins = line;
+            line += lines;
+            rest = remainder;
+            if has_content(document) {
+                return Some((begins, document));
+            }
+        }
+        None
+    })
+}
+
+/// The first document, its number of lines, and what follows it.
+fn first_document(text: &str) -> (&str, u32, &str) {
+    let mut lines = 0;
+    let mut end = 0;
+    // Until content is seen, a `---` opens this document; after it, the next one.
+    let mut opened = false;
+    for line in text.split_inclusive('\n') {
+        let is_marker = is_marker(line);
+        if is_marker && opened {
+            break;
+        }
+        opened |= is_marker || is_content(line);
+        lines += 1;
+        end += line.len();
+    }
+    let (document, rest) = text.split_at(end);
+    (document, lines, rest)
+}
+
+/// `---`, alone or followed by white space (YAML 1.2, 9.1.2).
+fn is_marker(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
+/// Neither blank, nor a comment, nor a directive.
+fn is_content(line: &str) -> bool {
+    !line.starts_with('%') && !matches!(line.trim_start().bytes().next(), None | Some(b'#'))
+}
+
+/// Whether there is more in a document than markers, comments and blank lines.
+fn has_content(document: &str) -> bool {
+    document.lines().any(|line| {
+        let line = if is_marker(line) { &line[3..] } else { line };
+        is_content(line) && line.trim() != "..."
+    })
+}
+
+/// The line, from 1, on which a document's content begins.
+pub(crate) fn first_content_line(document: &str) -> u32 {
+    let before = document.lines().take_while(|line| !is_content(line) || line.trim_end() == "---").count();
+    u32::try_from(before).unwrap_or(u32::MAX - 1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{documents, first_content_line};
+
+    #[test]
+    fn a_file_is_cut_at_its_markers() {
+        for (text, expected) in [
+            ("", vec![]),
+            ("\n# only a comment\n---\n---\n...\n", vec![]),
+            ("a: 1", vec![(1, "a: 1")]),
+            ("a: 1\n---\nb: 2\n", vec![(1, "a: 1\n"), (2, "---\nb: 2\n")]),
+            ("---\na: 1\n---\nb: 2", vec![(1, "---\na: 1\n"), (3, "---\nb: 2")]),
+            ("# first\n---\na: 1\n", vec![(1, "# first\n---\na: 1\n")]),
+            ("%YAML 1.2\n---\na: 1\n", vec![(1, "%YAML 1.2\n---\na: 1\n")]),
+            ("--- {a: 1}\n--- # two\nb: 2\n", vec![(1, "--- {a: 1}\n"), (2, "--- # two\nb: 2\n")]),
+            ("a: |\n  ---\n  x\n----: 1\n", vec![(1, "a: |\n  ---\n  x\n----: 1\n")]),
+            ("a: 1\r\n---\r\nb: 2\r\n", vec![(1, "a: 1\r\n"), (2, "---\r\nb: 2\r\n")]),
+            ("\u{feff}a: 1\n", vec![(1, "a: 1\n")]),
+        ] {
+            assert_eq!(documents(text).collect::<Vec<_>>(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn content_begins_after_markers_and_comments() {
+        assert_eq!(first_content_line("# x\n---\n\nkind: A\n"), 4);
+        assert_eq!(first_content_line("kind: A\n"), 1);
+    }
+}

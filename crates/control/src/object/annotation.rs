@@ -1,0 +1,88 @@
+//! Annotations: ours (`sluicegate.dev/*`) are checked by name, and ingress-nginx' are pointed out.
+
+use std::collections::BTreeMap;
+
+use super::Kind;
+use crate::problem::Findings;
+
+/// What our annotations' names begin with.
+pub(crate) const PREFIX: &str = "sluicegate.dev/";
+
+/// What the annotations of ingress-nginx begin with.
+const NGINX_PREFIX: &str = "nginx.ingress.kubernetes.io/";
+
+/// How the endpoints of a Service are chosen: `ewma`, `round_robin` or `least_request`.
+pub(crate) const LOAD_BALANCE: &str = "sluicegate.dev/load-balance";
+/// Requests in flight to a Service, at most.
+pub(crate) const MAX_REQUESTS: &str = "sluicegate.dev/max-requests";
+/// Requests in flight to one endpoint of a Service, at most.
+pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-per-endpoint";
+
+const SERVICE_ANNOTATIONS: [&str; 3] = [LOAD_BALANCE, MAX_REQUESTS, MAX_REQUESTS_PER_ENDPOINT];
+
+/// The field of an annotation, as problems name it.
+pub(crate) fn field(annotation: &str) -> String {
+    format!("metadata.annotations[{annotation}]")
+}
+
+/// Warns of annotations that do nothing on an object of this kind.
+pub(crate) fn check_names(
+    kind: Kind,
+    annotations: Option<&BTreeMap<String, String>>,
+    findings: &mut Findings,
+) {
+    for name in annotations.into_iter().flat_map(BTreeMap::keys) {
+        if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress {
+            findings.warning(field(name), "is not applied: annotations of ingress-nginx are not read yet");
+        }
+        if !name.starts_with(PREFIX) || (kind == Kind::Service && SERVICE_ANNOTATIONS.contains(&&**name)) {
+            continue;
+        }
+        let message = if SERVICE_ANNOTATIONS.contains(&&**name) {
+            format!("does nothing on an object of kind {kind}: write it on the Service")
+        } else if let Some(meant) = closest(name, &SERVICE_ANNOTATIONS) {
+            format!("is unknown and does nothing: did you mean {meant}?")
+        } else {
+            "is unknown and does nothing".to_owned()
+        };
+        findings.warning(field(name), message);
+    }
+}
+
+/// The candidate that `name` is most likely a misspelling of.
+pub(crate) fn closest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let (distance, best) = candidates
+        .iter()
+        .map(|candidate| (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), *candidate))
+        .min()?;
+    (distance <= 3).then_some(best)
+}
+
+/// Levenshtein's distance: how many bytes must be inserted, removed or changed.
+fn edit_distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.bytes().enumerate() {
+            let substituted = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{closest, edit_distance};
+
+    #[test]
+    fn a_misspelling_is_recognised_and_a_stranger_is_not() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        let known = ["sluicegate.dev/load-balance", "sluicegate.dev/max-requests"];
+        assert_eq!(closest("sluicegate.dev/loadbalance", &known), Some(known[0]));
+        assert_eq!(closest("sluicegate.dev/Max-Request", &known), Some(known[1]));
+        assert_eq!(closest("sluicegate.dev/rewrite-target", &known), None);
+    }
+}

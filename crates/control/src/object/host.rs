@@ -1,0 +1,100 @@
+//! The host of a rule.
+
+use sluicegate_model::HostPattern;
+
+/// Parses `spec.rules[].host` by the rules of Kubernetes' own validation: a lower-case DNS name (RFC 1123), or
+/// one whose first label is `*`, and no IP address. An empty host is any host.
+pub(crate) fn parse(host: &str) -> Result<HostPattern, String> {
+    if host.is_empty() {
+        return Ok(HostPattern::Any);
+    }
+    if host == "*" {
+        return Err("\"*\" is not a host: leave the host out to take every host".to_owned());
+    }
+    if host.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[') {
+        return Err(format!("{host:?} is an IP address, and a host must be a DNS name"));
+    }
+    let (name, pattern): (&str, fn(Box<str>) -> HostPattern) = match host.strip_prefix("*.") {
+        Some(suffix) => (suffix, HostPattern::Wildcard),
+        None => (host, HostPattern::Exact),
+    };
+    if name.contains('*') {
+        return Err(format!("{host:?} has a '*' that is not its whole first label, as in \"*.example.com\""));
+    }
+    match dns_name_fault(name) {
+        Some(fault) => Err(format!("{host:?} {fault}")),
+        None => Ok(pattern(name.into())),
+    }
+}
+
+/// What keeps `name` from being a DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a
+/// sentence.
+pub(crate) fn dns_name_fault(name: &str) -> Option<&'static str> {
+    let label_is_valid = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+    };
+    if name.len() > 253 {
+        Some("is longer than 253 characters")
+    } else if name.split('.').all(label_is_valid) {
+        None
+    } else if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Some("has upper-case letters: write it in lower case")
+    } else if !name.is_ascii() {
+        Some("is not ASCII: write international names as xn--...")
+    } else if name.contains(':') {
+        Some("has a port or a ':': write the name alone")
+    } else {
+        Some(
+            "is not a DNS name: labels of a-z, 0-9 and '-' that begin and end with a letter or a digit, \
+             separated by single dots",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn hosts_are_exact_wildcard_or_any() {
+        for (host, expected) in [
+            ("", "*"),
+            ("a.example", "a.example"),
+            ("*.example.com", "*.example.com"),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+            ("1.example", "1.example"),
+        ] {
+            assert_eq!(parse(host).unwrap().to_string(), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_dns_name_is_refused_with_the_reason() {
+        for (host, reason) in [
+            ("10.0.0.1", "IP address"),
+            ("::1", "IP address"),
+            ("[::1]", "IP address"),
+            ("A.example", "lower case"),
+            ("*", "leave the host out"),
+            ("a.*.example", "'*'"),
+            ("*a.example", "'*'"),
+            ("*.", "not a DNS name"),
+            ("*.*.example", "'*'"),
+            ("a..example", "not a DNS name"),
+            ("a.example.", "not a DNS name"),
+            ("-a.example", "not a DNS name"),
+            ("a_b.example", "not a DNS name"),
+            ("a.example:80", "port"),
+            ("bücher.example", "xn--"),
+            ("a b", "not a DNS name"),
+        ] {
+            let message = parse(host).unwrap_err();
+            assert!(message.contains(reason), "{host}: {message}");
+        }
+        assert!(parse(&"a.".repeat(130)).unwrap_err().contains("253"));
+    }
+}

@@ -1,0 +1,185 @@
+//! `Ingress`.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::networking::v1;
+use sluicegate_model::{HostPattern, PathPattern, UpstreamKey};
+
+use super::{Kind, annotation, host, path};
+use crate::problem::Findings;
+
+/// The annotation that named an Ingress' class before `spec.ingressClassName` did.
+pub(crate) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+/// A checked `Ingress`: the parts of it that can be served.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Ingress {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// `spec.ingressClassName`.
+    pub(crate) class_name: Option<Box<str>>,
+    /// The value of [`CLASS_ANNOTATION`].
+    pub(crate) class_annotation: Option<Box<str>>,
+    /// `spec.defaultBackend`.
+    pub(crate) default_backend: Option<UpstreamKey>,
+    /// Whether it was written with rules, even if none of them is valid.
+    pub(crate) has_rules: bool,
+    /// Its valid rules.
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// A valid rule, with its valid paths.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Rule {
+    /// Its place in `spec.rules`.
+    pub(crate) index: usize,
+    pub(crate) host: HostPattern,
+    pub(crate) paths: Vec<RulePath>,
+}
+
+/// A valid path of a rule.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RulePath {
+    /// Its place in `spec.rules[].http.paths`.
+    pub(crate) index: usize,
+    pub(crate) pattern: PathPattern,
+    pub(crate) upstream: UpstreamKey,
+}
+
+/// The field of a path, as problems name it.
+pub(crate) fn path_field(rule: usize, path: usize) -> String {
+    format!("spec.rules[{rule}].http.paths[{path}]")
+}
+
+impl Ingress {
+    pub(crate) fn check(raw: v1::Ingress, namespace: &Arc<str>, findings: &mut Findings) -> Self {
+        annotation::check_names(Kind::Ingress, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let raw_rules = spec.rules.unwrap_or_default();
+        if raw_rules.is_empty() && spec.default_backend.is_none() {
+            findings.error("spec", "has neither rules nor a defaultBackend");
+        }
+        let has_rules = !raw_rules.is_empty();
+        let rules = raw_rules
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, rule)| Rule::check(rule, index, namespace, findings))
+            .collect();
+        let class_annotation =
+            raw.metadata.annotations.and_then(|mut annotations| annotations.remove(CLASS_ANNOTATION));
+        if class_annotation.is_some() && spec.ingress_class_name.is_some() {
+            findings.warning(
+                annotation::field(CLASS_ANNOTATION),
+                "is passed over, because spec.ingressClassName is set: remove one of them",
+            );
+        }
+        Self {
+            created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            class_name: spec.ingress_class_name.map(Into::into),
+            class_annotation: class_annotation.map(Into::into),
+            default_backend: spec
+                .default_backend
+                .and_then(|backend| check_backend(backend, "spec.defaultBackend", namespace, findings)),
+            has_rules,
+            rules,
+        }
+    }
+}
+
+impl Rule {
+    fn check(
+        raw: v1::IngressRule,
+        index: usize,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Option<Self> {
+        let host = host::parse(raw.host.as_deref().unwrap_or_default())
+            .map_err(|fault| findings.error(format!("spec.rules[{index}].host"), fault));
+        let paths = raw
+            .http
+            .map(|http| http.paths)
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+            .filter_map(|(nth, path)| RulePath::check(path, index, nth, namespace, findings))
+            .collect();
+        Some(Self { index, host: host.ok()?, paths })
+    }
+}
+
+impl RulePath {
+    fn check(
+        raw: v1::HTTPIngressPath,
+        rule: usize,
+        index: usize,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Option<Self> {
+        let field = path_field(rule, index);
+        let written = raw.path.as_deref().unwrap_or_default();
+        let pattern = path::parse(written, &raw.path_type)
+            .map_err(|(within, fault)| findings.error(format!("{field}.{within}"), fault));
+        if matches!(pattern, Ok(PathPattern::Starts(_))) && looks_like_a_regex(written) {
+            findings.warning(
+                format!("{field}.path"),
+                format!("{written:?} is matched character by character: regular expressions are not read"),
+            );
+        }
+        let upstream = check_backend(raw.backend, &format!("{field}.backend"), namespace, findings)?;
+        Some(Self { index, pattern: pattern.ok()?, upstream })
+    }
+}
+
+/// Whether a path was probably written for ingress-nginx' `use-regex` or `rewrite-target`.
+fn looks_like_a_regex(path: &str) -> bool {
+    path.contains(['(', '[', '{', '|', '^', '$', '*', '\\'])
+}
+
+fn check_backend(
+    raw: v1::IngressBackend,
+    field: &str,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> Option<UpstreamKey> {
+    if raw.resource.is_some() {
+        findings.error(format!("{field}.resource"), "is not served: name a service");
+        return None;
+    }
+    let Some(service) = raw.service else {
+        findings.error(field, "has no service: write service.name and service.port");
+        return None;
+    };
+    if service.name.is_empty() {
+        findings.error(format!("{field}.service.name"), "is missing");
+        return None;
+    }
+    let field = format!("{field}.service.port");
+    let port: Arc<str> = match service.port.map(|port| (port.name.unwrap_or_default(), port.number)) {
+        Some((name, Some(number))) if name.is_empty() => match u16::try_from(number) {
+            Ok(number @ 1..) => number.to_string().into(),
+            _ => {
+                findings.error(format!("{field}.number"), format!("{number} is not between 1 and 65535"));
+                return None;
+            }
+        },
+        Some((name, None)) if !name.is_empty() => {
+            if name.bytes().all(|byte| byte.is_ascii_digit()) {
+                findings.error(
+                    format!("{field}.name"),
+                    format!("{name:?} is not the name of a port: write number: {name}"),
+                );
+                return None;
+            }
+            name.into()
+        }
+        Some((_, Some(_))) => {
+            findings.error(field, "has both a name and a number: remove one of them");
+            return None;
+        }
+        _ => {
+            findings.error(field, "is missing: write number or name");
+            return None;
+        }
+    };
+    Some(UpstreamKey { namespace: namespace.clone(), service: service.name.into(), port })
+}

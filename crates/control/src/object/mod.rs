@@ -1,0 +1,142 @@
+//! Kubernetes objects, checked once when they are read and then held in a form that needs no further checks.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`ingress`] | `networking.k8s.io/v1` Ingress: rules, paths, backends |
+//! | [`class`] | `networking.k8s.io/v1` IngressClass |
+//! | [`service`] | `v1` Service: ports, external name, annotations |
+//! | [`slice`] | `discovery.k8s.io/v1` EndpointSlice |
+//! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
+//! | [`annotation`] | `sluicegate.dev/*` annotations |
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+pub(crate) mod annotation;
+pub(crate) mod class;
+pub(crate) mod host;
+pub(crate) mod ingress;
+pub(crate) mod path;
+pub(crate) mod service;
+pub(crate) mod slice;
+
+/// The kinds of objects that are read; all others are passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `networking.k8s.io/v1` `IngressClass`.
+    IngressClass,
+    /// `networking.k8s.io/v1` `Ingress`.
+    Ingress,
+    /// `v1` `Service`.
+    Service,
+    /// `discovery.k8s.io/v1` `EndpointSlice`.
+    EndpointSlice,
+    /// `v1` `Secret`.
+    Secret,
+    /// `v1` `ConfigMap`.
+    ConfigMap,
+}
+
+impl Kind {
+    /// Its name, as manifests write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::IngressClass => "IngressClass",
+            Self::Ingress => "Ingress",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+        }
+    }
+
+    /// Whether its objects live in no namespace.
+    pub(crate) const fn is_cluster_scoped(self) -> bool {
+        matches!(self, Self::IngressClass)
+    }
+
+    /// The API group and version that is read.
+    pub(crate) const fn api_version(self) -> &'static str {
+        match self {
+            Self::IngressClass | Self::Ingress => "networking.k8s.io/v1",
+            Self::EndpointSlice => "discovery.k8s.io/v1",
+            Self::Service | Self::Secret | Self::ConfigMap => "v1",
+        }
+    }
+
+    /// The kind of that name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Self::IngressClass, Self::Ingress, Self::Service, Self::EndpointSlice, Self::Secret, Self::ConfigMap]
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty for kinds that have none.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+/// `Kind namespace/name`, or `Kind name` for kinds without a namespace.
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => write!(f, "{} {}", self.kind, self.name),
+            namespace => write!(f, "{} {namespace}/{}", self.kind, self.name),
+        }
+    }
+}
+
+/// A checked object.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    IngressClass(Arc<class::IngressClass>),
+    Ingress(Arc<ingress::Ingress>),
+    Service(Arc<service::Service>),
+    EndpointSlice(Arc<slice::EndpointSlice>),
+    /// Kept for TLS; nothing prints it.
+    Secret(Confidential<Arc<Secret>>),
+    ConfigMap(Arc<ConfigMap>),
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
+            Arc::ptr_eq(one, other) || one == other
+        }
+        match (self, other) {
+            (Self::IngressClass(one), Self::IngressClass(other)) => same(one, other),
+            (Self::Ingress(one), Self::Ingress(other)) => same(one, other),
+            (Self::Service(one), Self::Service(other)) => same(one, other),
+            (Self::EndpointSlice(one), Self::EndpointSlice(other)) => same(one, other),
+            (Self::Secret(one), Self::Secret(other)) => same(&one.0, &other.0),
+            (Self::ConfigMap(one), Self::ConfigMap(other)) => same(one, other),
+            _ => false,
+        }
+    }
+}
+
+/// Something that `Debug` does not show.
+#[derive(Clone)]
+pub(crate) struct Confidential<T>(pub(crate) T);
+
+impl<T> fmt::Debug for Confidential<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(confidential)")
+    }
+}

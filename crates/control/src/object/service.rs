@@ -1,0 +1,162 @@
+//! `Service`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use sluicegate_model::{Balance, UpstreamLimits};
+
+use super::{Kind, annotation, host};
+use crate::problem::Findings;
+
+/// A checked `Service`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Service {
+    /// `spec.externalName`, if that is the Service's type.
+    pub(crate) external_name: Option<Box<str>>,
+    pub(crate) ports: Vec<ServicePort>,
+    /// Whether endpoints get requests before they are ready.
+    pub(crate) publish_not_ready: bool,
+    pub(crate) balance: Balance,
+    pub(crate) limits: UpstreamLimits,
+}
+
+/// A TCP port of a Service. Where it leads to is said by the Service's EndpointSlices, under the same name.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ServicePort {
+    /// Its name, empty for the only port of a Service.
+    pub(crate) name: Arc<str>,
+    pub(crate) port: u16,
+    /// `targetPort` if that is a number, else `port`. Only an external name is asked at this port; for all others
+    /// the slices say it.
+    pub(crate) target: u16,
+}
+
+impl Service {
+    pub(crate) fn check(raw: v1::Service, findings: &mut Findings) -> Self {
+        let annotations = raw.metadata.annotations.unwrap_or_default();
+        annotation::check_names(Kind::Service, Some(&annotations), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let is_external = spec.type_.as_deref() == Some("ExternalName");
+        let external_name = is_external.then(|| check_external_name(spec.external_name, findings)).flatten();
+        let ports = check_ports(spec.ports.unwrap_or_default(), findings);
+        Self {
+            external_name,
+            ports,
+            publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
+            balance: check_balance(&annotations, findings),
+            limits: UpstreamLimits {
+                max_requests: check_limit(&annotations, annotation::MAX_REQUESTS, findings),
+                max_requests_per_endpoint: check_limit(
+                    &annotations,
+                    annotation::MAX_REQUESTS_PER_ENDPOINT,
+                    findings,
+                ),
+            },
+        }
+    }
+
+    /// The port that a backend names by its number or its name.
+    pub(crate) fn port(&self, named: &str) -> Option<&ServicePort> {
+        match named.parse::<u16>() {
+            Ok(number) => self.ports.iter().find(|port| port.port == number),
+            Err(_) => self.ports.iter().find(|port| &*port.name == named),
+        }
+    }
+
+    /// Its ports in words, for a message.
+    pub(crate) fn ports_in_words(&self) -> String {
+        let words: Vec<String> = self
+            .ports
+            .iter()
+            .map(|port| match &*port.name {
+                "" => port.port.to_string(),
+                name => format!("{} ({name})", port.port),
+            })
+            .collect();
+        if words.is_empty() { "no TCP port".to_owned() } else { words.join(", ") }
+    }
+}
+
+fn check_external_name(name: Option<String>, findings: &mut Findings) -> Option<Box<str>> {
+    let name = name.unwrap_or_default();
+    // A trailing dot is allowed here: it keeps the resolver from trying search domains.
+    let fault = match name.strip_suffix('.').unwrap_or(&name) {
+        "" => Some("is missing"),
+        name => host::dns_name_fault(&name.to_ascii_lowercase()),
+    };
+    if let Some(fault) = fault {
+        findings.error("spec.externalName", format!("{name:?} {fault}"));
+        return None;
+    }
+    Some(name.into())
+}
+
+fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<ServicePort> {
+    let several = raw.len() > 1;
+    let mut ports: Vec<ServicePort> = Vec::with_capacity(raw.len());
+    for (index, port) in raw.into_iter().enumerate() {
+        let name = port.name.unwrap_or_default();
+        if several && name.is_empty() {
+            findings.error(format!("spec.ports[{index}].name"), "is missing: a Service of several ports names each");
+            continue;
+        }
+        if ports.iter().any(|other| *other.name == *name) {
+            findings.error(format!("spec.ports[{index}].name"), format!("{name:?} is the name of two ports"));
+            continue;
+        }
+        // Requests come over TCP; a Service's other ports are none of ours.
+        if port.protocol.is_some_and(|protocol| protocol != "TCP") {
+            continue;
+        }
+        let field = format!("spec.ports[{index}]");
+        let number = |number: i32| u16::try_from(number).ok().filter(|number| *number > 0);
+        let Some(published) = number(port.port) else {
+            findings.error(format!("{field}.port"), format!("{} is not between 1 and 65535", port.port));
+            continue;
+        };
+        let target = match port.target_port {
+            Some(IntOrString::Int(target)) => number(target).unwrap_or_else(|| {
+                findings.error(format!("{field}.targetPort"), format!("{target} is not between 1 and 65535"));
+                published
+            }),
+            Some(IntOrString::String(_)) | None => published,
+        };
+        ports.push(ServicePort { name: name.into(), port: published, target });
+    }
+    ports
+}
+
+fn check_balance(annotations: &BTreeMap<String, String>, findings: &mut Findings) -> Balance {
+    match annotations.get(annotation::LOAD_BALANCE).map(String::as_str) {
+        None | Some("ewma") => Balance::Ewma,
+        Some("round_robin") => Balance::RoundRobin,
+        Some("least_request") => Balance::LeastRequest,
+        Some(other) => {
+            findings.error(
+                annotation::field(annotation::LOAD_BALANCE),
+                format!("{other:?} is unknown: write ewma, round_robin or least_request"),
+            );
+            Balance::default()
+        }
+    }
+}
+
+fn check_limit(
+    annotations: &BTreeMap<String, String>,
+    name: &'static str,
+    findings: &mut Findings,
+) -> Option<u32> {
+    let value = annotations.get(name)?;
+    match value.parse::<u32>() {
+        Ok(limit @ 1..) => Some(limit),
+        _ => {
+            findings.error(
+                annotation::field(name),
+                format!("{value:?} is not a number from 1 to {}; leave it out for no limit", u32::MAX),
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `EndpointSlice`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::discovery::v1;
+use sluicegate_model::Conditions;
+
+use super::{Kind, annotation};
+use crate::problem::Findings;
+
+/// The label that says whose endpoints a slice holds.
+pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// A checked `EndpointSlice`. A fault in an endpoint costs that endpoint alone and is no error: what the slice
+/// says of the others, such as that one is gone, must take effect.
+#[derive(Debug, PartialEq)]
+pub(crate) struct EndpointSlice {
+    /// The Service that it belongs to.
+    pub(crate) service: Option<Arc<str>>,
+    pub(crate) ports: Vec<SlicePort>,
+    pub(crate) endpoints: Vec<(IpAddr, Conditions)>,
+}
+
+/// A TCP port on which every endpoint of the slice listens.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SlicePort {
+    /// The name of the Service's port that it serves; empty for a Service of one port without a name.
+    pub(crate) name: Box<str>,
+    pub(crate) port: u16,
+}
+
+impl EndpointSlice {
+    pub(crate) fn check(raw: v1::EndpointSlice, findings: &mut Findings) -> Self {
+        annotation::check_names(Kind::EndpointSlice, raw.metadata.annotations.as_ref(), findings);
+        let service = raw.metadata.labels.and_then(|mut labels| labels.remove(SERVICE_LABEL));
+        if service.is_none() {
+            findings.warning(
+                "metadata.labels",
+                format!("have no {SERVICE_LABEL}: the slice belongs to no Service and is not used"),
+            );
+        }
+        let ports = raw
+            .ports
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, port)| SlicePort::check(port, index, findings))
+            .collect();
+        let is_family = match &*raw.address_type {
+            "IPv4" => IpAddr::is_ipv4,
+            "IPv6" => IpAddr::is_ipv6,
+            "FQDN" => {
+                findings.warning("addressType", "is FQDN, which is not served: use a Service of type ExternalName");
+                return Self { service: service.map(Into::into), ports, endpoints: Vec::new() };
+            }
+            other => {
+                findings.error("addressType", format!("{other:?} is unknown: write IPv4 or IPv6"));
+                |_: &IpAddr| true
+            }
+        };
+        let mut endpoints = Vec::new();
+        for (index, endpoint) in raw.endpoints.unwrap_or_default().into_iter().enumerate() {
+            // An endpoint's addresses are all the same to it, and clients may use the first alone.
+            let Some(written) = endpoint.addresses.first() else {
+                findings.warning(format!("endpoints[{index}].addresses"), "are missing: the endpoint is left out");
+                continue;
+            };
+            match written.parse::<IpAddr>() {
+                Ok(address) if is_family(&address) => {
+                    endpoints.push((address, conditions(endpoint.conditions.as_ref())));
+                }
+                _ => findings.warning(
+                    format!("endpoints[{index}].addresses[0]"),
+                    format!(
+                        "{written:?} is not an address of type {}: the endpoint is left out",
+                        raw.address_type
+                    ),
+                ),
+            }
+        }
+        Self { service: service.map(Into::into), ports, endpoints }
+    }
+}
+
+impl SlicePort {
+    fn check(raw: v1::EndpointPort, index: usize, findings: &mut Findings) -> Option<Self> {
+        if raw.protocol.is_some_and(|protocol| protocol != "TCP") {
+            return None;
+        }
+        match raw.port.map(u16::try_from) {
+            Some(Ok(port @ 1..)) => Some(Self { name: raw.name.unwrap_or_default().into(), port }),
+            Some(_) => {
+                findings.error(format!("ports[{index}].port"), "is not between 1 and 65535");
+                None
+            }
+            None => {
+                findings.error(format!("ports[{index}].port"), "is missing: \"all ports\" cannot be served");
+                None
+            }
+        }
+    }
+}
+
+/// Fills in what Kubernetes' defaults are (`EndpointConditions`).
+fn conditions(raw: Option<&v1::EndpointConditions>) -> Conditions {
+    let ready = raw.and_then(|conditions| conditions.ready).unwrap_or(true);
+    Conditions {
+        ready,
+        serving: raw.and_then(|conditions| conditions.serving).unwrap_or(ready),
+        terminating: raw.and_then(|conditions| conditions.terminating).unwrap_or(false),
+    }
+}

@@ -1,0 +1,164 @@
+//! What is wrong with an object, and where it was written.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::locate;
+use crate::object::ObjectRef;
+
+/// How bad a [`Problem`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Something that was asked for is not done.
+    Error,
+    /// All is done that can be, and it may not be what was meant.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// Where an object was written.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The manifest, or the directory of manifests.
+    pub file: Arc<Path>,
+    /// The first line of the document, from 1; 0 where there is none.
+    pub line: u32,
+    /// Where to look for the line of a field.
+    pub(crate) document: Option<Written>,
+}
+
+impl Origin {
+    /// A whole file or directory, without a line.
+    pub(crate) fn file(file: &Arc<Path>) -> Self {
+        Self { file: file.clone(), line: 0, document: None }
+    }
+
+    /// The line of `field`, or of the nearest thing around it that is written; found by reading the document
+    /// again, so it costs about as much as parsing it.
+    pub(crate) fn line_of(&self, field: &str) -> u32 {
+        self.document.as_ref().and_then(|document| document.line_of(field)).unwrap_or(self.line)
+    }
+}
+
+/// An object as it was written: a document of a manifest, or a part of one.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub(crate) text: Arc<str>,
+    /// The line of the file on which `text` begins, from 1.
+    pub(crate) line: u32,
+    /// Which part of it is the object: empty, or `items[3]` of a `List`.
+    pub(crate) part: Box<str>,
+}
+
+impl Written {
+    fn line_of(&self, field: &str) -> Option<u32> {
+        let path = match (&*self.part, field) {
+            ("", field) => field.to_owned(),
+            (part, "") => part.to_owned(),
+            (part, field) => format!("{part}.{field}"),
+        };
+        Some(self.line + locate::line(&self.text, &path)? - 1)
+    }
+}
+
+/// Never shows the text, which may be a Secret's.
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Written").field("line", &self.line).field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
+/// Something wrong in an object or a file, and what to do about it.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where the object was written.
+    pub origin: Origin,
+    /// The object, if the manifest could be read far enough to know it.
+    pub object: Option<ObjectRef>,
+    /// Which field of it, such as `spec.rules[0].http.paths[1].pathType`; empty for the whole.
+    pub field: String,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Problem {
+    /// The line of the offending field, or of the nearest thing around it that is written; 0 where there is
+    /// none. It is looked up at each call.
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        self.origin.line_of(&self.field)
+    }
+}
+
+/// Two problems are one when they say the same of the same object; the lines may have moved.
+impl PartialEq for Problem {
+    fn eq(&self, other: &Self) -> bool {
+        self.severity == other.severity
+            && self.origin.file == other.origin.file
+            && self.object == other.object
+            && self.field == other.field
+            && self.message == other.message
+    }
+}
+
+impl Eq for Problem {}
+
+/// `file:line: Kind namespace/name: field: what is wrong`
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.origin.file.display())?;
+        match self.line() {
+            0 => {}
+            line => write!(f, "{line}:")?,
+        }
+        if let Some(object) = &self.object {
+            write!(f, " {object}:")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, " {}:", self.field)?;
+        }
+        write!(f, " {}", self.message)
+    }
+}
+
+/// What is wrong inside one object, said without knowing where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+/// What was found while an object was checked.
+#[derive(Debug, Default)]
+pub(crate) struct Findings(pub(crate) Vec<Finding>);
+
+impl Findings {
+    pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.add(Severity::Error, field.into(), message.into());
+    }
+
+    pub(crate) fn warning(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.add(Severity::Warning, field.into(), message.into());
+    }
+
+    fn add(&mut self, severity: Severity, field: String, message: String) {
+        self.0.push(Finding { severity, field, message });
+    }
+
+    /// Whether something that was asked for is not done.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.0.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}

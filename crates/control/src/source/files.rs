@@ -1,0 +1,274 @@
+//! The manifests of a directory as they come, change and go: which must be read, which are being written, and
+//! which are really gone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::scan::{self, FileId, Listing, Stamp};
+use super::watch::Notice;
+use crate::problem::{Origin, Problem, Severity};
+use crate::store::{Store, Touched};
+
+/// How long a name may be away before its objects go. Editors and git replace a file by unlinking it and making
+/// a new one of the same name, usually within 0.1 ms.
+const GONE_GRACE: Duration = Duration::from_millis(5);
+
+/// The same, after the directory itself was away or is another one: it is filled file by file.
+const RETURN_GRACE: Duration = Duration::from_secs(1);
+
+/// A file that is open for writing is read all the same when nothing was written for this long.
+const WRITING_MAX: Duration = Duration::from_secs(60);
+
+/// The manifests of a directory, and the objects in them.
+#[derive(Debug)]
+pub(super) struct Files {
+    root: PathBuf,
+    pub(super) store: Store,
+    stamps: BTreeMap<PathBuf, Stamp>,
+    /// To be read at once, because of a notice.
+    dirty: BTreeSet<PathBuf>,
+    /// To be read when nothing is dirty, because of a walk.
+    backlog: BTreeSet<PathBuf>,
+    /// Changed without a notice, and to be read if a second look finds them the same.
+    unsettled: HashMap<PathBuf, Stamp>,
+    /// Being written, and since when nothing was.
+    writing: HashMap<PathBuf, Instant>,
+    /// Gone, and when their objects go.
+    gone: BTreeMap<PathBuf, Instant>,
+    /// Which directory was found at the last walk, or nothing if there was none.
+    present: Option<FileId>,
+    /// What cannot be read.
+    faults: BTreeMap<PathBuf, Problem>,
+    root_fault: Option<Problem>,
+    touched: Touched,
+}
+
+impl Files {
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            store: Store::default(),
+            stamps: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            backlog: BTreeSet::new(),
+            unsettled: HashMap::new(),
+            writing: HashMap::new(),
+            gone: BTreeMap::new(),
+            present: None,
+            faults: BTreeMap::new(),
+            root_fault: None,
+            touched: Touched::default(),
+        }
+    }
+
+    /// Takes a notice in. Returns whether the directory must be walked.
+    pub(super) fn notice(&mut self, notice: Notice, now: Instant) -> bool {
+        match notice {
+            Notice::Written(path) => {
+                self.writing.remove(&path);
+                self.gone.remove(&path);
+                self.dirty.insert(path);
+            }
+            Notice::Writing(path) => {
+                self.writing.insert(path, now);
+            }
+            Notice::Gone(path) => {
+                self.writing.remove(&path);
+                self.dirty.remove(&path);
+                self.backlog.remove(&path);
+                if self.stamps.contains_key(&path) {
+                    self.gone.entry(path).or_insert(now + GONE_GRACE);
+                }
+            }
+            Notice::Structure => return true,
+            Notice::Overflow => {
+                self.writing.clear();
+                self.backlog.extend(self.stamps.keys().cloned());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a walk in: what is new or changed will be read, what is missing is gone. Returns whether to walk
+    /// again soon.
+    pub(super) fn walked(&mut self, walk: io::Result<Listing>, now: Instant) -> bool {
+        let listing = match walk {
+            Ok(listing) => listing,
+            Err(error) => {
+                self.lose_root(&error);
+                return true;
+            }
+        };
+        self.writing.retain(|_, since| now.duration_since(*since) < WRITING_MAX);
+        let has_returned = self.present != Some(listing.root);
+        self.present = Some(listing.root);
+        self.touched.problems |= self.root_fault.take().is_some();
+        let was_unsettled = std::mem::take(&mut self.unsettled);
+        for (path, stamp) in &listing.files {
+            self.gone.remove(path);
+            let known = self.stamps.get(path);
+            if known == Some(stamp) && !self.faults.contains_key(path) || self.writing.contains_key(path) {
+                continue;
+            }
+            // A file that was replaced is complete. One that was changed in place, without a notice, may still be.
+            let is_settled = known.is_none_or(|known| known.id != stamp.id)
+                || known == Some(stamp)
+                || was_unsettled.get(path) == Some(stamp);
+            if is_settled {
+                self.backlog.insert(path.clone());
+            } else {
+                self.unsettled.insert(path.clone(), *stamp);
+            }
+        }
+        self.lose_missing(&listing, if has_returned { RETURN_GRACE } else { GONE_GRACE }, now);
+        self.set_folder_faults(&listing);
+        !self.unsettled.is_empty()
+    }
+
+    /// The directory is away: what was read from it stays.
+    fn lose_root(&mut self, error: &io::Error) {
+        self.present = None;
+        let message = format!("cannot be listed: {error}; what was read from it stays in service");
+        let problem = problem(&self.root, message);
+        self.touched.problems |= self.root_fault.as_ref() != Some(&problem);
+        self.root_fault = Some(problem);
+    }
+
+    fn lose_missing(&mut self, listing: &Listing, grace: Duration, now: Instant) {
+        let is_unknown = |path: &Path| listing.faults.iter().any(|(fault, _)| path.starts_with(fault));
+        let deadline = now + grace;
+        for path in self.stamps.keys() {
+            if !listing.files.contains_key(path) && !is_unknown(path) {
+                let due = self.gone.entry(path.clone()).or_insert(deadline);
+                // Those that went before the directory did have waited since.
+                *due = if grace == RETURN_GRACE { deadline } else { *due };
+            }
+        }
+    }
+
+    fn set_folder_faults(&mut self, listing: &Listing) {
+        let files = &self.stamps;
+        let before = self.faults.len();
+        self.faults.retain(|path, _| files.contains_key(path) || listing.files.contains_key(path));
+        self.touched.problems |= before != self.faults.len();
+        for (path, error) in &listing.faults {
+            self.set_fault(path, error);
+        }
+    }
+
+    /// Some of the files to be read, those with notices first.
+    pub(super) fn to_read(&mut self, at_most: usize) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        while paths.len() < at_most {
+            let Some(path) = self.dirty.pop_first().or_else(|| self.backlog.pop_first()) else { break };
+            if !self.writing.contains_key(&path) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
+    /// Whether files wait to be read.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.dirty.is_empty() || !self.backlog.is_empty()
+    }
+
+    /// Whether someone is writing to a file, so that what was just read of it may be half of it.
+    pub(super) fn is_being_written(&self, path: &Path) -> bool {
+        self.writing.contains_key(path)
+    }
+
+    /// Takes in what was read of a file.
+    pub(super) fn set(&mut self, path: &Path, read: io::Result<(String, Stamp)>, now: Instant) {
+        match read {
+            Ok((text, stamp)) => {
+                self.touched.merge(self.store.set_file(path, &text));
+                self.touched.problems |= self.faults.remove(path).is_some();
+                self.stamps.insert(path.to_owned(), stamp);
+            }
+            Err(error) if is_absence(&error) => {
+                if self.stamps.contains_key(path) {
+                    self.gone.entry(path.to_owned()).or_insert(now + GONE_GRACE);
+                }
+            }
+            Err(error) => self.set_fault(path, &error),
+        }
+    }
+
+    fn set_fault(&mut self, path: &Path, error: &io::Error) {
+        let problem = problem(path, format!("cannot be read: {error}; what it held before stays in service"));
+        self.touched.problems |= self.faults.insert(path.to_owned(), problem.clone()) != Some(problem);
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.present?;
+        self.gone.values().min().copied()
+    }
+
+    /// Removes the objects of files that are really gone. Returns whether the directory must be walked.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        // A file that was renamed is already known by its new name.
+        let store = &self.store;
+        let due: Vec<PathBuf> = self
+            .gone
+            .iter()
+            .filter(|(path, due)| **due <= now || store.is_redundant(path))
+            .map(|(path, _)| path.clone())
+            .collect();
+        if due.is_empty() || self.present.is_none() {
+            return false;
+        }
+        // Files go first when a whole directory is removed.
+        if scan::identify(&self.root).ok() != self.present {
+            return true;
+        }
+        for path in due {
+            match std::fs::metadata(&path) {
+                Err(error) if is_absence(&error) => {
+                    self.gone.remove(&path);
+                    self.stamps.remove(&path);
+                    self.touched.problems |= self.faults.remove(&path).is_some();
+                    self.touched.merge(self.store.remove_file(&path));
+                }
+                Err(error) => {
+                    self.set_fault(&path, &error);
+                    self.gone.insert(path, now + RETURN_GRACE);
+                }
+                Ok(_) => {
+                    self.gone.remove(&path);
+                    self.dirty.insert(path);
+                }
+            }
+        }
+        false
+    }
+
+    /// What has changed since this was asked last.
+    pub(super) fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Puts back what was taken and not acted upon.
+    pub(super) fn put_back(&mut self, touched: Touched) {
+        self.touched.merge(touched);
+    }
+
+    /// What is wrong with the directory, its files, and the objects in them.
+    pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
+        self.root_fault.iter().chain(self.faults.values()).cloned().chain(self.store.problems())
+    }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn problem(path: &Path, message: String) -> Problem {
+    let origin = Origin::file(&Arc::from(path));
+    Problem { severity: Severity::Error, origin, object: None, field: String::new(), message }
+}

@@ -1,0 +1,339 @@
+//! The objects that a source has read, by name, each in the form that is served.
+//!
+//! Nothing that is invalid takes away what is in service:
+//!
+//! - An object with an error does not replace an older form of itself. If there is none, as after a start, it is
+//!   served as far as it is valid.
+//! - A document that cannot be read takes no object away: those that its file held before stay.
+//! - An empty file takes nothing away either; it is what an editor or `>` leaves for a moment. Deleting the file
+//!   does.
+//!
+//! An object that is written in two files is taken from the first of them, in the order of their paths.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
+use crate::object::class::IngressClass;
+use crate::object::ingress::Ingress;
+use crate::object::service::Service;
+use crate::object::slice::EndpointSlice;
+use crate::object::{Kind, Object, ObjectRef};
+use crate::problem::{Finding, Origin, Problem, Severity, Written};
+
+/// The objects of a source.
+#[derive(Debug, Default)]
+pub struct Store {
+    slots: BTreeMap<ObjectRef, Slot>,
+    files: BTreeMap<Arc<Path>, FileEntry>,
+    /// The slices of each Service.
+    slices: BTreeMap<ServiceRef, BTreeSet<ObjectRef>>,
+    /// The objects about which there is something to report.
+    troubled: BTreeSet<ObjectRef>,
+}
+
+/// A Service by namespace and name.
+pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
+
+/// What a change of the store may change in what is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Services whose endpoints may have changed.
+    pub(crate) services: BTreeSet<ServiceRef>,
+    /// Whether anything else may have changed.
+    pub(crate) routing: bool,
+    /// Whether problems may have come or gone.
+    pub(crate) problems: bool,
+}
+
+impl Touched {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.services.extend(other.services);
+        self.routing |= other.routing;
+        self.problems |= other.problems;
+    }
+}
+
+#[derive(Debug)]
+struct FileEntry {
+    manifest: Manifest,
+    /// The objects of which this file holds, or held, a readable form.
+    objects: BTreeSet<ObjectRef>,
+    faults: Vec<Problem>,
+}
+
+/// One object, in each file that holds it, in the order of their paths.
+#[derive(Debug, Default)]
+struct Slot {
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    origin: Origin,
+    /// The form in service.
+    form: Option<Object>,
+    /// What was found in the newest form.
+    findings: Vec<Finding>,
+    /// Whether the newest form has errors, so that an older one is in service.
+    is_kept: bool,
+}
+
+impl Slot {
+    /// The one in service.
+    fn winner(&self) -> Option<&Candidate> {
+        self.candidates.iter().find(|candidate| candidate.form.is_some())
+    }
+
+    fn form(&self) -> Option<&Object> {
+        self.winner().and_then(|candidate| candidate.form.as_ref())
+    }
+}
+
+impl Store {
+    /// Takes the text of a manifest, in place of what was read from this file before. Files whose name ends in
+    /// `.json` are JSON, all others YAML.
+    pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
+        let (file, previous) = match self.files.remove_entry(file) {
+            Some((file, entry)) => (file, entry),
+            None => (file.into(), FileEntry { manifest: Manifest::default(), objects: BTreeSet::new(), faults: Vec::new() }),
+        };
+        let syntax = if file.extension().is_some_and(|ext| ext == "json") { Syntax::Json } else { Syntax::Yaml };
+        if text.trim().is_empty() && !previous.objects.is_empty() {
+            return self.keep_emptied(file, previous);
+        }
+        let manifest = Manifest::parse(text, syntax, &previous.manifest);
+        let mut touched = Touched::default();
+        let mut objects = BTreeSet::new();
+        let mut faults = Vec::new();
+        for (line, document) in &manifest.documents {
+            faults.extend(document.faults.iter().map(|fault| Problem {
+                severity: fault.severity,
+                origin: match fault.line {
+                    Some(within) => Origin { line: line + within - 1, ..Origin::file(&file) },
+                    None => origin(&file, *line, document, ""),
+                },
+                object: None,
+                field: fault.field.clone(),
+                message: fault.message.clone(),
+            }));
+            for parsed in &document.objects {
+                let origin = origin(&file, *line, document, &parsed.part);
+                if objects.insert(parsed.object.clone()) {
+                    self.set_candidate(parsed, origin, &mut touched);
+                } else {
+                    let message = "is written twice in this file: the first is used".to_owned();
+                    let object = Some(parsed.object.clone());
+                    faults.push(Problem { severity: Severity::Warning, origin, object, field: String::new(), message });
+                }
+            }
+        }
+        let missing: Vec<ObjectRef> = previous.objects.difference(&objects).cloned().collect();
+        if manifest.is_complete() {
+            for object in missing {
+                self.remove_candidate(&object, &file, &mut touched);
+            }
+        } else if !missing.is_empty() {
+            for fault in faults.iter_mut().filter(|fault| fault.severity == Severity::Error) {
+                fault.message.push_str(" (what this file held before stays in service)");
+            }
+            objects.extend(missing);
+        }
+        touched.problems |= faults != previous.faults;
+        self.files.insert(file, FileEntry { manifest, objects, faults });
+        touched
+    }
+
+    fn keep_emptied(&mut self, file: Arc<Path>, previous: FileEntry) -> Touched {
+        let faults = vec![Problem {
+            severity: Severity::Warning,
+            origin: Origin::file(&file),
+            object: None,
+            field: String::new(),
+            message: "is empty: what it held before stays in service; delete the file to remove it".to_owned(),
+        }];
+        let touched = Touched { problems: faults != previous.faults, ..Touched::default() };
+        self.files.insert(file, FileEntry { faults, ..previous });
+        touched
+    }
+
+    /// Takes away what was read from a file that is gone.
+    pub fn remove_file(&mut self, file: &Path) -> Touched {
+        let mut touched = Touched::default();
+        if let Some((file, entry)) = self.files.remove_entry(file) {
+            touched.problems = !entry.faults.is_empty();
+            for object in entry.objects {
+                self.remove_candidate(&object, &file, &mut touched);
+            }
+        }
+        touched
+    }
+
+    /// Whether all that a file holds is also in other files.
+    pub(crate) fn is_redundant(&self, file: &Path) -> bool {
+        self.files.get(file).is_some_and(|entry| {
+            entry.objects.iter().all(|object| self.slots.get(object).is_some_and(|slot| slot.candidates.len() > 1))
+        })
+    }
+
+    /// What is wrong with files and single objects, in the order of files and lines as far as it is cheap.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
+        let faults = self.files.values().flat_map(|entry| entry.faults.iter().cloned());
+        faults.chain(self.troubled.iter().flat_map(|object| self.problems_of(object)))
+    }
+
+    fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {
+        let Some(slot) = self.slots.get(object) else { return Vec::new() };
+        let mut problems = Vec::new();
+        for candidate in &slot.candidates {
+            problems.extend(candidate.findings.iter().map(|finding| {
+                let mut message = finding.message.clone();
+                if candidate.is_kept && finding.severity == Severity::Error {
+                    message.push_str(" (the last good form stays in service)");
+                }
+                Problem {
+                    severity: finding.severity,
+                    origin: candidate.origin.clone(),
+                    object: Some(object.clone()),
+                    field: finding.field.clone(),
+                    message,
+                }
+            }));
+            if let Some(winner) = slot.winner()
+                && winner.origin.file != candidate.origin.file
+            {
+                problems.push(Problem {
+                    severity: Severity::Warning,
+                    origin: candidate.origin.clone(),
+                    object: Some(object.clone()),
+                    field: String::new(),
+                    message: format!(
+                        "is also written in {}, which is used: remove one of them",
+                        winner.origin.file.display()
+                    ),
+                });
+            }
+        }
+        problems
+    }
+
+    fn set_candidate(&mut self, parsed: &ParsedObject, origin: Origin, touched: &mut Touched) {
+        let slot = self.slots.entry(parsed.object.clone()).or_default();
+        let before = slot.form().cloned();
+        let place = slot.candidates.binary_search_by(|candidate| candidate.origin.file.cmp(&origin.file));
+        let older = match place {
+            Ok(place) => slot.candidates.get_mut(place).and_then(|candidate| candidate.form.take()),
+            Err(_) => None,
+        };
+        let is_kept = parsed.findings.has_errors() && older.is_some();
+        let candidate = Candidate {
+            origin,
+            form: if is_kept { older } else { parsed.form.clone() },
+            findings: parsed.findings.0.clone(),
+            is_kept,
+        };
+        match place {
+            Ok(place) => slot.candidates[place] = candidate,
+            Err(place) => slot.candidates.insert(place, candidate),
+        }
+        self.settle(&parsed.object, before, touched);
+    }
+
+    fn remove_candidate(&mut self, object: &ObjectRef, file: &Path, touched: &mut Touched) {
+        let Some(slot) = self.slots.get_mut(object) else { return };
+        let before = slot.form().cloned();
+        slot.candidates.retain(|candidate| *candidate.origin.file != *file);
+        self.settle(object, before, touched);
+    }
+
+    /// Brings the indices up to date after a change of one object, which was in service as `before`.
+    fn settle(&mut self, object: &ObjectRef, before: Option<Object>, touched: &mut Touched) {
+        let Some(slot) = self.slots.get(object) else { return };
+        let is_troubled =
+            slot.candidates.len() > 1 || slot.candidates.iter().any(|candidate| !candidate.findings.is_empty());
+        let after = slot.form().cloned();
+        if slot.candidates.is_empty() {
+            self.slots.remove(object);
+        }
+        let was_troubled =
+            if is_troubled { !self.troubled.insert(object.clone()) } else { self.troubled.remove(object) };
+        touched.problems |= is_troubled || was_troubled;
+        if before == after {
+            return;
+        }
+        match object.kind {
+            Kind::EndpointSlice => {
+                for (form, is_new) in [(before, false), (after, true)] {
+                    let Some(Object::EndpointSlice(slice)) = form else { continue };
+                    let Some(service) = &slice.service else { continue };
+                    let service = (object.namespace.clone(), service.clone());
+                    self.index_slice(&service, object, is_new);
+                    touched.services.insert(service);
+                }
+            }
+            Kind::Ingress | Kind::IngressClass | Kind::Service => touched.routing = true,
+            // Nothing uses them yet.
+            Kind::Secret | Kind::ConfigMap => {}
+        }
+    }
+
+    fn index_slice(&mut self, service: &ServiceRef, slice: &ObjectRef, is_new: bool) {
+        if is_new {
+            self.slices.entry(service.clone()).or_default().insert(slice.clone());
+        } else if let Some(slices) = self.slices.get_mut(service) {
+            slices.remove(slice);
+            if slices.is_empty() {
+                self.slices.remove(service);
+            }
+        }
+    }
+
+    /// The objects in service of one kind, by name.
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Object, &Origin)> {
+        let first = ObjectRef { kind, namespace: "".into(), name: "".into() };
+        self.slots
+            .range(first..)
+            .take_while(move |(object, _)| object.kind == kind)
+            .filter_map(|(object, slot)| slot.winner().map(|winner| (object, winner)))
+            .filter_map(|(object, winner)| winner.form.as_ref().map(|form| (object, form, &winner.origin)))
+    }
+
+    pub(crate) fn ingresses(&self) -> impl Iterator<Item = (&ObjectRef, &Ingress, &Origin)> {
+        self.of_kind(Kind::Ingress).filter_map(|(object, form, origin)| match form {
+            Object::Ingress(ingress) => Some((object, &**ingress, origin)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (&ObjectRef, &IngressClass)> {
+        self.of_kind(Kind::IngressClass).filter_map(|(object, form, _)| match form {
+            Object::IngressClass(class) => Some((object, &**class)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn service(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<(&Service, &Origin)> {
+        let object = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
+        let winner = self.slots.get(&object)?.winner()?;
+        match winner.form.as_ref()? {
+            Object::Service(service) => Some((service, &winner.origin)),
+            _ => None,
+        }
+    }
+
+    /// The slices that belong to a Service, by name.
+    pub(crate) fn slices_of(&self, service: &ServiceRef) -> impl Iterator<Item = &EndpointSlice> {
+        self.slices.get(service).into_iter().flatten().filter_map(|object| {
+            match self.slots.get(object)?.form()? {
+                Object::EndpointSlice(slice) => Some(&**slice),
+                _ => None,
+            }
+        })
+    }
+}
+
+fn origin(file: &Arc<Path>, line: u32, document: &Document, part: &str) -> Origin {
+    let written = Written { text: document.text.clone(), line, part: part.into() };
+    Origin { file: file.clone(), line: line + document.line - 1, document: Some(written) }
+}

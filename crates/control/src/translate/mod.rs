@@ -1,0 +1,119 @@
+//! From the objects of a [`Store`] to a [`Config`], by pure functions.
+//!
+//! Translation only relates objects to one another; each was checked by itself when it was read.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`class`] | which Ingresses are ours |
+//! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
+//! | [`upstream`] | Services and their EndpointSlices |
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use sluicegate_model::{Config, Settings, UpstreamKey};
+
+use crate::problem::Problem;
+use crate::store::Store;
+
+mod class;
+mod routes;
+#[cfg(test)]
+mod tests;
+pub(crate) mod upstream;
+
+/// What the `spec.controller` of our IngressClasses says.
+pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
+
+/// How objects are translated.
+///
+/// # Which Ingresses are served
+///
+/// An Ingress names its class by `spec.ingressClassName` or, if that is absent, by the annotation
+/// `kubernetes.io/ingress.class`.
+///
+/// | the Ingress | is served if |
+/// |---|---|
+/// | names an IngressClass that exists | its `spec.controller` is [`CONTROLLER`] |
+/// | names a class of which there is no IngressClass | it is [`ingress_class`](Self::ingress_class) |
+/// | names none, and there is a default IngressClass | the default one's `spec.controller` is [`CONTROLLER`] |
+/// | names none, and there is no IngressClass at all | always |
+/// | names none, in all other cases | [`watch_ingress_without_class`](Self::watch_ingress_without_class) |
+///
+/// The default IngressClass is the one with the annotation `ingressclass.kubernetes.io/is-default-class: "true"`;
+/// of several, the youngest, then the first by name, as in Kubernetes.
+#[derive(Clone, Debug)]
+pub struct TranslateOptions {
+    /// Limits and policies, passed on as they are.
+    pub settings: Settings,
+    /// The class that is ours even without an IngressClass. Default `sluicegate`.
+    pub ingress_class: String,
+    /// Whether Ingresses that name no class are ours, whatever IngressClasses there are. Default no.
+    pub watch_ingress_without_class: bool,
+}
+
+impl Default for TranslateOptions {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            ingress_class: "sluicegate".to_owned(),
+            watch_ingress_without_class: false,
+        }
+    }
+}
+
+/// What a [`Store`] translates to.
+#[derive(Clone, Debug, Default)]
+pub struct Translation {
+    /// What to serve. Upstreams with an external name have no endpoints in it.
+    pub config: Config,
+    /// What is wrong between objects; see [`Store::problems`] for what is wrong within one.
+    pub problems: Vec<Problem>,
+    /// What is wrong between a Service and its slices.
+    pub(crate) upstream_problems: BTreeMap<UpstreamKey, Problem>,
+    /// At which port the upstreams with an external name are asked.
+    pub(crate) external_ports: BTreeMap<UpstreamKey, u16>,
+    /// How many Ingresses are of other classes.
+    pub foreign_ingresses: usize,
+}
+
+/// Translates the objects of a store.
+#[must_use]
+pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
+    let classes = class::Classes::new(store, options);
+    let mut routes = routes::Routes::default();
+    let mut foreign_ingresses = 0;
+    for (object, ingress, origin) in store.ingresses() {
+        if classes.serves(ingress) {
+            routes.add(object, ingress, origin);
+        } else {
+            foreign_ingresses += 1;
+        }
+    }
+    let built = routes.build();
+    let mut problems = built.problems;
+    let mut upstreams = BTreeMap::new();
+    let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
+    let mut upstream_problems = BTreeMap::new();
+    let mut external_ports = BTreeMap::new();
+    for reference in &built.references {
+        let key = reference.upstream;
+        if !upstreams.contains_key(key) {
+            let resolved = upstream::resolve(store, key);
+            upstreams.insert(key.clone(), Arc::new(resolved.upstream));
+            missing.extend(resolved.missing.map(|missing| (key, missing)));
+            upstream_problems.extend(resolved.problem.map(|problem| (key.clone(), problem)));
+            external_ports.extend(resolved.external_port.map(|port| (key.clone(), port)));
+        }
+        if let Some((within, message)) = missing.get(key) {
+            problems.push(reference.problem(within, message.clone()));
+        }
+    }
+    let config = Config {
+        settings: options.settings.clone(),
+        hosts: built.hosts,
+        default_route: built.default_route,
+        upstreams,
+    };
+    Translation { config, problems, upstream_problems, external_ports, foreign_ingresses }
+}

@@ -1,0 +1,167 @@
+//! Hosts and routes from Ingresses, and who wins when two of them want the same.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::{Entry, HashMap};
+
+use sluicegate_model::{HostPattern, PathPattern, Route, RouteId, UpstreamKey, VirtualHost};
+
+use crate::object::ObjectRef;
+use crate::object::ingress::{Ingress, path_field};
+use crate::problem::{Origin, Problem, Severity};
+
+/// The Ingresses that are ours.
+#[derive(Default)]
+pub(super) struct Routes<'a> {
+    ingresses: Vec<Source<'a>>,
+}
+
+/// An Ingress and where it was written.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    object: &'a ObjectRef,
+    ingress: &'a Ingress,
+    origin: &'a Origin,
+}
+
+/// What the Ingresses make together.
+#[derive(Default)]
+pub(super) struct Built<'a> {
+    /// In the order of their patterns.
+    pub(super) hosts: Vec<VirtualHost>,
+    pub(super) default_route: Option<Route>,
+    pub(super) problems: Vec<Problem>,
+    /// Who named each upstream first, and in which field.
+    pub(super) references: Vec<Reference<'a>>,
+}
+
+/// A backend as an Ingress names it.
+pub(super) struct Reference<'a> {
+    source: Source<'a>,
+    /// `None` is `spec.defaultBackend`, else the rule and the path.
+    place: Option<(usize, usize)>,
+    pub(super) upstream: &'a UpstreamKey,
+}
+
+/// A host while it is built.
+struct Host<'a> {
+    /// The oldest Ingress that names it: its `defaultBackend` is the host's fallback, as in ingress-nginx.
+    owner: Source<'a>,
+    routes: Vec<Route>,
+}
+
+impl<'a> Routes<'a> {
+    pub(super) fn add(&mut self, object: &'a ObjectRef, ingress: &'a Ingress, origin: &'a Origin) {
+        self.ingresses.push(Source { object, ingress, origin });
+    }
+
+    pub(super) fn build(mut self) -> Built<'a> {
+        // The oldest wins. What has no creation time was never created in a cluster, so it counts as youngest.
+        self.ingresses.sort_by_key(|source| {
+            let created = source.ingress.created;
+            (created.is_none(), created, &source.object.namespace, &source.object.name)
+        });
+        let mut built = Built::default();
+        let mut hosts: BTreeMap<&HostPattern, Host<'a>> = BTreeMap::new();
+        let mut taken: HashMap<(&HostPattern, &PathPattern), Source<'a>> = HashMap::new();
+        let mut default: Option<Source<'a>> = None;
+        for source in self.ingresses {
+            if !source.ingress.has_rules && source.ingress.default_backend.is_some() {
+                match default {
+                    None => default = Some(source),
+                    Some(winner) => built.problems.push(source.problem(
+                        "spec.defaultBackend",
+                        format!("is not used: {} is older and sets the default backend", winner.object),
+                    )),
+                }
+            }
+            for rule in &source.ingress.rules {
+                let host = hosts.entry(&rule.host).or_insert(Host { owner: source, routes: Vec::new() });
+                if source.ingress.default_backend.is_some() && host.owner.object != source.object {
+                    built.problems.push(source.problem(
+                        "spec.defaultBackend",
+                        format!(
+                            "is not used for host {}, which belongs to the older {}",
+                            rule.host, host.owner.object
+                        ),
+                    ));
+                }
+                for path in &rule.paths {
+                    match taken.entry((&rule.host, &path.pattern)) {
+                        Entry::Occupied(winner) => built.problems.push(source.problem(
+                            &format!("{}.path", path_field(rule.index, path.index)),
+                            format!(
+                                "{} {} of host {} is not used: it is already taken by {}",
+                                path.pattern.path_type(),
+                                path.pattern,
+                                rule.host,
+                                source.in_words(winner.get()),
+                            ),
+                        )),
+                        Entry::Vacant(place) => {
+                            place.insert(source);
+                            host.routes.push(source.route(path.pattern.clone(), &path.upstream));
+                            built.references.push(Reference {
+                                source,
+                                place: Some((rule.index, path.index)),
+                                upstream: &path.upstream,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        built.default_route = default.and_then(|source| source.fallback(&mut built.references));
+        built.hosts = hosts
+            .into_iter()
+            .map(|(pattern, host)| VirtualHost {
+                host: pattern.clone(),
+                routes: host.routes,
+                fallback: host.owner.fallback(&mut built.references),
+            })
+            .collect();
+        built
+    }
+}
+
+impl<'a> Source<'a> {
+    fn route(self, path: PathPattern, upstream: &UpstreamKey) -> Route {
+        let id = RouteId {
+            kind: self.object.kind.as_str(),
+            namespace: self.object.namespace.clone(),
+            name: self.object.name.clone(),
+        };
+        Route { id, path, upstream: upstream.clone() }
+    }
+
+    /// The route of all paths to the Ingress' `defaultBackend`.
+    fn fallback(self, references: &mut Vec<Reference<'a>>) -> Option<Route> {
+        let upstream = self.ingress.default_backend.as_ref()?;
+        references.push(Reference { source: self, place: None, upstream });
+        Some(self.route(PathPattern::Prefix("/".into()), upstream))
+    }
+
+    fn problem(self, field: &str, message: String) -> Problem {
+        Problem {
+            severity: Severity::Warning,
+            origin: self.origin.clone(),
+            object: Some(self.object.clone()),
+            field: field.to_owned(),
+            message,
+        }
+    }
+
+    fn in_words(self, other: &Self) -> String {
+        if other.object == self.object { "the same Ingress".to_owned() } else { format!("the older {}", other.object) }
+    }
+}
+
+impl Reference<'_> {
+    /// A problem with what is named here: `within` is the field inside the backend.
+    pub(super) fn problem(&self, within: &str, message: String) -> Problem {
+        let field = match self.place {
+            None => format!("spec.defaultBackend.{within}"),
+            Some((rule, path)) => format!("{}.backend.{within}", path_field(rule, path)),
+        };
+        self.source.problem(&field, message)
+    }
+}

@@ -1,0 +1,128 @@
+//! Upstreams: Services joined with their EndpointSlices.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sluicegate_model::{Conditions, Endpoint, Upstream, UpstreamKey};
+
+use crate::object::service::{Service, ServicePort};
+use crate::object::slice::EndpointSlice;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::{Origin, Problem, Severity};
+use crate::store::Store;
+
+/// An upstream, and what is wrong with it.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    pub(crate) upstream: Upstream,
+    /// At which port its external name is asked, if it has one.
+    pub(crate) external_port: Option<u16>,
+    /// Why it cannot have endpoints: the field inside the backend that names it, and the message.
+    pub(crate) missing: Option<(&'static str, String)>,
+    /// What is wrong between the Service and its slices.
+    pub(crate) problem: Option<Problem>,
+}
+
+/// Finds the Service and the port that a backend names, and their endpoints. What is missing leaves an upstream
+/// without endpoints, so that requests are answered 503.
+pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
+    let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
+        let message = format!("there is no Service {}/{}: requests are answered 503", key.namespace, key.service);
+        return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
+    };
+    let upstream = Upstream {
+        balance: service.balance,
+        limits: service.limits,
+        external_name: service.external_name.clone(),
+        endpoints: Arc::default(),
+    };
+    let port = service.port(&key.port);
+    if service.external_name.is_some() {
+        // An external name needs no ports of its own.
+        let number = if service.ports.is_empty() { key.port.parse().ok() } else { port.map(|port| port.target) };
+        let missing = number.is_none().then(|| missing_port(key, service));
+        return Resolved { upstream, external_port: number, missing, problem: None };
+    }
+    let Some(port) = port else {
+        return Resolved { upstream, missing: Some(missing_port(key, service)), ..Resolved::default() };
+    };
+    let service_ref = (key.namespace.clone(), key.service.clone());
+    let endpoints = endpoints(service, port, store.slices_of(&service_ref));
+    let problem = mismatch(port, store.slices_of(&service_ref)).map(|message| problem_of(key, origin, message));
+    Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
+}
+
+fn missing_port(key: &UpstreamKey, service: &Service) -> (&'static str, String) {
+    let message = format!(
+        "Service {}/{} has no port {:?}, it has {}: requests are answered 503",
+        key.namespace,
+        key.service,
+        key.port,
+        service.ports_in_words()
+    );
+    ("service.port", message)
+}
+
+/// The endpoints of all slices that serve this port, in the order of their addresses. Of an address that is in
+/// several slices, as happens while an endpoint moves from one to another, the best conditions count.
+fn endpoints<'a>(
+    service: &Service,
+    port: &ServicePort,
+    slices: impl Iterator<Item = &'a EndpointSlice>,
+) -> Arc<[Endpoint]> {
+    let mut endpoints: Vec<Endpoint> = slices
+        .flat_map(|slice| slice.ports.iter().map(move |slice_port| (slice, slice_port)))
+        .filter(|(_, slice_port)| *slice_port.name == *port.name)
+        .flat_map(|(slice, slice_port)| {
+            slice.endpoints.iter().map(|(address, conditions)| Endpoint {
+                address: SocketAddr::new(*address, slice_port.port),
+                conditions: Conditions {
+                    ready: conditions.ready || service.publish_not_ready,
+                    serving: conditions.serving || service.publish_not_ready,
+                    terminating: conditions.terminating,
+                },
+            })
+        })
+        .collect();
+    endpoints.sort_unstable_by_key(|endpoint| {
+        let Conditions { ready, serving, terminating } = endpoint.conditions;
+        (endpoint.address, !ready, !serving, terminating)
+    });
+    endpoints.dedup_by_key(|endpoint| endpoint.address);
+    endpoints.into()
+}
+
+/// Why a Service's port can have no endpoints, if its slices do not name it.
+fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSlice>) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut has_slices = false;
+    for slice in slices {
+        has_slices = true;
+        names.extend(slice.ports.iter().map(|slice_port| &*slice_port.name));
+    }
+    if !has_slices {
+        return Some("has no EndpointSlice: requests are answered 503".to_owned());
+    }
+    // A slice without endpoints may leave its ports out.
+    if names.is_empty() || names.contains(&&*port.name) {
+        return None;
+    }
+    names.sort_unstable();
+    names.dedup();
+    Some(format!(
+        "has no EndpointSlice with a port named {:?}, as port {} is; they name {names:?}: requests are answered 503",
+        port.name, port.port
+    ))
+}
+
+fn problem_of(key: &UpstreamKey, origin: &Origin, message: String) -> Problem {
+    let object =
+        ObjectRef { kind: Kind::Service, namespace: key.namespace.clone(), name: key.service.clone() };
+    Problem {
+        severity: Severity::Warning,
+        origin: origin.clone(),
+        object: Some(object),
+        field: String::new(),
+        message,
+    }
+}

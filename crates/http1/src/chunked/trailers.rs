@@ -1,0 +1,128 @@
+//! The trailer section of a chunked body.
+
+use memchr::{memchr, memchr_iter, memmem, memrchr};
+
+use super::{Chunk, ChunkError};
+use crate::head::section_fault;
+use crate::header::Known;
+
+/// The most bytes of a trailer section, without the blank line.
+const MAX_BYTES: usize = 8 * 1024;
+
+/// The most lines of a trailer section.
+const MAX_LINES: usize = 64;
+
+/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), since they would act on the message after it was
+/// acted upon, besides every [`Known`] one. In lower case.
+const FORBIDDEN: &[&[u8]] = &[
+    b"accept",
+    b"age",
+    b"allow",
+    b"content-language",
+    b"content-location",
+    b"content-range",
+    b"expires",
+    b"if-match",
+    b"if-modified-since",
+    b"if-none-match",
+    b"if-range",
+    b"if-unmodified-since",
+    b"max-forwards",
+    b"pragma",
+    b"range",
+    b"retry-after",
+    b"vary",
+    b"warning",
+    b"www-authenticate",
+];
+
+/// A trailer section that is being read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trailers {
+    /// How many bytes of it are known not to hold its end, so that a section that comes byte by byte is not
+    /// searched again and again.
+    searched: usize,
+    /// Where the line begins that is not known to be valid.
+    lines_checked: usize,
+    /// Whether it has come whole and is valid.
+    checked: bool,
+}
+
+impl Trailers {
+    /// Reads on in `input`, which begins with what was not consumed. Consumes nothing before it is whole.
+    pub(super) fn next<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Chunk<'i>), ChunkError> {
+        if !self.checked {
+            match input {
+                [b'\r', b'\n', ..] => return Ok((2, Chunk::End)),
+                [] | [b'\r'] => return Ok((0, Chunk::Partial)),
+                _ => {}
+            }
+            let Some(end) = self.find_end(input)? else {
+                return Ok((0, Chunk::Partial));
+            };
+            check(&input[..end])?;
+            self.checked = true;
+        }
+        Ok(Self::run(input))
+    }
+
+    /// Where the blank line begins.
+    fn find_end(&mut self, input: &[u8]) -> Result<Option<usize>, ChunkError> {
+        let window = &input[..input.len().min(MAX_BYTES + 2)];
+        // The end may have begun in the last three bytes that were searched.
+        let from = self.searched.saturating_sub(3).min(window.len());
+        if let Some(found) = memmem::find(&window[from..], b"\r\n\r\n") {
+            return Ok(Some(from + found + 2));
+        }
+        // A section that can no longer become valid is refused without waiting for its end.
+        let new_from = self.searched.min(window.len());
+        if let Some(lf) = memrchr(b'\n', &window[new_from..]).map(|found| new_from + found) {
+            let lines_from = self.lines_checked.min(lf);
+            if section_fault(&window[lines_from..=lf]).is_some() {
+                return Err(ChunkError::InvalidTrailer);
+            }
+            self.lines_checked = lf + 1;
+        }
+        self.searched = window.len();
+        if window.len() == MAX_BYTES + 2 { Err(ChunkError::TrailersTooLarge) } else { Ok(None) }
+    }
+
+    /// The next lines of a valid section that may be passed on, or its end. Those that may not are consumed.
+    fn run(input: &[u8]) -> (usize, Chunk<'_>) {
+        let start = input.len() - skip_lines(input, |name| !is_allowed(name)).len();
+        let rest = &input[start..];
+        let length = rest.len() - skip_lines(rest, is_allowed).len();
+        if length > 0 {
+            return (start + length, Chunk::Trailers(&rest[..length]));
+        }
+        if rest.starts_with(b"\r\n") { (start + 2, Chunk::End) } else { (start, Chunk::Partial) }
+    }
+}
+
+/// What comes after the first lines whose names satisfy `skipped`.
+fn skip_lines(mut input: &[u8], skipped: impl Fn(&[u8]) -> bool) -> &[u8] {
+    while let Some(lf) = memchr(b'\n', input) {
+        let Some(colon) = memchr(b':', &input[..lf]) else {
+            break;
+        };
+        if !skipped(&input[..colon]) {
+            break;
+        }
+        input = &input[lf + 1..];
+    }
+    input
+}
+
+/// Checks a whole section, whose last line ends where it does.
+fn check(section: &[u8]) -> Result<(), ChunkError> {
+    if section_fault(section).is_some() {
+        return Err(ChunkError::InvalidTrailer);
+    }
+    let lines = memchr_iter(b'\n', section).count();
+    if lines > MAX_LINES { Err(ChunkError::TrailersTooLarge) } else { Ok(()) }
+}
+
+/// Whether a field may be passed on as a trailer.
+fn is_allowed(name: &[u8]) -> bool {
+    Known::of(name) == Known::Other && !FORBIDDEN.iter().any(|other| name.eq_ignore_ascii_case(other))
+}

@@ -1,0 +1,243 @@
+//! What the header lines of a head say about its framing and its connection.
+
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::header::{Known, Line};
+use crate::request::Version;
+use crate::span::Span;
+use crate::token::{elements, is_token};
+
+/// The most options that Connection may have. Each nomination costs a look at each line, hence a bound.
+const MAX_CONNECTION_OPTIONS: usize = 64;
+
+/// What the header lines of a head say about its framing and its connection.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    pub(crate) host: Option<Span>,
+    pub(crate) duplicate_host: bool,
+    pub(crate) length: Option<u64>,
+    pub(crate) coding: Coding,
+    pub(crate) expect: Expect,
+    /// The first Upgrade line that is not empty.
+    pub(crate) upgrade: Option<Span>,
+    pub(crate) keep_alive_timeout: Option<Duration>,
+    close: bool,
+    keep_alive: bool,
+    upgrade_option: bool,
+    /// How many options nominate a header that is not removed anyway.
+    nominations: usize,
+    options: usize,
+}
+
+/// What Transfer-Encoding says so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Coding {
+    #[default]
+    Absent,
+    Chunked,
+    /// At least one coding other than chunked.
+    Unsupported,
+}
+
+/// What Expect says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Expect {
+    #[default]
+    Absent,
+    Continue,
+    Unsupported,
+}
+
+impl Fields {
+    /// Looks at each line once, and marks those that Connection nominates.
+    #[inline]
+    pub(crate) fn read(buf: &[u8], lines: &mut [Line], version: Version) -> Result<Self, Fault> {
+        let mut fields = Self::default();
+        for line in lines.iter() {
+            if line.known != Known::Other {
+                fields.take(buf, line)?;
+            }
+        }
+        fields.check_framing(version)?;
+        if fields.nominations > 0 {
+            mark_nominated(buf, lines);
+        }
+        Ok(fields)
+    }
+
+    /// Whether the connection may be used for another message, as far as its headers say (RFC 9112, 9.3).
+    pub(crate) fn keep_alive(&self, version: Version) -> bool {
+        !self.close && (version == Version::Http11 || self.keep_alive)
+    }
+
+    /// The protocols to change to, if the connection is to be upgraded. Upgrade means nothing without the
+    /// Connection option, nor in HTTP/1.0 (RFC 9110, 7.8).
+    pub(crate) fn upgrade(&self, version: Version) -> Option<Span> {
+        self.upgrade.filter(|_| self.upgrade_option && version == Version::Http11)
+    }
+
+    #[inline]
+    fn take(&mut self, buf: &[u8], line: &Line) -> Result<(), Fault> {
+        let value = line.value.of(buf);
+        match line.known {
+            Known::Host => {
+                self.duplicate_host |= self.host.is_some();
+                self.host = Some(line.value);
+            }
+            Known::Connection => self.take_connection(value)?,
+            Known::ContentLength => {
+                if self.length.is_some() {
+                    return Err(Fault::DuplicateLength);
+                }
+                self.length = Some(length(value).ok_or(Fault::InvalidLength)?);
+            }
+            Known::TransferEncoding => self.take_codings(value)?,
+            Known::Expect => {
+                let is_continue =
+                    self.expect != Expect::Unsupported && value.eq_ignore_ascii_case(b"100-continue");
+                self.expect = if is_continue { Expect::Continue } else { Expect::Unsupported };
+            }
+            Known::Upgrade if !value.is_empty() => {
+                self.upgrade.get_or_insert(line.value);
+            }
+            Known::KeepAlive => self.keep_alive_timeout = self.keep_alive_timeout.or(timeout(value)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_connection(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            // What nearly every Connection header says, without the costs of a list.
+            self.keep_alive = true;
+            return Ok(());
+        }
+        for option in elements(value) {
+            self.options += 1;
+            if self.options > MAX_CONNECTION_OPTIONS {
+                return Err(Fault::TooManyConnectionOptions);
+            }
+            if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.upgrade_option = true;
+            } else if Known::of(option) == Known::Other && !option.is_empty() {
+                self.nominations += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters; a sender has no reason to send
+    /// them other than to be understood differently by two recipients.
+    fn take_codings(&mut self, value: &[u8]) -> Result<(), Fault> {
+        for coding in elements(value) {
+            let chunked = coding.eq_ignore_ascii_case(b"chunked");
+            self.coding = match self.coding {
+                Coding::Chunked => return Err(Fault::InvalidTransferEncoding),
+                Coding::Absent if chunked => Coding::Chunked,
+                // Goes on, to tell `gzip, chunked` (501) from what no recipient could read (400).
+                Coding::Absent | Coding::Unsupported if is_token(coding) => Coding::Unsupported,
+                Coding::Absent | Coding::Unsupported => return Err(Fault::InvalidTransferEncoding),
+            };
+        }
+        Ok(())
+    }
+
+    fn check_framing(&self, version: Version) -> Result<(), Fault> {
+        if self.coding == Coding::Absent {
+            return Ok(());
+        }
+        if self.length.is_some() {
+            return Err(Fault::LengthAndTransferEncoding);
+        }
+        if version == Version::Http10 {
+            return Err(Fault::TransferEncodingInHttp10);
+        }
+        if self.coding == Coding::Unsupported { Err(Fault::UnsupportedTransferEncoding) } else { Ok(()) }
+    }
+}
+
+/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1); which may be is said at
+/// [`Line::hop_by_hop`].
+#[cold]
+fn mark_nominated(buf: &[u8], lines: &mut [Line]) {
+    for at in 0..lines.len() {
+        if lines[at].known != Known::Connection {
+            continue;
+        }
+        let value = lines[at].value;
+        for option in elements(value.of(buf)) {
+            for line in lines.iter_mut().filter(|line| line.known == Known::Other) {
+                line.hop_by_hop |= line.name.of(buf).eq_ignore_ascii_case(option);
+            }
+        }
+    }
+}
+
+/// A Content-Length: digits alone, below 2^63 so that no recipient sees a negative number (RFC 9110, 8.6).
+fn length(value: &[u8]) -> Option<u64> {
+    // 19 digits cannot overflow 64 bits.
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    let mut length = 0;
+    for &byte in value {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        length = length * 10 + u64::from(byte - b'0');
+    }
+    (length <= i64::MAX as u64).then_some(length)
+}
+
+/// The `timeout=SECONDS` of a Keep-Alive header, a custom as old as RFC 2068, 19.7.1.1.
+fn timeout(value: &[u8]) -> Option<Duration> {
+    elements(value).find_map(|parameter| {
+        let (name, digits) = parameter.split_at_checked(8)?;
+        if !name.eq_ignore_ascii_case(b"timeout=") || digits.len() > 9 {
+            return None;
+        }
+        length(digits).map(Duration::from_secs)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_digits_alone() {
+        assert_eq!(length(b"0"), Some(0));
+        assert_eq!(length(b"0042"), Some(42));
+        assert_eq!(length(b"9223372036854775807"), Some(i64::MAX as u64));
+        let refused: [&[u8]; 11] = [
+            b"",
+            b"+5",
+            b"-5",
+            b"5 5",
+            b"5,5",
+            b"5, 5",
+            b"0x5",
+            b"5.0",
+            b"9223372036854775808",
+            b"18446744073709551621",
+            b"00000000000000000005",
+        ];
+        for value in refused {
+            assert_eq!(length(value), None, "{}", value.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_keep_alive_timeout_is_found_among_other_parameters() {
+        assert_eq!(timeout(b"timeout=5"), Some(Duration::from_secs(5)));
+        assert_eq!(timeout(b"max=100, Timeout=75"), Some(Duration::from_secs(75)));
+        for value in ["", "timeout", "timeout=", "timeout=x", "max=5", "timeout=99999999999"] {
+            assert_eq!(timeout(value.as_bytes()), None, "{value}");
+        }
+    }
+}

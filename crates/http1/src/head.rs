@@ -1,0 +1,115 @@
+//! From the header lines that `httparse` found to [`Line`]s, and what is wrong with those it refused.
+
+use httparse::Header;
+use memchr::{memchr, memrchr};
+
+use crate::fault::Fault;
+use crate::header::{Known, Line};
+use crate::span::Span;
+use crate::token::{is_field_value, is_tchar, is_token};
+
+/// Overwrites `lines` with `headers`, found in a head that fills `head`, blank line included.
+///
+/// `httparse` takes a bare LF for the end of a line, so each line's end is looked at again here: a line ends
+/// where the next begins, since nothing may stand between them.
+#[inline]
+pub(crate) fn fill(lines: &mut Vec<Line>, head: &[u8], headers: &[Header<'_>]) -> Result<(), Fault> {
+    lines.clear();
+    lines.reserve(headers.len());
+    ensure_crlf(head, head.len())?;
+    let mut ends = headers.iter().skip(1).map(|header| Span::within(head, header.name.as_bytes()).start);
+    for header in headers {
+        let end = ends.next().unwrap_or(head.len() as u32 - 2);
+        ensure_crlf(head, end as usize)?;
+        let known = Known::of(header.name.as_bytes());
+        lines.push(Line {
+            name: Span::within(head, header.name.as_bytes()),
+            value: Span::within(head, header.value),
+            end,
+            known,
+            hop_by_hop: known.is_hop_by_hop(),
+        });
+    }
+    Ok(())
+}
+
+/// Checks that CRLF, not LF alone, stands before `end`.
+#[inline]
+pub(crate) fn ensure_crlf(head: &[u8], end: usize) -> Result<(), Fault> {
+    if head[..end].ends_with(b"\r\n") { Ok(()) } else { Err(Fault::BareLf) }
+}
+
+/// What is wrong with the header section at the beginning of `section`, whose end may be missing. `None` if
+/// nothing is.
+#[cold]
+pub(crate) fn section_fault(mut section: &[u8]) -> Option<Fault> {
+    while let Some(lf) = memchr(b'\n', section) {
+        let (line, rest) = section.split_at(lf + 1);
+        let Some(line) = line.strip_suffix(b"\r\n") else {
+            // A fold or a bad name before the LF is the better answer, as is a bare CR.
+            return Some(line_fault(&line[..lf]).unwrap_or(Fault::BareLf));
+        };
+        if line.is_empty() {
+            return None;
+        }
+        if let Some(fault) = line_fault(line) {
+            return Some(fault);
+        }
+        if memchr(b':', line).is_none() {
+            return Some(Fault::InvalidName);
+        }
+        section = rest;
+    }
+    // The CR that ends the piece may yet be followed by LF.
+    line_fault(section.strip_suffix(b"\r").unwrap_or(section))
+}
+
+/// What is wrong with one header line, or with the beginning of one.
+fn line_fault(line: &[u8]) -> Option<Fault> {
+    if matches!(line.first(), Some(b' ' | b'\t')) {
+        return Some(Fault::ObsoleteFold);
+    }
+    if memrchr(b'\r', line).is_some() {
+        return Some(Fault::BareCr);
+    }
+    let colon = memchr(b':', line);
+    let (name, value) = line.split_at(colon.unwrap_or(line.len()));
+    if colon.is_none() {
+        return name.iter().any(|&byte| !is_tchar(byte)).then_some(Fault::InvalidName);
+    }
+    if !is_token(name) {
+        let spaced = is_token(name.trim_ascii_end()) && !name.contains(&b'\x0c');
+        return Some(if spaced { Fault::SpaceBeforeColon } else { Fault::InvalidName });
+    }
+    value.iter().any(|&byte| !is_field_value(byte)).then_some(Fault::InvalidValue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_of_a_section_has_its_name() {
+        let cases: [(&[u8], Option<Fault>); 16] = [
+            (b"A: b\r\nC: d\r\n\r\n", None),
+            (b"A: b\r\nC: d\r", None),
+            (b"A: b\r\n c\r\n\r\n", Some(Fault::ObsoleteFold)),
+            (b"\tA: b\r\n\r\n", Some(Fault::ObsoleteFold)),
+            (b"A : b\r\n\r\n", Some(Fault::SpaceBeforeColon)),
+            (b"A\t: b\r\n\r\n", Some(Fault::SpaceBeforeColon)),
+            (b"A b: c\r\n\r\n", Some(Fault::InvalidName)),
+            (b": b\r\n\r\n", Some(Fault::InvalidName)),
+            (b"A\r\n\r\n", Some(Fault::InvalidName)),
+            (b"A\0: b\r\n\r\n", Some(Fault::InvalidName)),
+            (b"A: b\0\r\n\r\n", Some(Fault::InvalidValue)),
+            (b"A: b\x0b\r\n\r\n", Some(Fault::InvalidValue)),
+            (b"A: b\x7f\r\n\r\n", Some(Fault::InvalidValue)),
+            (b"A: b\rc\r\n\r\n", Some(Fault::BareCr)),
+            (b"A: b\r\r\n\r\n", Some(Fault::BareCr)),
+            (b"A: b\n\r\n", Some(Fault::BareLf)),
+        ];
+        for (section, fault) in cases {
+            assert_eq!(section_fault(section), fault, "{}", section.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! How large a head may be.
+
+/// The most header lines that [`HeadLimits::headers`] can allow.
+pub(crate) const MAX_HEADERS: usize = 256;
+
+/// How large a head may be. What is larger is refused, not truncated.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadLimits {
+    /// The most bytes of a head, from its first byte to the end of the blank line. Values over 4 GiB act as
+    /// 4 GiB.
+    pub bytes: usize,
+    /// The most header lines. Values over 256 act as 256.
+    pub headers: usize,
+}
+
+impl HeadLimits {
+    /// The part of `buf` that a head may take.
+    #[inline]
+    pub(crate) fn window<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
+        &buf[..buf.len().min(self.max_bytes())]
+    }
+
+    /// Whether `window` leaves no room for a head that has not ended in it.
+    #[inline]
+    pub(crate) fn exhausted_by(&self, window: &[u8]) -> bool {
+        window.len() >= self.max_bytes()
+    }
+
+    #[inline]
+    pub(crate) fn max_headers(&self) -> usize {
+        self.headers.min(MAX_HEADERS)
+    }
+
+    #[inline]
+    fn max_bytes(&self) -> usize {
+        self.bytes.min(u32::MAX as usize)
+    }
+}
+
+impl Default for HeadLimits {
+    /// 32 KiB and 128 lines: what nginx takes with its default buffers (`large_client_header_buffers 4 8k`).
+    fn default() -> Self {
+        Self { bytes: 32 * 1024, headers: 128 }
+    }
+}

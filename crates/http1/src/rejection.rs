@@ -1,0 +1,250 @@
+//! Why a request was refused.
+
+use thiserror::Error;
+
+use crate::fault::Fault;
+
+/// Why a request was refused.
+///
+/// A request is refused where parsers are known to differ, since a difference between this gateway and a back
+/// end is what request smuggling lives on.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
+pub enum Rejection {
+    /// A TLS record came on a port without TLS.
+    #[error("a TLS record on a port that speaks clear text")]
+    TlsRecord,
+    /// More empty lines before the request than the robustness principle of RFC 9112, 2.2 calls for.
+    #[error("too many empty lines before the request line")]
+    EmptyLines,
+    /// The method is not a token (RFC 9110, 9.1).
+    #[error("the method is not a token")]
+    InvalidMethod,
+    /// Not `method SP request-target SP HTTP-version CRLF` with single spaces (RFC 9112, 3).
+    #[error("the request line is not a method, a target and a version with single spaces between them")]
+    InvalidRequestLine,
+    /// The request-target has none of the four forms, or bytes that no form allows (RFC 9112, 3.2).
+    #[error("the request target is not valid")]
+    InvalidTarget,
+    /// The request-target contains `#`: fragments are never sent (RFC 9110, 4.2.5).
+    #[error("the request target has a fragment")]
+    FragmentInTarget,
+    /// Authority-form without CONNECT, asterisk-form without OPTIONS, or CONNECT without authority-form
+    /// (RFC 9112, 3.2.3 and 3.2.4).
+    #[error("the form of the request target does not go with the method")]
+    TargetFormOfOtherMethod,
+    /// `user@` before the host: RFC 9110, 4.2.4.
+    #[error("the request target has user information")]
+    UserinfoInTarget,
+    /// A version other than HTTP/1.0 and HTTP/1.1, among them the HTTP/2 preface.
+    #[error("the HTTP version is neither 1.0 nor 1.1")]
+    UnsupportedVersion,
+    /// A line that ends in LF without CR.
+    #[error("a line ends without a carriage return")]
+    BareLf,
+    /// A CR that no LF follows (RFC 9112, 2.2).
+    #[error("a carriage return inside a line")]
+    BareCr,
+    /// A header line that begins with whitespace (RFC 9112, 5.2).
+    #[error("a folded header line")]
+    ObsoleteFold,
+    /// Whitespace between a header's name and its colon (RFC 9112, 5.1).
+    #[error("whitespace before the colon of a header line")]
+    SpaceBeforeColon,
+    /// A header line whose name is not a token (RFC 9110, 5.1), or without a colon.
+    #[error("an invalid header name")]
+    InvalidHeaderName,
+    /// NUL or another control in a header's value (RFC 9110, 5.5).
+    #[error("an invalid byte in a header value")]
+    InvalidHeaderValue,
+    /// HTTP/1.1 without Host (RFC 9112, 3.2).
+    #[error("no Host header")]
+    MissingHost,
+    /// More than one Host line (RFC 9112, 3.2).
+    #[error("more than one Host header")]
+    DuplicateHost,
+    /// A Host that is not `uri-host [":" port]` (RFC 9110, 7.2).
+    #[error("the Host header is not a host with an optional port")]
+    InvalidHost,
+    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore
+    /// Host; a back end may not.
+    #[error("the Host header and the request target name different hosts")]
+    HostMismatch,
+    /// Content-Length is not a plain decimal number below 2^63.
+    #[error("the Content-Length is not a plain decimal number")]
+    InvalidLength,
+    /// More than one Content-Length line, even if equal (RFC 9110, 8.6 leaves the choice).
+    #[error("more than one Content-Length header")]
+    DuplicateLength,
+    /// Both Content-Length and Transfer-Encoding (RFC 9112, 6.1).
+    #[error("both Content-Length and Transfer-Encoding")]
+    LengthAndTransferEncoding,
+    /// Transfer-Encoding is malformed, or `chunked` is repeated or not the last coding (RFC 9112, 6.1).
+    #[error("the Transfer-Encoding is malformed or does not end in one chunked")]
+    InvalidTransferEncoding,
+    /// A transfer coding other than `chunked` (RFC 9112, 6.1).
+    #[error("a transfer coding other than chunked")]
+    UnsupportedTransferEncoding,
+    /// Transfer-Encoding in HTTP/1.0, whose framing is then unknown (RFC 9112, 6.1).
+    #[error("Transfer-Encoding in an HTTP/1.0 request")]
+    TransferEncodingInHttp10,
+    /// More than 64 connection options: each costs a look at each header line.
+    #[error("too many options in the Connection header")]
+    TooManyConnectionOptions,
+    /// An expectation other than `100-continue` (RFC 9110, 10.1.1).
+    #[error("an expectation other than 100-continue")]
+    UnsupportedExpectation,
+    /// The request line alone passes the limit on the head.
+    #[error("the request line is longer than a head may be")]
+    RequestLineTooLong,
+    /// The head passes the limit on its bytes.
+    #[error("the head is longer than allowed")]
+    HeadTooLarge,
+    /// More header lines than allowed.
+    #[error("more header lines than allowed")]
+    TooManyHeaders,
+    /// A `%` in the path without two hexadecimal digits after it (RFC 3986, 2.1).
+    #[error("a percent sign in the path without two hexadecimal digits")]
+    InvalidEscape,
+    /// NUL in the path, also as `%00`: back ends in C would end the path there.
+    #[error("NUL in the path")]
+    NulInPath,
+    /// `..` segments that lead above the root.
+    #[error("the path leads above the root")]
+    PathAboveRoot,
+}
+
+impl Rejection {
+    /// Every reason, in the order of [`index`](Self::index).
+    pub const ALL: &[Self] = &[
+        Self::TlsRecord,
+        Self::EmptyLines,
+        Self::InvalidMethod,
+        Self::InvalidRequestLine,
+        Self::InvalidTarget,
+        Self::FragmentInTarget,
+        Self::TargetFormOfOtherMethod,
+        Self::UserinfoInTarget,
+        Self::UnsupportedVersion,
+        Self::BareLf,
+        Self::BareCr,
+        Self::ObsoleteFold,
+        Self::SpaceBeforeColon,
+        Self::InvalidHeaderName,
+        Self::InvalidHeaderValue,
+        Self::MissingHost,
+        Self::DuplicateHost,
+        Self::InvalidHost,
+        Self::HostMismatch,
+        Self::InvalidLength,
+        Self::DuplicateLength,
+        Self::LengthAndTransferEncoding,
+        Self::InvalidTransferEncoding,
+        Self::UnsupportedTransferEncoding,
+        Self::TransferEncodingInHttp10,
+        Self::TooManyConnectionOptions,
+        Self::UnsupportedExpectation,
+        Self::RequestLineTooLong,
+        Self::HeadTooLarge,
+        Self::TooManyHeaders,
+        Self::InvalidEscape,
+        Self::NulInPath,
+        Self::PathAboveRoot,
+    ];
+
+    /// The place of this reason in [`ALL`](Self::ALL).
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The status to answer with. The connection cannot be used further: where the next request begins is not
+    /// known.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::RequestLineTooLong => 414,
+            Self::UnsupportedExpectation => 417,
+            Self::HeadTooLarge | Self::TooManyHeaders => 431,
+            Self::UnsupportedTransferEncoding => 501,
+            Self::UnsupportedVersion => 505,
+            _ => 400,
+        }
+    }
+
+    /// A stable label for metrics and logs.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::TlsRecord => "tls_record",
+            Self::EmptyLines => "empty_lines",
+            Self::InvalidMethod => "invalid_method",
+            Self::InvalidRequestLine => "invalid_request_line",
+            Self::InvalidTarget => "invalid_target",
+            Self::FragmentInTarget => "fragment_in_target",
+            Self::TargetFormOfOtherMethod => "target_form_of_other_method",
+            Self::UserinfoInTarget => "userinfo_in_target",
+            Self::UnsupportedVersion => "unsupported_version",
+            Self::BareLf => "bare_lf",
+            Self::BareCr => "bare_cr",
+            Self::ObsoleteFold => "obsolete_fold",
+            Self::SpaceBeforeColon => "space_before_colon",
+            Self::InvalidHeaderName => "invalid_header_name",
+            Self::InvalidHeaderValue => "invalid_header_value",
+            Self::MissingHost => "missing_host",
+            Self::DuplicateHost => "duplicate_host",
+            Self::InvalidHost => "invalid_host",
+            Self::HostMismatch => "host_mismatch",
+            Self::InvalidLength => "invalid_length",
+            Self::DuplicateLength => "duplicate_length",
+            Self::LengthAndTransferEncoding => "length_and_transfer_encoding",
+            Self::InvalidTransferEncoding => "invalid_transfer_encoding",
+            Self::UnsupportedTransferEncoding => "unsupported_transfer_encoding",
+            Self::TransferEncodingInHttp10 => "transfer_encoding_in_http10",
+            Self::TooManyConnectionOptions => "too_many_connection_options",
+            Self::UnsupportedExpectation => "unsupported_expectation",
+            Self::RequestLineTooLong => "request_line_too_long",
+            Self::HeadTooLarge => "head_too_large",
+            Self::TooManyHeaders => "too_many_headers",
+            Self::InvalidEscape => "invalid_escape",
+            Self::NulInPath => "nul_in_path",
+            Self::PathAboveRoot => "path_above_root",
+        }
+    }
+}
+
+impl From<Fault> for Rejection {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::EmptyLines => Self::EmptyLines,
+            Fault::NotHttp => Self::InvalidMethod,
+            Fault::BareLf => Self::BareLf,
+            Fault::BareCr => Self::BareCr,
+            Fault::ObsoleteFold => Self::ObsoleteFold,
+            Fault::SpaceBeforeColon => Self::SpaceBeforeColon,
+            Fault::InvalidName => Self::InvalidHeaderName,
+            Fault::InvalidValue => Self::InvalidHeaderValue,
+            Fault::TooManyConnectionOptions => Self::TooManyConnectionOptions,
+            Fault::InvalidLength => Self::InvalidLength,
+            Fault::DuplicateLength => Self::DuplicateLength,
+            Fault::LengthAndTransferEncoding => Self::LengthAndTransferEncoding,
+            Fault::InvalidTransferEncoding => Self::InvalidTransferEncoding,
+            Fault::UnsupportedTransferEncoding => Self::UnsupportedTransferEncoding,
+            Fault::TransferEncodingInHttp10 => Self::TransferEncodingInHttp10,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_index_and_a_label_of_its_own() {
+        for (index, rejection) in Rejection::ALL.iter().enumerate() {
+            assert_eq!(rejection.index(), index);
+            assert!((400..600).contains(&rejection.status()));
+        }
+        assert_eq!(Rejection::ALL.len(), Rejection::PathAboveRoot.index() + 1);
+        let labels: HashSet<_> = Rejection::ALL.iter().map(|rejection| rejection.reason()).collect();
+        assert_eq!(labels.len(), Rejection::ALL.len());
+    }
+}

@@ -1,0 +1,196 @@
+//! Finding the end of a head that arrives in pieces.
+
+use memchr::memchr;
+
+use crate::fault::Fault;
+use crate::token::is_tchar;
+
+/// How many empty lines may come before a request: RFC 9112, 2.2 asks for one at least, since old clients send
+/// one after a body.
+const MAX_EMPTY_LINES: u8 = 4;
+
+/// How a head begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Request,
+    Response,
+}
+
+/// How far the head of one message has been looked at, so that a head that arrives byte by byte costs linear
+/// time.
+///
+/// One belongs to each head being read: begin with the default, and pass the same one with the same bytes and
+/// more. When a head is complete it is ready for the next one; after an error it is of no further use.
+#[derive(Clone, Debug, Default)]
+pub struct HeadScan {
+    stage: Stage,
+    /// Every byte before this one has been looked at.
+    position: usize,
+    /// Where the line begins that `position` is in.
+    line: usize,
+    /// Whether the first line has ended.
+    first_line_ended: bool,
+    empty_lines: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// No byte has been looked at.
+    #[default]
+    Fresh,
+    /// In the empty lines before the first line.
+    Leading,
+    /// In the method.
+    Method,
+    /// In the `HTTP/1.` of a response.
+    Protocol,
+    /// In the rest of the first line, or in a header line.
+    Lines,
+}
+
+impl HeadScan {
+    /// Whether no byte has been looked at.
+    #[inline]
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.stage == Stage::Fresh
+    }
+
+    /// Whether the first line has been seen whole.
+    pub(crate) fn first_line_ended(&self) -> bool {
+        self.first_line_ended
+    }
+
+    /// Looks at what has come since the last call. Says whether the head is complete.
+    ///
+    /// What can never become a head is refused as soon as it shows, so that garbage does not hold a connection
+    /// until the timeout.
+    pub(crate) fn advance(&mut self, window: &[u8], start: Start) -> Result<bool, Fault> {
+        if window.is_empty() {
+            return Ok(false);
+        }
+        loop {
+            let more = match self.stage {
+                Stage::Fresh => {
+                    self.stage = match start {
+                        Start::Request => Stage::Leading,
+                        Start::Response => Stage::Protocol,
+                    };
+                    true
+                }
+                Stage::Leading => self.skip_empty_lines(window)?,
+                Stage::Method => self.check_method(window)?,
+                Stage::Protocol => self.check_protocol(window)?,
+                Stage::Lines => return self.find_end(window),
+            };
+            if !more {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn skip_empty_lines(&mut self, window: &[u8]) -> Result<bool, Fault> {
+        loop {
+            match window.get(self.position..) {
+                None | Some([] | [b'\r']) => return Ok(false),
+                Some([b'\r', b'\n', ..]) => {
+                    self.empty_lines += 1;
+                    if self.empty_lines > MAX_EMPTY_LINES {
+                        return Err(Fault::EmptyLines);
+                    }
+                    self.position += 2;
+                }
+                Some([b'\r', ..]) => return Err(Fault::BareCr),
+                Some([b'\n', ..]) => return Err(Fault::BareLf),
+                Some(_) => {
+                    self.line = self.position;
+                    self.stage = Stage::Method;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn check_method(&mut self, window: &[u8]) -> Result<bool, Fault> {
+        while let Some(&byte) = window.get(self.position) {
+            if byte == b' ' && self.position > self.line {
+                self.stage = Stage::Lines;
+                return Ok(true);
+            }
+            if !is_tchar(byte) {
+                return Err(Fault::NotHttp);
+            }
+            self.position += 1;
+        }
+        Ok(false)
+    }
+
+    fn check_protocol(&mut self, window: &[u8]) -> Result<bool, Fault> {
+        const PROTOCOL: &[u8] = b"HTTP/1.";
+        let seen = window.len().min(PROTOCOL.len());
+        if window[..seen] != PROTOCOL[..seen] {
+            return Err(Fault::NotHttp);
+        }
+        if seen == PROTOCOL.len() {
+            self.stage = Stage::Lines;
+        }
+        Ok(seen == PROTOCOL.len())
+    }
+
+    fn find_end(&mut self, window: &[u8]) -> Result<bool, Fault> {
+        while let Some(found) = window.get(self.position..).and_then(|rest| memchr(b'\n', rest)) {
+            let lf = self.position + found;
+            if lf == self.line || window[lf - 1] != b'\r' {
+                return Err(Fault::BareLf);
+            }
+            if lf - 1 == self.line {
+                return Ok(true);
+            }
+            self.first_line_ended = true;
+            self.position = lf + 1;
+            self.line = lf + 1;
+        }
+        self.position = self.position.max(window.len());
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `bytes` one by one: how many were seen when the outcome was clear.
+    fn outcome(bytes: &[u8], start: Start) -> (usize, Result<bool, Fault>) {
+        let mut scan = HeadScan::default();
+        for seen in 0..=bytes.len() {
+            match scan.advance(&bytes[..seen], start) {
+                Ok(false) => {}
+                outcome => return (seen, outcome),
+            }
+        }
+        (bytes.len(), Ok(false))
+    }
+
+    #[test]
+    fn the_end_is_found_at_its_last_byte() {
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET";
+        assert_eq!(outcome(head, Start::Request), (head.len() - 3, Ok(true)));
+        let head = b"\r\nGET / HTTP/1.1\r\n\r\n";
+        assert_eq!(outcome(head, Start::Request), (head.len(), Ok(true)));
+        let head = b"HTTP/1.1 204\r\n\r\n";
+        assert_eq!(outcome(head, Start::Response), (head.len(), Ok(true)));
+    }
+
+    #[test]
+    fn what_cannot_be_a_head_is_refused_at_once() {
+        assert_eq!(outcome(b"\x16\x03\x01", Start::Request), (1, Err(Fault::NotHttp)));
+        assert_eq!(outcome(b" GET", Start::Request), (1, Err(Fault::NotHttp)));
+        assert_eq!(outcome(b"GE\x01", Start::Request), (3, Err(Fault::NotHttp)));
+        assert_eq!(outcome(b"\nGET", Start::Request), (1, Err(Fault::BareLf)));
+        assert_eq!(outcome(b"\rGET", Start::Request), (2, Err(Fault::BareCr)));
+        assert_eq!(outcome(b"\r\n\r\n\r\n\r\n\r\n", Start::Request), (10, Err(Fault::EmptyLines)));
+        assert_eq!(outcome(b"GET / HTTP/1.1\nHost", Start::Request), (15, Err(Fault::BareLf)));
+        assert_eq!(outcome(b"GET / HTTP/1.1\r\nA: b\r\n\n", Start::Request), (23, Err(Fault::BareLf)));
+        assert_eq!(outcome(b"SSH-2.0-OpenSSH", Start::Response), (1, Err(Fault::NotHttp)));
+        assert_eq!(outcome(b"\r\nHTTP/1.1", Start::Response), (1, Err(Fault::NotHttp)));
+    }
+}

@@ -1,0 +1,53 @@
+//! The normal form of a path is one, and holds nothing that leads elsewhere.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use sluicegate_http1::{Normalised, normalise};
+
+const PIECES: &[&str] = &[
+    "/", "//", ".", "..", "/.", "/..", "/../", "%2e", "%2E", "%2f", "%2F", "%41", "%7e", "%25", "%00", "%",
+    "%zz", "%5c", "a", "b.c", "~", ";", " ", "ä", "\\", "?", "#", "*", "[", "\0",
+];
+
+fn normal(path: &[u8]) -> Option<Vec<u8>> {
+    let mut scratch = Vec::new();
+    match normalise(path, &mut scratch).ok()? {
+        Normalised::AsIs => Some(path.to_vec()),
+        Normalised::Rewritten(normal) => Some(normal.to_vec()),
+    }
+}
+
+fn contains(path: &[u8], needle: &[u8]) -> bool {
+    path.windows(needle.len()).any(|window| window == needle)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    #[test]
+    fn the_normal_form_is_normal(
+        path in prop_oneof![
+            vec(select(PIECES), 0..12).prop_map(|pieces| format!("/{}", pieces.concat()).into_bytes()),
+            vec(any::<u8>(), 0..40),
+        ],
+    ) {
+        let Some(normal_form) = normal(&path) else {
+            return Ok(());
+        };
+        let mut scratch = Vec::new();
+        prop_assert_eq!(normalise(&normal_form, &mut scratch), Ok(Normalised::AsIs));
+        prop_assert!(normal_form[0] == b'/' || normal_form == b"*");
+        for needle in ["//", "/./", "/../"] {
+            prop_assert!(!contains(&normal_form, needle.as_bytes()), "{}", normal_form.escape_ascii());
+        }
+        prop_assert!(!normal_form.ends_with(b"/.") && !normal_form.ends_with(b"/.."));
+        prop_assert!(normal_form.iter().all(|byte| byte.is_ascii_graphic()));
+    }
+
+    #[test]
+    fn a_plain_path_keeps_its_bytes(path in "(/[a-zA-Z0-9_~!$&'()*+,;=:@-][a-z.-]{0,8}){1,5}/?") {
+        let mut scratch = Vec::new();
+        prop_assert_eq!(normalise(path.as_bytes(), &mut scratch), Ok(Normalised::AsIs));
+    }
+}

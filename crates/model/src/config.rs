@@ -1,0 +1,45 @@
+//! The whole of what to serve, and how it changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::{Endpoint, Route, Settings, Upstream, UpstreamKey, VirtualHost};
+
+/// An immutable snapshot of everything that the data plane serves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Config {
+    /// Limits and policies that hold for all routes.
+    pub settings: Settings,
+    /// The hosts with their routes, at most one entry for each [`HostPattern`](crate::HostPattern).
+    pub hosts: Vec<VirtualHost>,
+    /// Where a request goes that no host takes. Without it the answer is 404.
+    pub default_route: Option<Route>,
+    /// Every upstream that a route names, and no other.
+    pub upstreams: BTreeMap<UpstreamKey, Arc<Upstream>>,
+}
+
+impl Config {
+    /// Every route: those of the hosts, their fallbacks, and the default.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.hosts
+            .iter()
+            .flat_map(|host| host.routes.iter().chain(host.fallback.as_ref()))
+            .chain(self.default_route.as_ref())
+    }
+}
+
+/// What a control plane tells the data plane, in order.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Serve this from now on. Upstreams keep their pools and health where their keys stay.
+    Config(Arc<Config>),
+    /// One upstream of the current configuration has these endpoints from now on.
+    Endpoints {
+        /// Whose endpoints; unknown keys are ignored.
+        upstream: UpstreamKey,
+        /// All of them, replacing what was there.
+        endpoints: Arc<[Endpoint]>,
+    },
+}

@@ -1,0 +1,36 @@
+//! Which hosts a virtual host answers for.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Which `Host` a virtual host answers for. Names are lower case, without a port.
+///
+/// The most specific wins: exact, then wildcard, then any.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostPattern {
+    /// This name and no other.
+    Exact(Box<str>),
+    /// Exactly one label before this suffix (`networking.k8s.io/v1` `IngressRule.host`). The suffix comes
+    /// without `*.`: `Wildcard("example.com")` takes `a.example.com`, not `example.com` nor
+    /// `a.b.example.com`.
+    Wildcard(Box<str>),
+    /// Every host that no other pattern takes.
+    Any,
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Wildcard(suffix) => write!(f, "*.{suffix}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
+}
+
+impl Serialize for HostPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,27 @@
+//! What Sluicegate serves, as plain immutable data.
+//!
+//! The control plane translates the objects that it holds into this model; the proxy compiles the model into
+//! what its workers use. Nothing here does I/O, waits, or knows Kubernetes' own types.
+//!
+//! There are two kinds of [`Change`]. A whole [`Config`] (hosts, routes, settings, upstreams), and the
+//! endpoints of a single upstream, which change a hundred times more often and travel alone.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`config`] | [`Config`], [`Change`] |
+//! | [`host`] | host patterns: exact, one-label wildcard, any |
+//! | [`route`] | virtual hosts, routes, path patterns |
+//! | [`upstream`] | upstreams with their stable identity, and their endpoints |
+//! | [`settings`] | every time limit and size limit, with its default |
+
+pub mod config;
+pub mod host;
+pub mod route;
+pub mod settings;
+pub mod upstream;
+
+pub use config::{Change, Config};
+pub use host::HostPattern;
+pub use route::{PathPattern, Route, RouteId, VirtualHost};
+pub use settings::Settings;
+pub use upstream::{Balance, Conditions, Endpoint, Upstream, UpstreamKey, UpstreamLimits};

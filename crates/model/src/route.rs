@@ -1,0 +1,91 @@
+//! Routes: which requests go where.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::{HostPattern, UpstreamKey};
+
+/// A host and its routes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VirtualHost {
+    /// The hosts that it answers for.
+    pub host: HostPattern,
+    /// Its routes, at most one for each [`PathPattern`], in no particular order.
+    pub routes: Vec<Route>,
+    /// Where a request for this host goes that no path takes (`spec.defaultBackend` of the Ingress that owns
+    /// the host). Without it, [`Config::default_route`](crate::Config::default_route) takes it.
+    pub fallback: Option<Route>,
+}
+
+/// One path of one host, and the upstream that serves it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Route {
+    /// Which object it comes from.
+    pub id: RouteId,
+    /// Which paths it takes.
+    pub path: PathPattern,
+    /// Who serves it.
+    pub upstream: UpstreamKey,
+}
+
+/// The object that a route was written in; routes of one object share it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct RouteId {
+    /// The object's kind, such as `Ingress`.
+    pub kind: &'static str,
+    /// The object's namespace.
+    pub namespace: Arc<str>,
+    /// The object's name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for RouteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// Which paths a route takes. Patterns start with `/` and are in the normal form of
+/// `sluicegate_http1::path::normalise`, as is what they are compared with.
+///
+/// The longest pattern that matches wins; of the same length an exact one wins, then an element-wise prefix,
+/// then a plain prefix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum PathPattern {
+    /// The whole path, case sensitive (`pathType: Exact`).
+    Exact(Box<str>),
+    /// Element by element (`pathType: Prefix`): `/foo` takes `/foo` and `/foo/bar`, not `/foobar`. Written
+    /// without a trailing slash, except for `/` itself, which takes everything.
+    Prefix(Box<str>),
+    /// Character by character, as nginx' plain `location` (`pathType: ImplementationSpecific`): `/foo` takes
+    /// `/foobar` too.
+    Starts(Box<str>),
+}
+
+impl PathPattern {
+    /// The pattern's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Exact(path) | Self::Prefix(path) | Self::Starts(path) => path,
+        }
+    }
+
+    /// The name of its kind, as Kubernetes writes it in `pathType`.
+    #[must_use]
+    pub fn path_type(&self) -> &'static str {
+        match self {
+            Self::Exact(_) => "Exact",
+            Self::Prefix(_) => "Prefix",
+            Self::Starts(_) => "ImplementationSpecific",
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,173 @@
+//! Every limit of the data plane, with its default.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Serialize, Serializer};
+
+/// Limits and policies of the data plane. A change takes effect for the next request, without a restart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Settings {
+    /// Time limits.
+    pub timeouts: Timeouts,
+    /// Size limits.
+    pub limits: Limits,
+    /// What is done when an endpoint fails.
+    pub resilience: Resilience,
+    /// Peers whose forwarding headers (`X-Forwarded-*`, `X-Real-IP`, `X-Request-ID`) are believed. From all
+    /// others they are dropped. Default: none.
+    pub trusted_peers: Vec<IpNet>,
+}
+
+/// Time limits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timeouts {
+    /// From the first byte of a request's head to its last: 408 after it. Default 60 s (nginx
+    /// `client_header_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub request_head: Duration,
+    /// Between two reads of a request's body: 408 after it. Default 60 s (nginx `client_body_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub request_body: Duration,
+    /// How long a kept-alive client connection may wait for its next request. Default 75 s (nginx
+    /// `keepalive_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub client_idle: Duration,
+    /// Between two writes to a client that does not read: the connection is closed after it. Default 60 s
+    /// (nginx `send_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub client_write: Duration,
+    /// For one connect to one endpoint. A slow connect is raced long before this, see
+    /// [`Resilience::connect_hedge`]. Default 5 s.
+    #[serde(serialize_with = "seconds")]
+    pub connect: Duration,
+    /// From the end of the request to the head of its response: 504 after it. Default 60 s (nginx
+    /// `proxy_read_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub response_head: Duration,
+    /// Between two reads of a response's body, and between two writes of a request's body to an endpoint.
+    /// Default 60 s (nginx `proxy_read_timeout`, `proxy_send_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub upstream_idle: Duration,
+    /// How long an unused connection to an endpoint is kept. An endpoint that announces a shorter
+    /// `Keep-Alive: timeout` is believed. Default 60 s (nginx upstream `keepalive_timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub pool_idle: Duration,
+    /// How long a tunnel (an upgraded connection) may be silent. Default 1 h.
+    #[serde(serialize_with = "seconds")]
+    pub tunnel_idle: Duration,
+    /// How long requests and tunnels may go on at an endpoint that was removed. Default 240 s (ingress-nginx
+    /// `worker-shutdown-timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub drain: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            request_head: Duration::from_secs(60),
+            request_body: Duration::from_secs(60),
+            client_idle: Duration::from_secs(75),
+            client_write: Duration::from_secs(60),
+            connect: Duration::from_secs(5),
+            response_head: Duration::from_secs(60),
+            upstream_idle: Duration::from_secs(60),
+            pool_idle: Duration::from_secs(60),
+            tunnel_idle: Duration::from_secs(3600),
+            drain: Duration::from_secs(240),
+        }
+    }
+}
+
+/// Size limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// A request's head, in bytes: 431 above it, 414 if the target alone is over it. Default 32 KiB (nginx
+    /// `large_client_header_buffers 4 8k`).
+    pub request_head: usize,
+    /// A response's head, in bytes: 502 above it. Default 64 KiB.
+    pub response_head: usize,
+    /// Header lines in one head: 431 (request) or 502 (response) above it. Default 100, at most 256.
+    pub headers: usize,
+    /// A request's body, in bytes: 413 above it. Default: no limit; ingress-nginx has 1 MiB
+    /// (`proxy-body-size`).
+    pub request_body: Option<u64>,
+    /// Requests on one client connection, which is closed after them. Default: no limit.
+    pub requests_per_connection: Option<u64>,
+    /// Client connections of one worker; further ones wait in the listen queue. Default 65,536.
+    pub connections_per_worker: usize,
+    /// Unused connections kept for each endpoint, by each worker. Default 128.
+    pub pool_per_endpoint: usize,
+    /// What is kept of a request's body so that it can be sent again, in bytes. Default 64 KiB.
+    pub replay: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_head: 32 * 1024,
+            response_head: 64 * 1024,
+            headers: 100,
+            request_body: None,
+            requests_per_connection: None,
+            connections_per_worker: 65_536,
+            pool_per_endpoint: 128,
+            replay: 64 * 1024,
+        }
+    }
+}
+
+/// What is done when an endpoint fails.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Resilience {
+    /// How many endpoints a request may be sent to in all. Default 3 (ingress-nginx
+    /// `proxy-next-upstream-tries`). Connects that fail before anything was sent do not count.
+    pub attempts: u32,
+    /// The longest that a connect may go unanswered before a second endpoint is tried beside it. The delay
+    /// is four times what connecting usually takes there, at least 5 ms, and this at most. Zero switches
+    /// hedging off. Default 50 ms.
+    #[serde(serialize_with = "seconds")]
+    pub connect_hedge: Duration,
+    /// How long a request waits when no endpoint can be connected to, or when the last one just went away,
+    /// before it is answered 502 or 503. Endpoints that come meanwhile serve it. Default 1 s.
+    #[serde(serialize_with = "seconds")]
+    pub endpoint_wait: Duration,
+    /// How long bytes that were sent may stay unacknowledged by the endpoint's kernel, with no byte of a
+    /// response, before an idempotent request is given to another endpoint. Zero switches it off. Default
+    /// 60 ms, which is above the 40 ms for which Linux may delay an acknowledgement.
+    #[serde(serialize_with = "seconds")]
+    pub unacknowledged: Duration,
+    /// Over how long a new or a recovered endpoint comes to its full share. Zero switches it off. Default
+    /// 10 s.
+    #[serde(serialize_with = "seconds")]
+    pub slow_start: Duration,
+    /// When less than this share of the eligible endpoints is free of suspicion, suspicion is ignored.
+    /// 0 to 100 percent; 0 means: when all are suspect. Default 0.
+    pub panic_threshold_percent: u8,
+    /// The time between two probes of a suspect endpoint: the first. It doubles up to
+    /// [`probe_interval_max`](Self::probe_interval_max). Default 250 ms.
+    #[serde(serialize_with = "seconds")]
+    pub probe_interval: Duration,
+    /// The longest time between two probes of a suspect endpoint. Default 5 s.
+    #[serde(serialize_with = "seconds")]
+    pub probe_interval_max: Duration,
+}
+
+impl Default for Resilience {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            connect_hedge: Duration::from_millis(50),
+            endpoint_wait: Duration::from_secs(1),
+            unacknowledged: Duration::from_millis(60),
+            slow_start: Duration::from_secs(10),
+            panic_threshold_percent: 0,
+            probe_interval: Duration::from_millis(250),
+            probe_interval_max: Duration::from_secs(5),
+        }
+    }
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}

@@ -1,0 +1,248 @@
+//! Why a request failed, and whose doing it was.
+
+use std::io;
+
+use sluicegate_http1::ResponseError;
+
+/// An attempt failed at the upstream's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// There is no endpoint.
+    #[error("the upstream has no endpoint that serves")]
+    NoEndpoint,
+    /// The upstream's own limit is reached.
+    #[error("the upstream is at its limit of requests in flight")]
+    Overloaded,
+    /// The endpoint's host answered that nobody listens.
+    #[error("the connection was refused")]
+    ConnectRefused,
+    /// There is no way to the endpoint.
+    #[error("the endpoint is unreachable")]
+    ConnectUnreachable,
+    /// Nothing answered in time, or another endpoint was faster.
+    #[error("connecting timed out")]
+    ConnectTimeout,
+    /// Another error of connecting, such as a lack of local ports.
+    #[error("connecting failed")]
+    ConnectError,
+    /// A kept-alive connection was closed before the first byte of a response.
+    #[error("a kept-alive connection was closed before a response")]
+    Stale,
+    /// A new connection was closed or reset before the first byte of a response.
+    #[error("the connection was closed before a response")]
+    Reset,
+    /// The endpoint's kernel did not acknowledge what was sent.
+    #[error("the endpoint does not acknowledge what is sent")]
+    Unacknowledged,
+    /// No response in time.
+    #[error("no response in time")]
+    ResponseTimeout,
+    /// The endpoint took no more of the request's body.
+    #[error("the endpoint takes no more of the request")]
+    WriteTimeout,
+    /// What came is not an acceptable HTTP response.
+    #[error("bad response: {0}")]
+    BadResponse(ResponseError),
+    /// The connection ended inside the response's head or body, or the body broke its framing.
+    #[error("the response ended early")]
+    Truncated,
+    /// The response's body stood still for too long.
+    #[error("the response's body stood still")]
+    BodyTimeout,
+    /// The endpoint was removed and its drain time is over.
+    #[error("the endpoint was removed and its drain time is over")]
+    Drained,
+    /// The endpoint changed the protocol although nobody asked.
+    #[error("the endpoint changed the protocol unasked")]
+    Unsolicited,
+}
+
+impl Failure {
+    /// How many kinds there are.
+    pub const COUNT: usize = 16;
+
+    /// The stable names for metrics and logs, by [`index`](Self::index).
+    pub const REASONS: [&'static str; Self::COUNT] = [
+        "no_endpoint",
+        "overloaded",
+        "connect_refused",
+        "connect_unreachable",
+        "connect_timeout",
+        "connect_error",
+        "stale_connection",
+        "reset",
+        "unacknowledged",
+        "response_timeout",
+        "write_timeout",
+        "bad_response",
+        "truncated",
+        "body_timeout",
+        "drained",
+        "unsolicited_upgrade",
+    ];
+
+    /// The kind's number, below [`COUNT`](Self::COUNT).
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::NoEndpoint => 0,
+            Self::Overloaded => 1,
+            Self::ConnectRefused => 2,
+            Self::ConnectUnreachable => 3,
+            Self::ConnectTimeout => 4,
+            Self::ConnectError => 5,
+            Self::Stale => 6,
+            Self::Reset => 7,
+            Self::Unacknowledged => 8,
+            Self::ResponseTimeout => 9,
+            Self::WriteTimeout => 10,
+            Self::BadResponse(_) => 11,
+            Self::Truncated => 12,
+            Self::BodyTimeout => 13,
+            Self::Drained => 14,
+            Self::Unsolicited => 15,
+        }
+    }
+
+    /// The stable name for metrics and logs.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        Self::REASONS[self.index()]
+    }
+
+    /// What the client is told if the failure is final (RFC 9110, 15.6).
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::NoEndpoint | Self::Overloaded => 503,
+            Self::ConnectTimeout | Self::ResponseTimeout | Self::WriteTimeout => 504,
+            _ => 502,
+        }
+    }
+
+    /// Whether another endpoint may be asked although bytes of the request were sent, provided that the
+    /// request is idempotent. A response that came, good or bad, is an answer.
+    pub(crate) fn is_retryable(self) -> bool {
+        matches!(self, Self::Stale | Self::Reset | Self::Unacknowledged)
+    }
+
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Self::ConnectRefused,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::ConnectUnreachable,
+            io::ErrorKind::TimedOut => Self::ConnectTimeout,
+            _ => Self::ConnectError,
+        }
+    }
+}
+
+/// A request ended at the client's side, or was refused by a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientFault {
+    /// The client closed its connection before the response was complete (499 in logs, as nginx has it).
+    #[error("the client closed the connection")]
+    Closed,
+    /// The head did not come in time.
+    #[error("the request's head did not come in time")]
+    HeadTimeout,
+    /// The body did not come in time.
+    #[error("the request's body did not come in time")]
+    BodyTimeout,
+    /// The client does not read.
+    #[error("the client does not read the response")]
+    WriteTimeout,
+    /// The body is over the limit.
+    #[error("the request's body is over the limit")]
+    BodyTooLarge,
+    /// The body's framing is broken.
+    #[error("the request's body is malformed")]
+    BadBody,
+    /// `CONNECT` or `TRACE`.
+    #[error("the method is not served")]
+    Method,
+}
+
+impl ClientFault {
+    /// Every kind, by [`index`](Self::index).
+    pub const ALL: [Self; 7] = [
+        Self::Closed,
+        Self::HeadTimeout,
+        Self::BodyTimeout,
+        Self::WriteTimeout,
+        Self::BodyTooLarge,
+        Self::BadBody,
+        Self::Method,
+    ];
+
+    /// The kind's number, below the length of [`ALL`](Self::ALL).
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The stable name for metrics and logs.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Closed => "client_closed",
+            Self::HeadTimeout => "head_timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::WriteTimeout => "write_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::BadBody => "bad_body",
+            Self::Method => "method_not_allowed",
+        }
+    }
+
+    /// What the client is told, or what the log says where it cannot be told (499, nginx' code).
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Closed | Self::WriteTimeout => 499,
+            Self::HeadTimeout | Self::BodyTimeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::BadBody => 400,
+            Self::Method => 405,
+        }
+    }
+}
+
+/// Why an exchange did not come to a good end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Client(#[from] ClientFault),
+    #[error(transparent)]
+    Upstream(#[from] Failure),
+}
+
+impl Fault {
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::Client(fault) => fault.status(),
+            Self::Upstream(failure) => failure.status(),
+        }
+    }
+
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Client(fault) => fault.reason(),
+            Self::Upstream(failure) => failure.reason(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_agree() {
+        for (index, fault) in ClientFault::ALL.iter().enumerate() {
+            assert_eq!(fault.index(), index);
+        }
+        assert_eq!(Failure::Unsolicited.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
+        assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");
+    }
+}

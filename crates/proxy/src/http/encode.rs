@@ -1,0 +1,222 @@
+//! Heads as they are passed on: the lines that stay are copied in runs as they came, without looking at them
+//! one by one.
+
+use std::fmt::Display;
+use std::io::Write as _;
+use std::net::IpAddr;
+
+use sluicegate_http1::{Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version};
+
+use super::connection::Client;
+use crate::date::HttpDate;
+
+/// How the request goes on to the endpoint.
+pub(super) struct RequestPlan<'p> {
+    /// The path in normal form.
+    pub(super) path: &'p [u8],
+    /// The peer's own forwarding headers are believed.
+    pub(super) trusted: bool,
+    /// For `X-Request-ID`, if the client's own is missing or not believed.
+    pub(super) request_id: u128,
+    /// The request asks to change the protocol.
+    pub(super) upgrade: Option<&'p [u8]>,
+}
+
+/// Writes the request's head as the endpoint gets it.
+pub(super) fn write_request(
+    out: &mut Vec<u8>,
+    buf: &[u8],
+    head: &RequestHead,
+    client: &Client,
+    plan: &RequestPlan<'_>,
+) {
+    out.extend_from_slice(head.method_name.of(buf));
+    out.push(b' ');
+    out.extend_from_slice(plan.path);
+    if let Some(query) = head.query {
+        out.push(b'?');
+        out.extend_from_slice(query.of(buf));
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    let authority = head.authority.map_or(&b""[..], |authority| authority.of(buf));
+    write_line(out, b"Host", authority);
+    copy_lines(out, buf, &head.lines, |line| {
+        let ours = matches!(line.known, Known::Host | Known::Expect)
+            || is_forwarding(line.known) && (!plan.trusted || matches!(line.known, Known::XForwardedFor));
+        !line.hop_by_hop && !ours
+    });
+    if plan.trusted {
+        write_trusted_forwarding(out, buf, head, client);
+    } else {
+        out.extend_from_slice(&client.forwarding);
+    }
+    if !(plan.trusted && has(&head.lines, Known::XForwardedHost)) {
+        write_line(out, b"X-Forwarded-Host", authority);
+    }
+    if !(plan.trusted && has(&head.lines, Known::XRequestId)) {
+        write_display(out, "X-Request-ID", format_args!("{:032x}", plan.request_id));
+    }
+    if head.framing == RequestFraming::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    if let Some(protocols) = plan.upgrade {
+        out.extend_from_slice(b"Connection: Upgrade\r\n");
+        write_line(out, b"Upgrade", protocols);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Completes the forwarding headers that a trusted peer sent.
+fn write_trusted_forwarding(out: &mut Vec<u8>, buf: &[u8], head: &RequestHead, client: &Client) {
+    let peer = client.peer;
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    for line in head.lines.iter().filter(|line| line.known == Known::XForwardedFor) {
+        out.extend_from_slice(line.value.of(buf));
+        out.extend_from_slice(b", ");
+    }
+    let _ = write!(out, "{peer}\r\n");
+    if !has(&head.lines, Known::XRealIp) {
+        write_display(out, "X-Real-IP", peer);
+    }
+    if !has(&head.lines, Known::XForwardedPort) {
+        write_display(out, "X-Forwarded-Port", client.port);
+    }
+    for (known, name) in [
+        (Known::XForwardedProto, "X-Forwarded-Proto"),
+        (Known::XForwardedScheme, "X-Forwarded-Scheme"),
+        (Known::XScheme, "X-Scheme"),
+    ] {
+        if !has(&head.lines, known) {
+            write_display(out, name, "http");
+        }
+    }
+}
+
+/// The address that the request came from first, as far as trusted peers tell: the last entry of
+/// `X-Forwarded-For` that is not itself trusted.
+pub(super) fn original_peer(
+    buf: &[u8],
+    head: &RequestHead,
+    peer: IpAddr,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> IpAddr {
+    let entries = head
+        .lines
+        .iter()
+        .rev()
+        .filter(|line| line.known == Known::XForwardedFor)
+        .flat_map(|line| line.value.of(buf).rsplit(|byte| *byte == b','));
+    let mut original = peer;
+    for entry in entries {
+        let parsed = std::str::from_utf8(entry.trim_ascii()).ok().and_then(|text| text.parse().ok());
+        let Some(address) = parsed else { break };
+        original = address;
+        if !is_trusted(address) {
+            break;
+        }
+    }
+    original
+}
+
+/// How the response goes on to the client.
+pub(super) struct ResponsePlan {
+    /// The client speaks HTTP/1.1.
+    pub(super) version: Version,
+    /// The connection ends after it.
+    pub(super) close: bool,
+    /// The body goes to the client in the chunked coding.
+    pub(super) chunked: bool,
+}
+
+/// Writes the response's head as the client gets it.
+pub(super) fn write_response(
+    out: &mut Vec<u8>,
+    buf: &[u8],
+    head: &ResponseHead,
+    date: &HttpDate,
+    plan: &ResponsePlan,
+) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_status(out, head.status);
+    out.push(b' ');
+    out.extend_from_slice(head.reason.of(buf));
+    out.extend_from_slice(b"\r\n");
+    copy_lines(out, buf, &head.lines, |line| !line.hop_by_hop);
+    if head.status >= 200 && !has(&head.lines, Known::Date) {
+        write_line(out, b"Date", date);
+    }
+    if plan.chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    if head.status == 101 {
+        out.extend_from_slice(b"Connection: Upgrade\r\n");
+        if let Some(line) = head.lines.iter().find(|line| line.known == Known::Upgrade) {
+            write_line(out, b"Upgrade", line.value.of(buf));
+        }
+    } else if plan.close {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if plan.version == Version::Http10 && head.status >= 200 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether the body of a response goes to the client in the chunked coding: where its length is not known
+/// and the client understands it.
+pub(super) fn needs_chunks(head: &ResponseHead, client: Version) -> bool {
+    let unknown_length = matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
+    unknown_length && client == Version::Http11
+}
+
+fn is_forwarding(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Forwarded
+            | Known::XForwardedFor
+            | Known::XForwardedHost
+            | Known::XForwardedPort
+            | Known::XForwardedPrefix
+            | Known::XForwardedProto
+            | Known::XForwardedScheme
+            | Known::XOriginalForwardedFor
+            | Known::XRealIp
+            | Known::XRequestId
+            | Known::XScheme
+    )
+}
+
+fn has(lines: &[Line], known: Known) -> bool {
+    lines.iter().any(|line| line.known == known)
+}
+
+fn copy_lines(out: &mut Vec<u8>, buf: &[u8], lines: &[Line], stays: impl Fn(&Line) -> bool) {
+    let mut run: Option<(usize, usize)> = None;
+    for line in lines {
+        if stays(line) {
+            let start = run.map_or(line.name.start as usize, |(start, _)| start);
+            run = Some((start, line.end as usize));
+        } else if let Some((start, end)) = run.take() {
+            out.extend_from_slice(&buf[start..end]);
+        }
+    }
+    if let Some((start, end)) = run {
+        out.extend_from_slice(&buf[start..end]);
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_display(out: &mut Vec<u8>, name: &str, value: impl Display) {
+    // Writing to a Vec does not fail.
+    let _ = write!(out, "{name}: {value}\r\n");
+}
+
+fn write_status(out: &mut Vec<u8>, status: u16) {
+    let digit = |value: u16| b'0' + (value % 10) as u8;
+    out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status)]);
+}

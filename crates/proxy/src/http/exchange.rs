@@ -1,0 +1,387 @@
+//! The life of a request: route, guard, rewrite, attempt, respond; recorded when it ends.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sluicegate_http1::{Method, Normalised, Rejection, RequestFraming, TargetForm, Version, normalise};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::connection::Client;
+use super::download::Download;
+use super::encode::{RequestPlan, ResponsePlan, needs_chunks, write_request, write_response};
+use super::record::Record;
+use super::reply;
+use super::upload::Upload;
+use crate::failure::{ClientFault, Failure, Fault};
+use crate::upstream::{Connection, LocalUpstream, SharedUpstream, Tried};
+use crate::worker::{Scratch, Snapshot, Worker};
+
+/// What becomes of the client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Persist {
+    /// It may carry another request.
+    KeepAlive,
+    /// It is closed.
+    Close,
+    /// It is closed once the client had time to read the response: the client may still be sending.
+    Linger,
+}
+
+/// Why a request gets no response of an endpoint.
+enum Refusal {
+    Fault(Fault),
+    Rejected(Rejection),
+    NoRoute,
+    /// `OPTIONS *` is about the gateway itself.
+    Options,
+}
+
+impl<F: Into<Fault>> From<F> for Refusal {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+/// A request on its way.
+pub(super) struct Exchange<'c> {
+    pub(super) worker: &'c Rc<Worker>,
+    pub(super) client: &'c mut Client,
+    pub(super) scratch: &'c mut Scratch,
+    pub(super) snapshot: Rc<Snapshot>,
+    pub(super) upload: Upload,
+    pub(super) record: Record,
+    /// Whether the peer's forwarding headers are believed.
+    pub(super) trusted: bool,
+    /// How much of the `response` buffer was written ahead of the final response.
+    pub(super) interim_written: usize,
+    /// Whether some of the response was written, so that it cannot be replaced by another.
+    committed: bool,
+}
+
+/// Serves the request whose head is in the buffer.
+pub(super) async fn serve(worker: &Rc<Worker>, client: &mut Client, scratch: &mut Scratch) -> Persist {
+    let mut exchange = Exchange::new(worker, client, scratch);
+    let persist = match exchange.forward().await {
+        Ok(persist) => persist,
+        Err(refusal) => exchange.refuse(refusal).await,
+    };
+    drop(exchange);
+    scratch.input.consume(scratch.head.len);
+    persist
+}
+
+impl<'c> Exchange<'c> {
+    fn new(worker: &'c Rc<Worker>, client: &'c mut Client, scratch: &'c mut Scratch) -> Self {
+        worker.stats().in_flight.add(1);
+        client.served += 1;
+        scratch.request.clear();
+        scratch.response.clear();
+        let snapshot = worker.snapshot();
+        let (head, limits) = (&scratch.head, &snapshot.settings.limits);
+        let upload = Upload::new(head.framing, head.expect_continue, limits.request_body, limits.replay);
+        let mut exchange = Self {
+            worker,
+            client,
+            scratch,
+            snapshot,
+            upload,
+            record: Record::new(Instant::now()),
+            trusted: false,
+            interim_written: 0,
+            committed: false,
+        };
+        exchange.trusted = exchange.is_trusted(exchange.client.peer);
+        exchange
+    }
+
+    /// The way of a request that goes well.
+    async fn forward(&mut self) -> Result<Persist, Refusal> {
+        self.guard()?;
+        let upstream = self.route()?;
+        let _admission = Admission::new(&upstream)?;
+        let connection = self.attempts(&upstream).await.inspect_err(|fault| {
+            if let Fault::Upstream(failure) = fault {
+                upstream.stats().failures[failure.index()].add(1);
+            }
+        })?;
+        Ok(self.respond(&upstream, connection).await)
+    }
+
+    /// Refuses what is not served at all.
+    fn guard(&self) -> Result<(), Refusal> {
+        let head = &self.scratch.head;
+        match (head.method, head.form) {
+            (Method::Connect | Method::Trace, _) => return Err(ClientFault::Method.into()),
+            (_, TargetForm::Asterisk) => return Err(Refusal::Options),
+            _ => {}
+        }
+        let limit = self.snapshot.settings.limits.request_body.unwrap_or(u64::MAX);
+        match head.framing {
+            RequestFraming::Length(length) if length > limit => Err(ClientFault::BodyTooLarge.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the route, and writes the request's head as the endpoint will get it.
+    fn route(&mut self) -> Result<Rc<LocalUpstream>, Refusal> {
+        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let buf = input.filled();
+        let raw = match head.path.of(buf) {
+            [] => b"/",
+            raw => raw,
+        };
+        let path = match normalise(raw, path).map_err(Refusal::Rejected)? {
+            Normalised::AsIs => raw,
+            Normalised::Rewritten(path) => path,
+        };
+        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
+        let index = self.snapshot.table.find(authority, path).ok_or(Refusal::NoRoute)?;
+        let target = self.snapshot.table.target(index);
+        self.record.route = Some(index);
+        let upstream = self.worker.upstream(target.upstream).ok_or(Failure::NoEndpoint)?;
+        self.record.upstream = Some(upstream.clone());
+        // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1.
+        let upgrade =
+            head.upgrade.map(|upgrade| upgrade.of(buf)).filter(|to| !to.eq_ignore_ascii_case(b"h2c"));
+        let plan = RequestPlan { path, trusted: self.trusted, request_id: self.record.request_id, upgrade };
+        write_request(request, buf, head, self.client, &plan);
+        Ok(upstream)
+    }
+
+    /// Sends the request to one endpoint after the other, as far as that is safe, until one responds.
+    async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
+        let settings = self.snapshot.settings.clone();
+        let idempotent = self.scratch.head.method.is_idempotent();
+        let mut tried = Tried::default();
+        let mut stale = false;
+        loop {
+            let now = Instant::now();
+            let pooled = if stale { None } else { upstream.pooled(&settings, &tried, !idempotent, now) };
+            let mut connection = match pooled {
+                Some(connection) => connection,
+                None => upstream.connect(self.worker, &mut tried).await?,
+            };
+            let endpoint = connection.endpoint().clone();
+            self.record.attempts += 1;
+            self.record.endpoint = Some(endpoint.shared.address());
+            upstream.stats().attempts.add(1);
+            endpoint.stats().attempts.add(1);
+            let last = self.record.attempts >= settings.resilience.attempts;
+            let failure = match self.attempt(&mut connection, idempotent && !last).await {
+                Ok(()) => return Ok(connection),
+                Err(Fault::Upstream(failure)) => failure,
+                Err(fault) => return Err(fault),
+            };
+            drop(connection);
+            upstream.note_failure(self.worker, &endpoint, failure);
+            let harmless = idempotent || !self.upload.has_sent();
+            if failure.is_retryable() && !harmless {
+                upstream.stats().not_repeated.add(1);
+            }
+            if last || !failure.is_retryable() || !harmless || !self.upload.rewind() {
+                return Err(failure.into());
+            }
+            upstream.stats().retries[failure.index()].add(1);
+            stale = failure == Failure::Stale;
+            if !stale {
+                tried.add(&endpoint);
+            }
+        }
+    }
+
+    /// Passes the response on.
+    async fn respond(&mut self, upstream: &Rc<LocalUpstream>, mut connection: Connection) -> Persist {
+        let endpoint = connection.endpoint().clone();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.record.started);
+        self.record.endpoint_duration = Some(took);
+        upstream.stats().latency.record(took);
+        endpoint.observe(took, now);
+        upstream.note_success(&endpoint);
+
+        let head = &self.scratch.head;
+        let reply_head = &self.scratch.reply_head;
+        let upgraded = reply_head.status == 101;
+        if upgraded && (head.upgrade.is_none() || !self.upload.is_complete()) {
+            return self.refuse(Failure::Unsolicited.into()).await;
+        }
+        let unframed = matches!(reply_head.framing, sluicegate_http1::ResponseFraming::UntilClose);
+        let version = head.version;
+        let chunked = needs_chunks(reply_head, version);
+        let keep_alive = head.keep_alive
+            && self.upload.is_complete()
+            && (chunked || !unframed && (version == Version::Http11 || is_framed(reply_head)))
+            && !self.worker.is_stopping()
+            && self
+                .snapshot
+                .settings
+                .limits
+                .requests_per_connection
+                .is_none_or(|most| self.client.served < most);
+        let plan = ResponsePlan { version, close: !keep_alive && !upgraded, chunked };
+        let (status, reusable) = (reply_head.status, reply_head.keep_alive);
+        let peer_timeout = reply_head.keep_alive_timeout;
+        let mut download = Download::new(reply_head.framing, chunked, self.interim_written);
+        let Scratch { response, reply, reply_head, .. } = &mut *self.scratch;
+        write_response(response, reply.filled(), reply_head, &self.worker.date(), &plan);
+        reply.consume(reply_head.len);
+        self.record.status = status;
+        self.committed = true;
+
+        let mut result = match upgraded {
+            true => self.upgrade(&mut connection).await,
+            false => self.download(&mut connection, &mut download).await,
+        };
+        self.record.bytes += download.bytes_out();
+        if let Err(fault) = result {
+            if let Fault::Upstream(failure) = fault {
+                upstream.stats().failures[failure.index()].add(1);
+                endpoint.stats().failures.add(1);
+                if download.is_unframed() {
+                    // Only a reset tells this client that the response is not whole.
+                    let _ = socket2::SockRef::from(&self.client.stream)
+                        .set_linger(Some(std::time::Duration::ZERO));
+                }
+            }
+            self.count(fault);
+            if upgraded {
+                // A tunnel that was ended had its time.
+                result = Ok(());
+            }
+        }
+        self.record.complete = result.is_ok();
+        if result.is_err() || upgraded {
+            return Persist::Close;
+        }
+        let clean = self.scratch.reply.is_empty() && self.upload.is_complete();
+        if reusable && clean {
+            connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
+        }
+        match (keep_alive, self.upload.is_complete()) {
+            (true, _) => Persist::KeepAlive,
+            (false, true) => Persist::Close,
+            (false, false) => Persist::Linger,
+        }
+    }
+
+    /// Writes the 101 and passes on what follows it, both ways.
+    async fn upgrade(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+        let head_len = self.scratch.head.len;
+        let rest = &self.scratch.response[self.interim_written..];
+        let write = self.client.stream.write_all(rest);
+        match timeout(self.snapshot.settings.timeouts.client_write, write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(ClientFault::Closed.into()),
+            Err(_) => return Err(ClientFault::WriteTimeout.into()),
+        }
+        self.record.bytes += self.scratch.response.len() as u64;
+        // The head is needed for the log until the tunnel ends, the bytes behind it are the tunnel's.
+        let mut behind = self.worker.scratch();
+        behind.input.append(&self.scratch.input.filled()[head_len..]);
+        let (moved, result) = self.tunnel(connection, &mut behind.input).await;
+        self.worker.give_back(behind);
+        self.record.bytes += moved;
+        result
+    }
+
+    /// Answers a request that no endpoint answered.
+    async fn refuse(&mut self, refusal: Refusal) -> Persist {
+        let status = match refusal {
+            Refusal::Fault(fault) => {
+                self.count(fault);
+                if fault == Fault::Client(ClientFault::Closed) {
+                    return Persist::Close;
+                }
+                fault.status()
+            }
+            Refusal::Rejected(rejection) => {
+                self.worker.stats().rejections[rejection.index()].add(1);
+                self.record.reason = Some(rejection.reason());
+                rejection.status()
+            }
+            Refusal::NoRoute => {
+                self.worker.stats().unrouted.add(1);
+                self.record.reason = Some("no_route");
+                404
+            }
+            Refusal::Options => 200,
+        };
+        if self.committed {
+            return Persist::Close;
+        }
+        self.record.status = status;
+        let head = &self.scratch.head;
+        let keep_alive = head.keep_alive
+            && head.version == Version::Http11
+            && self.upload.is_complete()
+            && !self.worker.is_stopping();
+        let (response, date) = (&mut self.scratch.response, self.worker.date());
+        match refusal {
+            Refusal::Options => reply::write_options(response, &date, !keep_alive),
+            _ => reply::write(response, status, &date, !keep_alive, head.method != Method::Head),
+        }
+        let rest = &self.scratch.response[self.interim_written..];
+        let write = self.client.stream.write_all(rest);
+        if !matches!(timeout(self.snapshot.settings.timeouts.client_write, write).await, Ok(Ok(()))) {
+            return Persist::Close;
+        }
+        self.record.bytes = self.scratch.response.len() as u64;
+        self.record.complete = true;
+        if keep_alive { Persist::KeepAlive } else { Persist::Linger }
+    }
+
+    fn count(&mut self, fault: Fault) {
+        self.record.reason = Some(fault.reason());
+        if let Fault::Client(fault) = fault {
+            self.worker.stats().client_faults[fault.index()].add(1);
+        }
+    }
+
+    pub(super) fn is_trusted(&self, peer: IpAddr) -> bool {
+        self.snapshot.settings.trusted_peers.iter().any(|net| net.contains(&peer))
+    }
+}
+
+/// Whether the end of the response can be told without the end of the connection.
+fn is_framed(head: &sluicegate_http1::ResponseHead) -> bool {
+    use sluicegate_http1::ResponseFraming;
+    matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(_))
+}
+
+/// A request's place at an upstream, counted while it lasts.
+struct Admission {
+    upstream: Rc<LocalUpstream>,
+    /// Where it is counted over all workers, for a limit.
+    limited: Option<Arc<SharedUpstream>>,
+}
+
+impl Admission {
+    fn new(upstream: &Rc<LocalUpstream>) -> Result<Self, Failure> {
+        let limited = match upstream.max_requests() {
+            None => None,
+            Some(most) => {
+                let shared = &upstream.shared;
+                if shared.in_flight.fetch_add(1, Ordering::Relaxed) >= u64::from(most) {
+                    shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    upstream.stats().failures[Failure::Overloaded.index()].add(1);
+                    return Err(Failure::Overloaded);
+                }
+                Some(shared.clone())
+            }
+        };
+        upstream.stats().in_flight.add(1);
+        Ok(Self { upstream: upstream.clone(), limited })
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.upstream.stats().in_flight.sub(1);
+        if let Some(shared) = &self.limited {
+            shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! HTTP/1.1 between clients and endpoints.
+//!
+//! | module | what |
+//! |---|---|
+//! | `connection` | a client connection: wait, read a head, serve it, again |
+//! | `exchange` | the life of a request, phase by phase |
+//! | `attempt` | one try at one endpoint, up to the head of its response |
+//! | `upload` | the request's way to the endpoint |
+//! | `download` | the response's way to the client |
+//! | `tunnel` | what follows a 101 |
+//! | `chunks` | chunked bodies, decoded and encoded again |
+//! | `encode` | heads as they are passed on |
+//! | `reply` | what Sluicegate answers itself |
+//! | `record` | what is counted and logged of a request |
+
+mod attempt;
+mod chunks;
+pub(crate) mod connection;
+mod download;
+mod encode;
+mod exchange;
+mod record;
+mod reply;
+mod tunnel;
+mod upload;

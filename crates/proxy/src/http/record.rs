@@ -1,0 +1,147 @@
+//! What is counted and logged of a request, however it ends.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use sluicegate_http1::{Known, Version};
+use tokio::time::Instant;
+
+use super::connection::Client;
+use super::encode::original_peer;
+use super::exchange::Exchange;
+use crate::telemetry::access_log::Entry;
+use crate::upstream::LocalUpstream;
+use crate::worker::Worker;
+
+/// What is known of a request so far.
+pub(super) struct Record {
+    pub(super) started: Instant,
+    /// The status that the client got, 0 as long as it got none.
+    pub(super) status: u16,
+    /// The index of its route.
+    pub(super) route: Option<u32>,
+    pub(super) upstream: Option<Rc<LocalUpstream>>,
+    pub(super) endpoint: Option<SocketAddr>,
+    pub(super) endpoint_duration: Option<Duration>,
+    pub(super) attempts: u32,
+    pub(super) bytes: u64,
+    /// Why it failed.
+    pub(super) reason: Option<&'static str>,
+    /// Whether it came to its proper end.
+    pub(super) complete: bool,
+    pub(super) request_id: u128,
+}
+
+impl Record {
+    pub(super) fn new(started: Instant) -> Self {
+        Self {
+            started,
+            status: 0,
+            route: None,
+            upstream: None,
+            endpoint: None,
+            endpoint_duration: None,
+            attempts: 0,
+            bytes: 0,
+            reason: None,
+            complete: false,
+            request_id: fastrand::u128(..),
+        }
+    }
+}
+
+/// Records in `Drop`, so that a request whose task is aborted is counted and logged too.
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        let duration = self.record.started.elapsed();
+        self.worker.stats().in_flight.sub(1);
+        if let Some(route) = self.record.route {
+            let shard = self.snapshot.table.target(route).stats.shards().of(self.worker.id);
+            let class = usize::from(self.record.status / 100);
+            if self.record.complete
+                && let Some(responses) = class.checked_sub(1).and_then(|class| shard.responses.get(class))
+            {
+                responses.add(1);
+            } else {
+                shard.aborted.add(1);
+            }
+            shard.latency.record(duration);
+            shard.bytes_out.add(self.record.bytes);
+        }
+        if self.worker.log.is_some() {
+            self.log(duration);
+        }
+    }
+}
+
+impl Exchange<'_> {
+    fn log(&self, duration: Duration) {
+        let Some(log) = &self.worker.log else { return };
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let header = |known| head.header(buf, known).unwrap_or_default();
+        let ours;
+        let request_id = match header(Known::XRequestId) {
+            theirs if self.trusted && !theirs.is_empty() => theirs,
+            _ => {
+                ours = format!("{:032x}", self.record.request_id);
+                ours.as_bytes()
+            }
+        };
+        let remote = match self.trusted {
+            true => original_peer(buf, head, self.client.peer, |peer| self.is_trusted(peer)),
+            false => self.client.peer,
+        };
+        let entry = Entry {
+            at: SystemTime::now() - duration,
+            remote,
+            method: head.method_name.of(buf),
+            target: head.target.of(buf),
+            version: match head.version {
+                Version::Http10 => "HTTP/1.0",
+                Version::Http11 => "HTTP/1.1",
+            },
+            host: head.authority.map_or(&[], |authority| authority.of(buf)),
+            referer: header(Known::Referer),
+            user_agent: header(Known::UserAgent),
+            request_id,
+            // nginx' code for a client that went away before it was answered.
+            status: if self.record.status == 0 { 499 } else { self.record.status },
+            bytes: self.record.bytes,
+            duration,
+            route: self.record.route.map(|route| &self.snapshot.table.target(route).id),
+            upstream: self.record.upstream.as_ref().map(|upstream| upstream.shared.key()),
+            endpoint: self.record.endpoint,
+            endpoint_duration: self.record.endpoint_duration,
+            attempts: self.record.attempts,
+            reason: self.record.reason.or((!self.record.complete).then_some("aborted")),
+        };
+        log.log(&entry, self.worker.stats());
+    }
+}
+
+/// Logs a request whose head never became one.
+pub(super) fn log_headless(worker: &Worker, client: &Client, status: u16, reason: &'static str) {
+    let Some(log) = &worker.log else { return };
+    let entry = Entry {
+        at: SystemTime::now(),
+        remote: client.peer,
+        method: b"-",
+        target: b"-",
+        version: "HTTP/1.1",
+        host: &[],
+        referer: &[],
+        user_agent: &[],
+        request_id: &[],
+        status,
+        bytes: 0,
+        duration: Duration::ZERO,
+        route: None,
+        upstream: None,
+        endpoint: None,
+        endpoint_duration: None,
+        attempts: 0,
+        reason: Some(reason),
+    };
+    log.log(&entry, worker.stats());
+}

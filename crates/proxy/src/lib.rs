@@ -1,0 +1,33 @@
+//! The data plane of Sluicegate.
+//!
+//! What comes in: clients' connections, and [`Change`](sluicegate_model::Change)s from a control plane. What
+//! goes out: requests to endpoints, and [`telemetry`]. A [`Proxy`] has one worker for each CPU: a thread with
+//! its own runtime, listeners, upstream connections and counters. Nothing shared is written on the path of a
+//! request.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`proxy`](Proxy) | starting, changing and stopping it all |
+//! | `publish` | from the model to what workers are given |
+//! | `worker` | threads, mailboxes, accepting, buffers |
+//! | `route` | the compiled routing table |
+//! | `http` | a client connection, and the life of a request |
+//! | [`upstream`] | endpoints: choosing, connecting, health, pools |
+//! | [`failure`] | why requests fail, and who gets the blame |
+//! | [`telemetry`] | counters, histograms, access log |
+//! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
+
+mod date;
+mod deadline;
+pub mod failure;
+mod http;
+mod options;
+mod proxy;
+mod publish;
+mod route;
+pub mod telemetry;
+pub mod upstream;
+mod worker;
+
+pub use options::Options;
+pub use proxy::{Drain, Proxy, StartError};

@@ -1,0 +1,207 @@
+//! Starting, changing and stopping a data plane.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sluicegate_model::Change;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::options::{Listener, Options};
+use crate::publish::Publisher;
+use crate::route::Table;
+use crate::telemetry::Telemetry;
+use crate::worker::{self, Mailbox, Start, Stop};
+
+/// A running data plane.
+pub struct Proxy {
+    addresses: Vec<SocketAddr>,
+    /// What every worker's sockets can be handed over as.
+    sockets: Vec<TcpListener>,
+    telemetry: Arc<Telemetry>,
+    mailboxes: Arc<[Mailbox]>,
+    publisher: Mutex<Publisher>,
+    threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+}
+
+/// Why a data plane does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A worker's thread cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
+}
+
+/// How a data plane comes to its end (DESIGN Z10). Responses announce `Connection: close` from the first
+/// moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// How long connections are still accepted, so that load balancers have time to learn. Default 5 s.
+    pub grace: Duration,
+    /// For how long after that idle connections are kept: their clients may be about to use them, and then
+    /// learn that the connection ends. Default 5 s.
+    pub idle: Duration,
+    /// How long after the grace requests in flight may go on. Default 30 s.
+    pub timeout: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { grace: Duration::from_secs(5), idle: Duration::from_secs(5), timeout: Duration::from_secs(30) }
+    }
+}
+
+impl Proxy {
+    /// Listens, and starts the workers. They answer 404 until they are given a configuration.
+    ///
+    /// # Errors
+    /// If an address cannot be listened at, or a thread not be started.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        let workers = options.workers.max(1);
+        let telemetry = Arc::new(Telemetry::new(workers));
+        let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
+        let (addresses, listeners) = listen(&options, workers)?;
+        let sockets = listeners
+            .iter()
+            .flatten()
+            .map(|listener| listener.socket.try_clone())
+            .collect::<io::Result<_>>()
+            .map_err(StartError::Worker)?;
+        let table = Arc::new(Table::new(&sluicegate_model::Config::default(), |_, _| unreachable_route()));
+        let mut threads = Vec::new();
+        for (id, listeners) in listeners.into_iter().enumerate() {
+            let start = Start {
+                id,
+                telemetry: telemetry.clone(),
+                mailboxes: mailboxes.clone(),
+                listeners,
+                table: table.clone(),
+                log: options.access_log.as_ref().map(crate::telemetry::access_log::AccessLog::buffer),
+            };
+            let thread = std::thread::Builder::new().name(format!("worker-{id}"));
+            threads.push(thread.spawn(move || worker::run(start)).map_err(StartError::Worker)?);
+        }
+        Ok(Self {
+            addresses,
+            sockets,
+            publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone())),
+            telemetry,
+            mailboxes,
+            threads: Mutex::new(threads),
+        })
+    }
+
+    /// Where it listens, in the order of [`Options::http`].
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Every listening socket, to be handed to a process that takes over.
+    #[must_use]
+    pub fn sockets(&self) -> &[TcpListener] {
+        &self.sockets
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
+    /// Gives a change to the workers, in order with other changes. The future that it returns is ready once
+    /// every worker serves it; the change takes effect whether or not it is awaited.
+    pub fn apply(&self, change: Change) -> impl Future<Output = ()> + Send + use<> {
+        let given = Instant::now();
+        let number = self.publisher.lock().unwrap_or_else(PoisonError::into_inner).publish(change);
+        let (mailboxes, telemetry) = (self.mailboxes.clone(), self.telemetry.clone());
+        async move {
+            for mailbox in mailboxes.iter() {
+                mailbox.applied(number).await;
+            }
+            telemetry.record_propagation(given.elapsed());
+        }
+    }
+
+    /// Comes to an end without losing a request, as [`Drain`] says; sooner once no connection is left.
+    pub async fn shutdown(&self, drain: Drain) {
+        self.tell(Stop::Announce);
+        sleep(drain.grace).await;
+        let end = Instant::now() + drain.timeout;
+        self.tell(Stop::CloseListeners);
+        self.until_empty(end.min(Instant::now() + drain.idle)).await;
+        self.tell(Stop::CloseIdle);
+        self.until_empty(end).await;
+        self.tell(Stop::CloseAll);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let join = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                match thread.join() {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::error!(%error, "a worker failed"),
+                    Err(_) => tracing::error!("a worker panicked"),
+                }
+            }
+        });
+        // It only fails if the runtime is going down, which is what we are after.
+        let _ = join.await;
+    }
+
+    fn tell(&self, stop: Stop) {
+        for mailbox in self.mailboxes.iter() {
+            mailbox.post(|pending| pending.stop = pending.stop.max(Some(stop)));
+        }
+    }
+
+    /// Returns when no client connection is left, or it is `end`.
+    async fn until_empty(&self, end: Instant) {
+        const LOOK: Duration = Duration::from_millis(10);
+        while Instant::now() < end && self.telemetry.workers().sum(|worker| &worker.open) > 0 {
+            sleep_until(end.min(Instant::now() + LOOK)).await;
+        }
+    }
+}
+
+/// A listener for every worker and address: those inherited first, and new ones for what is missing.
+fn listen(options: &Options, workers: usize) -> Result<(Vec<SocketAddr>, Vec<Vec<Listener>>), StartError> {
+    let mut of_workers: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for &wanted in &options.http {
+        let failed = |error| StartError::Listen { address: wanted, error };
+        let mut inherited = Vec::new();
+        for socket in &options.inherited {
+            if socket.local_addr().map_err(failed)? == wanted {
+                inherited.push(Listener::of(socket.try_clone().map_err(failed)?).map_err(failed)?);
+            }
+        }
+        let mut address = wanted;
+        // Every inherited socket has a queue of its own, which somebody has to empty.
+        for (index, listener) in inherited.into_iter().enumerate() {
+            of_workers[index % workers].push(listener);
+        }
+        for listeners in &mut of_workers {
+            if !listeners.iter().any(|listener| listener.address == address) {
+                let listener = Listener::bind(address).map_err(failed)?;
+                address = listener.address;
+                listeners.push(listener);
+            }
+        }
+        addresses.push(address);
+    }
+    Ok((addresses, of_workers))
+}
+
+/// An empty configuration has no routes to find targets for.
+fn unreachable_route() -> crate::route::Target {
+    unreachable!("an empty configuration has no routes")
+}

@@ -1,0 +1,195 @@
+//! The routing table: a configuration compiled for look-up.
+
+mod tree;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use sluicegate_model::{HostPattern, Route, RouteId, Settings};
+
+use crate::telemetry::RouteStats;
+use tree::PathTree;
+
+/// The longest host name that can be served (RFC 1035, 2.3.4: 255 octets on the wire).
+const MAX_HOST: usize = 255;
+
+/// What a worker needs of a configuration, compiled once for all workers.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) settings: Arc<Settings>,
+    routes: Vec<Target>,
+    exact: HashMap<Box<[u8]>, Host, RandomState>,
+    /// By the suffix behind the first label.
+    wildcard: HashMap<Box<[u8]>, Host, RandomState>,
+    any: Option<Host>,
+    default: Option<u32>,
+}
+
+/// Where a route leads.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) id: RouteId,
+    /// The slot of its upstream in every worker.
+    pub(crate) upstream: usize,
+    pub(crate) stats: Arc<RouteStats>,
+}
+
+#[derive(Debug)]
+struct Host {
+    paths: PathTree,
+    fallback: Option<u32>,
+}
+
+impl Table {
+    pub(crate) fn new(
+        config: &sluicegate_model::Config,
+        mut target: impl FnMut(&HostPattern, &Route) -> Target,
+    ) -> Self {
+        let mut table = Self {
+            settings: Arc::new(config.settings.clone()),
+            routes: Vec::new(),
+            exact: HashMap::default(),
+            wildcard: HashMap::default(),
+            any: None,
+            default: None,
+        };
+        for virtual_host in &config.hosts {
+            let mut add = |route: &Route| table.add(target(&virtual_host.host, route));
+            let mut paths = PathTree::new();
+            for route in &virtual_host.routes {
+                let index = add(route);
+                paths.insert(&route.path, index);
+            }
+            let fallback = virtual_host.fallback.as_ref().map(add);
+            let host = Host { paths, fallback };
+            match &virtual_host.host {
+                HostPattern::Exact(name) => drop(table.exact.insert(name.as_bytes().into(), host)),
+                HostPattern::Wildcard(suffix) => drop(table.wildcard.insert(suffix.as_bytes().into(), host)),
+                HostPattern::Any => table.any = Some(host),
+            }
+        }
+        table.default =
+            config.default_route.as_ref().map(|route| table.add(target(&HostPattern::Any, route)));
+        table
+    }
+
+    /// The number of the route for a request. `authority` is the Host header's value, with or without a port, in any case;
+    /// `path` is in normal form.
+    pub(crate) fn find(&self, authority: &[u8], path: &[u8]) -> Option<u32> {
+        match self.host(authority) {
+            Some(host) => host.paths.find(path).or(host.fallback).or(self.default),
+            None => self.default,
+        }
+    }
+
+    /// What a number that [`find`](Self::find) gave stands for.
+    pub(crate) fn target(&self, index: u32) -> &Target {
+        &self.routes[index as usize]
+    }
+
+    fn host(&self, authority: &[u8]) -> Option<&Host> {
+        if self.exact.is_empty() && self.wildcard.is_empty() {
+            return self.any.as_ref();
+        }
+        let mut lower = [0; MAX_HOST];
+        let name = host_name(authority);
+        let Some(lower) = lower.get_mut(..name.len()) else { return self.any.as_ref() };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        if let Some(host) = self.exact.get(&*lower) {
+            return Some(host);
+        }
+        let suffix = memchr::memchr(b'.', lower).filter(|dot| *dot > 0).map(|dot| &lower[dot + 1..]);
+        suffix.and_then(|suffix| self.wildcard.get(suffix)).or(self.any.as_ref())
+    }
+
+    fn add(&mut self, target: Target) -> u32 {
+        self.routes.push(target);
+        u32::try_from(self.routes.len() - 1).unwrap_or(u32::MAX)
+    }
+}
+
+/// The host of `host[:port]`, without the dot of a fully qualified name. The brackets of an IPv6 literal
+/// stay.
+fn host_name(authority: &[u8]) -> &[u8] {
+    let port = memchr::memrchr(b':', authority)
+        .filter(|colon| authority[colon + 1..].iter().all(u8::is_ascii_digit));
+    let name = port.map_or(authority, |colon| &authority[..colon]);
+    name.strip_suffix(b".").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_model::{Config, PathPattern, UpstreamKey, VirtualHost};
+
+    use super::*;
+    use crate::telemetry::Telemetry;
+
+    fn route(name: &str, path: &str) -> Route {
+        Route {
+            id: RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() },
+            path: PathPattern::Prefix(path.into()),
+            upstream: UpstreamKey { namespace: "default".into(), service: "s".into(), port: "80".into() },
+        }
+    }
+
+    fn virtual_host(host: HostPattern, name: &str) -> VirtualHost {
+        VirtualHost { host, routes: vec![route(name, "/")], fallback: None }
+    }
+
+    fn table(config: &Config) -> Table {
+        let stats = Telemetry::new(1).overflow_stats();
+        Table::new(config, |_, route| Target { id: route.id.clone(), upstream: 0, stats: stats.clone() })
+    }
+
+    fn name<'t>(table: &'t Table, host: &str, path: &str) -> &'t str {
+        table.find(host.as_bytes(), path.as_bytes()).map_or("none", |index| &table.target(index).id.name)
+    }
+
+    #[test]
+    fn the_most_specific_host_wins() {
+        let table = table(&Config {
+            hosts: vec![
+                virtual_host(HostPattern::Exact("a.example.com".into()), "exact"),
+                virtual_host(HostPattern::Wildcard("example.com".into()), "wildcard"),
+                virtual_host(HostPattern::Any, "any"),
+            ],
+            ..Config::default()
+        });
+        for (host, expected) in [
+            ("a.example.com", "exact"),
+            ("A.Example.COM:8080", "exact"),
+            ("a.example.com.", "exact"),
+            ("b.example.com", "wildcard"),
+            ("a.b.example.com", "any"),
+            ("example.com", "any"),
+            (".example.com", "any"),
+            ("[::1]:80", "any"),
+            ("", "any"),
+        ] {
+            assert_eq!(name(&table, host, "/"), expected, "{host}");
+        }
+        assert_eq!(name(&table, &"x".repeat(300), "/"), "any");
+    }
+
+    #[test]
+    fn what_no_path_takes_goes_to_the_fallback_then_to_the_default() {
+        let mut config = Config {
+            hosts: vec![VirtualHost {
+                host: HostPattern::Exact("a".into()),
+                routes: vec![route("foo", "/foo")],
+                fallback: Some(route("fallback", "/")),
+            }],
+            default_route: Some(route("default", "/")),
+            ..Config::default()
+        };
+        assert_eq!(name(&table(&config), "a", "/foo"), "foo");
+        assert_eq!(name(&table(&config), "a", "/"), "fallback");
+        assert_eq!(name(&table(&config), "b", "/foo"), "default");
+        config.hosts[0].fallback = None;
+        assert_eq!(name(&table(&config), "a", "/"), "default");
+        config.default_route = None;
+        assert_eq!(name(&table(&config), "a", "/"), "none");
+    }
+}

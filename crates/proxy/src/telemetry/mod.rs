@@ -1,0 +1,253 @@
+//! What the data plane counts. Each worker has its own shard of every counter; readers sum them up.
+
+pub mod access_log;
+mod histogram;
+mod tally;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sluicegate_http1::Rejection;
+use sluicegate_model::{Config, RouteId, UpstreamKey};
+
+pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
+pub use tally::{Sharded, Tallies, Tally};
+
+use crate::failure::{ClientFault, Failure};
+use crate::upstream::SharedUpstream;
+
+/// At most this many routes have counters of their own; those after it share one set, whose labels are empty.
+pub const MAX_ROUTES: usize = 20_000;
+
+/// Everything that is counted, and what is served now.
+#[derive(Debug)]
+pub struct Telemetry {
+    workers: Sharded<WorkerStats>,
+    live: Mutex<Live>,
+    /// From a change being given to the proxy until its last worker serves it.
+    propagation: Mutex<Sharded<Histogram>>,
+    /// Shared by the routes beyond [`MAX_ROUTES`].
+    overflow: Arc<RouteStats>,
+}
+
+/// What is served now, for readers.
+#[derive(Debug, Default)]
+struct Live {
+    config: Option<Arc<Config>>,
+    routes: HashMap<RouteLabels, Arc<RouteStats>>,
+    upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
+}
+
+impl Telemetry {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            workers: Sharded::new(workers),
+            live: Mutex::default(),
+            propagation: Mutex::new(Sharded::new(1)),
+            overflow: Arc::new(RouteStats::new(workers)),
+        }
+    }
+
+    /// The counters of each worker.
+    #[must_use]
+    pub fn workers(&self) -> &Sharded<WorkerStats> {
+        &self.workers
+    }
+
+    /// The configuration that is served, or `None` before the first.
+    #[must_use]
+    pub fn config(&self) -> Option<Arc<Config>> {
+        self.live().config.clone()
+    }
+
+    /// The counters of every route that is served.
+    #[must_use]
+    pub fn routes(&self) -> Vec<(RouteLabels, Arc<RouteStats>)> {
+        let mut routes: Vec<_> =
+            self.live().routes.iter().map(|(labels, stats)| (labels.clone(), stats.clone())).collect();
+        routes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        routes
+    }
+
+    /// Every upstream that is served, in the order of their keys.
+    #[must_use]
+    pub fn upstreams(&self) -> Vec<Arc<SharedUpstream>> {
+        let mut upstreams: Vec<_> = self.live().upstreams.values().cloned().collect();
+        upstreams.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        upstreams
+    }
+
+    /// How long changes took from being given to the proxy until its last worker served them.
+    #[must_use]
+    pub fn propagation(&self) -> HistogramTotal {
+        let shards = self.propagation.lock().unwrap_or_else(PoisonError::into_inner);
+        HistogramTotal::of(&shards, |histogram| histogram)
+    }
+
+    pub(crate) fn record_propagation(&self, duration: Duration) {
+        self.propagation.lock().unwrap_or_else(PoisonError::into_inner).of(0).record(duration);
+    }
+
+    /// Replaces what is served, keeping the counters of routes that stay. Returns them for the routing table.
+    pub(crate) fn publish(
+        &self,
+        config: &Arc<Config>,
+        upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
+        routes: impl Iterator<Item = RouteLabels>,
+        workers: usize,
+    ) -> HashMap<RouteLabels, Arc<RouteStats>> {
+        let old = self.live().routes.clone();
+        let mut new = HashMap::new();
+        for labels in routes {
+            let full = new.len() >= MAX_ROUTES;
+            let stats = match old.get(&labels) {
+                Some(stats) => stats.clone(),
+                None if full => self.overflow.clone(),
+                None => Arc::new(RouteStats::new(workers)),
+            };
+            new.insert(labels, stats);
+        }
+        let mut live = self.live();
+        live.config = Some(config.clone());
+        live.upstreams = upstreams;
+        live.routes =
+            new.iter().filter(|(_, stats)| !Arc::ptr_eq(stats, &self.overflow)).map(clone_pair).collect();
+        if live.routes.len() < new.len() {
+            live.routes.insert(RouteLabels::default(), self.overflow.clone());
+        }
+        new
+    }
+
+    /// The configuration's endpoints changed; readers see the new one.
+    pub(crate) fn replace_config(&self, config: Arc<Config>) {
+        self.live().config = Some(config);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn overflow_stats(&self) -> Arc<RouteStats> {
+        self.overflow.clone()
+    }
+
+    fn live(&self) -> std::sync::MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn clone_pair<K: Clone, V: Clone>((key, value): (&K, &V)) -> (K, V) {
+    (key.clone(), value.clone())
+}
+
+/// What tells the counters of one route from another's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteLabels {
+    /// The object that the route was written in; `None` for all routes beyond [`MAX_ROUTES`].
+    pub id: Option<RouteId>,
+    /// Its host pattern.
+    pub host: Box<str>,
+    /// Its path pattern.
+    pub path: Box<str>,
+    /// The upstream it goes to.
+    pub upstream: Option<UpstreamKey>,
+}
+
+/// What one worker counts for itself.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    /// Client connections accepted.
+    pub accepted: Tally,
+    /// Accepted connections that were handed to a less loaded worker.
+    pub handed_over: Tally,
+    /// Client connections open now.
+    pub open: Tally,
+    /// Requests being served now.
+    pub in_flight: Tally,
+    /// Requests refused because they break the protocol, by [`Rejection::index`].
+    pub rejections: Tallies<{ Rejection::ALL.len() }>,
+    /// Requests that the client or its limits ended, by [`ClientFault::index`].
+    pub client_faults: Tallies<{ ClientFault::ALL.len() }>,
+    /// Requests that took part in no route: 404.
+    pub unrouted: Tally,
+    /// `accept` failed, for lack of file descriptors for example.
+    pub accept_errors: Tally,
+    /// Access log lines dropped because their writer did not keep up.
+    pub log_dropped: Tally,
+}
+
+/// What is counted for each route.
+#[derive(Debug)]
+pub struct RouteStats {
+    shards: Sharded<RouteShard>,
+}
+
+/// A worker's part of [`RouteStats`].
+#[derive(Debug, Default)]
+pub struct RouteShard {
+    /// Responses by the first digit of their status: 1xx (a tunnel) to 5xx.
+    pub responses: Tallies<5>,
+    /// Requests that ended without a complete response.
+    pub aborted: Tally,
+    /// From the last byte of the request's head to the last byte of the response.
+    pub latency: Histogram,
+    /// Bytes of responses, heads included.
+    pub bytes_out: Tally,
+}
+
+impl RouteStats {
+    fn new(workers: usize) -> Self {
+        Self { shards: Sharded::new(workers) }
+    }
+
+    /// The workers' parts.
+    #[must_use]
+    pub fn shards(&self) -> &Sharded<RouteShard> {
+        &self.shards
+    }
+}
+
+/// A worker's part of what is counted for each upstream.
+#[derive(Debug, Default)]
+pub struct UpstreamShard {
+    /// Requests in flight.
+    pub in_flight: Tally,
+    /// Attempts: requests written to an endpoint, retries included.
+    pub attempts: Tally,
+    /// Attempts that used a connection of the pool.
+    pub reused: Tally,
+    /// Connections made.
+    pub connects: Tally,
+    /// Connects that failed, by [`Failure::index`].
+    pub connect_failures: Tallies<{ Failure::COUNT }>,
+    /// Connects raced because the first did not answer soon.
+    pub hedges: Tally,
+    /// Attempts that failed and were repeated, by [`Failure::index`].
+    pub retries: Tallies<{ Failure::COUNT }>,
+    /// Requests that failed for good, by [`Failure::index`].
+    pub failures: Tallies<{ Failure::COUNT }>,
+    /// Requests that failed although another endpoint might have served them, because they may have been
+    /// processed and are not idempotent (RFC 9110, 9.2.2).
+    pub not_repeated: Tally,
+    /// Endpoints that came under suspicion.
+    pub ejections: Tally,
+    /// Endpoints that were readmitted.
+    pub readmissions: Tally,
+    /// Unused connections that were closed because the endpoint closed them.
+    pub pool_closed: Tally,
+    /// From the request being written to the head of its response.
+    pub latency: Histogram,
+}
+
+/// A worker's part of what is counted for each endpoint.
+#[derive(Debug, Default)]
+pub struct EndpointShard {
+    /// Requests in flight.
+    pub in_flight: Tally,
+    /// Attempts.
+    pub attempts: Tally,
+    /// Attempts that failed.
+    pub failures: Tally,
+    /// Unused connections kept.
+    pub idle: Tally,
+    /// The worker's estimate of the response time, in microseconds.
+    pub ewma_micros: Tally,
+}

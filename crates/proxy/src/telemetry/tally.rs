@@ -1,0 +1,92 @@
+//! Counters that one worker writes and anybody reads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that a single thread changes and others read. Changing it costs a load and a store, no locked
+/// instruction: that is why each worker has its own.
+#[derive(Debug, Default)]
+pub struct Tally(AtomicU64);
+
+impl Tally {
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Takes `n` away.
+    #[inline]
+    pub fn sub(&self, n: u64) {
+        self.add(n.wrapping_neg());
+    }
+
+    /// Overwrites the number.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// The number.
+    #[must_use]
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A fixed number of tallies.
+#[derive(Debug)]
+pub struct Tallies<const N: usize>([Tally; N]);
+
+impl<const N: usize> Default for Tallies<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Tally::default()))
+    }
+}
+
+impl<const N: usize> std::ops::Deref for Tallies<N> {
+    type Target = [Tally; N];
+
+    fn deref(&self) -> &[Tally; N] {
+        &self.0
+    }
+}
+
+/// One shard for each worker, each on cache lines of its own.
+#[derive(Debug)]
+pub struct Sharded<T>(Box<[Padded<T>]>);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl<T: Default> Sharded<T> {
+    /// A shard for each of `workers`.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| Padded::default()).collect())
+    }
+}
+
+impl<T> Sharded<T> {
+    /// The shard of one worker.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, worker: usize) -> &T {
+        &self.0[worker].0
+    }
+
+    /// All shards.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|padded| &padded.0)
+    }
+
+    /// The sum of one of their tallies.
+    #[must_use]
+    pub fn sum(&self, tally: impl Fn(&T) -> &Tally) -> u64 {
+        self.iter().fold(0, |sum: u64, shard| sum.wrapping_add(tally(shard).get()))
+    }
+}

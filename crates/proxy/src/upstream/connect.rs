@@ -1,0 +1,335 @@
+//! A connection for a request: one of the pool, or new ones raced against each other.
+//!
+//! A dead pod's address answers nothing at all: a connect to it hangs for seconds. So a connect without an
+//! answer after a few times what connecting usually takes is raced by a second one to another endpoint, and
+//! the first to be made wins. What was outrun is awaited in the background: if it comes after all, it goes
+//! into the pool; if not, its endpoint is avoided.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, recv};
+use sluicegate_model::Settings;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::balance::Tried;
+use super::local::{LocalEndpoint, LocalUpstream};
+use super::pool::Socket;
+use crate::deadline::after;
+use crate::failure::Failure;
+use crate::worker::Worker;
+
+/// The shortest time before a connect is raced.
+const MIN_HEDGE: Duration = Duration::from_millis(5);
+/// After how many times what connecting usually takes a connect is raced.
+const HEDGE_FACTOR: f64 = 4.0;
+/// How many connects one request may have under way.
+const MAX_RACERS: usize = 4;
+/// Between two rounds over endpoints that all refuse.
+const ROUND: Duration = Duration::from_millis(25);
+
+/// A connection to an endpoint, in use by one request.
+pub(crate) struct Connection {
+    pub(crate) socket: Socket,
+    seat: Seat,
+}
+
+/// A request's place at an endpoint, counted while it lasts.
+struct Seat {
+    upstream: Rc<LocalUpstream>,
+    endpoint: Rc<LocalEndpoint>,
+    /// Whether it is counted over all workers too, for a limit.
+    counted: bool,
+}
+
+impl Connection {
+    pub(crate) fn endpoint(&self) -> &Rc<LocalEndpoint> {
+        &self.seat.endpoint
+    }
+
+    /// Whether an earlier request used the connection.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.socket.uses > 0
+    }
+
+    /// Gives the connection back for another request. `peer_timeout` is what the endpoint said of its own
+    /// keep-alive time.
+    pub(crate) fn recycle(self, settings: &Settings, now: Instant, peer_timeout: Option<Duration>) {
+        let Self { mut socket, seat } = self;
+        if seat.endpoint.is_removed() {
+            return;
+        }
+        socket.uses += 1;
+        // A second of margin, so that the connection is gone before the peer closes it.
+        let kept = peer_timeout.map_or(settings.timeouts.pool_idle, |peer| {
+            settings.timeouts.pool_idle.min(peer.saturating_sub(Duration::from_secs(1)))
+        });
+        if !kept.is_zero() {
+            let (limit, stats) = (settings.limits.pool_per_endpoint, seat.endpoint.stats());
+            seat.endpoint.pool.borrow_mut().put(socket, after(now, kept), limit, stats);
+        }
+    }
+}
+
+impl Seat {
+    fn new(upstream: &Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) -> Self {
+        endpoint.stats().in_flight.add(1);
+        let counted = upstream.members.borrow().limits.max_requests_per_endpoint.is_some();
+        if counted {
+            endpoint.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { upstream: upstream.clone(), endpoint, counted }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.endpoint.stats().in_flight.sub(1);
+        if self.counted {
+            self.endpoint.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl LocalUpstream {
+    /// A connection of the pool, if the endpoint whose turn it is has one. `careful` asks the kernel whether
+    /// the peer has closed it, which the worker may not have been told yet: for requests that cannot be
+    /// repeated.
+    pub(crate) fn pooled(
+        self: &Rc<Self>,
+        settings: &Settings,
+        tried: &Tried,
+        careful: bool,
+        now: Instant,
+    ) -> Option<Connection> {
+        let endpoint = self.pick(tried, &settings.resilience, now)?;
+        endpoint.heed_purges();
+        let socket = loop {
+            let socket = endpoint.pool.borrow_mut().take(now, endpoint.stats())?;
+            if !careful || is_silent(&socket.stream) {
+                break socket;
+            }
+        };
+        self.stats().reused.add(1);
+        Some(Connection { socket, seat: Seat::new(self, endpoint) })
+    }
+
+    /// A new connection, or one of the pool of an endpoint that is asked in place of one that failed.
+    pub(crate) async fn connect(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        tried: &mut Tried,
+    ) -> Result<Connection, Failure> {
+        let settings = worker.settings();
+        let mut race = Race {
+            upstream: self,
+            worker,
+            racers: Vec::new(),
+            hedge_at: None,
+            give_up: after(Instant::now(), settings.resilience.endpoint_wait),
+            last: Failure::NoEndpoint,
+            round_failed: false,
+        };
+        loop {
+            if race.racers.is_empty() {
+                match self.pick(tried, &settings.resilience, Instant::now()) {
+                    Some(endpoint) => race.start(endpoint, tried, &settings),
+                    None => race.next_round(tried, &settings).await?,
+                }
+                continue;
+            }
+            match race.next().await {
+                Event::Connected(racer, stream) => return race.won(racer, stream, &settings),
+                Event::Failed(racer, failure) => race.lost(&racer, failure),
+                Event::Hedge => race.hedge(tried, &settings),
+            }
+        }
+    }
+
+    /// Closes unused connections whose time is over.
+    pub(crate) fn expire_idle(&self, now: Instant) {
+        for endpoint in self.endpoints() {
+            endpoint.pool.borrow_mut().expire(now, endpoint.stats());
+        }
+    }
+
+    /// Closes an unused connection that became readable: its peer closed it.
+    pub(crate) fn close_idle(&self, endpoint: u64, socket: u64) {
+        if let Some(endpoint) = self.endpoint(endpoint)
+            && endpoint.pool.borrow_mut().close_if_readable(socket, endpoint.stats())
+        {
+            self.stats().pool_closed.add(1);
+        }
+    }
+
+    fn hedge_delay(&self, settings: &Settings) -> Option<Duration> {
+        let longest = settings.resilience.connect_hedge;
+        let usual = Duration::from_micros(self.connect_micros.get() as u64).mul_f64(HEDGE_FACTOR);
+        match (longest.is_zero(), usual.is_zero()) {
+            (true, _) => None,
+            (_, true) => Some(longest),
+            _ => Some(usual.max(MIN_HEDGE).min(longest)),
+        }
+    }
+}
+
+/// The connects that one request has under way.
+struct Race<'r> {
+    upstream: &'r Rc<LocalUpstream>,
+    worker: &'r Rc<Worker>,
+    racers: Vec<Racer>,
+    /// When one more is started.
+    hedge_at: Option<Instant>,
+    give_up: Instant,
+    last: Failure,
+    /// Whether a connect failed since the endpoints were last gone through from the start.
+    round_failed: bool,
+}
+
+struct Racer {
+    seat: Seat,
+    started: Instant,
+    connecting: Pin<Box<dyn Future<Output = Result<TcpStream, Failure>>>>,
+}
+
+enum Event {
+    Connected(Racer, TcpStream),
+    Failed(Racer, Failure),
+    Hedge,
+}
+
+impl Race<'_> {
+    fn start(&mut self, endpoint: Rc<LocalEndpoint>, tried: &mut Tried, settings: &Settings) {
+        tried.add(&endpoint);
+        let started = Instant::now();
+        let connecting = Box::pin(open(endpoint.shared.address(), settings.timeouts.connect));
+        self.racers.push(Racer { seat: Seat::new(self.upstream, endpoint), started, connecting });
+        self.hedge_at = self.upstream.hedge_delay(settings).map(|delay| started + delay);
+    }
+
+    /// Every endpoint was tried: waits a moment, or until the endpoints change, and starts over.
+    async fn next_round(&mut self, tried: &mut Tried, settings: &Settings) -> Result<(), Failure> {
+        if self.upstream.is_full() {
+            return Err(Failure::Overloaded);
+        }
+        let emptied = self.upstream.emptied.get();
+        if emptied.is_some_and(|at| at.elapsed() >= settings.resilience.endpoint_wait) {
+            return Err(Failure::NoEndpoint);
+        }
+        if self.round_failed || emptied.is_some() {
+            if Instant::now() >= self.give_up {
+                return Err(self.last);
+            }
+            let changed = self.upstream.changed.notified();
+            tokio::select! {
+                () = changed => {}
+                () = sleep(ROUND) => {}
+            }
+        }
+        // If nothing failed here, `tried` is from the request's earlier attempts.
+        self.round_failed = true;
+        tried.clear();
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Event {
+        let hedge_at = self.hedge_at.filter(|_| self.racers.len() < MAX_RACERS);
+        let hedge = async {
+            match hedge_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            (index, result) = poll_fn(|cx| self.poll_racers(cx)) => {
+                let racer = self.racers.swap_remove(index);
+                match result {
+                    Ok(stream) => Event::Connected(racer, stream),
+                    Err(failure) => Event::Failed(racer, failure),
+                }
+            }
+            () = hedge => Event::Hedge,
+        }
+    }
+
+    fn poll_racers(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Result<TcpStream, Failure>)> {
+        for (index, racer) in self.racers.iter_mut().enumerate() {
+            if let Poll::Ready(result) = racer.connecting.as_mut().poll(cx) {
+                return Poll::Ready((index, result));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn hedge(&mut self, tried: &mut Tried, settings: &Settings) {
+        self.hedge_at = None;
+        if let Some(endpoint) = self.upstream.pick(tried, &settings.resilience, Instant::now()) {
+            self.upstream.stats().hedges.add(1);
+            self.start(endpoint, tried, settings);
+        }
+    }
+
+    fn lost(&mut self, racer: &Racer, failure: Failure) {
+        self.last = failure;
+        self.round_failed = true;
+        self.upstream.stats().connect_failures[failure.index()].add(1);
+        self.upstream.note_failure(self.worker, &racer.seat.endpoint, failure);
+    }
+
+    fn won(self, racer: Racer, stream: TcpStream, settings: &Settings) -> Result<Connection, Failure> {
+        let took = racer.started.elapsed().as_secs_f64() * 1e6;
+        let usual = &self.upstream.connect_micros;
+        usual.set(if usual.get() > 0.0 { usual.get() * 0.9 + took * 0.1 } else { took });
+        for outrun in self.racers {
+            let rest = settings.resilience.connect_hedge.saturating_sub(outrun.started.elapsed());
+            tokio::task::spawn_local(finish(self.worker.clone(), outrun, rest));
+        }
+        let socket = connected(self.worker, &racer.seat, stream);
+        Ok(Connection { socket, seat: racer.seat })
+    }
+}
+
+/// Awaits a connect that was outrun.
+async fn finish(worker: Rc<Worker>, racer: Racer, rest: Duration) {
+    let Racer { seat, connecting, .. } = racer;
+    match timeout(rest, connecting).await.unwrap_or(Err(Failure::ConnectTimeout)) {
+        Ok(stream) => {
+            let socket = connected(&worker, &seat, stream);
+            Connection { socket, seat }.recycle(&worker.settings(), Instant::now(), None);
+        }
+        Err(failure) => {
+            seat.upstream.stats().connect_failures[failure.index()].add(1);
+            seat.upstream.note_failure(&worker, &seat.endpoint, failure);
+        }
+    }
+}
+
+fn connected(worker: &Worker, seat: &Seat, stream: TcpStream) -> Socket {
+    seat.upstream.stats().connects.add(1);
+    seat.upstream.note_success(&seat.endpoint);
+    worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)
+}
+
+async fn open(address: std::net::SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
+    let stream = match timeout(limit, TcpStream::connect(address)).await {
+        Ok(connected) => connected.map_err(|error| Failure::of_connect(&error))?,
+        Err(_) => return Err(Failure::ConnectTimeout),
+    };
+    // A peer that is gone already says so at the first use.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Whether the kernel has neither bytes nor an end of the stream for us.
+fn is_silent(stream: &TcpStream) -> bool {
+    let mut byte = [0; 1];
+    let peeked = recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    peeked.is_err_and(|error| io::Error::from(error).kind() == io::ErrorKind::WouldBlock)
+}

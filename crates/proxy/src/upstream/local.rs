@@ -1,0 +1,193 @@
+//! A worker's own view of an upstream: its load estimates and its connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sluicegate_model::{Balance, UpstreamLimits};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::pool::Pool;
+use super::shared::{EndpointSet, SharedEndpoint, SharedUpstream};
+use crate::telemetry::{EndpointShard, UpstreamShard};
+
+/// An upstream as one worker sees it.
+pub(crate) struct LocalUpstream {
+    pub(crate) shared: Arc<SharedUpstream>,
+    pub(super) worker: usize,
+    pub(super) members: RefCell<Members>,
+    pub(super) cursor: Cell<usize>,
+    /// Told when the endpoints change.
+    pub(crate) changed: Notify,
+    /// When there was an endpoint last, if there is none now.
+    pub(super) emptied: Cell<Option<Instant>>,
+    /// How long connecting usually takes, in microseconds.
+    pub(super) connect_micros: Cell<f64>,
+}
+
+/// The endpoints that a worker was last given.
+#[derive(Default)]
+pub(super) struct Members {
+    pub(super) balance: Balance,
+    pub(super) limits: UpstreamLimits,
+    all: HashMap<u64, Rc<LocalEndpoint>>,
+    pub(super) eligible: Vec<Rc<LocalEndpoint>>,
+}
+
+impl LocalUpstream {
+    pub(crate) fn new(shared: Arc<SharedUpstream>, worker: usize) -> Self {
+        Self {
+            shared,
+            worker,
+            members: RefCell::default(),
+            cursor: Cell::new(fastrand::usize(..)),
+            changed: Notify::new(),
+            emptied: Cell::new(None),
+            connect_micros: Cell::new(0.0),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &UpstreamShard {
+        self.shared.shards().of(self.worker)
+    }
+
+    /// Takes a new set of endpoints. Those that stay keep their connections and estimates; those that are
+    /// gone lose their unused connections at once, and what is in flight there may go on for `drain`.
+    pub(crate) fn update(&self, set: &EndpointSet, drain: Duration) {
+        let mut members = self.members.borrow_mut();
+        let mut old = std::mem::take(&mut members.all);
+        for (endpoint, _) in &set.endpoints {
+            let local = old
+                .remove(&endpoint.id)
+                .unwrap_or_else(|| Rc::new(LocalEndpoint::new(endpoint.clone(), self.worker)));
+            members.all.insert(endpoint.id, local);
+        }
+        let eligible = set.eligible().filter_map(|endpoint| members.all.get(&endpoint.id)).cloned().collect();
+        members.eligible = eligible;
+        members.balance = set.balance;
+        members.limits = set.limits;
+        self.emptied.set(match members.eligible.is_empty() {
+            true => self.emptied.get().or_else(|| Some(Instant::now())),
+            false => None,
+        });
+        drop(members);
+        for endpoint in old.into_values() {
+            endpoint.remove(drain);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The upstream is no longer routed to.
+    pub(crate) fn retire(&self, drain: Duration) {
+        self.update(&EndpointSet::default(), drain);
+    }
+
+    /// How many requests may be in flight over all workers.
+    pub(crate) fn max_requests(&self) -> Option<u32> {
+        self.members.borrow().limits.max_requests
+    }
+
+    /// Every endpoint of the set.
+    pub(crate) fn endpoints(&self) -> Vec<Rc<LocalEndpoint>> {
+        self.members.borrow().all.values().cloned().collect()
+    }
+
+    pub(crate) fn endpoint(&self, id: u64) -> Option<Rc<LocalEndpoint>> {
+        self.members.borrow().all.get(&id).cloned()
+    }
+}
+
+/// An endpoint as one worker sees it.
+pub(crate) struct LocalEndpoint {
+    pub(crate) shared: Arc<SharedEndpoint>,
+    worker: usize,
+    pub(super) pool: RefCell<Pool>,
+    /// The response time in microseconds: jumps up with a slow response, decays with time.
+    ewma: Cell<f64>,
+    ewma_at: Cell<Instant>,
+    /// Until when what is in flight may go on; set once it is out of the set.
+    removed: Cell<Option<Instant>>,
+    /// Fresh connections that were closed without a response, since the last response.
+    pub(super) resets: Cell<u32>,
+    purges_seen: Cell<u64>,
+}
+
+/// Over how many seconds an old response time loses its weight (as ingress-nginx' `ewma`).
+const DECAY: f64 = 10.0;
+
+impl LocalEndpoint {
+    fn new(shared: Arc<SharedEndpoint>, worker: usize) -> Self {
+        Self {
+            purges_seen: Cell::new(shared.purges.load(Ordering::Relaxed)),
+            shared,
+            worker,
+            pool: RefCell::default(),
+            ewma: Cell::new(0.0),
+            ewma_at: Cell::new(Instant::now()),
+            removed: Cell::new(None),
+            resets: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &EndpointShard {
+        self.shared.shards().of(self.worker)
+    }
+
+    /// Whether it is out of the set.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.get().is_some()
+    }
+
+    /// Until when what is in flight may go on, if it is out of the set.
+    pub(crate) fn drained_at(&self) -> Option<Instant> {
+        self.removed.get()
+    }
+
+    /// Takes account of a response that took `elapsed`.
+    pub(crate) fn observe(&self, elapsed: Duration, now: Instant) {
+        let micros = elapsed.as_secs_f64() * 1e6;
+        let old = self.ewma.get();
+        // Peak sensitive: a slow response counts in full at once, a fast one with the time that passed.
+        let value = if micros > old { micros } else { micros + (old - micros) * self.weight(now) };
+        self.ewma.set(value);
+        self.ewma_at.set(now);
+        self.resets.set(0);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for show")]
+        self.stats().ewma_micros.set(value as u64);
+    }
+
+    /// What one more request here is expected to cost.
+    pub(super) fn cost(&self, now: Instant) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
+        let waiting = self.stats().in_flight.get() as f64;
+        // One microsecond more, so that unknown endpoints are told apart by their requests in flight.
+        (self.ewma.get() * self.weight(now) + 1.0) * (waiting + 1.0)
+    }
+
+    /// How much the last estimate still weighs, 1 to 0.
+    fn weight(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.ewma_at.get());
+        if age < Duration::from_millis(10) {
+            1.0 - age.as_secs_f64() / DECAY
+        } else {
+            (-age.as_secs_f64() / DECAY).exp()
+        }
+    }
+
+    fn remove(&self, drain: Duration) {
+        self.removed.set(Some(crate::deadline::after(Instant::now(), drain)));
+        self.pool.borrow_mut().clear(self.stats());
+    }
+
+    /// Closes the unused connections if a worker found one of them dead since the last look.
+    pub(super) fn heed_purges(&self) {
+        let purges = self.shared.purges.load(Ordering::Relaxed);
+        if self.purges_seen.replace(purges) != purges {
+            self.pool.borrow_mut().clear(self.stats());
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Upstreams on the data plane: what all workers share of them, what each worker has for itself, and how a
+//! request gets a connection.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`shared`] | identity, health and counters, seen by all workers |
+//! | `local` | a worker's load estimates and connections |
+//! | `balance` | choosing an endpoint |
+//! | `connect` | a connection for a request: from the pool, or new ones raced |
+//! | `pool` | connections that wait for their next request |
+//! | `probe` | suspicion, and the way out of it |
+
+mod balance;
+mod connect;
+mod local;
+mod pool;
+mod probe;
+pub mod shared;
+
+pub(crate) use balance::Tried;
+pub(crate) use connect::Connection;
+pub(crate) use local::{LocalEndpoint, LocalUpstream};
+pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
+pub use shared::{EndpointSet, SharedEndpoint, SharedUpstream};

@@ -1,0 +1,128 @@
+//! Connections to one endpoint that wait for their next request.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::telemetry::EndpointShard;
+
+/// The unused connections of one endpoint, the last used first.
+#[derive(Default)]
+pub(crate) struct Pool {
+    idle: Vec<Idle>,
+}
+
+struct Idle {
+    socket: Socket,
+    /// When it is closed for being unused.
+    expires: Instant,
+}
+
+/// A connection to an endpoint, with what tells the pool that its peer closed it.
+pub(crate) struct Socket {
+    pub(crate) stream: TcpStream,
+    /// How many requests it has served.
+    pub(crate) uses: u64,
+    id: u64,
+    watch: Waker,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, event: IdleEvent, events: &Arc<IdleEvents>) -> Self {
+        let id = event.socket;
+        let watch = Waker::from(Arc::new(Watch { event, events: events.clone() }));
+        Self { stream, uses: 0, id, watch }
+    }
+
+    /// Whether nothing can be read from it: neither the peer's close, nor bytes that nobody asked for. From
+    /// now on the pool is told when that changes.
+    fn is_quiet(&self) -> bool {
+        self.stream.poll_read_ready(&mut Context::from_waker(&self.watch)).is_pending()
+    }
+}
+
+impl Pool {
+    /// Keeps a connection for later, unless it can be read from.
+    pub(super) fn put(&mut self, socket: Socket, expires: Instant, limit: usize, stats: &EndpointShard) {
+        if self.idle.len() < limit && socket.is_quiet() {
+            self.idle.push(Idle { socket, expires });
+            stats.idle.set(self.idle.len() as u64);
+        }
+    }
+
+    /// The connection that was used last. Those that were not used for long are left to expire.
+    pub(super) fn take(&mut self, now: Instant, stats: &EndpointShard) -> Option<Socket> {
+        let idle = self.idle.pop()?;
+        stats.idle.set(self.idle.len() as u64);
+        if idle.expires <= now {
+            self.clear(stats);
+            return None;
+        }
+        Some(idle.socket)
+    }
+
+    /// Closes a connection that can be read from. False if it is in use or gone.
+    pub(super) fn close_if_readable(&mut self, id: u64, stats: &EndpointShard) -> bool {
+        let Some(at) = self.idle.iter().position(|idle| idle.socket.id == id) else { return false };
+        if self.idle[at].socket.is_quiet() {
+            return false;
+        }
+        self.idle.remove(at);
+        stats.idle.set(self.idle.len() as u64);
+        true
+    }
+
+    /// Closes those whose time is over.
+    pub(super) fn expire(&mut self, now: Instant, stats: &EndpointShard) {
+        self.idle.retain(|idle| idle.expires > now);
+        stats.idle.set(self.idle.len() as u64);
+    }
+
+    /// Closes all.
+    pub(super) fn clear(&mut self, stats: &EndpointShard) {
+        self.idle = Vec::new();
+        stats.idle.set(0);
+    }
+}
+
+/// Unused connections of one worker that became readable, until the worker looks.
+#[derive(Debug, Default)]
+pub(crate) struct IdleEvents {
+    queue: Mutex<Vec<IdleEvent>>,
+    pub(crate) notify: Notify,
+}
+
+/// An unused connection became readable: most likely its peer closed it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleEvent {
+    /// The slot of its upstream.
+    pub(crate) upstream: usize,
+    pub(crate) endpoint: u64,
+    pub(crate) socket: u64,
+}
+
+impl IdleEvents {
+    pub(crate) fn take(&self) -> Vec<IdleEvent> {
+        std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Wakes nobody directly, but notes which connection it was.
+struct Watch {
+    event: IdleEvent,
+    events: Arc<IdleEvents>,
+}
+
+impl Wake for Watch {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.events.queue.lock().unwrap_or_else(PoisonError::into_inner).push(self.event);
+        self.events.notify.notify_one();
+    }
+}

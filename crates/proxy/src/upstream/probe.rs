@@ -1,0 +1,80 @@
+//! Suspicion, and the way out of it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::local::{LocalEndpoint, LocalUpstream};
+use crate::failure::Failure;
+use crate::worker::Worker;
+
+/// Fresh connections closed without a response, one after the other, until an endpoint is suspect.
+const RESETS_BEFORE_SUSPICION: u32 = 3;
+
+/// The shortest time that a probe waits for a connect.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl LocalUpstream {
+    /// An attempt at the endpoint failed: closes connections that are likely dead as well, and avoids the
+    /// endpoint where that is called for.
+    pub(crate) fn note_failure(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        endpoint: &Rc<LocalEndpoint>,
+        failure: Failure,
+    ) {
+        endpoint.stats().failures.add(1);
+        match failure {
+            Failure::Stale => endpoint.shared.purge(),
+            Failure::Reset => {
+                endpoint.shared.purge();
+                endpoint.resets.set(endpoint.resets.get() + 1);
+                if endpoint.resets.get() >= RESETS_BEFORE_SUSPICION {
+                    self.suspect(worker, endpoint);
+                }
+            }
+            Failure::Unacknowledged
+            | Failure::ConnectRefused
+            | Failure::ConnectUnreachable
+            | Failure::ConnectTimeout => self.suspect(worker, endpoint),
+            _ => {}
+        }
+    }
+
+    /// A connect or a response came from the endpoint.
+    pub(crate) fn note_success(&self, endpoint: &LocalEndpoint) {
+        if endpoint.shared.is_suspect() && endpoint.shared.readmit() {
+            self.stats().readmissions.add(1);
+            tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "endpoint readmitted");
+        }
+    }
+
+    fn suspect(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
+        if endpoint.is_removed() || !endpoint.shared.suspect() {
+            return;
+        }
+        endpoint.shared.purge();
+        self.stats().ejections.add(1);
+        tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "endpoint suspect");
+        tokio::task::spawn_local(probe(worker.clone(), self.clone(), endpoint.clone()));
+    }
+}
+
+/// Tries to connect until the endpoint answers, is removed, or was readmitted by somebody else.
+async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
+    let mut interval = worker.settings().resilience.probe_interval;
+    loop {
+        // Some spread, so that the probes of many upstreams do not come at once.
+        sleep(interval.mul_f64(0.75 + 0.5 * fastrand::f64())).await;
+        if endpoint.is_removed() || !endpoint.shared.is_suspect() {
+            return;
+        }
+        if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, TcpStream::connect(endpoint.shared.address())).await {
+            upstream.note_success(&endpoint);
+            return;
+        }
+        interval = (interval * 2).min(worker.settings().resilience.probe_interval_max);
+    }
+}

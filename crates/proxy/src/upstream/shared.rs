@@ -1,0 +1,224 @@
+//! The part of an upstream that all workers see: its identity, its endpoints' health, its counters.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use sluicegate_model::{Balance, Conditions, UpstreamKey, UpstreamLimits};
+use tokio::time::Instant;
+
+use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
+
+/// An upstream, for as long as some route names it.
+#[derive(Debug)]
+pub struct SharedUpstream {
+    key: UpstreamKey,
+    /// Its place in every worker's list of upstreams.
+    pub(crate) slot: usize,
+    shards: Sharded<UpstreamShard>,
+    /// Requests in flight over all workers; kept only where a limit needs it.
+    pub(crate) in_flight: AtomicU64,
+    /// What the workers were last given.
+    latest: Mutex<Arc<EndpointSet>>,
+}
+
+impl SharedUpstream {
+    pub(crate) fn new(key: UpstreamKey, slot: usize, workers: usize) -> Self {
+        Self {
+            key,
+            slot,
+            shards: Sharded::new(workers),
+            in_flight: AtomicU64::new(0),
+            latest: Mutex::default(),
+        }
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn key(&self) -> &UpstreamKey {
+        &self.key
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn shards(&self) -> &Sharded<UpstreamShard> {
+        &self.shards
+    }
+
+    /// Its endpoints as last given to the workers.
+    #[must_use]
+    pub fn endpoints(&self) -> Arc<EndpointSet> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_endpoints(&self, endpoints: Arc<EndpointSet>) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = endpoints;
+    }
+}
+
+/// The endpoints of an upstream, and how to choose among them.
+#[derive(Debug, Default)]
+pub struct EndpointSet {
+    /// How an endpoint is chosen.
+    pub balance: Balance,
+    /// How much may be in flight.
+    pub limits: UpstreamLimits,
+    /// Every endpoint with its conditions.
+    pub endpoints: Vec<(Arc<SharedEndpoint>, Conditions)>,
+}
+
+impl EndpointSet {
+    /// The endpoints that may be chosen: those that are ready; if there is none, those that serve while they
+    /// terminate; if there is none either, those that serve at all.
+    pub fn eligible(&self) -> impl Iterator<Item = &Arc<SharedEndpoint>> {
+        let any = |wanted: fn(&Conditions) -> bool| self.endpoints.iter().any(|(_, has)| wanted(has));
+        let tiers: [fn(&Conditions) -> bool; 3] =
+            [|has| has.ready && !has.terminating, |has| has.serving && has.terminating, |has| has.serving];
+        let tier = tiers.into_iter().find(|tier| any(*tier)).unwrap_or(tiers[0]);
+        self.endpoints.iter().filter(move |(_, has)| tier(has)).map(|(endpoint, _)| endpoint)
+    }
+}
+
+/// One address of an upstream, for as long as it is in the upstream's set.
+#[derive(Debug)]
+pub struct SharedEndpoint {
+    /// Unique in this process.
+    pub(crate) id: u64,
+    address: SocketAddr,
+    /// When it came under suspicion, by [`uptime_millis`]; 0 while it is trusted.
+    suspect_since: AtomicU64,
+    /// From when its share grows, by [`uptime_millis`]; 0 if it has its full share.
+    ramp_from: AtomicU64,
+    /// Raised to make all workers close their unused connections to it.
+    pub(crate) purges: AtomicU64,
+    /// Requests in flight over all workers; kept only where a limit needs it.
+    pub(crate) in_flight: AtomicU64,
+    shards: Sharded<EndpointShard>,
+}
+
+impl SharedEndpoint {
+    /// An endpoint that joins now. It comes slowly to its share if it joins others (`ramp`).
+    pub(crate) fn new(address: SocketAddr, workers: usize, ramp: bool) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            address,
+            suspect_since: AtomicU64::new(0),
+            ramp_from: AtomicU64::new(if ramp { uptime_millis() } else { 0 }),
+            purges: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            shards: Sharded::new(workers),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn shards(&self) -> &Sharded<EndpointShard> {
+        &self.shards
+    }
+
+    /// Whether it is avoided while others serve.
+    #[must_use]
+    #[inline]
+    pub fn is_suspect(&self) -> bool {
+        self.suspect_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// For how long it has been suspect.
+    #[must_use]
+    pub fn suspect_for(&self) -> Option<Duration> {
+        match self.suspect_since.load(Ordering::Relaxed) {
+            0 => None,
+            since => Some(Duration::from_millis(uptime_millis().saturating_sub(since))),
+        }
+    }
+
+    /// Its share of what a full member gets, 0.1 to 1, growing over `slow_start`.
+    #[must_use]
+    #[inline]
+    pub fn share(&self, slow_start: Duration) -> f64 {
+        const FIRST_SHARE: f64 = 0.1;
+        let from = self.ramp_from.load(Ordering::Relaxed);
+        if from == 0 {
+            return 1.0;
+        }
+        let elapsed = Duration::from_millis(uptime_millis().saturating_sub(from));
+        if elapsed >= slow_start {
+            self.ramp_from.store(0, Ordering::Relaxed);
+            return 1.0;
+        }
+        elapsed.div_duration_f64(slow_start).max(FIRST_SHARE)
+    }
+
+    /// From now on it is avoided. True for the one caller that changed it, who has to see to its probing.
+    pub(crate) fn suspect(&self) -> bool {
+        self.suspect_since.compare_exchange(0, uptime_millis(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// It answered: it is trusted again, with a growing share. True for the one caller that changed it.
+    pub(crate) fn readmit(&self) -> bool {
+        let changed = self.suspect_since.swap(0, Ordering::Relaxed) != 0;
+        if changed {
+            self.ramp_from.store(uptime_millis(), Ordering::Relaxed);
+        }
+        changed
+    }
+
+    /// All workers close their unused connections to it before they use another.
+    pub(crate) fn purge(&self) {
+        self.purges.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds since the first call, never 0.
+fn uptime_millis() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX - 1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(conditions: &[(bool, bool, bool)]) -> EndpointSet {
+        let endpoint = |(index, &(ready, serving, terminating))| {
+            let address = SocketAddr::from(([127, 0, 0, 1], index));
+            (Arc::new(SharedEndpoint::new(address, 1, false)), Conditions { ready, serving, terminating })
+        };
+        EndpointSet { endpoints: (0..).zip(conditions).map(endpoint).collect(), ..EndpointSet::default() }
+    }
+
+    fn eligible(conditions: &[(bool, bool, bool)]) -> Vec<u16> {
+        set(conditions).eligible().map(|endpoint| endpoint.address().port()).collect()
+    }
+
+    #[test]
+    fn ready_first_then_those_that_still_serve() {
+        let (ready, leaving, gone) = ((true, true, false), (false, true, true), (false, false, true));
+        let starting = (false, false, false);
+        assert_eq!(eligible(&[ready, leaving, gone, ready]), [0, 3]);
+        assert_eq!(eligible(&[starting, leaving, gone]), [1]);
+        assert_eq!(eligible(&[gone, starting]), [0u16; 0]);
+        assert_eq!(eligible(&[(true, true, true)]), [0], "publishNotReadyAddresses: ready and terminating");
+    }
+
+    #[test]
+    fn a_suspect_is_readmitted_with_a_growing_share() {
+        let endpoint = SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false);
+        assert!(endpoint.suspect());
+        assert!(!endpoint.suspect(), "only one caller probes");
+        assert!(endpoint.is_suspect());
+        assert!(endpoint.readmit());
+        assert!(!endpoint.is_suspect());
+        assert!(endpoint.share(Duration::from_secs(3600)) <= 0.11);
+        assert!((endpoint.share(Duration::ZERO) - 1.0).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,86 @@
+//! Taking client connections, and sharing them out.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+use super::{Accepted, Worker};
+use crate::options::Listener;
+
+/// How long accepting pauses when the process has no file descriptor left, or a worker is full.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Takes connections from a listener until it is aborted.
+pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
+    let local = listener.address;
+    let socket = TcpListener::from_std(listener.socket)?;
+    Ok(async move {
+        loop {
+            match socket.accept().await {
+                Ok((stream, peer)) => {
+                    worker.stats().accepted.add(1);
+                    worker.place(stream, peer, local);
+                    while worker.is_full() {
+                        sleep(PAUSE).await;
+                    }
+                }
+                Err(error) => {
+                    worker.stats().accept_errors.add(1);
+                    if !is_of_the_connection(&error) {
+                        tracing::warn!(%error, listener = %local, "cannot accept connections, trying again");
+                        sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+    })
+}
+
+impl Worker {
+    /// Serves a new connection, or hands it to the worker that has the fewest. The kernel spreads connections
+    /// over the workers' listeners by a hash, which is uneven where connections are few and busy.
+    fn place(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+        let mine = self.stats().open.get();
+        let others = self.telemetry.workers().iter().enumerate().filter(|(id, _)| *id != self.id);
+        let least = others
+            .filter(|(id, _)| self.mailboxes[*id].is_accepting())
+            .map(|(id, stats)| (stats.open.get(), id))
+            .min();
+        match least {
+            Some((open, id)) if open + 1 + mine / 16 < mine => match stream.into_std() {
+                Ok(stream) => {
+                    self.stats().handed_over.add(1);
+                    let accepted = Accepted { stream, peer, local };
+                    self.mailboxes[id].post(|pending| pending.connections.push(accepted));
+                }
+                Err(error) => tracing::warn!(%error, %peer, "cannot hand a connection over"),
+            },
+            _ => self.open(stream, peer, local),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.connections.borrow().len() >= self.snapshot.borrow().settings.limits.connections_per_worker
+    }
+}
+
+/// Whether the error is about one connection that is gone already, rather than about the listener
+/// (`accept(2)`, "Error handling").
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::TimedOut
+    )
+}

@@ -1,0 +1,107 @@
+//! How the control side reaches a worker: the newest state of what changed, never a queue of old ones.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use crate::route::Table;
+use crate::upstream::{EndpointSet, SharedUpstream};
+
+/// One worker's mailbox.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    pending: Mutex<Pending>,
+    notify: Notify,
+    /// The number of the last change that the worker serves.
+    applied: watch::Sender<u64>,
+    /// Whether the worker still takes connections.
+    accepting: AtomicBool,
+}
+
+/// What a worker has not taken yet. Newer states overwrite older ones, so that it is bounded by what is
+/// configured, however slow the worker is.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) change: u64,
+    pub(crate) table: Option<Arc<Table>>,
+    /// By slot; `None` for an upstream that is no longer routed to.
+    pub(crate) upstreams: HashMap<usize, Option<Placed>>,
+    /// Connections that a busier worker accepted.
+    pub(crate) connections: Vec<Accepted>,
+    pub(crate) stop: Option<Stop>,
+}
+
+/// An upstream with its endpoints.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) upstream: Arc<SharedUpstream>,
+    pub(crate) endpoints: Arc<EndpointSet>,
+}
+
+/// A client connection that no worker serves yet.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// How a worker comes to its end (DESIGN Z10): each step includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    /// Responses announce `Connection: close`.
+    Announce,
+    /// Nothing is accepted any more.
+    CloseListeners,
+    /// Idle connections are closed.
+    CloseIdle,
+    /// Everything is closed.
+    CloseAll,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> Self {
+        Self {
+            pending: Mutex::default(),
+            notify: Notify::new(),
+            applied: watch::Sender::new(0),
+            accepting: AtomicBool::new(true),
+        }
+    }
+
+    /// Changes what is pending, and wakes the worker.
+    pub(crate) fn post(&self, change: impl FnOnce(&mut Pending)) {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        self.notify.notify_one();
+    }
+
+    /// What is pending, once there is something.
+    pub(crate) async fn take(&self) -> Pending {
+        self.notify.notified().await;
+        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn acknowledge(&self, change: u64) {
+        if change > 0 {
+            self.applied.send_replace(change);
+        }
+    }
+
+    /// Returns once the worker serves this change, or a newer one.
+    pub(crate) async fn applied(&self, change: u64) {
+        let mut applied = self.applied.subscribe();
+        // The sender lives in self.
+        let _ = applied.wait_for(|applied| *applied >= change).await;
+    }
+
+    pub(crate) fn is_accepting(&self) -> bool {
+        self.accepting.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop_accepting(&self) {
+        self.accepting.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,301 @@
+//! One worker: a thread with its own runtime, listeners, connections and counters.
+
+mod accept;
+mod mailbox;
+mod scratch;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use slab::Slab;
+use sluicegate_model::Settings;
+use tokio::net::TcpStream;
+use tokio::runtime::LocalOptions;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+pub(crate) use mailbox::{Accepted, Mailbox, Placed, Stop};
+pub(crate) use scratch::{BUFFER, Buffer, Scratch};
+
+use crate::date::{HttpDate, http_date};
+use crate::http::connection;
+use crate::options::Listener;
+use crate::route::Table;
+use crate::telemetry::access_log::LogBuffer;
+use crate::telemetry::{Telemetry, WorkerStats};
+use crate::upstream::{IdleEvent, IdleEvents, LocalUpstream, Socket};
+use mailbox::Pending;
+use scratch::Spares;
+
+/// What the worker does at its leisure: closing unused connections, passing on its access log.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Everything that one worker has. It never leaves its thread.
+pub(crate) struct Worker {
+    pub(crate) id: usize,
+    telemetry: Arc<Telemetry>,
+    mailboxes: Arc<[Mailbox]>,
+    snapshot: RefCell<Rc<Snapshot>>,
+    upstreams: RefCell<Vec<Option<Rc<LocalUpstream>>>>,
+    idle_events: Arc<IdleEvents>,
+    next_socket: Cell<u64>,
+    spares: Spares,
+    connections: RefCell<Slab<Open>>,
+    stop: Cell<Option<Stop>>,
+    date: Cell<(u64, HttpDate)>,
+    pub(crate) log: Option<LogBuffer>,
+}
+
+/// What is served, as one worker holds it: counted without touching what other workers touch.
+pub(crate) struct Snapshot {
+    pub(crate) table: Arc<Table>,
+    pub(crate) settings: Rc<Settings>,
+}
+
+/// A client connection of the worker.
+struct Open {
+    task: Option<AbortHandle>,
+    busy: Rc<Cell<bool>>,
+}
+
+/// What a worker's thread needs to begin.
+pub(crate) struct Start {
+    pub(crate) id: usize,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) mailboxes: Arc<[Mailbox]>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) log: Option<LogBuffer>,
+}
+
+/// Runs a worker on this thread until it is told to stop.
+pub(crate) fn run(mut start: Start) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(LocalOptions::default())?;
+    runtime.block_on(async move {
+        let worker = Rc::new(Worker::new(&mut start));
+        let mut acceptors = Vec::new();
+        for listener in start.listeners {
+            acceptors.push(spawn_local(accept::accept(worker.clone(), listener)?));
+        }
+        spawn_local(worker.clone().keep_house());
+        spawn_local(worker.clone().watch_idle());
+        worker.obey(&acceptors).await;
+        Ok(())
+    })
+}
+
+impl Worker {
+    fn new(start: &mut Start) -> Self {
+        Self {
+            id: start.id,
+            telemetry: start.telemetry.clone(),
+            mailboxes: start.mailboxes.clone(),
+            snapshot: RefCell::new(Rc::new(Snapshot::new(start.table.clone()))),
+            upstreams: RefCell::default(),
+            idle_events: Arc::default(),
+            next_socket: Cell::new(0),
+            spares: Spares::default(),
+            connections: RefCell::default(),
+            stop: Cell::new(None),
+            date: Cell::new((0, http_date(0))),
+            log: start.log.take(),
+        }
+    }
+
+    /// What is served now.
+    pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
+        self.snapshot.borrow().clone()
+    }
+
+    /// The limits that hold now.
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.snapshot.borrow().settings.clone()
+    }
+
+    /// The upstream of a slot that the current routing table names.
+    pub(crate) fn upstream(&self, slot: usize) -> Option<Rc<LocalUpstream>> {
+        self.upstreams.borrow().get(slot)?.clone()
+    }
+
+    pub(crate) fn stats(&self) -> &WorkerStats {
+        self.telemetry.workers().of(self.id)
+    }
+
+    /// Buffers for a request.
+    pub(crate) fn scratch(&self) -> Box<Scratch> {
+        self.spares.take()
+    }
+
+    /// Buffers that a request no longer needs.
+    pub(crate) fn give_back(&self, scratch: Box<Scratch>) {
+        self.spares.give(scratch);
+    }
+
+    /// Whether responses announce that the connection ends.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.get().is_some()
+    }
+
+    /// The `Date` of now (RFC 9110, 6.6.1).
+    pub(crate) fn date(&self) -> HttpDate {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if self.date.get().0 != now {
+            self.date.set((now, http_date(now)));
+        }
+        self.date.get().1
+    }
+
+    /// A connection to an endpoint of the upstream in this slot.
+    pub(crate) fn new_socket(&self, stream: TcpStream, upstream: usize, endpoint: u64) -> Socket {
+        let socket = self.next_socket.get();
+        self.next_socket.set(socket + 1);
+        Socket::new(stream, IdleEvent { upstream, endpoint, socket }, &self.idle_events)
+    }
+
+    /// Serves a client connection in a task of its own.
+    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+        let busy = Rc::new(Cell::new(true));
+        let key = self.connections.borrow_mut().insert(Open { task: None, busy: busy.clone() });
+        let guard = OpenGuard { worker: self.clone(), key };
+        self.stats().open.add(1);
+        let task = spawn_local(async move {
+            connection::serve(&guard.worker, stream, peer, local, &busy).await;
+        });
+        if let Some(open) = self.connections.borrow_mut().get_mut(key) {
+            open.task = Some(task.abort_handle());
+        }
+    }
+
+    /// Follows the mailbox until the end.
+    async fn obey(self: &Rc<Self>, acceptors: &[tokio::task::JoinHandle<()>]) {
+        loop {
+            let pending = self.mailboxes[self.id].take().await;
+            let change = pending.change;
+            let stop = pending.stop;
+            self.apply(pending);
+            self.mailboxes[self.id].acknowledge(change);
+            if let Some(stop) = stop {
+                self.stop.set(Some(stop));
+                if stop >= Stop::CloseListeners {
+                    self.mailboxes[self.id].stop_accepting();
+                    acceptors.iter().for_each(|acceptor| acceptor.abort());
+                }
+                if stop >= Stop::CloseIdle {
+                    self.close_connections(|open| !open.busy.get());
+                }
+                if stop >= Stop::CloseAll {
+                    self.close_connections(|_| true);
+                    // One turn of the runtime lets what was aborted record its end.
+                    tokio::task::yield_now().await;
+                    if let Some(log) = &self.log {
+                        log.flush(self.stats());
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn apply(self: &Rc<Self>, pending: Pending) {
+        let drain = self.settings().timeouts.drain;
+        for (slot, change) in pending.upstreams {
+            let mut upstreams = self.upstreams.borrow_mut();
+            if upstreams.len() <= slot {
+                upstreams.resize_with(slot + 1, || None);
+            }
+            let current = upstreams[slot].take();
+            let stays =
+                |shared: &Arc<_>| current.as_ref().is_some_and(|old| Arc::ptr_eq(&old.shared, shared));
+            if let Some(Placed { upstream: shared, endpoints: set }) = change {
+                if stays(&shared) {
+                    upstreams[slot].clone_from(&current);
+                } else {
+                    upstreams[slot] = Some(Rc::new(LocalUpstream::new(shared, self.id)));
+                }
+                if let Some(upstream) = &upstreams[slot] {
+                    upstream.update(&set, drain);
+                }
+            }
+            if let Some(old) = current
+                && upstreams[slot].as_ref().is_none_or(|new| !Rc::ptr_eq(new, &old))
+            {
+                old.retire(drain);
+            }
+        }
+        if let Some(table) = pending.table {
+            self.snapshot.replace(Rc::new(Snapshot::new(table)));
+        }
+        for Accepted { stream, peer, local } in pending.connections {
+            match TcpStream::from_std(stream) {
+                Ok(stream) => self.open(stream, peer, local),
+                Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection"),
+            }
+        }
+    }
+
+    fn close_connections(&self, which: impl Fn(&Open) -> bool) {
+        // Aborting drops the connection's guard, now or later, which needs the list.
+        let doomed: Vec<_> = self
+            .connections
+            .borrow()
+            .iter()
+            .filter(|(_, open)| which(open))
+            .filter_map(|(_, open)| open.task.clone())
+            .collect();
+        doomed.iter().for_each(AbortHandle::abort);
+    }
+
+    async fn keep_house(self: Rc<Self>) {
+        let mut ticks = interval(HOUSEKEEPING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            let upstreams: Vec<_> = self.upstreams.borrow().iter().flatten().cloned().collect();
+            for upstream in upstreams {
+                upstream.expire_idle(now);
+            }
+            if let Some(log) = &self.log {
+                log.flush(self.stats());
+            }
+        }
+    }
+
+    /// Closes unused connections to endpoints as soon as their peer does.
+    async fn watch_idle(self: Rc<Self>) {
+        loop {
+            self.idle_events.notify.notified().await;
+            for event in self.idle_events.take() {
+                if let Some(upstream) = self.upstream(event.upstream) {
+                    upstream.close_idle(event.endpoint, event.socket);
+                }
+            }
+        }
+    }
+}
+
+impl Snapshot {
+    fn new(table: Arc<Table>) -> Self {
+        let settings = Rc::new((*table.settings).clone());
+        Self { table, settings }
+    }
+}
+
+/// Takes a connection off the worker's list when its task ends, however it ends.
+struct OpenGuard {
+    worker: Rc<Worker>,
+    key: usize,
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.worker.stats().open.sub(1);
+        let open = self.worker.connections.borrow_mut().try_remove(self.key);
+        drop(open);
+    }
+}

@@ -1,0 +1,200 @@
+//! The buffers of a request. An idle connection has none: they go back to the worker between requests.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use sluicegate_http1::{HeadScan, RequestHead, ResponseHead};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// The size of a read buffer, unless a head needs more.
+pub(crate) const BUFFER: usize = 16 * 1024;
+/// Sets of buffers that a worker keeps for reuse.
+const MAX_SPARE: usize = 128;
+
+/// What serving a request needs.
+pub(crate) struct Scratch {
+    /// What came from the client: a request's head, then as much of its body as was not passed on yet, or
+    /// of the next requests.
+    pub(crate) input: Buffer,
+    pub(crate) scan: HeadScan,
+    pub(crate) head: RequestHead,
+    /// The request as it is sent to the endpoint.
+    pub(crate) request: Vec<u8>,
+    /// What came from the endpoint.
+    pub(crate) reply: Buffer,
+    pub(crate) reply_scan: HeadScan,
+    pub(crate) reply_head: ResponseHead,
+    /// The response as it is sent to the client.
+    pub(crate) response: Vec<u8>,
+    /// Where a path is written that is not in normal form.
+    pub(crate) path: Vec<u8>,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Self {
+            input: Buffer::new(),
+            scan: HeadScan::default(),
+            head: RequestHead::default(),
+            request: Vec::with_capacity(2048),
+            reply: Buffer::new(),
+            reply_scan: HeadScan::default(),
+            reply_head: ResponseHead::default(),
+            response: Vec::with_capacity(BUFFER),
+            path: Vec::new(),
+        }
+    }
+
+    /// Whether it has not grown so much that it should rather be freed.
+    fn is_lean(&self) -> bool {
+        self.input.bytes.len() == BUFFER
+            && self.reply.bytes.len() == BUFFER
+            && self.request.capacity() + self.response.capacity() + self.path.capacity() <= 8 * BUFFER
+    }
+}
+
+/// The sets of buffers that a worker keeps for reuse.
+#[derive(Default)]
+#[expect(clippy::vec_box, reason = "they move between connections, which a box makes cheap")]
+pub(crate) struct Spares(RefCell<Vec<Box<Scratch>>>);
+
+impl Spares {
+    pub(crate) fn take(&self) -> Box<Scratch> {
+        self.0.borrow_mut().pop().unwrap_or_else(|| Box::new(Scratch::new()))
+    }
+
+    pub(crate) fn give(&self, mut scratch: Box<Scratch>) {
+        let mut spares = self.0.borrow_mut();
+        if spares.len() < MAX_SPARE && scratch.is_lean() {
+            scratch.input.clear();
+            scratch.reply.clear();
+            spares.push(scratch);
+        }
+    }
+}
+
+/// Bytes that were read and not used yet, with room behind them.
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Self { bytes: vec![0; BUFFER], start: 0, end: 0 }
+    }
+
+    /// What was read and not used yet.
+    #[inline]
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// Whether there is no room behind what is filled, wherever it lies.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() == self.bytes.len()
+    }
+
+    /// Forgets the first `n` bytes.
+    #[inline]
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.start += n;
+        debug_assert!(self.start <= self.end, "consumed more than there was");
+        if self.start >= self.end {
+            self.clear();
+        }
+    }
+
+    /// Forgets `n` bytes behind the first `at`, which stay where they are.
+    pub(crate) fn cut(&mut self, at: usize, n: usize) {
+        let from = self.start + at;
+        self.bytes.copy_within(from + n..self.end, from);
+        self.end -= n;
+    }
+
+    /// Adds bytes as if they had been read.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len(), self.len() + bytes.len());
+        self.bytes[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Makes room for at least `room` more bytes, up to `limit` bytes in all.
+    pub(crate) fn reserve(&mut self, room: usize, limit: usize) {
+        if self.bytes.len() - self.end >= room {
+            return;
+        }
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let wanted = (self.end + room).min(limit);
+        if wanted > self.bytes.len() {
+            self.bytes.resize(wanted.next_power_of_two(), 0);
+        }
+    }
+
+    /// Reads once into the room behind what is filled. Zero bytes are the end of the stream: there must be
+    /// room.
+    pub(crate) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut (impl AsyncRead + Unpin),
+    ) -> Poll<io::Result<usize>> {
+        if self.end == self.bytes.len() && self.start > 0 {
+            self.reserve(1, self.bytes.len());
+        }
+        let mut room = ReadBuf::new(&mut self.bytes[self.end..]);
+        debug_assert!(room.capacity() > 0, "no room to read into");
+        ready!(Pin::new(from).poll_read(cx, &mut room))?;
+        let read = room.filled().len();
+        self.end += read;
+        Poll::Ready(Ok(read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    async fn fill(buffer: &mut Buffer, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            poll_fn(|cx| buffer.poll_fill(cx, &mut bytes)).await.expect("a slice can be read");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_not_used_stays_in_order() {
+        let mut buffer = Buffer::new();
+        fill(&mut buffer, b"headBODYnext").await;
+        buffer.cut(4, 4);
+        assert_eq!(buffer.filled(), b"headnext");
+        buffer.consume(4);
+        assert_eq!(buffer.filled(), b"next");
+        let rest = vec![b'x'; BUFFER - 12];
+        fill(&mut buffer, &rest).await;
+        assert_eq!(buffer.filled().len(), 4 + rest.len());
+        buffer.reserve(100_000, 40_000);
+        assert!(buffer.filled().starts_with(b"nextxx"));
+        assert_eq!(buffer.bytes.len(), 65536);
+        buffer.consume(buffer.len());
+        assert!(buffer.is_empty());
+    }
+}

@@ -1,0 +1,209 @@
+//! What a back end does with a connection and with a request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Request;
+
+/// What a back end does. Build one from a constructor and change it by the methods that take `self`:
+/// `Behaviour::ok().delay(Duration::from_millis(20)).close_after(3)`.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    pub(super) answer: Answer,
+    pub(super) delay: Duration,
+    pub(super) interim: Vec<u8>,
+    pub(super) close_after: Option<u64>,
+    pub(super) then_close: bool,
+    pub(super) early: bool,
+    pub(super) continues: bool,
+    pub(super) on_accept: OnAccept,
+    pub(super) read_pace: Option<(usize, Duration)>,
+}
+
+/// What happens to a connection that was just accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnAccept {
+    Serve,
+    Close,
+    Hold,
+}
+
+/// What is sent for a request.
+#[derive(Clone)]
+pub(super) enum Answer {
+    Metadata,
+    Echo,
+    Sized { status: u16, length: usize },
+    Chunked { chunks: Vec<Vec<u8>>, pause: Duration, trailers: Vec<(String, String)> },
+    Raw(Arc<[u8]>),
+    Never,
+    Close,
+    Reset,
+    Upgrade,
+    Choose(Arc<dyn Fn(&Request) -> Behaviour + Send + Sync>),
+}
+
+impl Behaviour {
+    /// 200 with about 1 KB of text about the server and the request: what the published experiments call
+    /// server metadata. The request's `X-Id` and `X-Request-ID` are in it.
+    pub fn ok() -> Self {
+        Self::new(Answer::Metadata)
+    }
+
+    /// 200 whose body is the request as it came, head and body, byte for byte.
+    pub fn echo() -> Self {
+        Self::new(Answer::Echo)
+    }
+
+    /// This status with a short body (none where the status forbids one).
+    pub fn status(status: u16) -> Self {
+        Self::new(Answer::Sized { status, length: 16 })
+    }
+
+    /// 200 with a body of this many bytes.
+    pub fn sized(length: usize) -> Self {
+        Self::new(Answer::Sized { status: 200, length })
+    }
+
+    /// 200 with these chunks, a pause after each, and these trailer fields.
+    pub fn chunked<C: Into<Vec<u8>>>(
+        chunks: impl IntoIterator<Item = C>,
+        pause: Duration,
+        trailers: &[(&str, &str)],
+    ) -> Self {
+        let chunks = chunks.into_iter().map(Into::into).collect();
+        let trailers = trailers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self::new(Answer::Chunked { chunks, pause, trailers })
+    }
+
+    /// Any request gets exactly these bytes.
+    pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::new(Answer::Raw(bytes.into().into()))
+    }
+
+    /// Bytes that are not HTTP, then a close.
+    pub fn garbage() -> Self {
+        Self::raw(*b"\x00\xffnot http at all\r\n\r\n").then_close()
+    }
+
+    /// A body `extra` bytes longer than the Content-Length says; the connection stays open.
+    pub fn too_much(extra: usize) -> Self {
+        Self::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody{}", "x".repeat(extra)))
+    }
+
+    /// A body `missing` bytes shorter than the Content-Length says, then a close.
+    pub fn too_little(missing: usize) -> Self {
+        Self::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\nbody", 4 + missing)).then_close()
+    }
+
+    /// Reads requests and never answers.
+    pub fn silent() -> Self {
+        Self::new(Answer::Never)
+    }
+
+    /// Closes the connection when it has read a request's head, without an answer.
+    pub fn close_on_request() -> Self {
+        Self::new(Answer::Close).early()
+    }
+
+    /// Resets the connection when it has read a request's head.
+    pub fn reset_on_request() -> Self {
+        Self::new(Answer::Reset).early()
+    }
+
+    /// Closes each connection as soon as it is accepted.
+    pub fn close_on_accept() -> Self {
+        Self { on_accept: OnAccept::Close, ..Self::ok() }
+    }
+
+    /// Accepts connections and neither reads nor writes.
+    pub fn hold_on_accept() -> Self {
+        Self { on_accept: OnAccept::Hold, ..Self::ok() }
+    }
+
+    /// 101 to a request with an Upgrade field, then every byte is sent back (a WebSocket without frames).
+    /// 200 to a request without one.
+    pub fn upgrade() -> Self {
+        Self::new(Answer::Upgrade)
+    }
+
+    /// Decides for each request. The connection-level parts (on accept, reading pace) of what is chosen do
+    /// not count.
+    pub fn choose(decide: impl Fn(&Request) -> Self + Send + Sync + 'static) -> Self {
+        Self::new(Answer::Choose(Arc::new(decide))).early()
+    }
+
+    /// Waits this long before each answer.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// Sends these bytes, such as `HTTP/1.1 103 Early Hints\r\n\r\n`, before each answer.
+    #[must_use]
+    pub fn interim(self, head: impl Into<Vec<u8>>) -> Self {
+        Self { interim: head.into(), ..self }
+    }
+
+    /// Closes a connection after this many answers, without having said so (no `Connection: close`).
+    #[must_use]
+    pub fn close_after(self, answers: u64) -> Self {
+        Self { close_after: Some(answers), ..self }
+    }
+
+    /// Closes the connection after each answer, without having said so.
+    #[must_use]
+    pub fn then_close(self) -> Self {
+        Self { then_close: true, ..self }
+    }
+
+    /// Answers without reading the request's body; the body is read afterwards.
+    #[must_use]
+    pub fn early(self) -> Self {
+        Self { early: true, ..self }
+    }
+
+    /// Does not send `100 Continue` to a request that expects it.
+    #[must_use]
+    pub fn without_continue(self) -> Self {
+        Self { continues: false, ..self }
+    }
+
+    /// Reads at most `bytes` at a time, with a pause after each.
+    #[must_use]
+    pub fn slow_reader(self, bytes: usize, pause: Duration) -> Self {
+        Self { read_pace: Some((bytes, pause)), ..self }
+    }
+
+    fn new(answer: Answer) -> Self {
+        Self {
+            answer,
+            delay: Duration::ZERO,
+            interim: Vec::new(),
+            close_after: None,
+            then_close: false,
+            early: false,
+            continues: true,
+            on_accept: OnAccept::Serve,
+            read_pace: None,
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Metadata => "metadata",
+            Self::Echo => "echo",
+            Self::Sized { .. } => "sized",
+            Self::Chunked { .. } => "chunked",
+            Self::Raw(_) => "raw",
+            Self::Never => "never",
+            Self::Close => "close",
+            Self::Reset => "reset",
+            Self::Upgrade => "upgrade",
+            Self::Choose(_) => "choose",
+        })
+    }
+}

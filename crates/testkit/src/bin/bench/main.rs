@@ -1,0 +1,99 @@
+//! `make bench`: what a request costs, gateway beside gateway, in one run.
+//!
+//! One worker each, five back ends, 100 kept-alive connections, 1 KB answers, the same forwarding headers.
+//! The gateways take turns (A B C A B C ...), so that what the machine does meanwhile falls on all of them.
+//! The figure is CPU time per request from the kernel's accounting; its ratio to Sluicegate's is what can be
+//! compared between machines.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
+
+mod gateway;
+mod measure;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+
+use self::gateway::{Backends, Gateway, Kind};
+use self::report::Report;
+
+/// Measures the CPU time per request of gateways, side by side.
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+struct Arguments {
+    /// How long each gateway is loaded at a time.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// How many times each gateway takes its turn.
+    #[arg(long, default_value_t = 5)]
+    repeats: usize,
+    /// Measure these gateways only.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// How many kept-alive connections load a gateway.
+    #[arg(long, default_value_t = 100)]
+    connections: usize,
+    /// The sluicegate binary [default: beside this one]
+    #[arg(long)]
+    sluicegate: Option<PathBuf>,
+    /// Write the result here too, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(&arguments))
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    measure::load_generator_version().context("wrk loads the gateways: install the package wrk")?;
+    let beside = std::env::current_exe()?;
+    let sluicegate = arguments.sluicegate.clone().unwrap_or_else(|| beside.with_file_name("sluicegate"));
+    let floor = beside.with_file_name("floor");
+    let directory = tempfile::tempdir()?;
+    let mut backends = Backends::start(directory.path()).await.context("the back ends, served by nginx")?;
+
+    let mut gateways = Vec::new();
+    for kind in Kind::ALL {
+        if !arguments.only.is_empty() && !arguments.only.contains(&kind) {
+            continue;
+        }
+        let program = match kind {
+            Kind::Sluicegate => sluicegate.clone(),
+            Kind::Floor => floor.clone(),
+            Kind::Nginx | Kind::Haproxy => kind.name().into(),
+        };
+        let Some(version) = kind.version(&program) else {
+            eprintln!("{}: skipped, {} cannot be run", kind.name(), program.display());
+            continue;
+        };
+        gateways.push(Gateway::start(kind, &program, version, &backends, directory.path()).await?);
+    }
+    ensure!(!gateways.is_empty(), "there is no gateway to measure");
+
+    let duration = Duration::from_secs(arguments.seconds);
+    let mut report = Report::new(&gateways, arguments.seconds, arguments.connections);
+    for gateway in &gateways {
+        measure::run(gateway, Duration::from_secs(1), arguments.connections).await?;
+    }
+    for repeat in 1..=arguments.repeats {
+        for (index, gateway) in gateways.iter_mut().enumerate() {
+            let run = measure::run(gateway, duration, arguments.connections).await?;
+            eprintln!("{repeat}/{} {:<10} {run}", arguments.repeats, gateway.kind.name());
+            report.add(index, run);
+        }
+    }
+    for process in gateways.iter_mut().map(|gateway| &mut gateway.process).chain([&mut backends.process]) {
+        process.stop(Duration::from_secs(2)).await?;
+    }
+    println!("\n{report}");
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, report.to_json()?).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! One turn of one gateway: wrk loads it, the kernel counts its CPU time.
+
+use std::fmt;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use sluicegate_testkit::process::Process;
+
+use crate::gateway::{Gateway, version_of};
+
+/// What one turn gave.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Run {
+    pub(crate) requests: u64,
+    pub(crate) cpu_micros_per_request: f64,
+    pub(crate) requests_per_second: f64,
+    pub(crate) p99_millis: f64,
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, cpu_micros_per_request, requests_per_second, p99_millis } = self;
+        write!(
+            f,
+            "{cpu_micros_per_request:6.2} us CPU/request, {requests_per_second:7.0} requests/s, p99 {p99_millis:.2} ms, \
+             {requests} requests"
+        )
+    }
+}
+
+/// What `wrk` says about itself.
+pub(crate) fn load_generator_version() -> Option<String> {
+    version_of("wrk".as_ref(), &["-v"])
+}
+
+/// Loads a gateway for this long. Any answer but 2xx and any socket error is an error: a gateway that fails
+/// is not measured.
+pub(crate) async fn run(gateway: &Gateway, duration: Duration, connections: usize) -> anyhow::Result<Run> {
+    let name = gateway.kind.name();
+    gateway.check().await?;
+    let before = gateway.process.cpu_time()?;
+    let mut command = Command::new("wrk");
+    command.args(["-t1", "--latency", "--timeout", "10s"]);
+    command.args([format!("-c{connections}"), format!("-d{}s", duration.as_secs())]);
+    command.arg(format!("http://{}/", gateway.addr));
+    let mut wrk = Process::start(command)?;
+    let status = wrk.wait(duration + Duration::from_secs(30)).await?;
+    let cpu = gateway.process.cpu_time()? - before;
+    let output = wrk.output();
+    ensure!(status.success(), "wrk on {name} ended with {status}:\n{output}");
+    if output.contains("Non-2xx") || output.contains("Socket errors") {
+        bail!("{name} failed requests, so it is not measured:\n{output}");
+    }
+    parse(&output, cpu).with_context(|| format!("wrk on {name} printed:\n{output}"))
+}
+
+fn parse(output: &str, cpu: Duration) -> Option<Run> {
+    let first_of = |line: &str| line.split_ascii_whitespace().next().map(str::to_owned);
+    let requests: u64 =
+        first_of(output.lines().find(|line| line.contains(" requests in "))?)?.parse().ok()?;
+    let rate = output.lines().find_map(|line| line.strip_prefix("Requests/sec:"))?;
+    let p99 = output.lines().find_map(|line| line.trim_start().strip_prefix("99%"))?.trim();
+    Some(Run {
+        requests,
+        cpu_micros_per_request: cpu.as_secs_f64() * 1e6 / requests as f64,
+        requests_per_second: rate.trim().parse().ok()?,
+        p99_millis: millis(p99)?,
+    })
+}
+
+/// A time as wrk prints it: `950.00us`, `3.21ms`, `1.02s`.
+fn millis(text: &str) -> Option<f64> {
+    let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3)];
+    let (number, factor) =
+        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    Some(number.parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_of_wrk_is_understood() {
+        let output = "Running 2s test @ http://127.0.0.1:1/\n  1 threads and 100 connections\n  Thread Stats   Avg\n  \
+                      Latency Distribution\n     50%    1.10ms\n     99%  950.00us\n  40000 requests in 2.00s, 44MB read\n\
+                      Requests/sec:  20000.50\nTransfer/sec:     22.1MB\n";
+        let run = parse(output, Duration::from_millis(400)).unwrap();
+        assert_eq!((run.requests, run.requests_per_second, run.p99_millis), (40_000, 20_000.5, 0.95));
+        assert!((run.cpu_micros_per_request - 10.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,108 @@
+//! The table, and the same as JSON.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::gateway::{Gateway, Kind};
+use crate::measure::Run;
+
+/// All turns of all gateways.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    kernel: String,
+    cpus: usize,
+    seconds: u64,
+    connections: usize,
+    gateways: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: &'static str,
+    version: String,
+    runs: Vec<Run>,
+}
+
+/// The middle and the ends of one figure over all turns.
+struct Spread {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Report {
+    pub(crate) fn new(gateways: &[Gateway], seconds: u64, connections: usize) -> Self {
+        let entry = |gateway: &Gateway| Entry {
+            name: gateway.kind.name(),
+            version: gateway.version.clone(),
+            runs: Vec::new(),
+        };
+        Self {
+            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+            cpus: std::thread::available_parallelism().map_or(0, usize::from),
+            seconds,
+            connections,
+            gateways: gateways.iter().map(entry).collect(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, gateway: usize, run: Run) {
+        self.gateways[gateway].runs.push(run);
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+}
+
+impl Entry {
+    fn spread(&self, of: impl Fn(&Run) -> f64) -> Spread {
+        let mut values: Vec<f64> = self.runs.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(&least), Some(&most)) = (values.first(), values.last()) else {
+            return Spread { median: f64::NAN, least: f64::NAN, most: f64::NAN };
+        };
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Spread { median, least, most }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, cpus, seconds, connections, gateways } = self;
+        let turns = gateways.first().map_or(0, |entry| entry.runs.len());
+        writeln!(f, "HTTP/1.1, kept alive, 1 KB answers, {connections} connections, 5 back ends, 1 worker;")?;
+        writeln!(f, "{turns} turns of {seconds} s each, medians; {cpus} CPUs, Linux {kernel}\n")?;
+        let own = gateways.iter().find(|entry| entry.name == Kind::Sluicegate.name());
+        let own = own.map(|entry| entry.spread(|run| run.cpu_micros_per_request).median);
+        writeln!(
+            f,
+            "{:<12}{:>14}{:>16}{:>13}{:>11}{:>17}  version",
+            "gateway", "us CPU/req", "least - most", "requests/s", "p99 ms", "cost/sluicegate"
+        )?;
+        for entry in gateways {
+            let cpu = entry.spread(|run| run.cpu_micros_per_request);
+            let spread = format!("{:.2} - {:.2}", cpu.least, cpu.most);
+            let ratio = own.map_or("-".to_owned(), |own| format!("{:.2}", cpu.median / own));
+            writeln!(
+                f,
+                "{:<12}{:>14.2}{spread:>16}{:>13.0}{:>11.2}{ratio:>17}  {}",
+                entry.name,
+                cpu.median,
+                entry.spread(|run| run.requests_per_second).median,
+                entry.spread(|run| run.p99_millis).median,
+                entry.version
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The floor: a byte forwarder. One thread, level-triggered epoll, and for each request recv, send, recv,
+//! send; no HTTP. What it costs, every proxy of this shape costs at least.
+//!
+//! `floor LISTEN BACKEND...`: each connection goes to the next back end, for its whole life.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use anyhow::{Context, ensure};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+
+/// The event data of the listener; connections count from 0.
+const LISTENER: u64 = u64::MAX;
+
+fn main() -> anyhow::Result<()> {
+    let addrs: Vec<SocketAddr> =
+        std::env::args().skip(1).map(|arg| arg.parse().with_context(|| arg)).collect::<Result<_, _>>()?;
+    ensure!(addrs.len() >= 2, "usage: floor LISTEN BACKEND...");
+    let listener = TcpListener::bind(addrs[0])?;
+    listener.set_nonblocking(true)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    let mut floor = Floor {
+        epoll,
+        listener,
+        backends: addrs[1..].to_vec(),
+        accepted: 0,
+        pairs: Vec::new(),
+        free: Vec::new(),
+    };
+    floor.run()
+}
+
+struct Floor {
+    epoll: OwnedFd,
+    listener: TcpListener,
+    backends: Vec<SocketAddr>,
+    accepted: usize,
+    pairs: Vec<Option<Pair>>,
+    free: Vec<usize>,
+}
+
+/// A client connection and its back end connection, by side.
+struct Pair {
+    ends: [Side; 2],
+}
+
+struct Side {
+    stream: TcpStream,
+    /// Bytes for this side that it did not take yet.
+    pending: Vec<u8>,
+}
+
+impl Floor {
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut buffer = vec![0; 16 * 1024];
+        let mut events = Vec::with_capacity(256);
+        loop {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in events.drain(..) {
+                let data = event.data.u64();
+                if data == LISTENER {
+                    self.accept();
+                    continue;
+                }
+                let (index, side) = ((data / 2) as usize, (data % 2) as usize);
+                // The pair may have gone earlier in this batch.
+                let Some(pair) = self.pairs.get_mut(index).and_then(Option::as_mut) else { continue };
+                if pair.serve(side, event.flags, &self.epoll, data, &mut buffer).is_err() {
+                    // Closing the sockets takes them out of the epoll set.
+                    self.pairs[index] = None;
+                    self.free.push(index);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((client, _)) = self.listener.accept() {
+            let backend = self.backends[self.accepted % self.backends.len()];
+            self.accepted += 1;
+            // A back end that is not there costs the client its connection.
+            let _ = self.pair(client, backend);
+        }
+    }
+
+    fn pair(&mut self, client: TcpStream, backend: SocketAddr) -> io::Result<()> {
+        let backend = TcpStream::connect(backend)?;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.pairs.push(None);
+            self.pairs.len() - 1
+        });
+        for (side, stream) in [&client, &backend].into_iter().enumerate() {
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            epoll::add(&self.epoll, stream, EventData::new_u64((index * 2 + side) as u64), EventFlags::IN)?;
+        }
+        let ends = [client, backend].map(|stream| Side { stream, pending: Vec::new() });
+        self.pairs[index] = Some(Pair { ends });
+        Ok(())
+    }
+}
+
+impl Pair {
+    /// Moves what this side sent to the other. An error, or the end of a stream, is the end of the pair.
+    fn serve(
+        &mut self,
+        side: usize,
+        flags: EventFlags,
+        epoll: &OwnedFd,
+        data: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
+        let other = 1 - side;
+        let (own_data, other_data) = (EventData::new_u64(data), EventData::new_u64(data ^ 1));
+        if flags.contains(EventFlags::OUT) {
+            let end = &mut self.ends[side];
+            let written = end.stream.write(&end.pending)?;
+            end.pending.drain(..written);
+            if end.pending.is_empty() {
+                epoll::modify(epoll, &end.stream, own_data, EventFlags::IN)?;
+                epoll::modify(epoll, &self.ends[other].stream, other_data, EventFlags::IN)?;
+            }
+            return Ok(());
+        }
+        let read = self.ends[side].stream.read(buffer)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let written = match self.ends[other].stream.write(&buffer[..read]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            result => result?,
+        };
+        if written < read {
+            // Full: read no more from this side until the other has taken it.
+            self.ends[other].pending.extend_from_slice(&buffer[written..read]);
+            epoll::modify(epoll, &self.ends[side].stream, own_data, EventFlags::empty())?;
+            epoll::modify(epoll, &self.ends[other].stream, other_data, EventFlags::OUT)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! A client that sends exactly the bytes it is given and understands the answer.
+//!
+//! Every wait ends at a limit (10 s unless told otherwise), so that a broken gateway fails a test and never
+//! hangs it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::wire::{self, BodyDecoder, Framing};
+
+/// How long one wait may take before it is an error.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The peer closed or reset the connection before the response was complete.
+    #[error("the connection closed after {received} bytes of the response")]
+    Closed {
+        /// Bytes of this response that came before.
+        received: usize,
+    },
+    /// Nothing came within the limit.
+    #[error("nothing came for {0:?}")]
+    Timeout(Duration),
+    /// What came is not HTTP.
+    #[error("not a valid response: {0}")]
+    Malformed(String),
+    /// Something came where the end of the stream was expected.
+    #[error("expected the end of the stream, got {0:?}")]
+    NotEnded(String),
+    /// Any other failure of the socket.
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Closed { received: 0 },
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// A complete response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The reason phrase.
+    pub reason: String,
+    /// 0 for HTTP/1.0, 1 for HTTP/1.1.
+    pub minor_version: u8,
+    /// The header fields, in the order of the wire.
+    pub headers: Vec<(String, String)>,
+    /// The body without its transfer coding.
+    pub body: Vec<u8>,
+    /// The trailer fields of a chunked body.
+    pub trailers: Vec<(String, String)>,
+    /// The statuses of the interim (1xx) responses that came before.
+    pub interim: Vec<u16>,
+    /// The head as it was on the wire.
+    pub head: Vec<u8>,
+}
+
+impl Response {
+    /// The first value of this header field.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        wire::find(&self.headers, name)
+    }
+
+    /// Every value of this header field.
+    pub fn headers_named(&self, name: &str) -> Vec<&str> {
+        let named = self.headers.iter().filter(|(have, _)| have.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// One connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    buffer: BytesMut,
+    limit: Duration,
+}
+
+impl Client {
+    /// Connects, with `TCP_NODELAY`.
+    pub async fn connect(addr: SocketAddr) -> Result<Self, Error> {
+        let stream = timeout(LIMIT, TcpStream::connect(addr)).await.map_err(|_| Error::Timeout(LIMIT))??;
+        Self::over(stream)
+    }
+
+    /// A client over a connection from elsewhere.
+    pub fn over(stream: TcpStream) -> Result<Self, Error> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: BytesMut::new(), limit: LIMIT })
+    }
+
+    /// The same client with another limit for each wait.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The client's end of the connection.
+    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
+        Ok(self.stream.local_addr()?)
+    }
+
+    /// Sends these bytes as they are.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+        let write = self.stream.write_all(bytes.as_ref());
+        Ok(timeout(self.limit, write).await.map_err(|_| Error::Timeout(self.limit))??)
+    }
+
+    /// Sends these bytes in pieces of `size`, with a pause after each.
+    pub async fn send_slowly(
+        &mut self,
+        bytes: impl AsRef<[u8]>,
+        size: usize,
+        pause: Duration,
+    ) -> Result<(), Error> {
+        for piece in bytes.as_ref().chunks(size) {
+            self.send(piece).await?;
+            tokio::time::sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and reads its response. The method is taken from the bytes, since the response to
+    /// HEAD has no body.
+    pub async fn request(&mut self, bytes: impl AsRef<[u8]>) -> Result<Response, Error> {
+        let bytes = bytes.as_ref();
+        self.send(bytes).await?;
+        self.read(bytes.starts_with(b"HEAD ")).await
+    }
+
+    /// Reads one response to a request with any method but HEAD. Interim responses are read over, except
+    /// 101, after which the connection is a tunnel.
+    pub async fn read_response(&mut self) -> Result<Response, Error> {
+        self.read(false).await
+    }
+
+    /// Reads one response to a HEAD request.
+    pub async fn read_response_to_head(&mut self) -> Result<Response, Error> {
+        self.read(true).await
+    }
+
+    /// Reads one interim (1xx) response and gives its status.
+    pub async fn read_interim(&mut self) -> Result<u16, Error> {
+        let (response, _) = self.read_head(false).await?;
+        match response.status {
+            100..200 => Ok(response.status),
+            status => Err(Error::Malformed(format!("{status} where a 1xx was expected"))),
+        }
+    }
+
+    /// Reads exactly this many bytes.
+    pub async fn read_exact(&mut self, count: usize) -> Result<Vec<u8>, Error> {
+        while self.buffer.len() < count {
+            if self.read_more().await? == 0 {
+                return Err(Error::Closed { received: self.buffer.len() });
+            }
+        }
+        Ok(self.buffer.split_to(count).to_vec())
+    }
+
+    /// Reads what comes until the peer closes. A reset is an end too.
+    pub async fn read_to_end(&mut self) -> Result<Vec<u8>, Error> {
+        loop {
+            match self.read_more().await {
+                Ok(0) | Err(Error::Closed { .. }) => return Ok(self.buffer.split().to_vec()),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for the peer to close (or reset) the connection without another byte.
+    pub async fn expect_end(&mut self) -> Result<(), Error> {
+        match self.read_to_end().await? {
+            rest if rest.is_empty() => Ok(()),
+            rest => Err(Error::NotEnded(String::from_utf8_lossy(&rest).into_owned())),
+        }
+    }
+
+    /// Says that nothing more will be sent. Reading goes on.
+    pub async fn half_close(&mut self) -> Result<(), Error> {
+        Ok(self.stream.shutdown().await?)
+    }
+
+    /// Ends the connection with a reset.
+    pub fn reset(self) -> Result<(), Error> {
+        Ok(self.stream.set_zero_linger()?)
+    }
+
+    async fn read(&mut self, to_head: bool) -> Result<Response, Error> {
+        let mut interim = Vec::new();
+        let (mut response, framing) = loop {
+            let (response, framing) = self.read_head(to_head).await?;
+            match response.status {
+                100 | 102..200 => interim.push(response.status),
+                _ => break (response, framing),
+            }
+        };
+        response.interim = interim;
+        let mut decoder = BodyDecoder::new(framing);
+        loop {
+            decoder.decode(&mut self.buffer, &mut response.body, None).map_err(Error::Malformed)?;
+            if decoder.is_done() {
+                break;
+            }
+            let received = response.head.len() + response.body.len();
+            match self.read_more().await {
+                Ok(0) if decoder.ends_by_close() => break,
+                Ok(0) | Err(Error::Closed { .. }) => return Err(Error::Closed { received }),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        response.trailers = decoder.trailers;
+        Ok(response)
+    }
+
+    async fn read_head(&mut self, to_head: bool) -> Result<(Response, Framing), Error> {
+        loop {
+            if let Some(found) = take_head(&mut self.buffer, to_head).map_err(Error::Malformed)? {
+                return Ok(found);
+            }
+            let received = self.buffer.len();
+            match self.read_more().await {
+                Ok(0) | Err(Error::Closed { .. }) => return Err(Error::Closed { received }),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn read_more(&mut self) -> Result<usize, Error> {
+        let read = wire::read_more(&mut self.stream, &mut self.buffer);
+        Ok(timeout(self.limit, read).await.map_err(|_| Error::Timeout(self.limit))??)
+    }
+}
+
+/// Sends one GET on a connection of its own. `host` is the Host field.
+pub async fn get(addr: SocketAddr, host: &str, path: &str) -> Result<Response, Error> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    Client::connect(addr).await?.request(request).await
+}
+
+fn take_head(buffer: &mut BytesMut, to_head: bool) -> Result<Option<(Response, Framing)>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; wire::MAX_HEADERS];
+    let mut parsed = httparse::Response::new(&mut headers);
+    let length = match parsed.parse(buffer) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(format!("{error}: {:?}", String::from_utf8_lossy(buffer))),
+    };
+    let status = parsed.code.unwrap_or_default();
+    let framing = Framing::of_response(status, to_head, parsed.headers)?;
+    let mut response = Response {
+        status,
+        reason: parsed.reason.unwrap_or_default().to_owned(),
+        minor_version: parsed.version.unwrap_or_default(),
+        headers: wire::owned(parsed.headers),
+        ..Response::default()
+    };
+    response.head = buffer.split_to(length).to_vec();
+    Ok(Some((response, framing)))
+}

@@ -1,0 +1,21 @@
+//! What Sluicegate is tested with: in-process back ends that behave as they are told, a raw client, a load
+//! that checks every answer, child processes, and network namespaces with addresses that swallow packets.
+//!
+//! In: nothing of ours. The HTTP here is written apart from the gateway's own parser, since a tool that
+//! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the benchmark
+//! lean on.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and come back |
+//! | [`client`] | a client that sends exactly these bytes and understands the answer |
+//! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
+//! | [`netns`] | a network namespace with pods whose addresses can be taken away (Linux, root) |
+//! | [`process`] | child processes: wait until they serve, stop them, their CPU time |
+
+pub mod backend;
+pub mod client;
+pub mod load;
+pub mod netns;
+pub mod process;
+mod wire;

@@ -1,0 +1,222 @@
+//! The little of HTTP/1.1 that test tools need: heads over httparse, and bodies.
+
+use std::io;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// More header fields than any test sends.
+pub(crate) const MAX_HEADERS: usize = 256;
+
+/// How the end of a body is found (RFC 9112, 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+impl Framing {
+    /// The framing that the header fields tell, if they tell one.
+    pub(crate) fn of(headers: &[httparse::Header<'_>]) -> Result<Option<Self>, String> {
+        let mut framing = None;
+        for header in headers {
+            if header.name.eq_ignore_ascii_case("transfer-encoding") {
+                return Ok(Some(Self::Chunked));
+            }
+            if header.name.eq_ignore_ascii_case("content-length") {
+                let text = str::from_utf8(header.value).unwrap_or_default();
+                let length = text.parse().map_err(|_| format!("Content-Length {text:?}"))?;
+                framing = Some(Self::Length(length));
+            }
+        }
+        Ok(framing)
+    }
+
+    /// The framing of the response with this status to a request with this method.
+    pub(crate) fn of_response(
+        status: u16,
+        to_head: bool,
+        headers: &[httparse::Header<'_>],
+    ) -> Result<Self, String> {
+        if to_head || status < 200 || status == 204 || status == 304 {
+            return Ok(Self::Length(0));
+        }
+        Ok(Self::of(headers)?.unwrap_or(Self::UntilClose))
+    }
+}
+
+/// Whether a comma-separated field of this name holds this token.
+pub(crate) fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
+    headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).any(|header| {
+        header
+            .value
+            .split(|&byte| byte == b',')
+            .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    })
+}
+
+/// Header fields as text, in the order of the wire.
+pub(crate) fn owned(headers: &[httparse::Header<'_>]) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .map(|header| (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned()))
+        .collect()
+}
+
+/// The first value of the field with this name, in any case.
+pub(crate) fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+/// Takes a body out of the bytes of a connection, piece by piece.
+#[derive(Debug)]
+pub(crate) struct BodyDecoder {
+    state: State,
+    pub(crate) trailers: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Length(u64),
+    ChunkSize,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailers,
+    UntilClose,
+    Done,
+}
+
+impl BodyDecoder {
+    pub(crate) fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Length(0) => State::Done,
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::ChunkSize,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state, trailers: Vec::new() }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Whether a close is a proper end of this body.
+    pub(crate) fn ends_by_close(&self) -> bool {
+        matches!(self.state, State::UntilClose | State::Done)
+    }
+
+    /// Moves what can be decoded from the front of `input` to `out`, and the bytes as they were on the wire
+    /// to `raw`.
+    pub(crate) fn decode(
+        &mut self,
+        input: &mut BytesMut,
+        out: &mut Vec<u8>,
+        mut raw: Option<&mut Vec<u8>>,
+    ) -> Result<(), String> {
+        loop {
+            let taken = match self.state {
+                State::Done => return Ok(()),
+                State::UntilClose => {
+                    out.extend_from_slice(input);
+                    input.len()
+                }
+                State::Length(left) | State::ChunkData(left) => {
+                    let taken = input.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    out.extend_from_slice(&input[..taken]);
+                    let left = left - taken as u64;
+                    self.state = match (self.state, left) {
+                        (State::Length(_), 0) => State::Done,
+                        (State::Length(_), _) => State::Length(left),
+                        (_, 0) => State::ChunkEnd,
+                        (_, _) => State::ChunkData(left),
+                    };
+                    taken
+                }
+                State::ChunkSize | State::ChunkEnd | State::Trailers => {
+                    let Some(end) = memchr::memmem::find(input, b"\r\n") else { return Ok(()) };
+                    self.line(&input[..end])?;
+                    end + 2
+                }
+            };
+            if let Some(raw) = raw.as_deref_mut() {
+                raw.extend_from_slice(&input[..taken]);
+            }
+            input.advance(taken);
+            if taken == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(line);
+        self.state = match self.state {
+            State::ChunkSize => {
+                let digits = text.split(';').next().unwrap_or_default().trim();
+                match u64::from_str_radix(digits, 16).map_err(|_| format!("chunk size {text:?}"))? {
+                    0 => State::Trailers,
+                    size => State::ChunkData(size),
+                }
+            }
+            State::ChunkEnd if line.is_empty() => State::ChunkSize,
+            State::ChunkEnd => return Err(format!("chunk not ended by CRLF but {text:?}")),
+            State::Trailers if line.is_empty() => State::Done,
+            State::Trailers => {
+                let (name, value) = text.split_once(':').ok_or_else(|| format!("trailer {text:?}"))?;
+                self.trailers.push((name.to_owned(), value.trim().to_owned()));
+                State::Trailers
+            }
+            other => other,
+        };
+        Ok(())
+    }
+}
+
+/// Reads more bytes behind those that are there. 0 is the end of the stream.
+pub(crate) async fn read_more(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+    buffer.reserve(16 * 1024);
+    stream.read_buf(buffer).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(framing: Framing, bytes: &[u8], step: usize) -> Result<(Vec<u8>, BodyDecoder), String> {
+        let mut decoder = BodyDecoder::new(framing);
+        let (mut out, mut raw, mut buffer) = (Vec::new(), Vec::new(), BytesMut::new());
+        for piece in bytes.chunks(step) {
+            buffer.extend_from_slice(piece);
+            decoder.decode(&mut buffer, &mut out, Some(&mut raw))?;
+        }
+        assert_eq!([&raw[..], &buffer].concat(), bytes);
+        Ok((out, decoder))
+    }
+
+    #[test]
+    fn chunks_and_trailers_survive_any_split() {
+        let bytes = b"5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\nCheck: sum\r\n\r\n";
+        for step in 1..=bytes.len() {
+            let (body, decoder) = decode(Framing::Chunked, bytes, step).unwrap();
+            assert_eq!(body, b"hello0123456789");
+            assert!(decoder.is_done());
+            assert_eq!(decoder.trailers, [("Check".to_owned(), "sum".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_length_ends_where_it_says() {
+        let (body, decoder) = decode(Framing::Length(3), b"abcdef", 2).unwrap();
+        assert_eq!(body, b"abc");
+        assert!(decoder.is_done());
+    }
+
+    #[test]
+    fn nonsense_chunk_sizes_are_refused() {
+        assert!(decode(Framing::Chunked, b"zz\r\n", 9).is_err());
+        assert!(decode(Framing::Chunked, b"1\r\nab\r\n", 9).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Pods whose addresses swallow packets. These need root; without it they say so and pass, unless
+//! `SLUICEGATE_NETNS=require` is set.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::load::Load;
+use sluicegate_testkit::netns::{NODE, Namespace, Pod};
+use tokio::time::timeout;
+
+/// Longer than any refusal takes, shorter than the kernel's patience with ARP (some 3 s).
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// What became of a connect.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    Refused,
+    Hung,
+}
+
+async fn connect(namespace: &Namespace, addr: SocketAddr) -> anyhow::Result<Outcome> {
+    match timeout(PATIENCE, namespace.connect(addr)).await {
+        Err(_) => Ok(Outcome::Hung),
+        Ok(Ok(_)) => Ok(Outcome::Answered),
+        Ok(Err(error)) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::ConnectionRefused) => Ok(Outcome::Refused),
+            _ => Err(error),
+        },
+    }
+}
+
+fn sleeper(pod: &Pod) -> anyhow::Result<sluicegate_testkit::process::Process> {
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    pod.spawn(command)
+}
+
+#[tokio::test]
+async fn a_black_hole_hangs_where_a_dead_process_refuses() -> anyhow::Result<()> {
+    let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
+    let (hole, refusing) = (namespace.pod()?, namespace.pod()?);
+    let backend = Backend::start_on(hole.listen(9000)?, Behaviour::ok())?;
+    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Answered);
+    hole.blackhole()?;
+    let started = Instant::now();
+    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Hung);
+    assert!(started.elapsed() > Duration::from_millis(200));
+    assert_eq!(connect(&namespace, (refusing.ip(), 9000).into()).await?, Outcome::Refused);
+    hole.restore()?;
+    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Answered);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_established_connection_falls_silent_and_recovers() -> anyhow::Result<()> {
+    let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
+    let pod = namespace.pod()?;
+    let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;
+    let stream = namespace.connect(backend.addr()).await?;
+    let mut client = Client::over(stream)?.with_limit(PATIENCE);
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(client.request(get).await?.status, 200);
+    pod.blackhole()?;
+    let error = client.request(get).await.unwrap_err();
+    assert!(error.to_string().starts_with("nothing came"), "{error}");
+    assert_eq!(backend.requests(), 1);
+    pod.restore()?;
+    let mut client = client.with_limit(Duration::from_secs(5));
+    assert_eq!(client.read_response().await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_pod_kills_its_processes_and_becomes_a_hole() -> anyhow::Result<()> {
+    let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
+    let pods = [namespace.pod()?, namespace.pod()?, namespace.pod()?];
+    let mut sleepers = Vec::new();
+    for pod in &pods {
+        sleepers.push(sleeper(pod)?);
+    }
+    let [killed, deleted, dropped] = pods;
+    let addrs = [killed.ip(), deleted.ip(), dropped.ip()].map(|ip| SocketAddr::new(ip, 9000));
+    for addr in addrs {
+        assert_eq!(connect(&namespace, addr).await?, Outcome::Refused);
+    }
+    killed.kill()?;
+    deleted.delete()?;
+    drop(dropped);
+    assert_eq!(connect(&namespace, addrs[0]).await?, Outcome::Refused);
+    assert_eq!(connect(&namespace, addrs[1]).await?, Outcome::Hung);
+    assert_eq!(connect(&namespace, addrs[2]).await?, Outcome::Hung);
+    for sleeper in &mut sleepers {
+        assert!(!sleeper.is_running());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_load_and_a_process_run_in_the_namespace() -> anyhow::Result<()> {
+    let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
+    let pod = namespace.pod()?;
+    let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;
+    let running = namespace.enter(|| Load::new(backend.addr()).start())??;
+    running.wait_for_ok(100, Duration::from_secs(5)).await?;
+    let report = running.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}");
+
+    let mut command = Command::new("ip");
+    command.args(["-4", "-brief", "address"]);
+    let mut process = namespace.spawn(command)?;
+    assert!(process.wait(Duration::from_secs(5)).await?.success());
+    assert!(process.output().contains(&NODE.to_string()), "{}", process.output());
+    Ok(())
+}
