@@ -1,6 +1,7 @@
 //! What is wrong with an object, and where it was written.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -113,6 +114,12 @@ impl PartialEq for Problem {
 }
 
 impl Eq for Problem {}
+
+impl Hash for Problem {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.severity, &self.origin.file, &self.object, &self.field, &self.message).hash(state);
+    }
+}
 
 /// `file:line: Kind namespace/name: field: what is wrong`
 impl fmt::Display for Problem {

@@ -97,9 +97,13 @@ impl Store {
     pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
         let (file, previous) = match self.files.remove_entry(file) {
             Some((file, entry)) => (file, entry),
-            None => (file.into(), FileEntry { manifest: Manifest::default(), objects: BTreeSet::new(), faults: Vec::new() }),
+            None => (
+                file.into(),
+                FileEntry { manifest: Manifest::default(), objects: BTreeSet::new(), faults: Vec::new() },
+            ),
         };
-        let syntax = if file.extension().is_some_and(|ext| ext == "json") { Syntax::Json } else { Syntax::Yaml };
+        let syntax =
+            if file.extension().is_some_and(|ext| ext == "json") { Syntax::Json } else { Syntax::Yaml };
         if text.trim().is_empty() && !previous.objects.is_empty() {
             return self.keep_emptied(file, previous);
         }
@@ -125,7 +129,13 @@ impl Store {
                 } else {
                     let message = "is written twice in this file: the first is used".to_owned();
                     let object = Some(parsed.object.clone());
-                    faults.push(Problem { severity: Severity::Warning, origin, object, field: String::new(), message });
+                    faults.push(Problem {
+                        severity: Severity::Warning,
+                        origin,
+                        object,
+                        field: String::new(),
+                        message,
+                    });
                 }
             }
         }
@@ -151,7 +161,8 @@ impl Store {
             origin: Origin::file(&file),
             object: None,
             field: String::new(),
-            message: "is empty: what it held before stays in service; delete the file to remove it".to_owned(),
+            message: "is empty: what it held before stays in service; delete the file to remove it"
+                .to_owned(),
         }];
         let touched = Touched { problems: faults != previous.faults, ..Touched::default() };
         self.files.insert(file, FileEntry { faults, ..previous });
@@ -173,7 +184,10 @@ impl Store {
     /// Whether all that a file holds is also in other files.
     pub(crate) fn is_redundant(&self, file: &Path) -> bool {
         self.files.get(file).is_some_and(|entry| {
-            entry.objects.iter().all(|object| self.slots.get(object).is_some_and(|slot| slot.candidates.len() > 1))
+            entry
+                .objects
+                .iter()
+                .all(|object| self.slots.get(object).is_some_and(|slot| slot.candidates.len() > 1))
         })
     }
 
@@ -250,8 +264,8 @@ impl Store {
     /// Brings the indices up to date after a change of one object, which was in service as `before`.
     fn settle(&mut self, object: &ObjectRef, before: Option<Object>, touched: &mut Touched) {
         let Some(slot) = self.slots.get(object) else { return };
-        let is_troubled =
-            slot.candidates.len() > 1 || slot.candidates.iter().any(|candidate| !candidate.findings.is_empty());
+        let is_troubled = slot.candidates.len() > 1
+            || slot.candidates.iter().any(|candidate| !candidate.findings.is_empty());
         let after = slot.form().cloned();
         if slot.candidates.is_empty() {
             self.slots.remove(object);

@@ -1,7 +1,7 @@
 //! What Sluicegate is tested with: in-process back ends that behave as they are told, a raw client, a load
 //! that checks every answer, child processes, and network namespaces with addresses that swallow packets.
 //!
-//! In: nothing of ours. The HTTP here is written apart from the gateway's own parser, since a tool that
+//! In: of ours only what [`gateway`] starts. The HTTP here is written apart from the gateway's own parser, since a tool that
 //! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the benchmark
 //! lean on.
 //!
@@ -9,12 +9,14 @@
 //! |---|---|
 //! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and come back |
 //! | [`client`] | a client that sends exactly these bytes and understands the answer |
+//! | [`gateway`] | a gateway's data plane in this process, on a free port |
 //! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
 //! | [`netns`] | a network namespace with pods whose addresses can be taken away (Linux, root) |
 //! | [`process`] | child processes: wait until they serve, stop them, their CPU time |
 
 pub mod backend;
 pub mod client;
+pub mod gateway;
 pub mod load;
 pub mod netns;
 pub mod process;

@@ -10,10 +10,39 @@ use crate::problem::Findings;
 
 /// Fields that are often misspelt.
 const FIELDS: [&str; 33] = [
-    "addressType", "addresses", "annotations", "backend", "conditions", "controller", "data",
-    "defaultBackend", "endpoints", "externalName", "host", "hosts", "http", "ingressClassName", "labels",
-    "metadata", "name", "namespace", "number", "path", "pathType", "paths", "port", "ports", "protocol",
-    "ready", "resource", "rules", "secretName", "service", "spec", "targetPort", "tls",
+    "addressType",
+    "addresses",
+    "annotations",
+    "backend",
+    "conditions",
+    "controller",
+    "data",
+    "defaultBackend",
+    "endpoints",
+    "externalName",
+    "host",
+    "hosts",
+    "http",
+    "ingressClassName",
+    "labels",
+    "metadata",
+    "name",
+    "namespace",
+    "number",
+    "path",
+    "pathType",
+    "paths",
+    "port",
+    "ports",
+    "protocol",
+    "ready",
+    "resource",
+    "rules",
+    "secretName",
+    "service",
+    "spec",
+    "targetPort",
+    "tls",
 ];
 
 /// The object as a `T`. Fields that `T` does not have are warned of; a value of the wrong type is an error, with
@@ -39,7 +68,8 @@ pub(super) fn parse<T: DeserializeOwned>(
             Segment::Enum { .. } | Segment::Unknown => {}
         }
     }
-    let message = if confidential { "has a value of the wrong type".to_owned() } else { error.inner().to_string() };
+    let message =
+        if confidential { "has a value of the wrong type".to_owned() } else { error.inner().to_string() };
     findings.error(field, message);
     None
 }

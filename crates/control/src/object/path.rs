@@ -26,10 +26,13 @@ pub(crate) fn parse(path: &str, path_type: &str) -> Result<PathPattern, (&'stati
         other => {
             let known = ["Exact", "Prefix", "ImplementationSpecific"];
             let meant = known.iter().find(|known| known.eq_ignore_ascii_case(other));
-            Err(("pathType", match meant {
-                Some(meant) => format!("{other:?} is unknown: did you mean {meant}?"),
-                None => format!("{other:?} is unknown: write Exact, Prefix or ImplementationSpecific"),
-            }))
+            Err((
+                "pathType",
+                match meant {
+                    Some(meant) => format!("{other:?} is unknown: did you mean {meant}?"),
+                    None => format!("{other:?} is unknown: write Exact, Prefix or ImplementationSpecific"),
+                },
+            ))
         }
     }
 }
@@ -47,8 +50,11 @@ fn normalise(path: &str) -> Result<Box<str>, String> {
         let decoded = match byte {
             b'%' => {
                 let digits = (bytes.next(), bytes.next());
-                let (Some(high), Some(low)) = (digits.0.and_then(hex_value), digits.1.and_then(hex_value)) else {
-                    return Err(format!("{path:?} has a '%' without two hexadecimal digits: write %25 for '%'"));
+                let (Some(high), Some(low)) = (digits.0.and_then(hex_value), digits.1.and_then(hex_value))
+                else {
+                    return Err(format!(
+                        "{path:?} has a '%' without two hexadecimal digits: write %25 for '%'"
+                    ));
                 };
                 let value = high * 16 + low;
                 if !is_unreserved(value) {
@@ -79,7 +85,9 @@ fn normalise(path: &str) -> Result<Box<str>, String> {
 /// Bytes that no path may have, escaped or not.
 fn refuse_byte(path: &str, byte: u8) -> Result<(), String> {
     match byte {
-        b'/' => Err(format!("{path:?} has an escaped slash (%2F), which Kubernetes does not allow in a path")),
+        b'/' => {
+            Err(format!("{path:?} has an escaped slash (%2F), which Kubernetes does not allow in a path"))
+        }
         0..=0x1f | 0x7f => Err(format!("{path:?} has a control character")),
         _ => Ok(()),
     }

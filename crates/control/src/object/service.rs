@@ -99,7 +99,10 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
     for (index, port) in raw.into_iter().enumerate() {
         let name = port.name.unwrap_or_default();
         if several && name.is_empty() {
-            findings.error(format!("spec.ports[{index}].name"), "is missing: a Service of several ports names each");
+            findings.error(
+                format!("spec.ports[{index}].name"),
+                "is missing: a Service of several ports names each",
+            );
             continue;
         }
         if ports.iter().any(|other| *other.name == *name) {

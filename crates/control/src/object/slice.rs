@@ -51,7 +51,10 @@ impl EndpointSlice {
             "IPv4" => IpAddr::is_ipv4,
             "IPv6" => IpAddr::is_ipv6,
             "FQDN" => {
-                findings.warning("addressType", "is FQDN, which is not served: use a Service of type ExternalName");
+                findings.warning(
+                    "addressType",
+                    "is FQDN, which is not served: use a Service of type ExternalName",
+                );
                 return Self { service: service.map(Into::into), ports, endpoints: Vec::new() };
             }
             other => {
@@ -63,7 +66,10 @@ impl EndpointSlice {
         for (index, endpoint) in raw.endpoints.unwrap_or_default().into_iter().enumerate() {
             // An endpoint's addresses are all the same to it, and clients may use the first alone.
             let Some(written) = endpoint.addresses.first() else {
-                findings.warning(format!("endpoints[{index}].addresses"), "are missing: the endpoint is left out");
+                findings.warning(
+                    format!("endpoints[{index}].addresses"),
+                    "are missing: the endpoint is left out",
+                );
                 continue;
             };
             match written.parse::<IpAddr>() {

@@ -28,10 +28,8 @@ pub(super) struct Files {
     root: PathBuf,
     pub(super) store: Store,
     stamps: BTreeMap<PathBuf, Stamp>,
-    /// To be read at once, because of a notice.
-    dirty: BTreeSet<PathBuf>,
-    /// To be read when nothing is dirty, because of a walk.
-    backlog: BTreeSet<PathBuf>,
+    /// To be read, because of a notice or a walk.
+    unread: BTreeSet<PathBuf>,
     /// Changed without a notice, and to be read if a second look finds them the same.
     unsettled: HashMap<PathBuf, Stamp>,
     /// Being written, and since when nothing was.
@@ -52,8 +50,7 @@ impl Files {
             root: root.to_owned(),
             store: Store::default(),
             stamps: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            backlog: BTreeSet::new(),
+            unread: BTreeSet::new(),
             unsettled: HashMap::new(),
             writing: HashMap::new(),
             gone: BTreeMap::new(),
@@ -70,15 +67,14 @@ impl Files {
             Notice::Written(path) => {
                 self.writing.remove(&path);
                 self.gone.remove(&path);
-                self.dirty.insert(path);
+                self.unread.insert(path);
             }
             Notice::Writing(path) => {
                 self.writing.insert(path, now);
             }
             Notice::Gone(path) => {
                 self.writing.remove(&path);
-                self.dirty.remove(&path);
-                self.backlog.remove(&path);
+                self.unread.remove(&path);
                 if self.stamps.contains_key(&path) {
                     self.gone.entry(path).or_insert(now + GONE_GRACE);
                 }
@@ -86,7 +82,7 @@ impl Files {
             Notice::Structure => return true,
             Notice::Overflow => {
                 self.writing.clear();
-                self.backlog.extend(self.stamps.keys().cloned());
+                self.unread.extend(self.stamps.keys().cloned());
                 return true;
             }
         }
@@ -109,7 +105,6 @@ impl Files {
         self.touched.problems |= self.root_fault.take().is_some();
         let was_unsettled = std::mem::take(&mut self.unsettled);
         for (path, stamp) in &listing.files {
-            self.gone.remove(path);
             let known = self.stamps.get(path);
             if known == Some(stamp) && !self.faults.contains_key(path) || self.writing.contains_key(path) {
                 continue;
@@ -119,7 +114,7 @@ impl Files {
                 || known == Some(stamp)
                 || was_unsettled.get(path) == Some(stamp);
             if is_settled {
-                self.backlog.insert(path.clone());
+                self.unread.insert(path.clone());
             } else {
                 self.unsettled.insert(path.clone(), *stamp);
             }
@@ -160,21 +155,15 @@ impl Files {
         }
     }
 
-    /// Some of the files to be read, those with notices first.
-    pub(super) fn to_read(&mut self, at_most: usize) -> Vec<PathBuf> {
-        let mut paths = Vec::new();
-        while paths.len() < at_most {
-            let Some(path) = self.dirty.pop_first().or_else(|| self.backlog.pop_first()) else { break };
-            if !self.writing.contains_key(&path) {
-                paths.push(path);
-            }
-        }
-        paths
+    /// The files to be read, without those that are being written: these come again.
+    pub(super) fn take_unread(&mut self) -> Vec<PathBuf> {
+        let paths = std::mem::take(&mut self.unread);
+        paths.into_iter().filter(|path| !self.writing.contains_key(path)).collect()
     }
 
     /// Whether files wait to be read.
     pub(super) fn has_unread(&self) -> bool {
-        !self.dirty.is_empty() || !self.backlog.is_empty()
+        !self.unread.is_empty()
     }
 
     /// Whether someone is writing to a file, so that what was just read of it may be half of it.
@@ -223,8 +212,9 @@ impl Files {
         if due.is_empty() || self.present.is_none() {
             return false;
         }
-        // Files go first when a whole directory is removed.
+        // The files of a directory go before the directory does: then they are not gone, it is away.
         if scan::identify(&self.root).ok() != self.present {
+            self.present = None;
             return true;
         }
         for path in due {
@@ -241,7 +231,7 @@ impl Files {
                 }
                 Ok(_) => {
                     self.gone.remove(&path);
-                    self.dirty.insert(path);
+                    self.unread.insert(path);
                 }
             }
         }
@@ -251,11 +241,6 @@ impl Files {
     /// What has changed since this was asked last.
     pub(super) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
-    }
-
-    /// Puts back what was taken and not acted upon.
-    pub(super) fn put_back(&mut self, touched: Touched) {
-        self.touched.merge(touched);
     }
 
     /// What is wrong with the directory, its files, and the objects in them.

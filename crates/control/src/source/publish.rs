@@ -35,8 +35,11 @@ impl Publisher {
                 .filter_map(|(key, upstream)| self.set_endpoints(key, &upstream.endpoints))
                 .collect();
         }
-        self.endpoints =
-            config.upstreams.iter().map(|(key, upstream)| (key.clone(), upstream.endpoints.clone())).collect();
+        self.endpoints = config
+            .upstreams
+            .iter()
+            .map(|(key, upstream)| (key.clone(), upstream.endpoints.clone()))
+            .collect();
         let config = Arc::new(config);
         self.config = Some(config.clone());
         vec![Change::Config(config)]
@@ -66,6 +69,9 @@ fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
     let Config { settings, hosts, default_route, upstreams } = one;
     (settings, default_route) == (&other.settings, &other.default_route)
         && upstreams.len() == other.upstreams.len()
-        && upstreams.iter().zip(&other.upstreams).all(|(one, other)| one.0 == other.0 && is_same(one.1, other.1))
+        && upstreams
+            .iter()
+            .zip(&other.upstreams)
+            .all(|(one, other)| one.0 == other.0 && is_same(one.1, other.1))
         && *hosts == other.hosts
 }

@@ -184,8 +184,7 @@ mod tests {
         symlink("..", root.join("sub/circle")).unwrap();
         symlink(&elsewhere, root.join("other")).unwrap();
         let listing = walk(&root, &|_| None).unwrap();
-        let files: Vec<&Path> =
-            listing.files.keys().map(|path| path.strip_prefix(&root).unwrap()).collect();
+        let files: Vec<&Path> = listing.files.keys().map(|path| path.strip_prefix(&root).unwrap()).collect();
         assert_eq!(files, ["link.yaml", "other/a.yaml", "sub/a.yaml"].map(Path::new));
         assert!(walk(&dir.path().join("nothing"), &|_| None).is_err());
     }

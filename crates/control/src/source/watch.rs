@@ -50,7 +50,7 @@ impl Watch {
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut watch = Self {
-            queue: AsyncFd::new(Arc::new(queue))?,
+            queue: AsyncFd::register(Arc::new(queue))?,
             root: root.to_owned(),
             folders: HashMap::new(),
             around: None,
@@ -212,4 +212,3 @@ impl std::fmt::Debug for Watch {
         f.debug_struct("Watch").field("root", &self.root).finish_non_exhaustive()
     }
 }
-

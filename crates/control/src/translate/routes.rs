@@ -151,7 +151,11 @@ impl<'a> Source<'a> {
     }
 
     fn in_words(self, other: &Self) -> String {
-        if other.object == self.object { "the same Ingress".to_owned() } else { format!("the older {}", other.object) }
+        if other.object == self.object {
+            "the same Ingress".to_owned()
+        } else {
+            format!("the older {}", other.object)
+        }
     }
 }
 

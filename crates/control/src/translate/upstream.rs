@@ -27,7 +27,8 @@ pub(crate) struct Resolved {
 /// without endpoints, so that requests are answered 503.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
-        let message = format!("there is no Service {}/{}: requests are answered 503", key.namespace, key.service);
+        let message =
+            format!("there is no Service {}/{}: requests are answered 503", key.namespace, key.service);
         return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
     };
     let upstream = Upstream {
@@ -39,7 +40,8 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let port = service.port(&key.port);
     if service.external_name.is_some() {
         // An external name needs no ports of its own.
-        let number = if service.ports.is_empty() { key.port.parse().ok() } else { port.map(|port| port.target) };
+        let number =
+            if service.ports.is_empty() { key.port.parse().ok() } else { port.map(|port| port.target) };
         let missing = number.is_none().then(|| missing_port(key, service));
         return Resolved { upstream, external_port: number, missing, problem: None };
     }
@@ -48,7 +50,8 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     };
     let service_ref = (key.namespace.clone(), key.service.clone());
     let endpoints = endpoints(service, port, store.slices_of(&service_ref));
-    let problem = mismatch(port, store.slices_of(&service_ref)).map(|message| problem_of(key, origin, message));
+    let problem =
+        mismatch(port, store.slices_of(&service_ref)).map(|message| problem_of(key, origin, message));
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 
@@ -113,6 +116,13 @@ fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSli
         "has no EndpointSlice with a port named {:?}, as port {} is; they name {names:?}: requests are answered 503",
         port.name, port.port
     ))
+}
+
+/// The problem of a Service whose external name cannot be looked up.
+pub(crate) fn unresolvable(store: &Store, key: &UpstreamKey, name: &str, fault: &str) -> Option<Problem> {
+    let (_, origin) = store.service(&key.namespace, &key.service)?;
+    let message = format!("{name:?} cannot be looked up: {fault}; the last answer stays in service");
+    Some(Problem { field: "spec.externalName".to_owned(), ..problem_of(key, origin, message) })
 }
 
 fn problem_of(key: &UpstreamKey, origin: &Origin, message: String) -> Problem {

@@ -1,0 +1,56 @@
+# Every command of the project. `make help` lists them.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint fmt fuzz bench clean
+
+FUZZ_SECONDS ?= 60
+BENCH ?=
+
+# Root can make network namespaces, so there the tests that need them must not skip themselves.
+# Where root may not (some containers): make test SLUICEGATE_NETNS=skip
+export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+build: ## build the gateway: target/release/sluicegate
+	@scripts/setup build
+	@cargo build --release --package sluicegate
+
+demo: ## run the gateway on http://localhost:8080 while its back ends are killed and replaced (DEMO_SECONDS=20 ends by itself)
+	@scripts/setup build
+	@cargo build --quiet --release --package sluicegate
+	@cargo run --quiet --release --package sluicegate-testkit --bin demo
+
+test: ## check everything: format, lints, dependencies, documentation, and all tests
+	@scripts/setup test
+	@$(MAKE) lint
+	@cargo test --workspace --quiet
+
+lint: ## check the format, clippy, the documentation and the dependencies
+	@scripts/setup test
+	@cargo fmt --all --check
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
+	@cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	@RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+	@scripts/deny
+
+fmt: ## format all code
+	@cargo fmt --all
+	@cargo fmt --manifest-path fuzz/Cargo.toml
+
+fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
+	@scripts/setup fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+bench: ## compare the CPU time per request with nginx, HAProxy and a byte forwarder (BENCH="--seconds 3 --only nginx")
+	@scripts/setup bench
+	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --release --package sluicegate-testkit
+	@mkdir -p results
+	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --json results/bench.json $(BENCH)
+
+clean: ## remove what was built
+	@cargo clean --quiet
+	@rm -rf fuzz/target

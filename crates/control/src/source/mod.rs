@@ -1,0 +1,404 @@
+//! A directory of manifests as the source of all objects.
+//!
+//! A change of a file is applied as soon as the file is closed, without a delay. What only takes something away
+//! by looks does not: a file that is being written is not read; one that cannot be read or parsed keeps its last
+//! good form; a name that is gone for an instant, as when an editor or git replaces a file, is waited for (5 ms);
+//! and while the directory itself is away, all that was read from it stays.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`scan`] | what is in the directory: files with their stamps, folders |
+//! | [`watch`] | notices of changes (inotify) |
+//! | [`files`] | which files to read, and which are really gone |
+//! | [`publish`] | the least change that leads from what was published to what should be |
+//! | [`resolve`] | addresses of external names |
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluicegate_model::{Change, Config, Upstream, UpstreamKey};
+use tokio::sync::watch as state;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep_until, timeout};
+
+use crate::problem::{Problem, Severity};
+use crate::store::ServiceRef;
+use crate::translate::{TranslateOptions, Translation, translate, upstream};
+
+mod files;
+mod publish;
+mod resolve;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use files::Files;
+use publish::Publisher;
+use resolve::{Resolver, Target};
+use scan::Listing;
+use watch::Watch;
+
+/// The time between two walks through the directory, which find what inotify does not tell: changes behind
+/// symlinks, on network file systems, through memory maps.
+const WALK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The same, while there is something to wait for, or no inotify.
+const WALK_INTERVAL_SHORT: Duration = Duration::from_secs(1);
+
+/// How long the first configuration waits for the addresses of external names.
+const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
+
+/// After reading this many files, other tasks get their turn.
+const READ_AT_ONCE: usize = 32;
+
+/// Everything that a directory of manifests holds, read once.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it translates to. External names are not looked up.
+    pub config: Config,
+    /// What is wrong, in no particular order.
+    pub problems: Vec<Problem>,
+    /// How many Ingresses are of other classes.
+    pub foreign_ingresses: usize,
+}
+
+/// Reads a directory of manifests, or a single manifest, once. Never fails: what is wrong is among the problems.
+#[must_use]
+pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
+    let mut files = Files::new(dir);
+    files.walked(scan::walk(dir, &|_| None), Instant::now());
+    for path in files.take_unread() {
+        files.set(&path, scan::read(&path), Instant::now());
+    }
+    let translation = translate(&files.store, options);
+    let mut problems: Vec<Problem> = files.problems().collect();
+    problems.extend(translation.problems);
+    problems.extend(translation.upstream_problems.into_values());
+    Loaded {
+        config: translation.config,
+        problems: without_repeats(problems),
+        foreign_ingresses: translation.foreign_ingresses,
+    }
+}
+
+/// Follows a directory of manifests.
+#[derive(Debug)]
+pub struct DirectorySource {
+    dir: PathBuf,
+    options: TranslateOptions,
+    problems: state::Sender<Arc<[Problem]>>,
+}
+
+impl DirectorySource {
+    /// A source that follows `dir`, or a single manifest. It need not exist yet.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, options: TranslateOptions) -> Self {
+        Self { dir: dir.into(), options, problems: state::Sender::new(Arc::default()) }
+    }
+
+    /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
+    /// once when it is gone.
+    #[must_use]
+    pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
+        self.problems.subscribe()
+    }
+
+    /// Follows the directory until the future is dropped. The first change is a complete configuration, as soon
+    /// as the directory has been read; until then `publish` is not called. It must not block.
+    ///
+    /// Files are read where this runs, a few at a time: run it on the control plane's runtime, not on a worker.
+    pub async fn run(self, publish: impl FnMut(Change) + Send) -> Infallible {
+        let watch = Watch::new(&self.dir).inspect_err(|error| {
+            tracing::warn!(
+                dir = %self.dir.display(), %error,
+                "inotify is not available; changes are found by looking every second"
+            );
+        });
+        let follower = Follower {
+            files: Files::new(&self.dir),
+            watch: watch.ok(),
+            walking: None,
+            next_walk: Some(Instant::now()),
+            walk_again: false,
+            has_walked: false,
+            translation: None,
+            external: BTreeMap::new(),
+            resolver: Resolver::new(),
+            publisher: Publisher::default(),
+            publish,
+            source: self,
+        };
+        follower.run().await
+    }
+}
+
+/// A directory that is being followed.
+struct Follower<P> {
+    source: DirectorySource,
+    files: Files,
+    watch: Option<Watch>,
+    walking: Option<JoinHandle<io::Result<Listing>>>,
+    /// When to walk, if not now.
+    next_walk: Option<Instant>,
+    /// Whether something happened during a walk that calls for another.
+    walk_again: bool,
+    /// Whether the directory has been listed once.
+    has_walked: bool,
+    /// What was translated last, without its configuration.
+    translation: Option<Translation>,
+    /// The upstreams with an external name.
+    external: BTreeMap<UpstreamKey, Target>,
+    resolver: Resolver,
+    publisher: Publisher,
+    publish: P,
+}
+
+/// What a follower waits for.
+enum Event {
+    Notices,
+    Walked(io::Result<Listing>),
+    Answer(resolve::Answer),
+    Timer,
+}
+
+impl<P: FnMut(Change) + Send> Follower<P> {
+    async fn run(mut self) -> Infallible {
+        loop {
+            match self.next_event().await {
+                Event::Notices => self.drain(),
+                Event::Walked(walk) => self.walked(walk),
+                Event::Answer(answer) => {
+                    self.resolver.take(answer);
+                    self.publish_external();
+                }
+                Event::Timer => {}
+            }
+            self.read().await;
+            self.walk_if_due();
+        }
+    }
+
+    /// Waits. All that it drops when one of them is there can be waited for again.
+    async fn next_event(&mut self) -> Event {
+        let walk_due = self.next_walk.filter(|_| self.walking.is_none());
+        let timer = [walk_due, self.files.next_expiry()].into_iter().flatten().min();
+        let watch = &self.watch;
+        let walking = &mut self.walking;
+        tokio::select! {
+            biased;
+            () = async { match watch { Some(watch) => watch.ready().await, None => pending().await } } => Event::Notices,
+            walk = async { match walking { Some(walk) => walk.await, None => pending().await } } => {
+                self.walking = None;
+                Event::Walked(walk.unwrap_or_else(|error| Err(io::Error::other(error))))
+            }
+            answer = self.resolver.answer() => Event::Answer(answer),
+            () = async { match timer { Some(due) => sleep_until(due.into()).await, None => pending().await } } => Event::Timer,
+        }
+    }
+
+    /// Takes in all notices that are there.
+    fn drain(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        for notice in watch.drain() {
+            if self.files.notice(notice, Instant::now()) {
+                self.walk_again = true;
+            }
+        }
+    }
+
+    fn walk_if_due(&mut self) {
+        let is_due = self.walk_again || self.next_walk.is_some_and(|due| due <= Instant::now());
+        if !is_due || self.walking.is_some() {
+            return;
+        }
+        self.walk_again = false;
+        self.next_walk = None;
+        let dir = self.source.dir.clone();
+        let queue = self.watch.as_ref().map(Watch::queue);
+        self.walking = Some(tokio::task::spawn_blocking(move || {
+            scan::walk(&dir, &|folder| watch::watch_folder(queue.as_deref()?, folder).ok())
+        }));
+    }
+
+    fn walked(&mut self, mut walk: io::Result<Listing>) {
+        let folders =
+            walk.as_mut().map_or_else(|_| Vec::new(), |listing| std::mem::take(&mut listing.folders));
+        let is_watched = folders.iter().all(|(_, watch)| watch.is_some());
+        if let Some(watch) = &mut self.watch {
+            watch.set_folders(folders);
+        }
+        self.has_walked |= walk.is_ok();
+        // What happened during the walk comes before it is taken in.
+        self.drain();
+        let is_unsettled = self.files.walked(walk, Instant::now());
+        let is_watched = is_watched && self.watch.is_some();
+        let interval = if is_unsettled || !is_watched { WALK_INTERVAL_SHORT } else { WALK_INTERVAL };
+        self.next_walk = Some(Instant::now() + interval);
+    }
+
+    /// Reads what is to be read, and publishes what comes of it.
+    async fn read(&mut self) {
+        loop {
+            // What comes meanwhile is for the next round, so that no one who writes all the time holds it up.
+            let batch = self.files.take_unread();
+            for (nth, path) in batch.iter().enumerate() {
+                if nth % READ_AT_ONCE == READ_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
+                }
+                let read = scan::read(path);
+                // If someone was writing to it meanwhile, the queue says so by now, and again when it is complete.
+                self.drain();
+                if !self.files.is_being_written(path) {
+                    self.files.set(path, read, Instant::now());
+                }
+            }
+            self.walk_again |= self.files.expire(Instant::now());
+            self.settle().await;
+            if !self.files.has_unread() {
+                return;
+            }
+        }
+    }
+
+    /// Publishes what has changed.
+    async fn settle(&mut self) {
+        let touched = self.files.take_touched();
+        if !self.has_walked {
+            self.report();
+        } else if self.translation.is_none() || touched.routing {
+            let config = self.translate();
+            if self.publisher.config().is_none() {
+                self.wait_for_first_answers().await;
+            }
+            self.publish_config(config);
+            self.report();
+        } else if self.publish_endpoints(&touched.services) || touched.problems {
+            self.report();
+        }
+    }
+
+    /// Translates, and sees to it that external names are looked up.
+    fn translate(&mut self) -> Config {
+        let mut translation = translate(&self.files.store, &self.source.options);
+        let config = std::mem::take(&mut translation.config);
+        let target = |(key, port): (&UpstreamKey, &u16)| {
+            let name = config.upstreams.get(key)?.external_name.clone()?;
+            Some((key.clone(), (name, *port)))
+        };
+        self.external = translation.external_ports.iter().filter_map(target).collect();
+        self.resolver.want(&self.external.values().cloned().collect());
+        self.translation = Some(translation);
+        config
+    }
+
+    async fn wait_for_first_answers(&mut self) {
+        let answers = async {
+            while !self.resolver.is_settled() {
+                let answer = self.resolver.answer().await;
+                self.resolver.take(answer);
+            }
+        };
+        if timeout(FIRST_ANSWERS_MAX, answers).await.is_err() {
+            tracing::warn!(
+                "some external names have not been found yet; they are served as soon as they are"
+            );
+        }
+    }
+
+    fn publish_config(&mut self, mut config: Config) {
+        for (key, target) in &self.external {
+            // Until a name has been looked up, what its upstream had before is better than nothing.
+            let known = self.resolver.endpoints(target).or_else(|| self.publisher.endpoints(key));
+            if let (Some(endpoints), Some(upstream)) = (known, config.upstreams.get_mut(key)) {
+                *upstream = Arc::new(Upstream { endpoints: endpoints.clone(), ..Upstream::clone(upstream) });
+            }
+        }
+        for change in self.publisher.set_config(config) {
+            (self.publish)(change);
+        }
+    }
+
+    /// Publishes new addresses of external names.
+    fn publish_external(&mut self) {
+        for (key, target) in &self.external {
+            if let Some(endpoints) = self.resolver.endpoints(target)
+                && let Some(change) = self.publisher.set_endpoints(key, endpoints)
+            {
+                (self.publish)(change);
+            }
+        }
+        self.report();
+    }
+
+    /// Publishes the endpoints of these Services, where they changed. Returns whether their problems did.
+    fn publish_endpoints(&mut self, services: &BTreeSet<ServiceRef>) -> bool {
+        let (Some(config), Some(translation)) = (self.publisher.config().cloned(), &mut self.translation)
+        else {
+            return false;
+        };
+        let mut has_problems = false;
+        for (namespace, service) in services {
+            let first =
+                UpstreamKey { namespace: namespace.clone(), service: service.clone(), port: "".into() };
+            let of_service = |key: &UpstreamKey| key.namespace == *namespace && key.service == *service;
+            for (key, _) in config.upstreams.range(first..).take_while(|(key, _)| of_service(key)) {
+                if self.external.contains_key(key) {
+                    continue;
+                }
+                let resolved = upstream::resolve(&self.files.store, key);
+                if let Some(change) = self.publisher.set_endpoints(key, &resolved.upstream.endpoints) {
+                    (self.publish)(change);
+                }
+                let before = match &resolved.problem {
+                    Some(problem) => translation.upstream_problems.insert(key.clone(), problem.clone()),
+                    None => translation.upstream_problems.remove(key),
+                };
+                has_problems |= before != resolved.problem;
+            }
+        }
+        has_problems
+    }
+
+    /// Tells what is wrong, where that has changed.
+    fn report(&self) {
+        let mut problems: Vec<Problem> = self.files.problems().collect();
+        if let Some(translation) = &self.translation {
+            problems.extend(translation.problems.iter().cloned());
+            problems.extend(translation.upstream_problems.values().cloned());
+        }
+        problems.extend(self.external.iter().filter_map(|(key, target)| {
+            let fault = self.resolver.fault(target)?;
+            upstream::unresolvable(&self.files.store, key, &target.0, fault)
+        }));
+        let problems = without_repeats(problems);
+        let before = self.source.problems.borrow().clone();
+        if *before == *problems {
+            return;
+        }
+        let is_there: HashSet<&Problem> = problems.iter().collect();
+        let was_there: HashSet<&Problem> = before.iter().collect();
+        for problem in problems.iter().filter(|problem| !was_there.contains(problem)) {
+            match problem.severity {
+                Severity::Error => tracing::error!("{problem}"),
+                Severity::Warning => tracing::warn!("{problem}"),
+            }
+        }
+        for problem in before.iter().filter(|problem| !is_there.contains(problem)) {
+            tracing::info!("solved: {problem}");
+        }
+        self.source.problems.send_replace(problems.into());
+    }
+}
+
+/// One Service may be named by several ports, each with the same problem.
+fn without_repeats(mut problems: Vec<Problem>) -> Vec<Problem> {
+    let mut seen = HashSet::new();
+    problems.retain(|problem| seen.insert(problem.clone()));
+    problems
+}

@@ -1,0 +1,170 @@
+//! `make demo`: the gateway serves a steady load while its back ends are killed and replaced.
+//!
+//! Five back ends become seven and five again, over and over. Each is killed with SIGKILL first, and only then
+//! does the EndpointSlice lose it: the harsh order, in which the gateway meets dead addresses that it still
+//! believes in. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a request failed.
+
+#![allow(clippy::print_stdout, reason = "the result of this program is what it prints")]
+
+mod fleet;
+mod screen;
+mod slice;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use std::{fs, io};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use sluicegate_testkit::load::Load;
+use sluicegate_testkit::process::Process;
+use tokio::time::{Instant, sleep_until};
+
+use self::fleet::Fleet;
+use self::screen::Screen;
+use self::slice::Slice;
+
+/// How many back ends there are at first, and after scaling up.
+const FEW: usize = 5;
+const MANY: usize = 7;
+
+/// How long the gateway may take to start and to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the gateway under load while its back ends are killed and replaced.
+#[derive(Debug, Parser)]
+#[command(name = "demo")]
+struct Arguments {
+    /// End by itself after this many seconds; without it, on Ctrl-C.
+    #[arg(long, env = "DEMO_SECONDS")]
+    seconds: Option<u64>,
+    /// Requests per second.
+    #[arg(long, default_value_t = 2000.0)]
+    rate: f64,
+    /// Kept-alive connections.
+    #[arg(long, default_value_t = 50)]
+    connections: usize,
+    /// Seconds between two changes of the back ends.
+    #[arg(long, default_value_t = 4.0)]
+    every: f64,
+    /// Where the gateway listens.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Where its admin interface listens.
+    #[arg(long, default_value = "127.0.0.1:9901")]
+    admin: SocketAddr,
+    /// What it serves: an Ingress, a Service and its EndpointSlice.
+    #[arg(long, default_value = "examples/quickstart")]
+    manifests: PathBuf,
+    /// The sluicegate binary [default: beside this one]
+    #[arg(long)]
+    sluicegate: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(&arguments))
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let beside = std::env::current_exe()?.with_file_name("sluicegate");
+    let program = arguments.sluicegate.as_ref().unwrap_or(&beside);
+    if !program.exists() {
+        bail!("{} is not there: build it with `make build`", program.display());
+    }
+    must_be_free(arguments.listen, "listen")?;
+    must_be_free(arguments.admin, "admin")?;
+
+    let directory = tempfile::tempdir()?;
+    copy(&arguments.manifests, directory.path())?;
+    let slice = Slice::find(directory.path())?;
+    let mut fleet = Fleet::start(program, slice, FEW).await?;
+    let mut gateway = start_gateway(program, arguments, directory.path()).await?;
+
+    println!("Sluicegate on http://{}: try `curl {0}`.", with_name(arguments.listen));
+    println!(
+        "{} requests/s over {} connections. Every {} s back ends are killed (SIGKILL) or added: 5, 7, 5, ...\n",
+        arguments.rate, arguments.connections, arguments.every
+    );
+    let load = Load::new(arguments.listen)
+        .host(&with_name(arguments.listen))
+        .path("/demo?id={id}")
+        .connections(arguments.connections)
+        .rate(arguments.rate)
+        .expect_own_id();
+    let mut screen = Screen::new(load.start()?, arguments.admin);
+
+    let end = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let changed = tokio::select! {
+        changed = change(&mut fleet, Duration::from_secs_f64(arguments.every), &mut screen) => changed,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        () = wait_until(end) => Ok(()),
+    };
+    let report = screen.finish(fleet.changes()).await?;
+    changed?;
+    if !gateway.is_running() {
+        bail!("the gateway has ended; it printed:\n{}", gateway.output());
+    }
+    gateway.stop(PATIENCE).await?;
+    Ok(if report.failures() == 0 && report.ok > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Scales the back ends up and down for ever, and shows what becomes of the requests meanwhile.
+async fn change(fleet: &mut Fleet, every: Duration, screen: &mut Screen) -> anyhow::Result<()> {
+    loop {
+        for size in [MANY, FEW] {
+            let next = Instant::now() + every;
+            screen.show_until(next, fleet.len()).await;
+            fleet.scale(size).await?;
+        }
+    }
+}
+
+async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) -> anyhow::Result<Process> {
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--manifests").arg(manifests);
+    command.args(["--listen", &arguments.listen.to_string(), "--admin", &arguments.admin.to_string()]);
+    let mut gateway = Process::start(command)?;
+    gateway.wait_for_ok(arguments.listen, "/", PATIENCE).await?;
+    Ok(gateway)
+}
+
+/// A gateway may share its ports with its successor, so a taken port has to be noticed here.
+fn must_be_free(addr: SocketAddr, option: &str) -> anyhow::Result<()> {
+    match TcpListener::bind(addr) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
+            "port {} of {} is in use: stop what listens there (`ss -ltnp 'sport = {0}'` tells what), or take another \
+             with --{option}",
+            addr.port(),
+            addr.ip()
+        ),
+        bound => bound.map(drop).with_context(|| format!("listening at {addr}")),
+    }
+}
+
+/// Copies the files of a folder, so that the demo does not change the example.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let entries = fs::read_dir(from).with_context(|| format!("reading {}", from.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The address as a person would type it.
+fn with_name(addr: SocketAddr) -> String {
+    if addr.ip().is_loopback() { format!("localhost:{}", addr.port()) } else { addr.to_string() }
+}
+
+async fn wait_until(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,217 @@
+//! A gateway's data plane in this process, on a free port, changed by the test as a control plane would.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sluicegate_model::{
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Settings, Upstream,
+    UpstreamKey, VirtualHost,
+};
+use sluicegate_proxy::upstream::SharedUpstream;
+use sluicegate_proxy::{Drain, Options, Proxy};
+
+use crate::backend::Backend;
+use crate::client::{Client, Error};
+
+/// The upstream that [`Builder::backends`] fills.
+const DEFAULT: &str = "backend";
+
+/// A running gateway.
+pub struct Gateway {
+    proxy: Proxy,
+    config: Mutex<Config>,
+}
+
+/// A gateway to be.
+pub struct Builder {
+    options: Options,
+    config: Config,
+}
+
+impl Builder {
+    /// Everything goes to these back ends, whatever the host and the path.
+    #[must_use]
+    pub fn backends<'b>(self, backends: impl IntoIterator<Item = &'b Backend>) -> Self {
+        self.endpoints(backends.into_iter().map(Backend::addr))
+    }
+
+    /// Everything goes to these addresses.
+    #[must_use]
+    pub fn endpoints(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let endpoints = addresses.into_iter().map(ready).collect();
+        self.config.upstreams.insert(key(DEFAULT), Arc::new(Upstream { endpoints, ..Upstream::default() }));
+        self.route("*", "/", DEFAULT)
+    }
+
+    /// `host` (`*` for any) and the element-wise prefix `path` go to the upstream `name`, which has no
+    /// endpoints yet unless it was named before.
+    #[must_use]
+    pub fn route(mut self, host: &str, path: &str, name: &str) -> Self {
+        add_route(&mut self.config, host, path, name);
+        self
+    }
+
+    /// Changes the limits.
+    #[must_use]
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.config.settings);
+        self
+    }
+
+    /// Changes what the default upstream is besides its endpoints.
+    #[must_use]
+    pub fn upstream(mut self, change: impl FnOnce(&mut Upstream)) -> Self {
+        change(Arc::make_mut(self.config.upstreams.entry(key(DEFAULT)).or_default()));
+        self
+    }
+
+    /// How many workers; 2 unless told.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.options.workers = workers;
+        self
+    }
+
+    /// Changes what the proxy is started with.
+    #[must_use]
+    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Starts it. It serves when this returns.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub async fn start(self) -> anyhow::Result<Gateway> {
+        let proxy = Proxy::start(self.options)?;
+        proxy.apply(Change::Config(Arc::new(self.config.clone()))).await;
+        Ok(Gateway { proxy, config: Mutex::new(self.config) })
+    }
+}
+
+impl Gateway {
+    /// A gateway with two workers on a free port of 127.0.0.1, the default settings and no routes.
+    #[must_use]
+    pub fn builder() -> Builder {
+        let options =
+            Options { http: vec![SocketAddr::from(([127, 0, 0, 1], 0))], workers: 2, ..Options::default() };
+        Builder { options, config: Config::default() }
+    }
+
+    /// A gateway in front of these back ends.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub async fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
+        Self::builder().backends(backends).start().await
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.proxy.addresses()[0]
+    }
+
+    /// The data plane itself.
+    #[must_use]
+    pub fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    /// A connection to it.
+    ///
+    /// # Errors
+    /// If it does not accept.
+    pub async fn connect(&self) -> Result<Client, Error> {
+        Client::connect(self.addr()).await
+    }
+
+    /// The default upstream's counters and health.
+    ///
+    /// # Panics
+    /// If the builder was given no back ends.
+    #[must_use]
+    pub fn upstream(&self) -> Arc<SharedUpstream> {
+        let all = self.proxy.telemetry().upstreams();
+        all.into_iter()
+            .find(|upstream| *upstream.key() == key(DEFAULT))
+            .expect("the builder was given back ends")
+    }
+
+    /// The default upstream has these endpoints from now on; all workers know when this returns.
+    pub async fn set_endpoints(&self, endpoints: impl IntoIterator<Item = Endpoint>) {
+        self.change_endpoints(endpoints).await;
+    }
+
+    /// As [`set_endpoints`](Self::set_endpoints), with every address ready.
+    pub async fn set_addresses(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
+        self.change_endpoints(addresses.into_iter().map(ready)).await;
+    }
+
+    /// Changes the configuration as a whole; all workers serve it when this returns.
+    pub async fn configure(&self, change: impl FnOnce(&mut Config)) {
+        let applied = {
+            let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut config);
+            self.proxy.apply(Change::Config(Arc::new(config.clone())))
+        };
+        applied.await;
+    }
+
+    /// Ends it at once.
+    pub async fn stop(&self) {
+        let drain = Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: Duration::ZERO };
+        self.proxy.shutdown(drain).await;
+    }
+
+    async fn change_endpoints(&self, endpoints: impl IntoIterator<Item = Endpoint>) {
+        let endpoints: Arc<[Endpoint]> = endpoints.into_iter().collect();
+        let applied = {
+            let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(upstream) = config.upstreams.get_mut(&key(DEFAULT)) {
+                Arc::make_mut(upstream).endpoints = endpoints.clone();
+            }
+            self.proxy.apply(Change::Endpoints { upstream: key(DEFAULT), endpoints })
+        };
+        applied.await;
+    }
+}
+
+/// Adds a route to a configuration: `host` (`*` for any), an element-wise prefix, the upstream's name.
+pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
+    let pattern = match (host, host.strip_prefix("*.")) {
+        ("*", _) => HostPattern::Any,
+        (_, Some(suffix)) => HostPattern::Wildcard(suffix.into()),
+        _ => HostPattern::Exact(host.into()),
+    };
+    config.upstreams.entry(key(name)).or_default();
+    let route = Route {
+        id: RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() },
+        path: PathPattern::Prefix(path.into()),
+        upstream: key(name),
+    };
+    match config.hosts.iter_mut().find(|virtual_host| virtual_host.host == pattern) {
+        Some(virtual_host) => virtual_host.routes.push(route),
+        None => config.hosts.push(VirtualHost { host: pattern, routes: vec![route], fallback: None }),
+    }
+}
+
+/// An endpoint that wants requests.
+#[must_use]
+pub fn ready(address: SocketAddr) -> Endpoint {
+    Endpoint { address, conditions: Conditions::READY }
+}
+
+/// An endpoint that goes away and still answers.
+#[must_use]
+pub fn terminating(address: SocketAddr) -> Endpoint {
+    Endpoint { address, conditions: Conditions::TERMINATING }
+}
+
+/// The key of the upstream with this name.
+#[must_use]
+pub fn key(name: &str) -> UpstreamKey {
+    UpstreamKey { namespace: "default".into(), service: name.into(), port: "80".into() }
+}
