@@ -1,1 +1,47 @@
 //! The admin HTTP interface of Sluicegate: health, metrics and live state.
+//!
+//! What comes in: the data plane's [`Telemetry`], the [`Readiness`] that the process' owner keeps, and what is
+//! wrong with the configuration. What goes out: HTTP on an address of its own (loopback unless told
+//! otherwise), read only. Nothing here writes what a worker reads; large documents are made on a thread of
+//! their own and streamed, so that a scrape of thousands of routes holds up nobody and needs little memory.
+//!
+//! The other half is for the command line: [`fetch()`] asks a running gateway, [`table`] prints what it said.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`readiness`] | starting, ready, draining |
+//! | `server` | connections: how many, how long |
+//! | `pages` | what is served at which path |
+//! | `stream` | a body that is written while it is sent |
+//! | `metrics` | the Prometheus exposition |
+//! | [`state`] | the JSON of `/config`, `/routes` and `/upstreams` |
+//! | [`table`] | the same as text tables |
+//! | [`fetch`](mod@fetch) | a client for them |
+
+use std::sync::Arc;
+
+use sluicegate_proxy::telemetry::Telemetry;
+
+pub mod fetch;
+mod metrics;
+mod pages;
+pub mod readiness;
+mod server;
+pub mod state;
+mod stream;
+pub mod table;
+
+pub use fetch::{FetchError, fetch};
+pub use readiness::{Phase, Readiness};
+
+/// The admin interface of one gateway process.
+#[derive(Clone)]
+pub struct Admin {
+    /// What the data plane counts and serves.
+    pub telemetry: Arc<Telemetry>,
+    /// Whether the process wants traffic.
+    pub readiness: Readiness,
+    /// What is wrong with the configuration now, one message each. It is called by every scrape, on a thread
+    /// that may block, and should be cheap.
+    pub problems: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+}

@@ -115,7 +115,7 @@ fn split_query(buf: &[u8], start: usize, span: Span) -> Result<(Span, Option<Spa
         return Ok((Span::new(start, end), None));
     };
     let mark = start + found;
-    if buf[mark] == b'#' || memchr(b'#', &buf[mark..end]).is_some() {
+    if memchr(b'#', &buf[mark..end]).is_some() {
         return Err(Rejection::FragmentInTarget);
     }
     Ok((Span::new(start, mark), Some(Span::new(mark + 1, end))))

@@ -43,6 +43,12 @@ proptest! {
         }
         prop_assert!(!normal_form.ends_with(b"/.") && !normal_form.ends_with(b"/.."));
         prop_assert!(normal_form.iter().all(|byte| byte.is_ascii_graphic()));
+        for (at, _) in normal_form.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
+            let digits = str::from_utf8(&normal_form[at + 1..at + 3]).expect("two digits");
+            let decoded = u8::from_str_radix(digits, 16).expect("hexadecimal");
+            prop_assert_eq!(format!("{decoded:02X}"), digits, "in upper case");
+            prop_assert!(decoded != 0 && !decoded.is_ascii_alphanumeric() && !b"-._~".contains(&decoded));
+        }
     }
 
     #[test]

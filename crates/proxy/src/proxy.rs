@@ -62,7 +62,7 @@ impl Default for Drain {
 }
 
 impl Proxy {
-    /// Listens, and starts the workers. They answer 404 until they are given a configuration.
+    /// Listens, and starts the workers. They accept connections once they are given a configuration.
     ///
     /// # Errors
     /// If an address cannot be listened at, or a thread not be started.

@@ -1,1 +1,60 @@
-fn main() {}
+//! Sluicegate: a Kubernetes ingress controller and API gateway that follows every change without losing a
+//! request. This crate is the command line and the wiring; it alone knows both planes.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`cli`] | the command line |
+//! | [`settings`] | limits and timeouts as options |
+//! | [`serve`] | `sluicegate serve` |
+//! | [`takeover`] | one process taking over the sockets of another |
+//! | [`check`] | `sluicegate check` |
+//! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
+//! | [`echo`] | `sluicegate echo` |
+
+mod check;
+mod cli;
+mod echo;
+mod serve;
+mod settings;
+mod show;
+mod takeover;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.log.init();
+    let done = match cli.command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Check(args) => return check::run(&args),
+        Command::Routes(args) => show::routes(&args),
+        Command::Upstreams(args) => show::upstreams(&args),
+        Command::Echo(args) => echo::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the user what went wrong.
+#[expect(clippy::print_stderr, reason = "this is the command line's own voice")]
+fn complain(message: &str) {
+    eprintln!("sluicegate: {message}");
+}
+
+/// Tells the user what was asked for.
+#[expect(clippy::print_stdout, reason = "this is the command line's own voice")]
+fn say(text: &str) {
+    println!("{text}");
+}

@@ -4,15 +4,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::ensure;
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Settings, Upstream,
     UpstreamKey, VirtualHost,
 };
-use sluicegate_proxy::upstream::SharedUpstream;
+use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
+use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
 use sluicegate_proxy::{Drain, Options, Proxy};
+use tokio::time::{Instant, sleep};
 
 use crate::backend::Backend;
-use crate::client::{Client, Error};
+use crate::client::{Client, Error, LIMIT};
 
 /// The upstream that [`Builder::backends`] fills.
 const DEFAULT: &str = "backend";
@@ -138,6 +141,36 @@ impl Gateway {
         all.into_iter()
             .find(|upstream| *upstream.key() == key(DEFAULT))
             .expect("the builder was given back ends")
+    }
+
+    /// One of the default upstream's counters, over all workers.
+    #[must_use]
+    pub fn count(&self, tally: impl Fn(&UpstreamShard) -> &Tally) -> u64 {
+        self.upstream().shards().sum(tally)
+    }
+
+    /// The default upstream's endpoint at this address.
+    ///
+    /// # Panics
+    /// If it has none there.
+    #[must_use]
+    pub fn endpoint(&self, address: SocketAddr) -> Arc<SharedEndpoint> {
+        let set = self.upstream().endpoints();
+        let mut endpoints = set.endpoints.iter().map(|(endpoint, _)| endpoint);
+        endpoints.find(|endpoint| endpoint.address() == address).expect("an endpoint of the upstream").clone()
+    }
+
+    /// Waits until `condition` holds; fails after 10 s.
+    ///
+    /// # Errors
+    /// If it did not hold in time.
+    pub async fn wait_until(&self, condition: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        while !condition(self) {
+            ensure!(Instant::now() < deadline, "waited in vain: {:#?}", self.upstream());
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
     }
 
     /// The default upstream has these endpoints from now on; all workers know when this returns.

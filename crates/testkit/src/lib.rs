@@ -10,6 +10,7 @@
 //! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and come back |
 //! | [`client`] | a client that sends exactly these bytes and understands the answer |
 //! | [`gateway`] | a gateway's data plane in this process, on a free port |
+//! | [`hole`] | an address of loopback that swallows connects |
 //! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
 //! | [`netns`] | a network namespace with pods whose addresses can be taken away (Linux, root) |
 //! | [`process`] | child processes: wait until they serve, stop them, their CPU time |
@@ -17,6 +18,7 @@
 pub mod backend;
 pub mod client;
 pub mod gateway;
+pub mod hole;
 pub mod load;
 pub mod netns;
 pub mod process;

@@ -234,3 +234,14 @@ async fn wrong_answers_are_told_apart() -> anyhow::Result<()> {
     assert!(report.failures_by(Failure::Connect) > 0, "{report}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_hole_swallows_connects_until_it_is_opened() -> anyhow::Result<()> {
+    let hole = Hole::start().await?;
+    let addr = hole.addr();
+    let patience = Duration::from_millis(200);
+    assert!(tokio::time::timeout(patience, Client::connect(addr)).await.is_err(), "nobody answers");
+    let backend = Backend::start_on(hole.open()?, Behaviour::ok())?;
+    assert_eq!(client::get(backend.addr(), "a", "/").await?.status, 200);
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! One document of a manifest into the objects that it holds.
 
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
@@ -16,7 +17,6 @@ use crate::object::{Confidential, Kind, Object, ObjectRef, host};
 use crate::problem::{Findings, Severity};
 
 /// A parsed document.
-#[derive(Debug)]
 pub(crate) struct Document {
     /// Its text: what it is recognised by, and where the lines of its fields are looked up.
     pub(crate) text: Arc<str>,
@@ -49,6 +49,16 @@ pub(crate) struct Fault {
     /// The field of the document, to look the line up.
     pub(crate) field: String,
     pub(crate) message: String,
+}
+
+/// Without the text, which may be a Secret's.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document")
+            .field("objects", &self.objects)
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Document {
@@ -111,26 +121,10 @@ impl Document {
     }
 
     fn read_object(&mut self, kind: Kind, value: &Value, part: &str) {
-        let metadata = |field: &str| {
-            value.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_str)
+        let object = match identify(kind, value) {
+            Ok(object) => object,
+            Err((field, message)) => return self.refuse(part, field, message),
         };
-        let name = metadata("name").unwrap_or_default();
-        let namespace = match metadata("namespace") {
-            _ if kind.is_cluster_scoped() => "",
-            None | Some("") => "default",
-            Some(namespace) => namespace,
-        };
-        for (field, text) in [("metadata.name", name), ("metadata.namespace", namespace)] {
-            if text.is_empty() && field == "metadata.name" {
-                self.refuse(part, field, format!("is missing in an object of kind {kind}"));
-                return;
-            }
-            if let Some(fault) = (!text.is_empty()).then(|| host::dns_name_fault(text)).flatten() {
-                self.refuse(part, field, format!("{text:?} {fault}"));
-                return;
-            }
-        }
-        let object = ObjectRef { kind, namespace: namespace.into(), name: name.into() };
         let mut findings = Findings::default();
         let form = check(&object, value, &mut findings);
         self.objects.push(ParsedObject { object, part: part.into(), form, findings });
@@ -142,6 +136,30 @@ impl Document {
         let field = format!("{part}{dot}{field}");
         self.faults.push(Fault { severity: Severity::Error, line: None, field, message });
     }
+}
+
+/// The name of an object, or the field that has none and why.
+fn identify(kind: Kind, value: &Value) -> Result<ObjectRef, (&'static str, String)> {
+    let text = |field: &'static str, key: &str, default: &'static str| {
+        match value.get("metadata").and_then(|metadata| metadata.get(key)) {
+            None | Some(Value::Null) => Ok((field, default)),
+            Some(Value::String(text)) if text.is_empty() => Ok((field, default)),
+            Some(Value::String(text)) => Ok((field, text.as_str())),
+            // Such as `name: no`.
+            Some(_) => Err((field, "is not a string: write it in quotes".to_owned())),
+        }
+    };
+    let valid = |(field, text): (&'static str, &str)| match host::dns_name_fault(text) {
+        None => Ok(Arc::from(text)),
+        Some(_) if text.is_empty() => Err((field, format!("is missing in an object of kind {kind}"))),
+        Some(fault) => Err((field, format!("{text:?} {fault}"))),
+    };
+    let name = text("metadata.name", "name", "").and_then(valid)?;
+    let namespace = match kind.is_cluster_scoped() {
+        true => "".into(),
+        false => text("metadata.namespace", "namespace", "default").and_then(valid)?,
+    };
+    Ok(ObjectRef { kind, namespace, name })
 }
 
 /// Whether this kind was once served in `api_version`.
@@ -177,7 +195,10 @@ fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<O
             let raw = typed::parse::<core::Secret>(value, true, findings)?;
             Object::Secret(Confidential(Arc::new(raw)))
         }
-        Kind::ConfigMap => Object::ConfigMap(Arc::new(typed::<core::ConfigMap>(value, findings)?)),
+        Kind::ConfigMap => {
+            let raw = typed::parse::<core::ConfigMap>(value, true, findings)?;
+            Object::ConfigMap(Confidential(Arc::new(raw)))
+        }
     })
 }
 

@@ -68,8 +68,16 @@ pub(super) fn parse<T: DeserializeOwned>(
             Segment::Enum { .. } | Segment::Unknown => {}
         }
     }
-    let message =
-        if confidential { "has a value of the wrong type".to_owned() } else { error.inner().to_string() };
+    let mut message = error.inner().to_string();
+    if confidential {
+        message = "has a value of the wrong type".to_owned();
+    } else if message.ends_with("expected a string")
+        && !message.contains("sequence")
+        && !message.contains("map")
+    {
+        // Such as the host `no`, or the annotation 1.10.
+        message.push_str(": write it in quotes");
+    }
     findings.error(field, message);
     None
 }

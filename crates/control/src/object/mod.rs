@@ -109,9 +109,9 @@ pub(crate) enum Object {
     Ingress(Arc<ingress::Ingress>),
     Service(Arc<service::Service>),
     EndpointSlice(Arc<slice::EndpointSlice>),
-    /// Kept for TLS; nothing prints it.
+    /// Kept for TLS.
     Secret(Confidential<Arc<Secret>>),
-    ConfigMap(Arc<ConfigMap>),
+    ConfigMap(Confidential<Arc<ConfigMap>>),
 }
 
 impl PartialEq for Object {
@@ -125,7 +125,7 @@ impl PartialEq for Object {
             (Self::Service(one), Self::Service(other)) => same(one, other),
             (Self::EndpointSlice(one), Self::EndpointSlice(other)) => same(one, other),
             (Self::Secret(one), Self::Secret(other)) => same(&one.0, &other.0),
-            (Self::ConfigMap(one), Self::ConfigMap(other)) => same(one, other),
+            (Self::ConfigMap(one), Self::ConfigMap(other)) => same(&one.0, &other.0),
             _ => false,
         }
     }

@@ -44,12 +44,25 @@ use resolve::{Resolver, Target};
 use scan::Listing;
 use watch::Watch;
 
-/// The time between two walks through the directory, which find what inotify does not tell: changes behind
-/// symlinks, on network file systems, through memory maps.
-const WALK_INTERVAL: Duration = Duration::from_secs(10);
+/// How changes are noticed.
+#[derive(Clone, Copy, Debug)]
+struct Attention {
+    /// Whether inotify is used.
+    notices: bool,
+    /// The time between two walks through the directory, which find what inotify does not tell: changes behind
+    /// symlinks, on network file systems, through memory maps.
+    walk_interval: Duration,
+    /// The same, while there is something to wait for, or no inotify.
+    walk_interval_short: Duration,
+}
 
-/// The same, while there is something to wait for, or no inotify.
-const WALK_INTERVAL_SHORT: Duration = Duration::from_secs(1);
+impl Attention {
+    const FULL: Self = Self {
+        notices: true,
+        walk_interval: Duration::from_secs(10),
+        walk_interval_short: Duration::from_secs(1),
+    };
+}
 
 /// How long the first configuration waits for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
@@ -92,6 +105,7 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
 pub struct DirectorySource {
     dir: PathBuf,
     options: TranslateOptions,
+    attention: Attention,
     problems: state::Sender<Arc<[Problem]>>,
 }
 
@@ -99,7 +113,8 @@ impl DirectorySource {
     /// A source that follows `dir`, or a single manifest. It need not exist yet.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, options: TranslateOptions) -> Self {
-        Self { dir: dir.into(), options, problems: state::Sender::new(Arc::default()) }
+        let problems = state::Sender::new(Arc::default());
+        Self { dir: dir.into(), options, attention: Attention::FULL, problems }
     }
 
     /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
@@ -114,15 +129,19 @@ impl DirectorySource {
     ///
     /// Files are read where this runs, a few at a time: run it on the control plane's runtime, not on a worker.
     pub async fn run(self, publish: impl FnMut(Change) + Send) -> Infallible {
-        let watch = Watch::new(&self.dir).inspect_err(|error| {
-            tracing::warn!(
-                dir = %self.dir.display(), %error,
-                "inotify is not available; changes are found by looking every second"
-            );
+        let watch = self.attention.notices.then(|| Watch::new(&self.dir)).and_then(|watch| {
+            watch
+                .inspect_err(|error| {
+                    tracing::warn!(
+                        dir = %self.dir.display(), %error,
+                        "inotify is not available; changes are found by looking every second"
+                    );
+                })
+                .ok()
         });
         let follower = Follower {
             files: Files::new(&self.dir),
-            watch: watch.ok(),
+            watch,
             walking: None,
             next_walk: Some(Instant::now()),
             walk_again: false,
@@ -238,7 +257,8 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         self.drain();
         let is_unsettled = self.files.walked(walk, Instant::now());
         let is_watched = is_watched && self.watch.is_some();
-        let interval = if is_unsettled || !is_watched { WALK_INTERVAL_SHORT } else { WALK_INTERVAL };
+        let Attention { walk_interval, walk_interval_short, .. } = self.source.attention;
+        let interval = if is_unsettled || !is_watched { walk_interval_short } else { walk_interval };
         self.next_walk = Some(Instant::now() + interval);
     }
 

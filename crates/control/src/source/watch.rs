@@ -48,13 +48,13 @@ pub(super) struct Watch {
 impl Watch {
     /// Must be called within a runtime.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let mut watch = Self {
-            queue: AsyncFd::register(Arc::new(queue))?,
-            root: root.to_owned(),
-            folders: HashMap::new(),
-            around: None,
-        };
+        let queue = Arc::new(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?);
+        #[expect(
+            deprecated,
+            reason = "sound for an Arc<OwnedFd>, which is one open file for as long as it is here"
+        )]
+        let queue = AsyncFd::new(queue)?;
+        let mut watch = Self { queue, root: root.to_owned(), folders: HashMap::new(), around: None };
         watch.watch_around();
         Ok(watch)
     }

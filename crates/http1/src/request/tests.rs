@@ -70,6 +70,16 @@ fn one_request_after_the_other_is_read_from_a_pipeline() {
 }
 
 #[test]
+fn a_head_that_came_in_pieces_leaves_no_trace_on_the_next() {
+    let first = b"GET /a-long-path HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (mut head, mut scan) = (RequestHead::default(), HeadScan::default());
+    assert_eq!(head.parse(&first[..20], &mut scan, &LIMITS), Ok(false));
+    assert_eq!(head.parse(first, &mut scan, &LIMITS), Ok(true));
+    assert_eq!(head.parse(b"GET / HTTP/1.1\r\nHost: b\r\n\r\n", &mut scan, &LIMITS), Ok(true));
+    assert_eq!(head.len, 27);
+}
+
+#[test]
 fn the_four_forms_of_a_target_are_told_apart() {
     let cases: [(&str, TargetForm, &str, Option<&str>, &str); 12] = [
         ("GET / HTTP/1.1\r\nHost: h", TargetForm::Origin, "/", None, "h"),
@@ -282,6 +292,7 @@ fn a_connection_is_kept_as_its_headers_say() {
         ("HTTP/1.1", "Connection: Close\r\n", false),
         ("HTTP/1.1", "Connection: keep-alive, foo ,CLOSE\r\n", false),
         ("HTTP/1.1", "Connection: keep-alive\r\nConnection: close\r\n", false),
+        ("HTTP/1.1", "Connection: foo,\t close\t\r\n", false),
         ("HTTP/1.1", "Connection: closed\r\n", true),
         ("HTTP/1.1", "Connection:\r\n", true),
         ("HTTP/1.0", "", false),

@@ -173,6 +173,7 @@ fn a_final_response_follows_its_interim_ones() {
     let buf =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
     let (mut head, mut scan, mut rest) = (ResponseHead::default(), HeadScan::default(), &buf[..]);
+    assert_eq!(head.parse(&buf[..20], &mut scan, Method::Get, &LIMITS), Ok(false));
     let mut statuses = Vec::new();
     while head.parse(rest, &mut scan, Method::Get, &LIMITS) == Ok(true) {
         statuses.push(head.status);

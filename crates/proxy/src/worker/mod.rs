@@ -78,13 +78,14 @@ pub(crate) fn run(mut start: Start) -> io::Result<()> {
     let runtime = builder.enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async move {
         let worker = Rc::new(Worker::new(&mut start));
-        let mut acceptors = Vec::new();
+        // Connections wait in the listen queue until the first configuration is served.
+        let mut waiting = Vec::new();
         for listener in start.listeners {
-            acceptors.push(spawn_local(accept::accept(worker.clone(), listener)?));
+            waiting.push(accept::accept(worker.clone(), listener)?);
         }
         spawn_local(worker.clone().keep_house());
         spawn_local(worker.clone().watch_idle());
-        worker.obey(&acceptors).await;
+        worker.obey(waiting).await;
         Ok(())
     })
 }
@@ -172,18 +173,24 @@ impl Worker {
     }
 
     /// Follows the mailbox until the end.
-    async fn obey(self: &Rc<Self>, acceptors: &[tokio::task::JoinHandle<()>]) {
+    async fn obey(self: &Rc<Self>, mut waiting: Vec<impl Future<Output = ()> + 'static>) {
+        let mut acceptors = Vec::new();
         loop {
             let pending = self.mailboxes[self.id].take().await;
             let change = pending.change;
             let stop = pending.stop;
+            let configured = pending.table.is_some();
             self.apply(pending);
             self.mailboxes[self.id].acknowledge(change);
+            if configured {
+                acceptors.extend(waiting.drain(..).map(|accepting| spawn_local(accepting).abort_handle()));
+            }
             if let Some(stop) = stop {
                 self.stop.set(Some(stop));
                 if stop >= Stop::CloseListeners {
                     self.mailboxes[self.id].stop_accepting();
-                    acceptors.iter().for_each(|acceptor| acceptor.abort());
+                    acceptors.iter().for_each(AbortHandle::abort);
+                    waiting.clear();
                 }
                 if stop >= Stop::CloseIdle {
                     self.close_connections(|open| !open.busy.get());

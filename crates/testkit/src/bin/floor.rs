@@ -5,6 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use rustix::buffer::spare_capacity;
@@ -14,7 +15,14 @@ use rustix::fd::OwnedFd;
 /// The event data of the listener; connections count from 0.
 const LISTENER: u64 = u64::MAX;
 
-fn main() -> anyhow::Result<()> {
+#[allow(clippy::print_stderr, reason = "where a program says why it ended")]
+fn main() -> ExitCode {
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    eprintln!("floor: {error:#}");
+    ExitCode::FAILURE
+}
+
+fn run() -> anyhow::Result<()> {
     let addrs: Vec<SocketAddr> =
         std::env::args().skip(1).map(|arg| arg.parse().with_context(|| arg)).collect::<Result<_, _>>()?;
     ensure!(addrs.len() >= 2, "usage: floor LISTEN BACKEND...");

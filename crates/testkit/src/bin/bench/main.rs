@@ -12,6 +12,7 @@ mod measure;
 mod report;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -44,10 +45,11 @@ struct Arguments {
     json: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&arguments))
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let Err(error) = run(&Arguments::parse()).await else { return ExitCode::SUCCESS };
+    eprintln!("bench: {error:#}");
+    ExitCode::FAILURE
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 //! does the EndpointSlice lose it: the harsh order, in which the gateway meets dead addresses that it still
 //! believes in. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a request failed.
 
-#![allow(clippy::print_stdout, reason = "the result of this program is what it prints")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
 mod fleet;
 mod screen;
@@ -63,10 +63,12 @@ struct Arguments {
     sluicegate: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&arguments))
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    run(&Arguments::parse()).await.unwrap_or_else(|error| {
+        eprintln!("demo: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

@@ -22,6 +22,9 @@ use crate::object::slice::EndpointSlice;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::problem::{Finding, Origin, Problem, Severity, Written};
 
+#[cfg(test)]
+mod tests;
+
 /// The objects of a source.
 #[derive(Debug, Default)]
 pub struct Store {

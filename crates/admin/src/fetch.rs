@@ -1,0 +1,91 @@
+//! Asking a running gateway.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long the whole of it may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The longest document that is read, in bytes.
+const MAX_BODY: usize = 256 * 1024 * 1024;
+
+/// Why a document of a gateway could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Nobody listens there, or nobody that can be reached.
+    #[error(
+        "cannot connect to the admin interface at {address}: {error}; is the gateway running? \
+         Its admin address is set by --admin"
+    )]
+    Connect {
+        /// What was tried.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Connecting or answering took too long.
+    #[error(
+        "http://{address}{path} did not answer within {LIMIT:?}; is it the admin interface of a gateway? \
+         Its admin address is set by --admin"
+    )]
+    Timeout {
+        /// What was tried.
+        address: SocketAddr,
+        /// What was asked for.
+        path: String,
+    },
+    /// The answer is not a document.
+    #[error(
+        "http://{address}{path} is not what the admin interface of a gateway answers: {problem}; \
+         the gateway's admin address is set by --admin"
+    )]
+    Answer {
+        /// What was tried.
+        address: SocketAddr,
+        /// What was asked for.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Gets a JSON document, such as `/routes`, from the admin interface at this address.
+///
+/// # Errors
+/// If nobody listens there, nothing comes within 10 s, or what comes is not such a document.
+pub async fn fetch<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Result<T, FetchError> {
+    timeout(LIMIT, exchange(address, path))
+        .await
+        .unwrap_or_else(|_| Err(FetchError::Timeout { address, path: path.to_owned() }))
+}
+
+async fn exchange<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Result<T, FetchError> {
+    let answer = |problem: String| FetchError::Answer { address, path: path.to_owned(), problem };
+    let stream = TcpStream::connect(address).await.map_err(|error| FetchError::Connect { address, error })?;
+    let (mut requests, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| answer(error.to_string()))?;
+    // It ends with the response, or with the error that the request gets too.
+    tokio::spawn(connection);
+    let request = Request::get(path)
+        .header(HOST, address.to_string())
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| answer(error.to_string()))?;
+    let response = requests.send_request(request).await.map_err(|error| answer(error.to_string()))?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+    let body = body.map_err(|error| answer(error.to_string()))?.to_bytes();
+    if !status.is_success() {
+        return Err(answer(format!("status {status}")));
+    }
+    serde_json::from_slice(&body).map_err(|error| answer(error.to_string()))
+}

@@ -1,0 +1,85 @@
+//! The Prometheus exposition, in OpenMetrics text.
+//!
+//! Every series is bounded by the configuration, none by traffic or by pods that come and go:
+//!
+//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::telemetry::MAX_ROUTES), then one with empty labels
+//!   for the rest): from its first request on, then all of them, so that shares of errors can be computed;
+//! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason
+//!   from the first time that the reason occurs;
+//! - per worker: what tells whether the load is shared out evenly;
+//! - for the process: all, every known reason included.
+
+mod families;
+mod process;
+mod route;
+mod upstream;
+mod worker;
+
+use std::{fmt, io};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use crate::readiness::Phase;
+use crate::{Admin, stream};
+use families::Families;
+use process::Process;
+
+/// The media type of the exposition.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What there is to scrape.
+pub(crate) struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    pub(crate) fn new(admin: Admin) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Gateway { admin, process: Process::new() }));
+        Self { registry }
+    }
+
+    pub(crate) fn write(&self, out: &mut stream::Writer) -> io::Result<()> {
+        encode(out, &self.registry).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// Reads everything anew at each scrape.
+struct Gateway {
+    admin: Admin,
+    process: Process,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Gateway {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        let (admin, telemetry) = (&self.admin, &self.admin.telemetry);
+        families.info(
+            "sluicegate_build",
+            "The version that runs",
+            &[("version", env!("CARGO_PKG_VERSION"))],
+        )?;
+        let ready = u64::from(admin.readiness.phase() == Phase::Ready);
+        families.gauge("sluicegate_ready", "1 while traffic is wanted, 0 before and after", ready)?;
+        let problems = (admin.problems)().len() as u64;
+        families.gauge("sluicegate_config_problems", "Problems of the configuration now", problems)?;
+        families.histogram(
+            "sluicegate_propagation_seconds",
+            "From a change being given to the data plane until its last worker serves it",
+            &telemetry.propagation(),
+        )?;
+        worker::encode(&mut families, telemetry)?;
+        route::encode(&mut families, telemetry)?;
+        upstream::encode(&mut families, telemetry)?;
+        self.process.encode(&mut families)
+    }
+}

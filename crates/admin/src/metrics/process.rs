@@ -1,0 +1,67 @@
+//! What the kernel says of the process, by the names that Prometheus' own libraries use.
+
+use std::fmt;
+use std::fs;
+
+use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::families::Families;
+
+/// What does not change while the process lives.
+pub(super) struct Process {
+    /// In seconds since 1970, if it is known.
+    start: Option<f64>,
+}
+
+impl Process {
+    pub(super) fn new() -> Self {
+        Self { start: start() }
+    }
+
+    pub(super) fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        #[expect(clippy::cast_precision_loss, reason = "exact to the microsecond for 285 years")]
+        let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+        families.counter("process_cpu_seconds", "CPU time spent in user mode and in the kernel", cpu)?;
+        if let Some(start) = self.start {
+            families.gauge("process_start_time_seconds", "When the process started, since 1970", start)?;
+        }
+        if let Some(bytes) = resident_bytes() {
+            families.gauge(
+                "process_resident_memory_bytes",
+                "Memory in use that is not swapped out",
+                bytes,
+            )?;
+        }
+        match open_fds() {
+            Some(open) => families.gauge("process_open_fds", "Open file descriptors", open),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `starttime` of proc_pid_stat(5), in ticks since the system booted, and `btime` of proc_stat(5).
+fn start() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name, the second field, is in parentheses and may contain anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let system = fs::read_to_string("/proc/stat").ok()?;
+    let boot: u64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "exact to the tick")]
+    let start = boot as f64 + ticks as f64 / clock_ticks_per_second() as f64;
+    Some(start)
+}
+
+/// `resident` of proc_pid_statm(5).
+fn resident_bytes() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * page_size() as u64)
+}
+
+/// Without the one that lists them.
+fn open_fds() -> Option<u64> {
+    Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
+}

@@ -1,0 +1,77 @@
+//! What is counted for each route.
+
+use std::array;
+use std::fmt;
+
+use sluicegate_proxy::telemetry::{HistogramTotal, RouteLabels, RouteStats, Telemetry};
+
+use super::families::Families;
+
+/// The values of `code`: the first digit of a response's status. 1xx is a tunnel (101).
+const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// A route's numbers, read once for all its families.
+struct Totals {
+    labels: RouteLabels,
+    upstream: String,
+    responses: [u64; CODES.len()],
+    aborted: u64,
+    bytes: u64,
+    latency: HistogramTotal,
+}
+
+pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
+    let routes: Vec<_> =
+        telemetry.routes().into_iter().filter_map(|(labels, stats)| Totals::of(labels, &stats)).collect();
+    families.counters(
+        "sluicegate_requests",
+        "Requests that got a complete response, by the first digit of its status",
+        routes.iter().flat_map(|route| {
+            let codes = CODES.iter().zip(route.responses);
+            codes.map(|(code, count)| ((route.labels(), [("code", *code)]), count))
+        }),
+    )?;
+    families.counters(
+        "sluicegate_requests_aborted",
+        "Requests that ended without a complete response",
+        routes.iter().map(|route| (route.labels(), route.aborted)),
+    )?;
+    families.counters(
+        "sluicegate_response_bytes",
+        "Bytes of responses sent to clients, heads included",
+        routes.iter().map(|route| (route.labels(), route.bytes)),
+    )?;
+    families.histograms(
+        "sluicegate_request_duration_seconds",
+        "From the end of a request's head to the end of its response, aborted requests and tunnels included",
+        routes.iter().map(|route| (route.labels(), route.latency.clone())),
+    )
+}
+
+impl Totals {
+    /// The numbers of a route that has had a request.
+    fn of(labels: RouteLabels, stats: &RouteStats) -> Option<Self> {
+        let shards = stats.shards();
+        let totals = Self {
+            upstream: labels.upstream.as_ref().map(ToString::to_string).unwrap_or_default(),
+            labels,
+            responses: array::from_fn(|class| shards.sum(|shard| &shard.responses[class])),
+            aborted: shards.sum(|shard| &shard.aborted),
+            bytes: shards.sum(|shard| &shard.bytes_out),
+            latency: HistogramTotal::of(shards, |shard| &shard.latency),
+        };
+        (totals.aborted > 0 || totals.responses.iter().any(|count| *count > 0)).then_some(totals)
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 6] {
+        let id = self.labels.id.as_ref();
+        [
+            ("kind", id.map_or("", |id| id.kind)),
+            ("namespace", id.map_or("", |id| &id.namespace)),
+            ("name", id.map_or("", |id| &id.name)),
+            ("host", &self.labels.host),
+            ("path", &self.labels.path),
+            ("upstream", &self.upstream),
+        ]
+    }
+}

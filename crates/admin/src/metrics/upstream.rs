@@ -1,0 +1,119 @@
+//! What is counted for each upstream.
+
+use std::fmt;
+
+use sluicegate_model::Conditions;
+use sluicegate_proxy::telemetry::{HistogramTotal, Telemetry};
+use sluicegate_proxy::upstream::{EndpointSet, SharedUpstream};
+
+use super::families::Families;
+use crate::state::{Reasons, UpstreamCounters};
+
+/// The values of `state`; every endpoint is in exactly one.
+const STATES: [&str; 4] = ["ready", "suspect", "terminating", "not_ready"];
+
+/// An upstream's numbers, read once for all its families.
+struct Totals {
+    upstream: String,
+    counters: UpstreamCounters,
+    latency: HistogramTotal,
+    endpoints: [u64; STATES.len()],
+}
+
+pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
+    let upstreams: Vec<_> = telemetry.upstreams().iter().map(|upstream| Totals::of(upstream)).collect();
+    families.gauges(
+        "sluicegate_upstream_endpoints",
+        "Endpoints now: ready and trusted, ready and suspect, going away and still serving, or none of these",
+        upstreams.iter().flat_map(|upstream| {
+            let states = STATES.iter().zip(upstream.endpoints);
+            states.map(|(state, count)| ([upstream.label(), ("state", *state)], count))
+        }),
+    )?;
+    families.gauges(
+        "sluicegate_upstream_requests_in_flight",
+        "Requests and tunnels under way now",
+        upstreams.iter().map(|upstream| ([upstream.label()], upstream.counters.requests_in_flight)),
+    )?;
+    let asked: Vec<_> = upstreams.iter().filter(|upstream| upstream.was_asked()).collect();
+    let mut each = |name: &str, help: &str, value: fn(&UpstreamCounters) -> u64| {
+        let samples = asked.iter().map(|upstream| ([upstream.label()], value(&upstream.counters)));
+        families.counters(name, help, samples)
+    };
+    each("sluicegate_upstream_attempts", "Requests written to an endpoint, retries included", |of| {
+        of.attempts
+    })?;
+    each("sluicegate_upstream_connections_opened", "Connections made", |of| of.connections_opened)?;
+    each(
+        "sluicegate_upstream_connections_reused",
+        "Attempts over a connection that was kept from an earlier request",
+        |of| of.connections_reused,
+    )?;
+    each("sluicegate_upstream_hedges", "Connects started beside one that did not answer soon", |of| {
+        of.hedges
+    })?;
+    each(
+        "sluicegate_upstream_not_repeated",
+        "Requests that failed because they may have been processed and must not be sent twice",
+        |of| of.not_repeated,
+    )?;
+    each("sluicegate_upstream_ejections", "Endpoints that came under suspicion", |of| of.ejections)?;
+    each("sluicegate_upstream_readmissions", "Endpoints that were trusted again", |of| of.readmissions)?;
+    each("sluicegate_upstream_idle_closed", "Unused connections that their endpoint closed", |of| {
+        of.idle_closed
+    })?;
+    let mut by_reason = |name: &str, help: &str, reasons: fn(&UpstreamCounters) -> &Reasons| {
+        let samples = asked.iter().flat_map(|upstream| {
+            let reasons = reasons(&upstream.counters).0.iter();
+            reasons.map(|(reason, count)| ([upstream.label(), ("reason", &**reason)], *count))
+        });
+        families.counters(name, help, samples)
+    };
+    by_reason("sluicegate_upstream_connect_failures", "Connects that failed", |of| &of.connect_failures)?;
+    by_reason("sluicegate_upstream_retries", "Attempts that failed and were repeated", |of| &of.retries)?;
+    by_reason("sluicegate_upstream_failures", "Requests that failed for good", |of| &of.failures)?;
+    families.histograms(
+        "sluicegate_upstream_duration_seconds",
+        "From the end of a request's head to the head of its response, retries included",
+        asked.iter().map(|upstream| ([upstream.label()], upstream.latency.clone())),
+    )
+}
+
+impl Totals {
+    fn of(upstream: &SharedUpstream) -> Self {
+        Self {
+            upstream: upstream.key().to_string(),
+            counters: UpstreamCounters::of(upstream.shards()),
+            latency: HistogramTotal::of(upstream.shards(), |shard| &shard.latency),
+            endpoints: endpoints(&upstream.endpoints()),
+        }
+    }
+
+    fn label(&self) -> (&'static str, &str) {
+        ("upstream", &self.upstream)
+    }
+
+    /// Whether any of its counters counted.
+    fn was_asked(&self) -> bool {
+        let gauges = UpstreamCounters {
+            requests_in_flight: self.counters.requests_in_flight,
+            ..UpstreamCounters::default()
+        };
+        self.counters != gauges
+    }
+}
+
+/// How many endpoints are in each of [`STATES`].
+fn endpoints(set: &EndpointSet) -> [u64; STATES.len()] {
+    let mut counts = [0; STATES.len()];
+    for (endpoint, Conditions { ready, serving, terminating }) in &set.endpoints {
+        let state = match (ready, serving, terminating) {
+            (true, _, false) if endpoint.is_suspect() => 1,
+            (true, _, false) => 0,
+            (_, true, true) => 2,
+            _ => 3,
+        };
+        counts[state] += 1;
+    }
+    counts
+}

@@ -1,0 +1,67 @@
+//! What the workers count.
+
+use std::fmt;
+
+use sluicegate_http1::Rejection;
+use sluicegate_proxy::failure::ClientFault;
+use sluicegate_proxy::telemetry::{Tally, Telemetry, WorkerStats};
+
+use super::families::Families;
+
+pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
+    let workers = telemetry.workers();
+    let each = |tally: fn(&WorkerStats) -> &Tally| {
+        workers.iter().enumerate().map(move |(id, stats)| ([("worker", id)], tally(stats).get()))
+    };
+    families.counters(
+        "sluicegate_connections_accepted",
+        "Client connections accepted, by the worker that took them from the listen queue",
+        each(|worker| &worker.accepted),
+    )?;
+    families.counters(
+        "sluicegate_connections_handed_over",
+        "Accepted connections that the worker gave to a less loaded one",
+        each(|worker| &worker.handed_over),
+    )?;
+    families.gauges(
+        "sluicegate_connections_open",
+        "Client connections open now, by the worker that serves them",
+        each(|worker| &worker.open),
+    )?;
+    families.gauges(
+        "sluicegate_requests_in_flight",
+        "Requests and tunnels being served now",
+        each(|worker| &worker.in_flight),
+    )?;
+    families.counters(
+        "sluicegate_requests_rejected",
+        "Requests refused because they break the protocol",
+        Rejection::ALL.iter().map(|rejection| {
+            let count = workers.sum(|worker| &worker.rejections[rejection.index()]);
+            ([("reason", rejection.reason())], count)
+        }),
+    )?;
+    families.counters(
+        "sluicegate_client_faults",
+        "Requests that the client ended, or a limit on what clients may do",
+        ClientFault::ALL.iter().map(|fault| {
+            let count = workers.sum(|worker| &worker.client_faults[fault.index()]);
+            ([("reason", fault.reason())], count)
+        }),
+    )?;
+    families.counter(
+        "sluicegate_requests_unrouted",
+        "Requests that no route takes, answered 404",
+        workers.sum(|worker| &worker.unrouted),
+    )?;
+    families.counter(
+        "sluicegate_accept_errors",
+        "Connections that could not be accepted",
+        workers.sum(|worker| &worker.accept_errors),
+    )?;
+    families.counter(
+        "sluicegate_access_log_dropped",
+        "Access log lines dropped because they could not be written as fast as they came",
+        workers.sum(|worker| &worker.log_dropped),
+    )
+}

@@ -1,0 +1,137 @@
+//! What is served at which path.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use http_body_util::{Either, Full};
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+
+use crate::Admin;
+use crate::metrics::{self, Metrics};
+use crate::readiness::Phase;
+use crate::state::{ConfigDocument, ServedRoute, Upstreams};
+use crate::stream::{Pieces, Writer};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Every path, and what is there.
+const PATHS: [(&str, &str); 7] = [
+    ("/", "this list"),
+    ("/healthz", "200 as long as the process lives"),
+    ("/readyz", "200 while traffic is wanted, 503 before and after"),
+    ("/metrics", "counters and histograms, for Prometheus (OpenMetrics text)"),
+    ("/config", "what is served, and what is wrong with it (JSON)"),
+    ("/routes", "each route with its upstream (JSON)"),
+    ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
+];
+
+pub(crate) type Body = Either<Full<Bytes>, Pieces>;
+
+/// The pages of one admin interface.
+pub(crate) struct Pages {
+    admin: Admin,
+    metrics: std::sync::Arc<Metrics>,
+}
+
+impl Pages {
+    pub(crate) fn new(admin: Admin) -> Self {
+        Self { metrics: Metrics::new(admin.clone()).into(), admin }
+    }
+
+    pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
+        let path = request.uri().path();
+        if !PATHS.iter().any(|(known, _)| *known == path) {
+            return text(StatusCode::NOT_FOUND, format!("There is nothing at {path}. There is:\n{}", list()));
+        }
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let mut response =
+                text(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is read with GET or HEAD.\n"));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        let document = Document { head_only: request.method() == Method::HEAD };
+        let admin = self.admin.clone();
+        match path {
+            "/healthz" => text(StatusCode::OK, "ok\n".into()),
+            "/readyz" => self.readyz(),
+            "/metrics" => {
+                let metrics = self.metrics.clone();
+                document.written(metrics::CONTENT_TYPE, move |out| metrics.write(out))
+            }
+            "/config" => document.json(move |out| {
+                let config = admin.telemetry.config();
+                json(out, &ConfigDocument { config: config.as_deref(), problems: &(admin.problems)() })
+            }),
+            "/routes" => document.json(move |out| {
+                let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));
+                json(out, &routes.unwrap_or_default())
+            }),
+            "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.telemetry))),
+            _ => text(StatusCode::OK, format!("The admin interface of Sluicegate.\n\n{}", list())),
+        }
+    }
+
+    fn readyz(&self) -> Response<Body> {
+        match self.admin.readiness.phase() {
+            Phase::Ready => text(StatusCode::OK, "ready\n".into()),
+            Phase::Starting => text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not ready: starting, the first configuration is not served yet\n".into(),
+            ),
+            Phase::Draining => text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not ready: draining, the process ends once its requests have\n".into(),
+            ),
+        }
+    }
+}
+
+/// A document that may be long.
+struct Document {
+    head_only: bool,
+}
+
+impl Document {
+    fn json(self, write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) -> Response<Body> {
+        self.written(JSON, write)
+    }
+
+    fn written(
+        self,
+        content_type: &'static str,
+        write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static,
+    ) -> Response<Body> {
+        let pieces = if self.head_only { Pieces::none() } else { Pieces::written_by(write) };
+        response(StatusCode::OK, content_type, Either::Right(pieces))
+    }
+}
+
+fn json(out: &mut Writer, document: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, document)?;
+    out.write_all(b"\n")
+}
+
+fn list() -> String {
+    PATHS.iter().fold(String::new(), |mut list, (path, what)| {
+        // Writing to a String does not fail.
+        let _ = writeln!(list, "{path:<11} {what}");
+        list
+    })
+}
+
+fn text(status: StatusCode, body: String) -> Response<Body> {
+    response(status, TEXT, Either::Left(body.into()))
+}
+
+fn response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

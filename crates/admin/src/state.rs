@@ -1,0 +1,268 @@
+//! What the JSON documents are made of. The command line reads them back into the same types.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize, Serializer};
+use sluicegate_model::{Balance, Conditions, Config, HostPattern, Route};
+use sluicegate_proxy::failure::Failure;
+use sluicegate_proxy::telemetry::{EndpointShard, Sharded, Tallies, Telemetry, UpstreamShard};
+use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
+
+/// `/config`: the model as it is served, and what is wrong with what it was made from.
+#[derive(Debug, Serialize)]
+pub(crate) struct ConfigDocument<'a> {
+    /// `null` before the first configuration.
+    pub(crate) config: Option<&'a Config>,
+    pub(crate) problems: &'a [String],
+}
+
+/// `/routes`: one element for each route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedRoute {
+    /// The host pattern.
+    pub host: String,
+    /// The path pattern; `*` for what no path takes.
+    pub path: String,
+    /// Kubernetes' `pathType`, or `DefaultBackend`.
+    pub path_type: Cow<'static, str>,
+    /// The key of its upstream, `namespace/service:port`.
+    pub upstream: String,
+    /// Endpoints of the upstream that are ready.
+    pub ready: usize,
+    /// All endpoints of the upstream.
+    pub endpoints: usize,
+    /// The object that it was written in, `Ingress namespace/name`.
+    pub from: String,
+}
+
+impl ServedRoute {
+    /// Every route of a configuration: exact hosts first, then wildcards, then those of every host, each by
+    /// path.
+    #[must_use]
+    pub fn all(config: &Config) -> Vec<Self> {
+        let mut hosts: Vec<_> = config.hosts.iter().collect();
+        hosts.sort_by_key(|host| &host.host);
+        let mut served = Vec::new();
+        for host in hosts {
+            let mut routes: Vec<_> = host.routes.iter().collect();
+            routes.sort_by_key(|route| (route.path.as_str(), &route.path));
+            let written = |route: &&Route| (route.path.to_string(), route.path.path_type());
+            let paths = routes.iter().map(|route| Self::new(config, &host.host, route, written(route)));
+            let fallback = host.fallback.iter();
+            served.extend(paths.chain(fallback.map(|route| Self::default(config, &host.host, route))));
+        }
+        let default = config.default_route.iter();
+        served.extend(default.map(|route| Self::default(config, &HostPattern::Any, route)));
+        served
+    }
+
+    fn default(config: &Config, host: &HostPattern, route: &Route) -> Self {
+        Self::new(config, host, route, ("*".into(), "DefaultBackend"))
+    }
+
+    fn new(
+        config: &Config,
+        host: &HostPattern,
+        route: &Route,
+        (path, path_type): (String, &'static str),
+    ) -> Self {
+        let endpoints = config.upstreams.get(&route.upstream).map_or(&[][..], |upstream| &upstream.endpoints);
+        Self {
+            host: host.to_string(),
+            path,
+            path_type: path_type.into(),
+            upstream: route.upstream.to_string(),
+            ready: endpoints.iter().filter(|endpoint| endpoint.conditions.ready).count(),
+            endpoints: endpoints.len(),
+            from: route.id.to_string(),
+        }
+    }
+}
+
+/// `/upstreams`: one element for each upstream, made while it is written.
+pub(crate) struct Upstreams<'a>(pub(crate) &'a Telemetry);
+
+impl Serialize for Upstreams<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let config = self.0.config();
+        let slow_start = config.map_or(Duration::ZERO, |config| config.settings.resilience.slow_start);
+        let upstreams = self.0.upstreams();
+        serializer.collect_seq(upstreams.iter().map(|upstream| UpstreamState::of(upstream, slow_start)))
+    }
+}
+
+/// An upstream and its endpoints at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpstreamState {
+    /// Its key, `namespace/service:port`.
+    pub upstream: String,
+    /// How an endpoint is chosen: `ewma`, `round_robin` or `least_request`.
+    pub balance: Cow<'static, str>,
+    /// The most requests that it may have in flight.
+    pub max_requests: Option<u32>,
+    /// The most requests that one endpoint may have in flight.
+    pub max_requests_per_endpoint: Option<u32>,
+    /// What was counted since it was first routed to.
+    #[serde(flatten)]
+    pub counters: UpstreamCounters,
+    /// Its endpoints, in the order of the configuration.
+    pub endpoints: Vec<EndpointState>,
+}
+
+impl UpstreamState {
+    fn of(shared: &SharedUpstream, slow_start: Duration) -> Self {
+        let set = shared.endpoints();
+        let endpoints = set.endpoints.iter();
+        Self {
+            upstream: shared.key().to_string(),
+            balance: match set.balance {
+                Balance::Ewma => "ewma",
+                Balance::RoundRobin => "round_robin",
+                Balance::LeastRequest => "least_request",
+            }
+            .into(),
+            max_requests: set.limits.max_requests,
+            max_requests_per_endpoint: set.limits.max_requests_per_endpoint,
+            counters: UpstreamCounters::of(shared.shards()),
+            endpoints: endpoints
+                .map(|(endpoint, conditions)| EndpointState::of(endpoint, *conditions, slow_start))
+                .collect(),
+        }
+    }
+}
+
+/// What is counted of an upstream, over all workers. By reason there is only what happened at least once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamCounters {
+    /// Requests in flight now.
+    pub requests_in_flight: u64,
+    /// Requests written to an endpoint, retries included.
+    pub attempts: u64,
+    /// Connections made.
+    pub connections_opened: u64,
+    /// Attempts over a connection that was kept from an earlier request.
+    pub connections_reused: u64,
+    /// Connects that failed.
+    pub connect_failures: Reasons,
+    /// Connects that were raced because the first did not answer soon.
+    pub hedges: u64,
+    /// Attempts that failed and were repeated.
+    pub retries: Reasons,
+    /// Requests that failed for good.
+    pub failures: Reasons,
+    /// Requests that failed because they could not be repeated safely.
+    pub not_repeated: u64,
+    /// Endpoints that came under suspicion.
+    pub ejections: u64,
+    /// Endpoints that were readmitted.
+    pub readmissions: u64,
+    /// Unused connections that their endpoint closed.
+    pub idle_closed: u64,
+}
+
+impl UpstreamCounters {
+    pub(crate) fn of(shards: &Sharded<UpstreamShard>) -> Self {
+        Self {
+            requests_in_flight: shards.sum(|shard| &shard.in_flight),
+            attempts: shards.sum(|shard| &shard.attempts),
+            connections_opened: shards.sum(|shard| &shard.connects),
+            connections_reused: shards.sum(|shard| &shard.reused),
+            connect_failures: Reasons::of(shards, |shard| &shard.connect_failures),
+            hedges: shards.sum(|shard| &shard.hedges),
+            retries: Reasons::of(shards, |shard| &shard.retries),
+            failures: Reasons::of(shards, |shard| &shard.failures),
+            not_repeated: shards.sum(|shard| &shard.not_repeated),
+            ejections: shards.sum(|shard| &shard.ejections),
+            readmissions: shards.sum(|shard| &shard.readmissions),
+            idle_closed: shards.sum(|shard| &shard.pool_closed),
+        }
+    }
+}
+
+/// How often each reason of [`Failure::REASONS`] occurred, of those that did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Reasons(pub BTreeMap<Cow<'static, str>, u64>);
+
+impl Reasons {
+    fn of(
+        shards: &Sharded<UpstreamShard>,
+        tallies: impl Fn(&UpstreamShard) -> &Tallies<{ Failure::COUNT }>,
+    ) -> Self {
+        let all = Failure::REASONS.iter().enumerate();
+        let counted =
+            all.map(|(index, reason)| ((*reason).into(), shards.sum(|shard| &tallies(shard)[index])));
+        Self(counted.filter(|(_, count)| *count > 0).collect())
+    }
+}
+
+/// An endpoint at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndpointState {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// It wants new requests.
+    pub ready: bool,
+    /// It can answer requests.
+    pub serving: bool,
+    /// It is going away.
+    pub terminating: bool,
+    /// Whether it is avoided while others serve.
+    pub health: Health,
+    /// For how long it has been avoided, in seconds.
+    pub suspect_for: Option<f64>,
+    /// Its part of what a full member gets, below 1 while it starts slowly.
+    pub share: f64,
+    /// Requests in flight.
+    pub requests_in_flight: u64,
+    /// The response time as each worker that has used it estimated it last, in milliseconds.
+    pub ewma_ms: Vec<f64>,
+    /// Unused connections kept.
+    pub idle: u64,
+    /// Requests written to it.
+    pub attempts: u64,
+    /// Connects and attempts that failed.
+    pub failures: u64,
+}
+
+/// What passive health says of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// It is used.
+    Trusted,
+    /// It is avoided while others serve.
+    Suspect,
+}
+
+impl EndpointState {
+    fn of(shared: &SharedEndpoint, conditions: Conditions, slow_start: Duration) -> Self {
+        let shards = shared.shards();
+        let suspect_for = shared.suspect_for();
+        Self {
+            address: shared.address(),
+            ready: conditions.ready,
+            serving: conditions.serving,
+            terminating: conditions.terminating,
+            health: if suspect_for.is_some() { Health::Suspect } else { Health::Trusted },
+            suspect_for: suspect_for.map(|duration| duration.as_secs_f64()),
+            share: shared.share(slow_start),
+            requests_in_flight: shards.sum(|shard| &shard.in_flight),
+            ewma_ms: shards.iter().filter_map(ewma_ms).collect(),
+            idle: shards.sum(|shard| &shard.idle),
+            attempts: shards.sum(|shard| &shard.attempts),
+            failures: shards.sum(|shard| &shard.failures),
+        }
+    }
+}
+
+/// A worker's estimate, if it has one.
+fn ewma_ms(shard: &EndpointShard) -> Option<f64> {
+    match shard.ewma_micros.get() {
+        0 => None,
+        micros => Some(Duration::from_micros(micros).as_secs_f64() * 1e3),
+    }
+}

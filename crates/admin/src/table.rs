@@ -1,0 +1,193 @@
+//! The documents as text, for people.
+
+use std::fmt::Write as _;
+
+use crate::state::{EndpointState, Health, ServedRoute, UpstreamState};
+
+/// One line for each route.
+#[must_use]
+pub fn routes_table(routes: &[ServedRoute]) -> String {
+    let rows = routes.iter().map(|route| {
+        [
+            route.host.clone(),
+            route.path.clone(),
+            route.path_type.to_string(),
+            route.upstream.clone(),
+            format!("{}/{}", route.ready, route.endpoints),
+            route.from.clone(),
+        ]
+    });
+    aligned(["HOST", "PATH", "TYPE", "UPSTREAM", "ENDPOINTS", "FROM"], rows)
+}
+
+/// One line for each endpoint, and one for each upstream that has none.
+#[must_use]
+pub fn upstreams_table(upstreams: &[UpstreamState]) -> String {
+    let rows = upstreams.iter().flat_map(|upstream| {
+        let none = upstream.endpoints.is_empty().then(|| {
+            let mut row = std::array::from_fn(|_| "-".to_owned());
+            (row[0], row[2]) = (upstream.upstream.clone(), "no endpoint".to_owned());
+            row
+        });
+        let endpoints = upstream.endpoints.iter().map(|endpoint| {
+            [
+                upstream.upstream.clone(),
+                endpoint.address.to_string(),
+                conditions(endpoint).to_owned(),
+                health(endpoint),
+                endpoint.requests_in_flight.to_string(),
+                ewma(endpoint),
+                endpoint.idle.to_string(),
+                endpoint.attempts.to_string(),
+                endpoint.failures.to_string(),
+            ]
+        });
+        none.into_iter().chain(endpoints)
+    });
+    let header =
+        ["UPSTREAM", "ENDPOINT", "CONDITIONS", "HEALTH", "IN-FLIGHT", "EWMA", "IDLE", "ATTEMPTS", "FAILURES"];
+    aligned(header, rows)
+}
+
+fn conditions(endpoint: &EndpointState) -> &'static str {
+    match (endpoint.ready, endpoint.serving, endpoint.terminating) {
+        (true, _, false) => "ready",
+        (true, _, true) => "ready,terminating",
+        (false, true, true) => "serving,terminating",
+        (false, true, false) => "serving",
+        (false, false, true) => "terminating",
+        (false, false, false) => "not ready",
+    }
+}
+
+fn health(endpoint: &EndpointState) -> String {
+    match (endpoint.health, endpoint.suspect_for) {
+        (Health::Suspect, Some(seconds)) => format!("suspect {seconds:.1}s"),
+        (Health::Suspect, None) => "suspect".to_owned(),
+        (Health::Trusted, _) if endpoint.share < 1.0 => format!("slow start {:.0}%", endpoint.share * 100.0),
+        (Health::Trusted, _) => "trusted".to_owned(),
+    }
+}
+
+/// The lowest and the highest estimate of the workers.
+fn ewma(endpoint: &EndpointState) -> String {
+    let estimates = endpoint.ewma_ms.iter().copied();
+    let Some(highest) = estimates.clone().reduce(f64::max) else { return "-".to_owned() };
+    let lowest = estimates.fold(highest, f64::min);
+    match (format!("{lowest:.1}"), format!("{highest:.1}")) {
+        (lowest, highest) if lowest == highest => format!("{highest}ms"),
+        (lowest, highest) => format!("{lowest}-{highest}ms"),
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<_> =
+        std::iter::once(header.map(str::to_owned)).chain(rows.map(|row| row.map(shown))).collect();
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut table = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            // Writing to a String does not fail.
+            let _ = write!(line, "{cell:<width$}   ");
+        }
+        table.push_str(line.trim_end());
+        table.push('\n');
+    }
+    table
+}
+
+/// The text without what would steer a terminal: names and paths are somebody else's input.
+fn shown(cell: String) -> String {
+    cell.replace(char::is_control, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::UpstreamCounters;
+
+    fn endpoint(ready: bool, terminating: bool) -> EndpointState {
+        EndpointState {
+            address: ([10, 0, 0, 1], 8080).into(),
+            ready,
+            serving: true,
+            terminating,
+            health: Health::Trusted,
+            suspect_for: None,
+            share: 1.0,
+            requests_in_flight: 2,
+            ewma_ms: vec![],
+            idle: 3,
+            attempts: 1000,
+            failures: 0,
+        }
+    }
+
+    fn upstream(name: &str, endpoints: Vec<EndpointState>) -> UpstreamState {
+        UpstreamState {
+            upstream: name.to_owned(),
+            balance: "ewma".into(),
+            max_requests: None,
+            max_requests_per_endpoint: None,
+            counters: UpstreamCounters::default(),
+            endpoints,
+        }
+    }
+
+    #[test]
+    fn routes_are_aligned() {
+        let route = |host: &str, path: &str, ready| ServedRoute {
+            host: host.to_owned(),
+            path: path.to_owned(),
+            path_type: "Prefix".into(),
+            upstream: "shop/web:http".to_owned(),
+            ready,
+            endpoints: 5,
+            from: "Ingress shop/web".to_owned(),
+        };
+        assert_eq!(
+            routes_table(&[route("shop.example.com", "/", 5), route("*", "/very/long", 0)]),
+            "\
+HOST               PATH         TYPE     UPSTREAM        ENDPOINTS   FROM
+shop.example.com   /            Prefix   shop/web:http   5/5         Ingress shop/web
+*                  /very/long   Prefix   shop/web:http   0/5         Ingress shop/web
+"
+        );
+    }
+
+    #[test]
+    fn an_endpoint_says_how_it_is() {
+        let plain = endpoint(true, false);
+        let suspect = EndpointState {
+            health: Health::Suspect,
+            suspect_for: Some(3.21),
+            ewma_ms: vec![1.04, 0.26, 12.0],
+            ..endpoint(false, true)
+        };
+        let starting = EndpointState { share: 0.4, ewma_ms: vec![1.01, 1.02], ..plain.clone() };
+        let upstreams =
+            [upstream("shop/web:http", vec![plain, suspect, starting]), upstream("a/b:80", vec![])];
+        assert_eq!(
+            upstreams_table(&upstreams),
+            "\
+UPSTREAM        ENDPOINT        CONDITIONS            HEALTH           IN-FLIGHT   EWMA         IDLE   ATTEMPTS   FAILURES
+shop/web:http   10.0.0.1:8080   ready                 trusted          2           -            3      1000       0
+shop/web:http   10.0.0.1:8080   serving,terminating   suspect 3.2s     2           0.3-12.0ms   3      1000       0
+shop/web:http   10.0.0.1:8080   ready                 slow start 40%   2           1.0ms        3      1000       0
+a/b:80          -               no endpoint           -                -           -            -      -          -
+"
+        );
+    }
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert!(!upstreams_table(&[upstream("a\u{1b}[2J/b:80", vec![])]).contains('\u{1b}'));
+    }
+}

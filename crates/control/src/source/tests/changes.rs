@@ -1,0 +1,159 @@
+//! Changes are published, and nothing but changes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::{Followed, NOTICES_ALONE, WALKS_ALONE, app, ingress, slice};
+
+#[tokio::test]
+async fn the_first_change_is_the_complete_configuration() {
+    let files: Vec<(String, String)> =
+        (0..200).map(|nth| (format!("{nth:03}.yaml"), app(&format!("app{nth}"), &[1]))).collect();
+    let mut followed = Followed::new(NOTICES_ALONE, |root| {
+        fs::create_dir_all(root.join("sub/folder")).unwrap();
+        for (name, text) in &files {
+            fs::write(root.join("sub/folder").join(name), text).unwrap();
+        }
+    });
+    followed.wait(|published| published.config.is_some()).await;
+    let first = followed.history()[0].clone();
+    assert_eq!(first.split(' ').filter(|route| route.ends_with("[1]")).count(), 200);
+    followed.problems(&[]).await;
+}
+
+#[tokio::test]
+async fn files_that_come_change_and_go_are_followed() {
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
+    followed.write("b.yml", &app("b", &[2]));
+    followed.served("/a[1] /b[2]").await;
+    followed.write("b.yml", &app("b", &[2, 3]));
+    followed.served("/a[1] /b[2,3]").await;
+    followed.write("a.yaml", &format!("{}{}", ingress("a", "/new"), slice("a", &[1])));
+    followed.served("/b[2,3] /new[1]").await;
+    fs::remove_file(followed.path("a.yaml")).unwrap();
+    followed.served("/b[2,3]").await;
+    fs::rename(followed.path("b.yml"), followed.dir.path().join("b.yml")).unwrap();
+    followed.served("").await;
+    fs::rename(followed.dir.path().join("b.yml"), followed.path("b.yml")).unwrap();
+    followed.served("/b[2,3]").await;
+    fs::hard_link(followed.path("b.yml"), followed.dir.path().join("kept")).unwrap();
+    fs::remove_file(followed.path("b.yml")).unwrap();
+    followed.served("").await;
+    fs::hard_link(followed.dir.path().join("kept"), followed.path("b.yml")).unwrap();
+    followed.served("/b[2,3]").await;
+}
+
+#[tokio::test]
+async fn endpoints_travel_alone_and_only_when_they_change() {
+    let files =
+        [("a.yaml", ingress("a", "/a")), ("a-slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[9]))];
+    let mut followed = Followed::with_files(&files).await;
+    let before = followed.history().len();
+    followed.write("a-slice.yaml", &slice("a", &[1, 2]));
+    followed.served("/a[1,2] /b[9]").await;
+    // The same again, in another order, with another comment, and one of no route.
+    followed.write("a-slice.yaml", &slice("a", &[1, 2]));
+    followed.write("a-slice.yaml", &format!("# again\n{}", slice("a", &[2, 1])));
+    followed.write("c-slice.yaml", &slice("c", &[7]));
+    followed.write("a-slice.yaml", &slice("a", &[]));
+    followed.served("/a[] /b[9]").await;
+    assert_eq!(followed.published.borrow().configs, 1);
+    assert_eq!(followed.history()[before..], ["/a[1,2] /b[9]", "/a[] /b[9]"]);
+    // A Service's own settings are no endpoints.
+    let limited = ingress("a", "/a").replace("{name: a}\nspec: {ports", "{name: a, annotations: {sluicegate.dev/load-balance: ewma, sluicegate.dev/max-requests: \"5\"}}\nspec: {ports");
+    followed.write("a.yaml", &limited);
+    followed.wait(|published| published.configs == 2).await;
+}
+
+#[tokio::test]
+async fn folders_that_come_and_go_are_followed() {
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
+    fs::create_dir_all(followed.path("sub/deep")).unwrap();
+    fs::write(followed.path("sub/deep/b.yaml"), app("b", &[2])).unwrap();
+    followed.served("/a[1] /b[2]").await;
+    fs::write(followed.path("sub/deep/b.yaml"), app("b", &[3])).unwrap();
+    followed.served("/a[1] /b[3]").await;
+    fs::rename(followed.path("sub"), followed.path("renamed")).unwrap();
+    fs::write(followed.path("renamed/deep/b.yaml"), app("b", &[4])).unwrap();
+    followed.served("/a[1] /b[4]").await;
+    assert!(followed.history().iter().all(|served| served.contains("/a[1]")));
+    fs::rename(followed.path("renamed"), followed.dir.path().join("away")).unwrap();
+    followed.served("/a[1]").await;
+    symlink(followed.dir.path().join("away"), followed.path("link")).unwrap();
+    followed.served("/a[1] /b[4]").await;
+    fs::write(followed.dir.path().join("away/deep/b.yaml"), app("b", &[5])).unwrap();
+    followed.served("/a[1] /b[5]").await;
+    fs::remove_file(followed.path("link")).unwrap();
+    followed.served("/a[1]").await;
+    fs::create_dir(followed.path(".git")).unwrap();
+    fs::write(followed.path(".git/c.yaml"), app("c", &[1])).unwrap();
+    fs::write(followed.path(".c.yaml"), app("c", &[1])).unwrap();
+    fs::write(followed.path("c.yaml~"), app("c", &[1])).unwrap();
+    followed.catch_up().await;
+    assert!(!followed.history().iter().any(|served| served.contains("/c")));
+}
+
+#[tokio::test]
+async fn without_notices_changes_are_found_by_walking() {
+    let mut followed = Followed::new(WALKS_ALONE, |root| {
+        fs::create_dir(root).unwrap();
+        fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
+    });
+    followed.served("/a[1]").await;
+    followed.write("a.yaml", &app("a", &[1, 2]));
+    followed.served("/a[1,2]").await;
+    followed.write("b.yaml", &app("b", &[3]));
+    followed.served("/a[1,2] /b[3]").await;
+    fs::remove_file(followed.path("a.yaml")).unwrap();
+    followed.served("/b[3]").await;
+}
+
+#[tokio::test]
+async fn a_change_behind_a_symlink_is_found_by_walking() {
+    let mut attention = NOTICES_ALONE;
+    attention.walk_interval = std::time::Duration::from_millis(50);
+    let mut followed = Followed::new(attention, |root| {
+        fs::create_dir(root).unwrap();
+        fs::write(root.with_file_name("target.yaml"), app("a", &[1])).unwrap();
+        symlink("../target.yaml", root.join("a.yaml")).unwrap();
+    });
+    followed.served("/a[1]").await;
+    fs::write(followed.dir.path().join("target.yaml"), app("a", &[2])).unwrap();
+    followed.served("/a[2]").await;
+    fs::remove_file(followed.dir.path().join("target.yaml")).unwrap();
+    followed.served("").await;
+}
+
+#[tokio::test]
+async fn a_single_manifest_can_be_followed() {
+    let mut followed = Followed::new(NOTICES_ALONE, |root| fs::write(root, app("a", &[1])).unwrap());
+    followed.served("/a[1]").await;
+    fs::write(&followed.root, app("a", &[2])).unwrap();
+    followed.served("/a[2]").await;
+    fs::write(followed.dir.path().join("new"), app("a", &[3])).unwrap();
+    fs::rename(followed.dir.path().join("new"), &followed.root).unwrap();
+    followed.served("/a[3]").await;
+}
+
+#[tokio::test]
+async fn an_external_name_is_looked_up() {
+    let external = ingress("a", "/a")
+        .replace("spec: {ports: [{port: 80}]}", "spec: {type: ExternalName, externalName: localhost}");
+    let mut followed = Followed::with_files(&[("a.yaml", external.clone())]).await;
+    let key = followed.published.borrow().endpoints.keys().next().cloned().unwrap();
+    let loopback = |published: &super::Published| {
+        let endpoints = &published.endpoints[&key];
+        !endpoints.is_empty()
+            && endpoints.iter().all(|one| one.address.ip().is_loopback() && one.address.port() == 80)
+    };
+    assert!(loopback(&followed.published.borrow()), "the first configuration waits for it");
+    // Until the new name is found, the old addresses stay.
+    followed.write("a.yaml", &external.replace("localhost", "does-not-exist.invalid"));
+    followed
+        .problems(&["Service default/a: spec.externalName: \"does-not-exist.invalid\" cannot be looked up"])
+        .await;
+    assert!(loopback(&followed.published.borrow()));
+    followed.write("a.yaml", &app("a", &[1]));
+    followed.served("/a[1]").await;
+    followed.problems(&[]).await;
+}

@@ -1,0 +1,141 @@
+//! Whatever happens to the directory, what was read from it is served on.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use super::{Followed, NOTICES_ALONE, app, ingress, slice};
+
+#[tokio::test]
+async fn a_broken_manifest_over_a_good_one_is_told_and_not_served() {
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
+    followed.write("a.yaml", &format!("{}\n  kind: [", app("a", &[2])));
+    followed.problems(&["cannot be read"]).await;
+    followed.write("a.yaml", &app("a", &[2]).replace("pathType: Exact", "pathType: exact"));
+    // The slice is good in itself.
+    followed.served("/a[2]").await;
+    followed
+        .problems(&[
+            "a.yaml:5: Ingress default/a: spec.rules[0].http.paths[0].pathType: \"exact\" is unknown",
+        ])
+        .await;
+    followed.write("a.yaml", "");
+    followed.problems(&["a.yaml: is empty"]).await;
+    followed.write("a.yaml", &app("a", &[3]));
+    followed.served("/a[3]").await;
+    followed.problems(&[]).await;
+    assert!(followed.history().iter().all(|served| served.starts_with("/a[")));
+}
+
+#[tokio::test]
+async fn the_directory_may_go_and_come_back() {
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
+    let (root, away) = (followed.root.clone(), followed.dir.path().join("away"));
+    fs::rename(&root, &away).unwrap();
+    followed.problems(&["manifests: cannot be listed: No such file or directory"]).await;
+    // Changes of what was moved away are none of ours.
+    fs::write(away.join("a.yaml"), app("a", &[9])).unwrap();
+    fs::remove_file(away.join("b.yaml")).unwrap();
+    fs::create_dir(&root).unwrap();
+    followed.problems(&[]).await;
+    fs::write(root.join("a.yaml"), app("a", &[2])).unwrap();
+    followed.served("/a[2] /b[1]").await;
+    followed.served("/a[2]").await;
+    assert_eq!(followed.history(), ["/a[1] /b[1]", "/a[2] /b[1]", "/a[2]"]);
+    fs::write(root.join("a.yaml"), app("a", &[3])).unwrap();
+    followed.served("/a[3]").await;
+}
+
+#[tokio::test]
+async fn a_directory_that_is_removed_with_all_its_files_is_served_on() {
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
+    // All before the source can look: the order in which it notices is that of the removals.
+    fs::remove_dir_all(&followed.root).unwrap();
+    followed.problems(&["cannot be listed"]).await;
+    fs::create_dir(&followed.root).unwrap();
+    followed.write("b.yaml", &app("b", &[2]));
+    followed.served("/b[2]").await;
+    assert_eq!(followed.history(), ["/a[1] /b[1]", "/a[1] /b[2]", "/b[2]"]);
+}
+
+#[tokio::test]
+async fn a_directory_that_does_not_exist_yet_is_waited_for() {
+    let mut followed = Followed::new(NOTICES_ALONE, |_| {});
+    followed.problems(&["cannot be listed"]).await;
+    assert!(followed.published.borrow().config.is_none());
+    let made = followed.dir.path().join("made");
+    fs::create_dir(&made).unwrap();
+    fs::write(made.join("a.yaml"), app("a", &[1])).unwrap();
+    fs::rename(made, &followed.root).unwrap();
+    followed.served("/a[1]").await;
+    followed.problems(&[]).await;
+    assert_eq!(followed.history(), ["/a[1]"]);
+}
+
+#[tokio::test]
+async fn a_directory_behind_a_symlink_may_be_swapped() {
+    let release = |root: &Path, name: &str, octet: usize| {
+        let folder = root.with_file_name(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("a.yaml"), app("a", &[octet])).unwrap();
+        folder
+    };
+    let mut followed = Followed::new(NOTICES_ALONE, |root| symlink(release(root, "one", 1), root).unwrap());
+    followed.served("/a[1]").await;
+    let new = followed.dir.path().join("new");
+    symlink(release(&followed.root, "two", 2), &new).unwrap();
+    fs::rename(&new, &followed.root).unwrap();
+    followed.served("/a[2]").await;
+    followed.write("a.yaml", &app("a", &[3]));
+    followed.served("/a[3]").await;
+    assert_eq!(followed.history(), ["/a[1]", "/a[2]", "/a[3]"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_keeps_its_last_form() {
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
+    fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
+    followed.problems(&["a.yaml: cannot be read: stream did not contain valid UTF-8; what it held"]).await;
+    fs::remove_file(followed.path("a.yaml")).unwrap();
+    fs::create_dir(followed.path("a.yaml")).unwrap();
+    let made = Command::new("mkfifo").arg(followed.path("pipe.yaml")).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    followed.catch_up().await;
+    followed.wait(|published| !published.served().contains("/a[")).await;
+    assert!(followed.history().iter().all(|served| served.contains("/b[1]")));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_listed_keeps_its_objects() {
+    let mut followed = Followed::new(NOTICES_ALONE, |root| {
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::write(root.join("sub/a.yaml"), app("a", &[1])).unwrap();
+    });
+    followed.served("/a[1]").await;
+    fs::set_permissions(followed.path("sub"), fs::Permissions::from_mode(0o000)).unwrap();
+    let is_root = fs::read_dir(followed.path("sub")).is_ok();
+    fs::create_dir(followed.path("other")).unwrap();
+    fs::write(followed.path("other/b.yaml"), app("b", &[1])).unwrap();
+    followed.served("/a[1] /b[1]").await;
+    if !is_root {
+        followed.problems(&["sub: cannot be read: Permission denied"]).await;
+    }
+    fs::set_permissions(followed.path("sub"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn notices_that_the_kernel_dropped_are_made_up_for() {
+    let files =
+        [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[1]))];
+    let mut followed = Followed::with_files(&files).await;
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    // The source does not run meanwhile, as this is its thread.
+    for nth in 0..limit / 2 {
+        followed.write(["x.txt", "y.txt"][nth % 2], "");
+    }
+    followed.write("slice.yaml", &slice("a", &[2]));
+    fs::remove_file(followed.path("b.yaml")).unwrap();
+    followed.served("/a[2]").await;
+}

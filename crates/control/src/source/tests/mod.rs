@@ -1,0 +1,198 @@
+//! A directory source at work on a real directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_model::{Change, Config, Endpoint, UpstreamKey};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::{Attention, DirectorySource};
+use crate::{Problem, TranslateOptions};
+
+mod changes;
+mod disasters;
+mod replacing;
+
+/// No test waits longer than this for a condition.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Does not walk unless it must, so that tests see whether notices suffice.
+const NOTICES_ALONE: Attention = Attention {
+    notices: true,
+    walk_interval: Duration::from_secs(3600),
+    walk_interval_short: Duration::from_millis(50),
+};
+
+/// Sees changes by walking alone.
+const WALKS_ALONE: Attention = Attention {
+    notices: false,
+    walk_interval: Duration::from_millis(50),
+    walk_interval_short: Duration::from_millis(50),
+};
+
+/// What has been published.
+#[derive(Default)]
+struct Published {
+    config: Option<Arc<Config>>,
+    endpoints: BTreeMap<UpstreamKey, Arc<[Endpoint]>>,
+    /// What was served after each change.
+    history: Vec<String>,
+    configs: usize,
+}
+
+impl Published {
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Config(config) => {
+                self.endpoints = config
+                    .upstreams
+                    .iter()
+                    .map(|(key, upstream)| (key.clone(), upstream.endpoints.clone()))
+                    .collect();
+                self.config = Some(config);
+                self.configs += 1;
+            }
+            Change::Endpoints { upstream, endpoints } => {
+                self.endpoints.insert(upstream, endpoints).expect("an upstream that is configured");
+            }
+        }
+        self.history.push(self.served());
+    }
+
+    /// The routes as `path[last octet of each endpoint]`, in order.
+    fn served(&self) -> String {
+        let Some(config) = &self.config else { return String::new() };
+        let mut routes: Vec<String> = config
+            .routes()
+            .map(|route| {
+                let octets: Vec<String> = self.endpoints[&route.upstream]
+                    .iter()
+                    .map(|endpoint| endpoint.address.ip().to_string().rsplit('.').next().unwrap().to_owned())
+                    .collect();
+                format!("{}[{}]", route.path, octets.join(","))
+            })
+            .collect();
+        routes.sort();
+        routes.join(" ")
+    }
+}
+
+/// A directory that is being followed.
+struct Followed {
+    dir: TempDir,
+    root: PathBuf,
+    published: watch::Receiver<Published>,
+    problems: watch::Receiver<Arc<[Problem]>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Followed {
+    /// Follows a directory that `prepare` fills.
+    fn new(attention: Attention, prepare: impl FnOnce(&Path)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("manifests");
+        prepare(&root);
+        let mut source = DirectorySource::new(&root, TranslateOptions::default());
+        source.attention = attention;
+        let problems = source.problems();
+        let (sender, published) = watch::channel(Published::default());
+        let task = tokio::spawn(async move {
+            source.run(move |change| sender.send_modify(|published| published.apply(change))).await;
+        });
+        Self { dir, root, published, problems, task }
+    }
+
+    /// Follows a directory with these files, and waits until they are served.
+    async fn with_files(files: &[(&str, String)]) -> Self {
+        let mut followed = Self::new(NOTICES_ALONE, |root| {
+            fs::create_dir(root).unwrap();
+            for (name, text) in files {
+                fs::write(root.join(name), text).unwrap();
+            }
+        });
+        followed.wait(|published| published.config.is_some()).await;
+        followed
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    async fn wait(&mut self, condition: impl FnMut(&Published) -> bool) {
+        let waiting = tokio::time::timeout(PATIENCE, self.published.wait_for(condition)).await;
+        let is_met = waiting.map(|met| met.is_ok());
+        assert!(is_met == Ok(true), "in vain, history: {:#?}", self.published.borrow().history);
+    }
+
+    /// Waits until exactly this is served.
+    #[track_caller]
+    fn served(&mut self, expected: &str) -> impl Future<Output = ()> {
+        let expected = expected.to_owned();
+        self.wait(move |published| published.served() == expected)
+    }
+
+    /// Waits until the problems are these, each told by a part of it.
+    async fn problems(&mut self, expected: &[&str]) {
+        let fits = |problems: &Arc<[Problem]>| {
+            let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            shown.len() == expected.len() && shown.iter().zip(expected).all(|(a, e)| a.contains(e))
+        };
+        let is_met =
+            tokio::time::timeout(PATIENCE, self.problems.wait_for(fits)).await.map(|met| met.is_ok());
+        let shown: Vec<String> = self.problems.borrow().iter().map(ToString::to_string).collect();
+        assert!(is_met == Ok(true), "got {shown:#?}\nexpected {expected:#?}");
+    }
+
+    /// Waits until all that happened before has been seen, by a change that comes after it.
+    async fn catch_up(&mut self) {
+        let nth = self.published.borrow().history.len();
+        let path = format!("/mark-{nth}");
+        self.write("mark.yaml", &ingress("mark", &path));
+        self.wait(|published| published.served().contains(&path)).await;
+    }
+
+    fn history(&self) -> Vec<String> {
+        self.published.borrow().history.clone()
+    }
+}
+
+/// An Ingress with a route from `path` to the Service of the same name, and that Service.
+fn ingress(name: &str, path: &str) -> String {
+    format!(
+        "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}}}\n\
+         spec: {{rules: [{{http: {{paths: [{{path: \"{path}\", pathType: Exact, \
+         backend: {{service: {{name: {name}, port: {{number: 80}}}}}}}}]}}}}]}}\n\
+         ---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+    )
+}
+
+/// The slice of the Service `name`, with an endpoint 10.0.0.N for each N of `octets`.
+fn slice(name: &str, octets: &[usize]) -> String {
+    let endpoints: String = octets.iter().map(|octet| format!("- addresses: [10.0.0.{octet}]\n")).collect();
+    let endpoints = if octets.is_empty() { "[]".to_owned() } else { format!("\n{endpoints}") };
+    format!(
+        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}\n\
+         addressType: IPv4\nports: [{{port: 80}}]\nendpoints: {endpoints}\n"
+    )
+}
+
+/// An Ingress, its Service and its slice.
+fn app(name: &str, octets: &[usize]) -> String {
+    format!("{}{}", ingress(name, &format!("/{name}")), slice(name, octets))
+}

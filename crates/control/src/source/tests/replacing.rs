@@ -1,0 +1,187 @@
+//! However a file is replaced, what it holds is never away.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread;
+
+use super::{Followed, NOTICES_ALONE, app, ingress, slice};
+
+/// Whether at every time both apps were served, each with an endpoint.
+fn was_never_away(followed: &Followed) -> bool {
+    followed
+        .history()
+        .iter()
+        .all(|served| ["/a[", "/b["].iter().all(|route| served.contains(route)) && !served.contains("[]"))
+}
+
+async fn two_apps() -> Followed {
+    Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await
+}
+
+#[tokio::test]
+async fn a_file_that_is_truncated_and_written_slowly_is_read_when_it_is_closed() {
+    let mut followed = two_apps().await;
+    let text = app("a", &[2, 3]);
+    let (first, rest) = text.split_at(text.find("EndpointSlice").unwrap() + 100);
+    let mut file = OpenOptions::new().write(true).truncate(true).open(followed.path("a.yaml")).unwrap();
+    followed.catch_up().await;
+    file.write_all(first.as_bytes()).unwrap();
+    followed.catch_up().await;
+    // Not even when another directory notice makes it walk.
+    fs::create_dir(followed.path("folder")).unwrap();
+    fs::write(followed.path("folder/c.yaml"), app("c", &[1])).unwrap();
+    followed.wait(|published| published.served().contains("/c[1]")).await;
+    assert!(followed.history().iter().all(|served| served.contains("/a[1]")));
+    file.write_all(rest.as_bytes()).unwrap();
+    drop(file);
+    followed.wait(|published| published.served().contains("/a[2,3]")).await;
+    assert!(was_never_away(&followed));
+}
+
+#[tokio::test]
+async fn editors_and_git_replace_files_without_an_outage() {
+    let mut followed = two_apps().await;
+    let path = followed.path("a.yaml");
+    let backup = followed.path("a.yaml~");
+    let writers: [(&str, &dyn Fn(&str)); 4] = [
+        ("write a new file and rename it", &|text| {
+            let new = path.with_file_name(".a.yaml.new");
+            fs::write(&new, text).unwrap();
+            fs::rename(new, &path).unwrap();
+        }),
+        ("rename the old file and write a new one", &|text| {
+            fs::rename(&path, &backup).unwrap();
+            fs::write(&path, text).unwrap();
+            fs::remove_file(&backup).unwrap();
+        }),
+        ("unlink the old file and write a new one", &|text| {
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, text).unwrap();
+        }),
+        ("write in place", &|text| fs::write(&path, text).unwrap()),
+    ];
+    for (nth, (what, write)) in writers.iter().enumerate() {
+        write(&app("a", &[10 + nth]));
+        let expected = format!("/a[{}]", 10 + nth);
+        followed.wait(|published| published.served().contains(&expected)).await;
+        println!("{what}");
+    }
+    assert!(was_never_away(&followed));
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_all_the_time_is_never_away() {
+    let mut followed = two_apps().await;
+    let path = followed.path("a.yaml");
+    let writer = thread::spawn(move || {
+        for nth in 0..300 {
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, app("a", &[nth])).unwrap();
+        }
+    });
+    followed.wait(|published| published.served().contains("/a[299]")).await;
+    writer.join().unwrap();
+    assert!(was_never_away(&followed));
+}
+
+#[tokio::test]
+async fn half_a_file_is_never_served() {
+    let mut followed = two_apps().await;
+    let path = followed.path("a.yaml");
+    let writer = thread::spawn(move || {
+        for nth in 0..400 {
+            let text = app("a", &[nth, 1000 + nth, 2000 + nth]);
+            let mut file = OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
+            for part in text.as_bytes().chunks(64) {
+                file.write_all(part).unwrap();
+            }
+        }
+    });
+    // 10.0.0.1000 is no address: only the first endpoint counts.
+    followed.wait(|published| published.served().contains("/a[255]")).await;
+    writer.join().unwrap();
+    assert!(was_never_away(&followed), "{:#?}", followed.history());
+}
+
+#[tokio::test]
+async fn a_thousand_rapid_changes_end_in_the_last() {
+    let files = [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[0]))];
+    let mut followed = Followed::with_files(&files).await;
+    let path = followed.path("slice.yaml");
+    let writer = thread::spawn(move || {
+        for nth in 0..1000 {
+            fs::write(&path, slice("a", &[nth % 250, 251])).unwrap();
+        }
+        fs::write(&path, slice("a", &[252, 253])).unwrap();
+    });
+    followed.served("/a[252,253]").await;
+    writer.join().unwrap();
+    assert_eq!(followed.published.borrow().configs, 1);
+    // Nothing in between was away, and nothing was put together from two changes.
+    let is_whole =
+        |served: &String| served.ends_with(",251]") || served == "/a[0]" || served == "/a[252,253]";
+    assert!(followed.history().iter().all(is_whole), "{:#?}", followed.history());
+}
+
+#[tokio::test]
+async fn a_file_of_another_name_changes_nothing() {
+    let mut followed = two_apps().await;
+    let before = followed.history().len();
+    fs::rename(followed.path("a.yaml"), followed.path("z.yaml")).unwrap();
+    fs::rename(followed.path("b.yaml"), followed.path("0.yaml")).unwrap();
+    followed.catch_up().await;
+    assert_eq!(followed.history().len(), before + 1, "{:#?}", followed.history());
+    followed.problems(&["Service default/mark: has no EndpointSlice"]).await;
+    // They are followed under their new names.
+    followed.write("z.yaml", &app("a", &[7]));
+    followed.wait(|published| published.served().contains("/a[7]")).await;
+}
+
+/// Fills a mounted ConfigMap as the kubelet does: a new folder, and `..data` swapped to it.
+fn mount(root: &Path, version: &str, files: &[(&str, String)]) {
+    fs::create_dir(root.join(version)).unwrap();
+    for (name, text) in files {
+        fs::write(root.join(version).join(name), text).unwrap();
+    }
+    let old = fs::read_link(root.join("..data"));
+    symlink(version, root.join("..data_tmp")).unwrap();
+    fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
+    for (name, _) in files {
+        if fs::symlink_metadata(root.join(name)).is_err() {
+            symlink(Path::new("..data").join(name), root.join(name)).unwrap();
+        }
+    }
+    for entry in fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() && !path.exists() {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    if let Ok(old) = old {
+        fs::remove_dir_all(root.join(old)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_mounted_config_map_is_followed_as_a_whole() {
+    let mut followed = Followed::new(NOTICES_ALONE, |root| {
+        fs::create_dir(root).unwrap();
+        mount(root, "..1", &[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]);
+    });
+    followed.served("/a[1] /b[1]").await;
+    mount(&followed.root, "..2", &[("a.yaml", app("a", &[2])), ("b.yaml", app("b", &[2]))]);
+    followed.served("/a[2] /b[2]").await;
+    // An app that moves from one key to another is never away.
+    mount(&followed.root, "..3", &[("a.yaml", app("b", &[2])), ("b.yaml", app("a", &[2]))]);
+    mount(
+        &followed.root,
+        "..4",
+        &[("c.yaml", format!("{}{}{}", app("a", &[2]), app("b", &[2]), app("c", &[1])))],
+    );
+    followed.served("/a[2] /b[2] /c[1]").await;
+    assert!(was_never_away(&followed), "{:#?}", followed.history());
+    mount(&followed.root, "..5", &[("c.yaml", app("c", &[3]))]);
+    followed.served("/c[3]").await;
+}

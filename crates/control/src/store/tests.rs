@@ -1,0 +1,179 @@
+//! What stays, what goes, and what is told of it.
+
+use std::path::Path;
+
+use super::Store;
+use crate::{TranslateOptions, translate};
+
+/// An Ingress with a route from `path` to the Service of the same name as itself.
+fn ingress(name: &str, path: &str) -> String {
+    format!(
+        "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}}}\n\
+         spec: {{rules: [{{http: {{paths: [{{path: \"{path}\", pathType: Exact, \
+         backend: {{service: {{name: {name}, port: {{number: 80}}}}}}}}]}}}}]}}\n"
+    )
+}
+
+fn service(annotations: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: echo, annotations: {{{annotations}}}}}\n\
+         spec: {{ports: [{{port: 80}}]}}\n"
+    )
+}
+
+/// Sets files one after the other, and checks the paths that are routed in the end, and the problems.
+#[track_caller]
+fn check(files: &[(&str, &str)], paths: &[&str], problems: &[&str]) {
+    let mut store = Store::default();
+    for (file, text) in files {
+        match *text {
+            "GONE" => store.remove_file(Path::new(file)),
+            text => store.set_file(Path::new(file), text),
+        };
+    }
+    let config = translate(&store, &TranslateOptions::default()).config;
+    let actual: Vec<String> =
+        config.routes().map(|route| format!("{} {}", route.path, route.upstream.service)).collect();
+    assert_eq!(actual, paths);
+    let actual: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+    let fits = actual.len() == problems.len() && actual.iter().zip(problems).all(|(a, e)| a.contains(e));
+    assert!(fits, "got {actual:#?}\nexpected {problems:#?}");
+}
+
+#[test]
+fn an_object_that_becomes_invalid_keeps_its_last_good_form() {
+    let good = ingress("a", "/a");
+    let kept = "(the last good form stays in service)";
+    for (what, bad) in [
+        ("an invalid path", ingress("a", "bad")),
+        ("a wrong type", good.replace("number: 80", "number: x")),
+        ("no rules", "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}}\n".to_owned()),
+    ] {
+        check(&[("m.yaml", &good), ("m.yaml", &bad)], &["/a a"], &[kept]);
+        check(&[("m.yaml", &good), ("m.yaml", &bad), ("m.yaml", &bad)], &["/a a"], &[kept]);
+        let better = ingress("a", "/better");
+        check(&[("m.yaml", &good), ("m.yaml", &bad), ("m.yaml", &better)], &["/better a"], &[]);
+        check(&[("m.yaml", &good), ("m.yaml", &bad), ("m.yaml", "GONE")], &[], &[]);
+        let other = ingress("b", "/b");
+        let both = format!("{bad}{other}");
+        check(&[("m.yaml", &good), ("m.yaml", &both)], &["/a a", "/b b"], &[kept]);
+        println!("{what}");
+    }
+}
+
+#[test]
+fn an_object_with_errors_from_the_start_is_served_as_far_as_it_is_valid() {
+    let one_bad_path = ingress("a", "/a").replace(
+        "paths: [",
+        "paths: [{path: bad, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}, ",
+    );
+    let fault = "spec.rules[0].http.paths[0].path: \"bad\"";
+    check(&[("m.yaml", &one_bad_path)], &["/a a"], &[fault]);
+    // It is in service now, so that another invalid form does not replace it.
+    let worse = ingress("a", "worse");
+    check(&[("m.yaml", &one_bad_path), ("m.yaml", &worse)], &["/a a"], &["stays in service"]);
+}
+
+#[test]
+fn a_document_that_cannot_be_read_takes_nothing_away() {
+    let (a, b) = (ingress("a", "/a"), ingress("b", "/b"));
+    let broken = "---\nkind: [\n";
+    let kept = "(what this file held before stays in service)";
+    for bad in [
+        // A syntax error in one of two documents, or in all of the file.
+        format!("{a}{broken}"),
+        broken.to_owned(),
+        // An object that has lost its name, or its kind.
+        format!("{a}{}", b.replace("name: b}\n", "}\n")),
+        format!("{a}{}", b.replace("kind: Ingress", "kid: Ingress")),
+    ] {
+        check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &bad)], &["/a a", "/b b"], &[kept]);
+        check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &bad), ("m.yaml", &a)], &["/a a"], &[]);
+        check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &bad), ("m.yaml", "GONE")], &[], &[]);
+    }
+    // What can be read takes effect all the same.
+    let changed = format!("{}{broken}{}", ingress("a", "/new"), ingress("c", "/c"));
+    check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &changed)], &["/new a", "/b b", "/c c"], &[kept]);
+}
+
+#[test]
+fn an_empty_file_takes_nothing_away_and_a_commented_one_does() {
+    let a = ingress("a", "/a");
+    check(&[("m.yaml", &a), ("m.yaml", "")], &["/a a"], &["m.yaml: is empty: what it held before stays"]);
+    check(&[("m.yaml", &a), ("m.yaml", " \n"), ("m.yaml", &a)], &["/a a"], &[]);
+    check(&[("m.yaml", &a), ("m.yaml", "# nothing any more\n")], &[], &[]);
+    check(&[("m.yaml", "")], &[], &[]);
+}
+
+#[test]
+fn an_object_that_leaves_a_file_is_gone() {
+    let both = format!("{}{}", ingress("a", "/a"), ingress("b", "/b"));
+    check(&[("m.yaml", &both), ("m.yaml", &ingress("b", "/b"))], &["/b b"], &[]);
+}
+
+#[test]
+fn an_object_in_two_files_is_taken_from_the_first_by_path() {
+    let (one, other) = (ingress("a", "/one"), ingress("a", "/other"));
+    let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, which is used";
+    // Whatever comes first in time.
+    check(&[("1.yaml", &one), ("2.yaml", &other)], &["/one a"], &[also]);
+    check(&[("2.yaml", &other), ("1.yaml", &one)], &["/one a"], &[also]);
+    check(&[("1.yaml", &one), ("2.yaml", &other), ("1.yaml", "GONE")], &["/other a"], &[]);
+    check(&[("1.yaml", &one), ("2.yaml", &other), ("2.yaml", "GONE")], &["/one a"], &[]);
+    // One that was never valid leaves the place to the next.
+    let bad = one.replace("number: 80", "number: x");
+    check(
+        &[("1.yaml", &bad), ("2.yaml", &other)],
+        &["/other a"],
+        &["number: invalid type", "is also written in 2"],
+    );
+}
+
+#[test]
+fn an_object_that_is_written_twice_in_a_file_is_taken_from_the_first_place() {
+    let text = format!("{}{}", ingress("a", "/one"), ingress("a", "/other"));
+    check(&[("m.yaml", &text)], &["/one a"], &["m.yaml:7: Ingress default/a: is written twice in this file"]);
+}
+
+#[test]
+fn a_service_with_an_invalid_annotation_keeps_the_last_good_one() {
+    let mut store = Store::default();
+    let file = Path::new("m.yaml");
+    let limit = |store: &Store| {
+        let (namespace, name) = ("default".into(), "echo".into());
+        store.service(&namespace, &name).and_then(|(service, _)| service.limits.max_requests)
+    };
+    store.set_file(file, &service("sluicegate.dev/max-requests: \"5\""));
+    assert_eq!(limit(&store), Some(5));
+    store.set_file(file, &service("sluicegate.dev/max-requests: many"));
+    assert_eq!(limit(&store), Some(5));
+    store.set_file(file, &service(""));
+    assert_eq!(limit(&store), None);
+}
+
+#[test]
+fn a_change_says_what_it_touches() {
+    let slice = |address: &str, service: &str| {
+        format!(
+            "---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s, \
+             labels: {{kubernetes.io/service-name: {service}}}}}, addressType: IPv4, \
+             ports: [{{port: 80}}], endpoints: [{{addresses: [{address}]}}]}}\n"
+        )
+    };
+    let mut store = Store::default();
+    let mut touched = |text: &str| {
+        let touched = store.set_file(Path::new("m.yaml"), text);
+        let services: Vec<String> = touched.services.iter().map(|(_, name)| name.to_string()).collect();
+        (services.join(" "), touched.routing, touched.problems)
+    };
+    let a = ingress("a", "/a");
+    assert_eq!(touched(&format!("{a}{}", slice("10.0.0.1", "one"))), ("one".to_owned(), true, false));
+    assert_eq!(touched(&format!("{a}{}", slice("10.0.0.1", "one"))), (String::new(), false, false));
+    // Only the place has changed.
+    assert_eq!(touched(&format!("# moved\n{a}{}", slice("10.0.0.1", "one"))), (String::new(), false, false));
+    assert_eq!(touched(&format!("{a}{}", slice("10.0.0.2", "one"))), ("one".to_owned(), false, false));
+    assert_eq!(touched(&format!("{a}{}", slice("10.0.0.2", "two"))), ("one two".to_owned(), false, false));
+    assert_eq!(touched(&a), ("two".to_owned(), false, false));
+    assert_eq!(touched(&ingress("a", "bad")), (String::new(), false, true));
+    assert_eq!(touched("# nothing\n"), (String::new(), true, true));
+}

@@ -1,0 +1,211 @@
+//! Where problems are said to be.
+
+use std::path::Path;
+
+use super::{assert_problems, serve};
+use crate::store::Store;
+
+#[test]
+fn a_problem_names_file_line_object_and_field() {
+    let yaml = "\
+# comment
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: hello
+  annotations:
+    sluicegate.dev/load-balance: ewma
+    nginx.ingress.kubernetes.io/rewrite-target: /
+spec:
+  rules:
+    - http:
+        paths:
+          - path: /
+            pathtype: Prefix
+            backend:
+              service:
+                name: echo
+                port:
+                  number: 80
+          - path: /x
+            pathType: Prefix
+            backend:
+              service:
+                name: echo
+                port:
+                  number: 81
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: echo
+spec:
+  ports:
+    - port: 80
+";
+    assert_problems(
+        &serve(yaml).problems,
+        &[
+            "m.yaml:14: Ingress default/hello: spec.rules[0].http.paths[0].pathtype: is unknown and does nothing: did you mean pathType?",
+            "m.yaml:8: Ingress default/hello: metadata.annotations[nginx.ingress.kubernetes.io/rewrite-target]: is not applied",
+            "m.yaml:7: Ingress default/hello: metadata.annotations[sluicegate.dev/load-balance]: does nothing on an object of kind Ingress: write it on the Service",
+            "m.yaml:13: Ingress default/hello: spec.rules[0].http.paths[0].pathType: is missing",
+            "m.yaml:25: Ingress default/hello: spec.rules[0].http.paths[1].backend.service.port: Service default/echo has no port \"81\", it has 80",
+        ],
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_an_error_of_its_object_alone() {
+    let yaml = "
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: bad}
+spec:
+  defaultBackend:
+    service:
+      name: echo
+      port:
+        number: eighty
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: good}
+spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
+";
+    let served = serve(yaml);
+    assert_eq!(served.routes, ["default -> default/echo:80 []"]);
+    assert_problems(
+        &served.problems,
+        &[
+            "m.yaml:10: Ingress default/bad: spec.defaultBackend.service.port.number: invalid type: string \"eighty\", expected i32",
+            "no Service",
+        ],
+    );
+}
+
+#[test]
+fn a_syntax_error_costs_its_document_alone_and_has_its_line() {
+    let yaml = "
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: good}
+spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
+---
+kind: Ingress
+metadata:
+  name: [
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+";
+    let served = serve(yaml);
+    assert_eq!(served.routes, ["default -> default/echo:80 []"]);
+    assert!(served.problems[0].starts_with("m.yaml:"), "{:?}", served.problems);
+    assert!(served.problems[0].contains("cannot be read"), "{:?}", served.problems);
+}
+
+#[test]
+fn what_is_no_object_is_told_and_other_kinds_are_not() {
+    for (yaml, problems) in [
+        ("replicas: 3\n", vec!["m.yaml:1: is not a Kubernetes object: it has no kind"]),
+        ("kind: Ingress\nmetadata: {}\n", vec!["it has no apiVersion"]),
+        ("- a\n", vec!["is not a Kubernetes object"]),
+        ("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", vec![]),
+        ("{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}", vec![]),
+        (
+            "apiVersion: extensions/v1beta1\nkind: Ingress\n",
+            vec![
+                "m.yaml:1: apiVersion: Ingress is not read in \"extensions/v1beta1\": write networking.k8s.io/v1",
+            ],
+        ),
+        ("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice}", vec!["write discovery.k8s.io/v1"]),
+        ("\n\napiVersion: v1\nkind: Service\nmetadata: {}\n", vec!["m.yaml:5: metadata.name: is missing"]),
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: \"a\\nb\"}}",
+            vec!["metadata.name: \"a\\nb\" is not a DNS name"],
+        ),
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: A}}",
+            vec!["metadata.namespace: \"A\""],
+        ),
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: no}}",
+            vec!["metadata.name: is not a string: write it in quotes"],
+        ),
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: a, labels: {v: 1.1}}}",
+            vec![
+                "metadata.labels.v: invalid type: floating point `1.1`, expected a string: write it in quotes",
+            ],
+        ),
+        ("", vec![]),
+    ] {
+        assert_problems(&serve(yaml).problems, &problems);
+    }
+}
+
+#[test]
+fn a_list_holds_objects() {
+    let yaml = "
+apiVersion: v1
+kind: List
+items:
+  - {apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 80}]}}
+  - apiVersion: v1
+    kind: Service
+    metadata: {name: b}
+    spec: {ports: [{port: 0}]}
+  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: c}}
+---
+apiVersion: v1
+kind: ServiceList
+items:
+  - metadata: {name: c}
+    spec: {ports: [{port: 99999}]}
+";
+    assert_problems(
+        &serve(yaml).problems,
+        &[
+            "m.yaml:9: Service default/b: spec.ports[0].port: 0 is not",
+            "m.yaml:16: Service default/c: spec.ports[0].port: 99999 is not",
+        ],
+    );
+}
+
+#[test]
+fn nothing_of_a_secret_is_shown() {
+    let broken = [
+        "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {k: hunter2!}}",
+        "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {k: [hunter2]}}",
+        "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: hunter2}",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {k: \"hunter2\\q\"}\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  k: \"hunter2\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  k: *hunter2\n",
+        "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {k: hunter2}}",
+    ];
+    for (nth, yaml) in broken.iter().enumerate() {
+        let mut store = Store::default();
+        store.set_file(Path::new("m.yaml"), yaml);
+        let shown = format!(
+            "{store:?} {:?}",
+            store.problems().map(|problem| problem.to_string()).collect::<Vec<_>>()
+        );
+        assert_eq!(store.problems().count(), usize::from(nth < 6), "{yaml}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn json_is_read_with_its_lines() {
+    let mut store = Store::default();
+    let json = "{\"apiVersion\": \"v1\",\n \"kind\": \"Service\",\n \"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\"ports\": [{\"port\": 0}]}}\n";
+    store.set_file(Path::new("a.json"), json);
+    store.set_file(Path::new("b.json"), "{\n\"kind\": \n}");
+    let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+    assert_problems(
+        &problems,
+        &["b.json:3: cannot be read: expected value", "a.json:4: Service default/a: spec.ports[0].port"],
+    );
+}

@@ -1,0 +1,228 @@
+//! Hosts, paths and conflicts.
+
+use super::{ECHO, ECHO_80, assert_lines, assert_problems, backend_to, ingress, rules, serve};
+
+#[track_caller]
+fn check(manifests: &[String], expected: &[&str], problems: &[&str]) {
+    let served = serve(&format!("{}{ECHO}", manifests.concat()));
+    let expected: Vec<String> = expected.iter().map(|line| line.replace("ECHO", ECHO_80)).collect();
+    assert_lines(&served.routes, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_problems(&served.problems, problems);
+}
+
+#[test]
+fn each_path_type_becomes_its_pattern() {
+    check(
+        &[ingress(
+            "name: a",
+            &rules(&[
+                "a.example Exact /exact/ echo:80",
+                "a.example Prefix /prefix/ echo:80",
+                "a.example ImplementationSpecific /starts echo:80",
+                "*.example.com Prefix / echo:80",
+                "* Prefix / echo:80",
+            ]),
+        )],
+        &[
+            "a.example Exact /exact/ -> ECHO",
+            "a.example Prefix /prefix -> ECHO",
+            "a.example ImplementationSpecific /starts -> ECHO",
+            "*.example.com Prefix / -> ECHO",
+            "* Prefix / -> ECHO",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn an_implementation_specific_path_may_be_left_out() {
+    let spec = format!(
+        "rules: [{{http: {{paths: [{{pathType: ImplementationSpecific, backend: {}}}]}}}}]",
+        backend_to("echo:80")
+    );
+    check(&[ingress("name: a", &spec)], &["* ImplementationSpecific / -> ECHO"], &[]);
+}
+
+#[test]
+fn a_bad_path_costs_only_itself() {
+    check(
+        &[ingress(
+            "name: a",
+            &rules(&[
+                "a.example Prefix /good echo:80",
+                "a.example Prefix bad echo:80",
+                "a.example Regex /bad echo:80",
+                "A.example Prefix /bad echo:80",
+                "10.0.0.1 Prefix /bad echo:80",
+                "a.example Prefix /also-good echo:80",
+            ]),
+        )],
+        &["a.example Prefix /good -> ECHO", "a.example Prefix /also-good -> ECHO"],
+        &[
+            "Ingress default/a: spec.rules[1].http.paths[0].path: \"bad\" does not begin with '/'",
+            "Ingress default/a: spec.rules[2].http.paths[0].pathType: \"Regex\" is unknown",
+            "Ingress default/a: spec.rules[3].host: \"A.example\" has upper-case letters",
+            "Ingress default/a: spec.rules[4].host: \"10.0.0.1\" is an IP address",
+        ],
+    );
+}
+
+#[test]
+fn a_bad_backend_costs_only_its_path() {
+    let path = |backend: &str| format!("{{path: /, pathType: Exact, backend: {backend}}}");
+    let backends = [
+        "{resource: {apiGroup: a, kind: B, name: c}}",
+        "{}",
+        "{service: {name: \"\", port: {number: 80}}}",
+        "{service: {name: echo}}",
+        "{service: {name: echo, port: {number: 80, name: http}}}",
+        "{service: {name: echo, port: {number: 65536}}}",
+        "{service: {name: echo, port: {number: 0}}}",
+        "{service: {name: echo, port: {name: \"80\"}}}",
+    ];
+    let mut paths: Vec<String> = backends.iter().map(|backend| path(backend)).collect();
+    paths.push(path(&backend_to("echo:80")));
+    let spec = format!("rules: [{{http: {{paths: [{}]}}}}]", paths.join(", "));
+    check(
+        &[ingress("name: a", &spec)],
+        &["* Exact / -> ECHO"],
+        &[
+            "paths[0].backend.resource: is not served",
+            "paths[1].backend: has no service",
+            "paths[2].backend.service.name: is missing",
+            "paths[3].backend.service.port: is missing",
+            "paths[4].backend.service.port: has both",
+            "paths[5].backend.service.port.number: 65536 is not between",
+            "paths[6].backend.service.port.number: 0 is not between",
+            "paths[7].backend.service.port.name: \"80\" is not the name of a port: write number: 80",
+        ],
+    );
+}
+
+#[test]
+fn what_looks_like_a_regular_expression_is_pointed_out() {
+    check(
+        &[ingress("name: a", &rules(&["* ImplementationSpecific /a(/|$)(.*) echo:80"]))],
+        &["* ImplementationSpecific /a(/%7C$)(.*) -> ECHO"],
+        &["regular expressions are not read"],
+    );
+}
+
+#[test]
+fn the_oldest_wins_a_path_and_the_other_is_told() {
+    let at = |name: &str, created: &str| {
+        let created =
+            if created.is_empty() { String::new() } else { format!(", creationTimestamp: \"{created}\"") };
+        format!("name: {name}{created}")
+    };
+    let rule = rules(&["a.example Prefix /x echo:80"]);
+    let manifests = [
+        ingress(&at("a-without-time", ""), &rule),
+        ingress(&at("b-younger", "2024-02-01T00:00:00Z"), &rule),
+        ingress(&at("c-older", "2024-01-01T00:00:00Z"), &rules(&["a.example Prefix /x/ echo:http"])),
+        ingress(&at("d-other-type", ""), &rules(&["a.example Exact /x echo:80"])),
+        ingress(&at("e-other-host", ""), &rules(&["b.example Prefix /x echo:80"])),
+    ];
+    check(
+        &manifests,
+        &[
+            "a.example Prefix /x -> default/echo:http [10.0.0.1:8080]",
+            "a.example Exact /x -> ECHO",
+            "b.example Prefix /x -> ECHO",
+        ],
+        &[
+            "Ingress default/b-younger: spec.rules[0].http.paths[0].path: Prefix /x of host a.example is not used: it is \
+             already taken by the older Ingress default/c-older",
+            "Ingress default/a-without-time: spec.rules[0].http.paths[0].path",
+        ],
+    );
+}
+
+#[test]
+fn of_the_same_age_the_first_by_namespace_and_name_wins() {
+    let manifests = [
+        ingress("name: a, namespace: z", &rules(&["* Prefix / z:80"])),
+        ingress("name: c, namespace: b", &rules(&["* Prefix / c:80"])),
+        ingress("name: b, namespace: b", &rules(&["* Prefix / b:80"])),
+    ];
+    let served = serve(&manifests.concat());
+    assert_lines(&served.routes, &["* Prefix / -> b/b:80 []"]);
+}
+
+#[test]
+fn a_path_that_is_written_twice_is_taken_once() {
+    check(
+        &[ingress("name: a", &rules(&["a.example Prefix / echo:80", "a.example Prefix / other:80"]))],
+        &["a.example Prefix / -> ECHO"],
+        &[
+            "spec.rules[1].http.paths[0].path: Prefix / of host a.example is not used: it is already taken by the same",
+        ],
+    );
+}
+
+#[test]
+fn a_default_backend_without_rules_takes_all_that_no_host_takes() {
+    let default = |service: &str| format!("defaultBackend: {}", backend_to(service));
+    check(
+        &[
+            ingress("name: b", &default("other:80")),
+            ingress("name: a", &default("echo:80")),
+            ingress("name: c", &rules(&["a.example Prefix /x echo:80"])),
+        ],
+        &["a.example Prefix /x -> ECHO", "default -> ECHO"],
+        &["Ingress default/b: spec.defaultBackend: is not used: Ingress default/a is older"],
+    );
+}
+
+#[test]
+fn a_default_backend_with_rules_is_the_fallback_of_the_hosts_that_the_ingress_owns() {
+    let with_default =
+        |service: &str, of: &[&str]| format!("defaultBackend: {}, {}", backend_to(service), rules(of));
+    check(
+        &[
+            ingress("name: a", &with_default("echo:http", &["a.example Prefix /a echo:80"])),
+            ingress(
+                "name: b",
+                &with_default("echo:80", &["a.example Prefix /b echo:80", "b.example Prefix /b echo:80"]),
+            ),
+        ],
+        &[
+            "a.example Prefix /a -> ECHO",
+            "a.example Prefix /b -> ECHO",
+            "a.example fallback -> default/echo:http [10.0.0.1:8080]",
+            "b.example Prefix /b -> ECHO",
+            "b.example fallback -> ECHO",
+        ],
+        &[
+            "Ingress default/b: spec.defaultBackend: is not used for host a.example, which belongs to the older",
+        ],
+    );
+}
+
+#[test]
+fn a_host_without_paths_goes_to_the_default_backend() {
+    let spec = format!("defaultBackend: {}, rules: [{{host: a.example}}]", backend_to("echo:80"));
+    check(&[ingress("name: a", &spec)], &["a.example fallback -> ECHO"], &[]);
+}
+
+#[test]
+fn rules_that_are_all_invalid_do_not_make_a_global_default() {
+    let spec = format!("defaultBackend: {}, {}", backend_to("echo:80"), rules(&["A Prefix / echo:80"]));
+    check(&[ingress("name: a", &spec)], &[], &["spec.rules[0].host"]);
+}
+
+#[test]
+fn an_ingress_of_nothing_is_an_error() {
+    check(
+        &[ingress("name: a", "")],
+        &[],
+        &["Ingress default/a: spec: has neither rules nor a defaultBackend"],
+    );
+}
+
+#[test]
+fn a_tls_section_is_accepted() {
+    let spec =
+        format!("tls: [{{hosts: [a.example], secretName: s}}], {}", rules(&["a.example Prefix / echo:80"]));
+    check(&[ingress("name: a", &spec)], &["a.example Prefix / -> ECHO"], &[]);
+}

@@ -1,0 +1,258 @@
+//! Services and their EndpointSlices.
+
+use sluicegate_model::{Balance, UpstreamKey, UpstreamLimits};
+
+use super::{assert_lines, assert_problems, ingress, rules, serve};
+
+fn service(spec: &str) -> String {
+    format!("---\napiVersion: v1\nkind: Service\nmetadata: {{name: echo}}\nspec: {{{spec}}}\n")
+}
+
+fn slice(name: &str, rest: &str) -> String {
+    let address_type = if rest.contains("addressType") { "" } else { "addressType: IPv4, " };
+    format!(
+        "---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, \
+         metadata: {{name: {name}, labels: {{kubernetes.io/service-name: echo}}}}, {address_type}{rest}}}\n"
+    )
+}
+
+/// Checks the endpoints of a route to `echo:PORT`.
+#[track_caller]
+fn check(port: &str, manifests: &[String], endpoints: &str, problems: &[&str]) {
+    let ingress = ingress("name: a", &rules(&[&format!("* Prefix / echo:{port}")]));
+    let served = serve(&format!("{ingress}{}", manifests.concat()));
+    assert_lines(&served.routes, &[&format!("* Prefix / -> default/echo:{port} [{endpoints}]")]);
+    assert_problems(&served.problems, problems);
+}
+
+const HTTP: &str = "ports: [{name: http, port: 80}]";
+const ONE: &str = "ports: [{name: http, port: 8080}], endpoints: [{addresses: [10.0.0.1]}]";
+
+#[test]
+fn ports_are_joined_by_their_name() {
+    let two = "ports: [{name: http, port: 80, targetPort: 1}, {name: admin, port: 9000, targetPort: web}]";
+    let slices = slice(
+        "one",
+        "ports: [{name: admin, port: 9001}, {name: http, port: 8080}], endpoints: [{addresses: [10.0.0.1]}]",
+    );
+    for (port, endpoints) in [
+        ("80", "10.0.0.1:8080"),
+        ("http", "10.0.0.1:8080"),
+        ("9000", "10.0.0.1:9001"),
+        ("admin", "10.0.0.1:9001"),
+    ] {
+        check(port, &[service(two), slices.clone()], endpoints, &[]);
+    }
+}
+
+#[test]
+fn a_port_without_a_name_joins_a_slice_port_without_one() {
+    for name in ["", "name: null, ", "name: \"\", "] {
+        let slices =
+            slice("one", &format!("ports: [{{{name}port: 8080}}], endpoints: [{{addresses: [10.0.0.1]}}]"));
+        check("80", &[service("ports: [{port: 80}]"), slices], "10.0.0.1:8080", &[]);
+    }
+}
+
+#[test]
+fn slices_are_merged_and_of_an_address_the_best_conditions_count() {
+    let slices = [
+        slice(
+            "z",
+            "ports: [{name: http, port: 80}], endpoints: [{addresses: [10.0.0.2]}, {addresses: [10.0.0.1]}]",
+        ),
+        slice(
+            "a",
+            "ports: [{name: http, port: 80}], endpoints: [\
+             {addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}, \
+             {addresses: [10.0.0.3], conditions: {ready: false}}]",
+        ),
+        slice("m", "ports: [{name: http, port: 81}], endpoints: [{addresses: [10.0.0.1]}]"),
+        slice(
+            "k",
+            "ports: [{name: http, port: 80}], endpoints: [\
+             {addresses: [10.0.0.3], conditions: {ready: false, serving: true, terminating: true}}]",
+        ),
+    ];
+    let mut manifests = vec![service(HTTP)];
+    manifests.extend(slices);
+    check("80", &manifests, "10.0.0.1:80 10.0.0.1:81 10.0.0.2:80 10.0.0.3:80-st", &[]);
+}
+
+#[test]
+fn absent_conditions_are_what_kubernetes_says() {
+    for (conditions, expected) in [
+        ("{}", "10.0.0.1:8080"),
+        ("null", "10.0.0.1:8080"),
+        ("{ready: false}", "10.0.0.1:8080-"),
+        ("{ready: false, terminating: true}", "10.0.0.1:8080-t"),
+        ("{ready: false, serving: true, terminating: true}", "10.0.0.1:8080-st"),
+        ("{ready: true, serving: false}", "10.0.0.1:8080"),
+    ] {
+        let slices = slice(
+            "one",
+            &format!(
+                "ports: [{{name: http, port: 8080}}], endpoints: [{{addresses: [10.0.0.1], conditions: {conditions}}}]"
+            ),
+        );
+        check("80", &[service(HTTP), slices], expected, &[]);
+    }
+}
+
+#[test]
+fn a_service_may_publish_endpoints_that_are_not_ready() {
+    let slices = slice(
+        "one",
+        "ports: [{name: http, port: 8080}], endpoints: [{addresses: [10.0.0.1], conditions: {ready: false}}]",
+    );
+    check("80", &[service(&format!("publishNotReadyAddresses: true, {HTTP}")), slices], "10.0.0.1:8080", &[]);
+}
+
+#[test]
+fn a_headless_service_is_served_by_its_slices() {
+    check("80", &[service(&format!("clusterIP: None, {HTTP}")), slice("one", ONE)], "10.0.0.1:8080", &[]);
+}
+
+#[test]
+fn addresses_of_both_families_are_read_and_names_are_not() {
+    let six = "addressType: IPv6, ports: [{name: http, port: 80}], endpoints: [{addresses: [\"fd00::1\", \"fd00::2\"]}]";
+    let name = "addressType: FQDN, ports: [{name: http, port: 80}], endpoints: [{addresses: [a.example]}]";
+    check(
+        "80",
+        &[service(HTTP), slice("one", ONE), slice("six", six), slice("name", name)],
+        "10.0.0.1:8080 [fd00::1]:80",
+        &["EndpointSlice default/name: addressType: is FQDN"],
+    );
+}
+
+#[test]
+fn a_bad_address_costs_only_its_endpoint() {
+    let endpoints = "ports: [{name: http, port: 80}], \
+                     endpoints: [{addresses: [\"10.0.0.300\"]}, {addresses: []}, {addresses: [\"::1\"]}, {addresses: [10.0.0.1]}]";
+    check(
+        "80",
+        &[service(HTTP), slice("one", endpoints)],
+        "10.0.0.1:80",
+        &[
+            "endpoints[0].addresses[0]: \"10.0.0.300\" is not an address of type IPv4",
+            "endpoints[1].addresses: are missing",
+            "endpoints[2].addresses[0]: \"::1\" is not an address of type IPv4",
+        ],
+    );
+}
+
+#[test]
+fn what_is_missing_leaves_a_route_without_endpoints_and_is_told() {
+    let place = "Ingress default/a: spec.rules[0].http.paths[0].backend.service";
+    check(
+        "80",
+        &[],
+        "",
+        &[&format!("{place}.name: there is no Service default/echo: requests are answered 503")],
+    );
+    check(
+        "8080",
+        &[
+            service("ports: [{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]"),
+            slice("one", ONE),
+        ],
+        "",
+        &[&format!("{place}.port: Service default/echo has no port \"8080\", it has 80 (http)")],
+    );
+    check("dns", &[service("ports: [{name: dns, port: 53, protocol: UDP}]")], "", &["it has no TCP port"]);
+    check("80", &[service(HTTP)], "", &["Service default/echo: has no EndpointSlice"]);
+    check(
+        "80",
+        &[service("ports: [{name: web, port: 80}]"), slice("one", ONE)],
+        "",
+        &[
+            "Service default/echo: has no EndpointSlice with a port named \"web\", as port 80 is; they name [\"http\"]",
+        ],
+    );
+    // Scaled to nothing is no problem.
+    check("80", &[service(HTTP), slice("one", "ports: [], endpoints: []")], "", &[]);
+}
+
+#[test]
+fn ports_of_other_protocols_are_not_ours() {
+    let slices = slice(
+        "one",
+        "ports: [{name: http, port: 53, protocol: UDP}, {name: http, port: 8080, protocol: TCP}], \
+         endpoints: [{addresses: [10.0.0.1]}]",
+    );
+    check("80", &[service(HTTP), slices], "10.0.0.1:8080", &[]);
+}
+
+#[test]
+fn a_slice_without_a_service_is_told() {
+    let text =
+        "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4}";
+    assert_problems(
+        &serve(text).problems,
+        &["EndpointSlice default/a: metadata.labels: have no kubernetes.io/"],
+    );
+}
+
+#[test]
+fn a_slice_of_another_namespace_is_not_joined() {
+    let other = slice("one", ONE).replace("{name: one", "{name: one, namespace: other");
+    check("80", &[service(HTTP), other], "", &["has no EndpointSlice"]);
+}
+
+fn translated(manifests: &str, port: &str) -> (sluicegate_model::Upstream, Option<u16>) {
+    let mut store = crate::Store::default();
+    let ingress = ingress("name: a", &rules(&[&format!("* Prefix / echo:{port}")]));
+    store.set_file(std::path::Path::new("m.yaml"), &format!("{ingress}{manifests}"));
+    let translation = crate::translate(&store, &crate::TranslateOptions::default());
+    let key = UpstreamKey { namespace: "default".into(), service: "echo".into(), port: port.into() };
+    ((*translation.config.upstreams[&key]).clone(), translation.external_ports.get(&key).copied())
+}
+
+#[test]
+fn an_external_name_is_asked_at_the_target_port() {
+    let external = "type: ExternalName, externalName: api.example";
+    for (ports, port, expected) in [
+        ("", "443", Some(443)),
+        ("", "https", None),
+        (", ports: [{name: https, port: 443}]", "https", Some(443)),
+        (", ports: [{port: 80, targetPort: 8080}]", "80", Some(8080)),
+        (", ports: [{port: 80}]", "81", None),
+    ] {
+        let (upstream, external_port) = translated(&service(&format!("{external}{ports}")), port);
+        assert_eq!(upstream.external_name.as_deref(), Some("api.example"));
+        assert_eq!(external_port, expected, "{ports} {port}");
+    }
+}
+
+#[test]
+fn annotations_of_a_service_set_its_balance_and_limits() {
+    let annotated = |annotations: &str| {
+        service(HTTP).replace("{name: echo}", &format!("{{name: echo, annotations: {{{annotations}}}}}"))
+    };
+    let (upstream, _) = translated(
+        &annotated(
+            "sluicegate.dev/load-balance: least_request, sluicegate.dev/max-requests: \"100\", \
+             sluicegate.dev/max-requests-per-endpoint: \"7\"",
+        ),
+        "80",
+    );
+    assert_eq!(upstream.balance, Balance::LeastRequest);
+    assert_eq!(
+        upstream.limits,
+        UpstreamLimits { max_requests: Some(100), max_requests_per_endpoint: Some(7) }
+    );
+    for (annotation, problem) in [
+        (
+            "sluicegate.dev/load-balance: fair",
+            "load-balance]: \"fair\" is unknown: write ewma, round_robin or least_request",
+        ),
+        ("sluicegate.dev/max-requests: \"0\"", "max-requests]: \"0\" is not a number from 1"),
+        (
+            "sluicegate.dev/max-request: \"1\"",
+            "max-request]: is unknown and does nothing: did you mean sluicegate.dev/max-requests?",
+        ),
+        ("sluicegate.dev/unheard-of: \"1\"", "unheard-of]: is unknown and does nothing"),
+    ] {
+        check("80", &[annotated(annotation), slice("one", ONE)], "10.0.0.1:8080", &[problem]);
+    }
+}

@@ -1,0 +1,243 @@
+//! `sluicegate serve`: the gateway's life, from taking over its predecessor's sockets to draining.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use sluicegate_admin::{Admin, Phase, Readiness};
+use sluicegate_control::DirectorySource;
+use sluicegate_model::Change;
+use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_proxy::{Drain, Options, Proxy};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::check::translate_options;
+use crate::cli::ClassArgs;
+use crate::settings::{SettingsArgs, time};
+use crate::takeover::{Inheritance, hand_over};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+SIGTERM and SIGINT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
+for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
+--shutdown-timeout. A second signal ends it at once.\n\n\
+Started beside a running gateway of the same user with the same first --listen address, it takes over the \
+listening sockets, and the running one drains once this one serves.")]
+pub(crate) struct ServeArgs {
+    /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Service,
+    /// EndpointSlice, Secret and ConfigMap. It is watched.
+    #[arg(long, value_name = "DIR")]
+    manifests: PathBuf,
+    /// Where HTTP is served; may be given several times.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    listen: Vec<SocketAddr>,
+    /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    admin: SocketAddr,
+    /// How many workers. [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    #[command(flatten)]
+    class: ClassArgs,
+    /// Log requests to this file, or to standard output (-). [default: not logged]
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// How a logged request looks: JSON, or nginx' combined.
+    #[arg(long, value_enum, default_value = "json")]
+    access_log_format: AccessLogFormat,
+    /// Do not take over from a running gateway, nor offer to be taken over from.
+    #[arg(long)]
+    no_takeover: bool,
+    /// How long connections are accepted after SIGTERM, until load balancers know.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    shutdown_grace: Duration,
+    /// How long idle connections are kept after that.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    shutdown_idle: Duration,
+    /// How long requests in flight may go on after the grace.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    shutdown_timeout: Duration,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AccessLogFormat {
+    Json,
+    Combined,
+}
+
+/// Why a gateway ends.
+enum End {
+    Signal,
+    /// Another process serves in its place.
+    TakenOver,
+}
+
+/// The control side has a runtime of its own, so that translating thousands of routes never delays a request.
+pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("cannot start the control runtime")?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let mut inheritance = match args.no_takeover {
+        true => None,
+        false => Inheritance::ask(args.listen[0])?,
+    };
+    let inherited = inheritance.as_mut().map(|from| std::mem::take(&mut from.sockets)).unwrap_or_default();
+    let taking_over = inheritance.is_some();
+    let admin_socket = admin_socket(args.admin, &inherited)?;
+    let mut handed_on = vec![admin_socket.try_clone()?];
+    let proxy = Arc::new(Proxy::start(options(&args, inherited)?)?);
+    for socket in proxy.sockets() {
+        handed_on.push(socket.try_clone()?);
+    }
+
+    let source =
+        DirectorySource::new(&args.manifests, translate_options(&args.class, args.settings.settings()));
+    let readiness = Readiness::new();
+    let problems = source.problems();
+    let admin = Admin {
+        telemetry: proxy.telemetry().clone(),
+        readiness: readiness.clone(),
+        problems: Arc::new(move || problems.borrow().iter().map(ToString::to_string).collect()),
+    };
+    admin_socket.set_nonblocking(true)?;
+    let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
+    let (configured, first) = oneshot::channel();
+    let follower = tokio::spawn(follow(source, proxy.clone(), configured));
+
+    let mut signals = signals()?;
+    tokio::select! {
+        first = first => first.context("the manifests' source ended")?,
+        _ = signals.recv() => return Ok(()),
+    }
+    readiness.set(Phase::Ready);
+    for address in proxy.addresses() {
+        tracing::info!(%address, admin = %args.admin, taking_over, "serving");
+    }
+    if let Some(inheritance) = inheritance {
+        inheritance.complete().context("the gateway that was taken over from is gone")?;
+    }
+
+    let end = tokio::select! {
+        _ = signals.recv() => End::Signal,
+        () = taken_over(args.listen[0], handed_on, args.no_takeover) => End::TakenOver,
+    };
+    let grace = match end {
+        End::Signal => args.shutdown_grace,
+        // The other process accepts already, and answers at the admin address.
+        End::TakenOver => {
+            admin.abort();
+            Duration::ZERO
+        }
+    };
+    readiness.set(Phase::Draining);
+    tracing::info!(
+        reason = match end {
+            End::Signal => "signal",
+            End::TakenOver => "taken over",
+        },
+        "draining"
+    );
+    let drain = Drain { grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
+    tokio::select! {
+        () = proxy.shutdown(drain) => tracing::info!("drained"),
+        _ = signals.recv() => tracing::warn!("second signal: ending at once"),
+    }
+    follower.abort();
+    Ok(())
+}
+
+fn options(args: &ServeArgs, inherited: Vec<TcpListener>) -> anyhow::Result<Options> {
+    let format = match args.access_log_format {
+        AccessLogFormat::Json => LogFormat::Json,
+        AccessLogFormat::Combined => LogFormat::Combined,
+    };
+    let access_log = args.access_log.as_deref().map(|path| {
+        let file = (path.as_os_str() != "-").then_some(path);
+        AccessLog::open(format, file)
+            .with_context(|| format!("cannot write the access log {}", path.display()))
+    });
+    let default = Options::default();
+    Ok(Options {
+        http: args.listen.clone(),
+        workers: args.workers.map_or(default.workers, usize::from),
+        access_log: access_log.transpose()?,
+        inherited,
+    })
+}
+
+/// The socket that the admin interface listens at: the predecessor's, if there is one.
+fn admin_socket(address: SocketAddr, inherited: &[TcpListener]) -> anyhow::Result<TcpListener> {
+    for socket in inherited {
+        if socket.local_addr()? == address {
+            return Ok(socket.try_clone()?);
+        }
+    }
+    TcpListener::bind(address)
+        .with_context(|| format!("cannot serve the admin interface at {address} (--admin)"))
+}
+
+/// Passes every change on to the proxy. `configured` is told when the first configuration is served.
+async fn follow(source: DirectorySource, proxy: Arc<Proxy>, configured: oneshot::Sender<()>) {
+    let mut configured = Some(configured);
+    let publish = move |change: Change| {
+        let applied = proxy.apply(change);
+        let configured = configured.take();
+        tokio::spawn(async move {
+            applied.await;
+            if let Some(configured) = configured {
+                // Nobody waits any more if the process is ending.
+                let _ = configured.send(());
+            }
+        });
+    };
+    source.run(publish).await;
+}
+
+/// Returns once another process serves with these sockets.
+async fn taken_over(address: SocketAddr, sockets: Vec<TcpListener>, disabled: bool) {
+    if !disabled {
+        let (done, over) = oneshot::channel();
+        // A thread, not a blocking task: it must not hold up the end of the runtime.
+        let thread = std::thread::Builder::new().name("takeover".into());
+        let spawned = thread.spawn(move || match hand_over(address, &sockets) {
+            Ok(()) => {
+                let _ = done.send(());
+            }
+            Err(error) => tracing::warn!("{error:#}; a restart will have to wait for this process to end"),
+        });
+        if spawned.is_ok() && over.await.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// SIGTERM and SIGINT, one after the other.
+fn signals() -> anyhow::Result<mpsc::Receiver<()>> {
+    let (sender, receiver) = mpsc::channel(2);
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind)?;
+        let sender = sender.clone();
+        tokio::spawn(async move { while signals.recv().await.is_some() && sender.send(()).await.is_ok() {} });
+    }
+    Ok(receiver)
+}
+
+/// Returns at SIGTERM or SIGINT.
+pub(crate) async fn terminated() -> anyhow::Result<()> {
+    signals()?.recv().await;
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway.
+
+use sluicegate_admin::fetch;
+use sluicegate_admin::state::{ServedRoute, UpstreamState};
+use sluicegate_admin::table::{routes_table, upstreams_table};
+
+use crate::cli::AdminArgs;
+
+pub(crate) fn routes(args: &AdminArgs) -> anyhow::Result<()> {
+    let routes: Vec<ServedRoute> = runtime()?.block_on(fetch(args.admin, "/routes"))?;
+    crate::say(&routes_table(&routes));
+    Ok(())
+}
+
+pub(crate) fn upstreams(args: &AdminArgs) -> anyhow::Result<()> {
+    let upstreams: Vec<UpstreamState> = runtime()?.block_on(fetch(args.admin, "/upstreams"))?;
+    crate::say(&upstreams_table(&upstreams));
+    Ok(())
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}

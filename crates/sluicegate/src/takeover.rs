@@ -1,0 +1,185 @@
+//! One process taking over the listening sockets of another, so that no connection is refused or lost between
+//! the two (DESIGN Z10).
+//!
+//! The sockets themselves are passed on, not just their ports: with them goes the queue of connections that
+//! nobody has accepted yet, which closing a socket would reset. The two meet at an abstract Unix socket named
+//! after the first address that they serve. Like ports, such names belong to the network namespace, so pods on
+//! the host's network find each other too; who connects must run as the same user.
+//!
+//! 1. The new process connects; the old one sends its sockets, and goes on serving.
+//! 2. The new one loads its configuration, serves, and says so.
+//! 3. The old one stops accepting, and drains. If the new one dies before step 2, nothing has happened.
+
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
+};
+
+/// How many sockets go into one message; the kernel allows 253 (unix(7), `SCM_RIGHTS`).
+const BATCH: usize = 64;
+/// How long either side waits for the other's word.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the new process may take to load its configuration.
+const LOADING: Duration = Duration::from_secs(300);
+
+/// What is being taken over from another process.
+pub(crate) struct Inheritance {
+    /// Its listening sockets.
+    pub(crate) sockets: Vec<TcpListener>,
+    old: UnixStream,
+}
+
+impl Inheritance {
+    /// Asks the process that serves `address`, if there is one of ours, for its sockets.
+    pub(crate) fn ask(address: SocketAddr) -> anyhow::Result<Option<Self>> {
+        let old = match UnixStream::connect_addr(&name(address)?) {
+            Ok(old) => old,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+            Err(error) => return Err(error).context("cannot ask the running gateway for its sockets"),
+        };
+        same_user(&old)?;
+        old.set_read_timeout(Some(PATIENCE))?;
+        let sockets = receive(&old).context("the running gateway did not hand over its sockets")?;
+        Ok(Some(Self { sockets, old }))
+    }
+
+    /// Tells the old process that this one serves, so that it drains.
+    pub(crate) fn complete(mut self) -> io::Result<()> {
+        self.old.write_all(b"R")
+    }
+}
+
+/// Hands the sockets over to the first process that asks and comes to serve. Returns when that has happened;
+/// blocks until then.
+pub(crate) fn hand_over(address: SocketAddr, sockets: &[TcpListener]) -> anyhow::Result<()> {
+    let name = name(address)?;
+    // The process that this one took over from may still hold the name for a moment.
+    let listener = (0..50)
+        .find_map(|_| match UnixListener::bind_addr(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(Duration::from_millis(100));
+                None
+            }
+            bound => Some(bound),
+        })
+        .unwrap_or_else(|| UnixListener::bind_addr(&name))
+        .context("cannot offer the sockets to a process that takes over")?;
+    loop {
+        let (new, _) = listener.accept()?;
+        match serve_one(&new, sockets) {
+            Ok(()) => return Ok(()),
+            Err(error) => tracing::warn!("a process asked for the sockets and did not take over: {error:#}"),
+        }
+    }
+}
+
+fn serve_one(mut new: &UnixStream, sockets: &[TcpListener]) -> anyhow::Result<()> {
+    same_user(new)?;
+    new.set_write_timeout(Some(PATIENCE))?;
+    send(new, sockets)?;
+    new.set_read_timeout(Some(LOADING))?;
+    let mut word = [0; 1];
+    new.read_exact(&mut word).context("it ended before it served")?;
+    Ok(())
+}
+
+fn name(address: SocketAddr) -> io::Result<UnixAddr> {
+    UnixAddr::from_abstract_name(format!("sluicegate/takeover/{address}"))
+}
+
+/// Abstract names have no owner: whoever is there must be the same user.
+fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
+    let theirs = socket_peercred(peer)?.uid;
+    anyhow::ensure!(theirs == rustix::process::geteuid(), "the other side of the takeover is another user");
+    Ok(())
+}
+
+/// Each message carries how many sockets there are in all, and some of them.
+fn send(to: &UnixStream, sockets: &[TcpListener]) -> anyhow::Result<()> {
+    let total = u32::try_from(sockets.len())?.to_be_bytes();
+    for batch in sockets.chunks(BATCH) {
+        let fds: Vec<BorrowedFd<'_>> = batch.iter().map(|socket| socket.as_fd()).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        anyhow::ensure!(
+            control.push(SendAncillaryMessage::ScmRights(&fds)),
+            "too many sockets for a message"
+        );
+        sendmsg(to, &[IoSlice::new(&total)], &mut control, SendFlags::NOSIGNAL)?;
+    }
+    Ok(())
+}
+
+fn receive(from: &UnixStream) -> anyhow::Result<Vec<TcpListener>> {
+    let mut sockets = Vec::new();
+    loop {
+        let mut total = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received =
+            recvmsg(from, &mut [IoSliceMut::new(&mut total)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        anyhow::ensure!(received.bytes == total.len(), "it ended");
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                sockets.extend(fds.map(TcpListener::from));
+            }
+        }
+        if sockets.len() >= u32::from_be_bytes(total) as usize {
+            return Ok(sockets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_change_hands_with_their_queue() -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let waiting = std::net::TcpStream::connect(address)?;
+        let old = std::thread::spawn(move || hand_over(address, &[listener]));
+        let inheritance = loop {
+            match Inheritance::ask(address)? {
+                Some(inheritance) => break inheritance,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(inheritance.sockets[0].local_addr()?, address);
+        let sockets =
+            inheritance.sockets.iter().map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>()?;
+        inheritance.complete()?;
+        old.join().expect("no panic")?;
+        let (accepted, _) = sockets[0].accept()?;
+        assert_eq!(accepted.peer_addr()?, waiting.local_addr()?);
+        Ok(())
+    }
+
+    #[test]
+    fn a_process_that_dies_before_it_serves_changes_nothing() -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let old = std::thread::spawn(move || hand_over(address, &[listener]));
+        let ask = || loop {
+            if let Some(inheritance) = Inheritance::ask(address)? {
+                return anyhow::Ok(inheritance);
+            }
+        };
+        drop(ask()?);
+        let second = ask()?;
+        assert!(!old.is_finished());
+        second.complete()?;
+        old.join().expect("no panic")?;
+        Ok(())
+    }
+}
