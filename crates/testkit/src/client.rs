@@ -179,6 +179,19 @@ impl Client {
         Ok(self.buffer.split_to(count).to_vec())
     }
 
+    /// Reads up to these bytes, and them.
+    pub async fn read_until(&mut self, end: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
+        let end = end.as_ref();
+        loop {
+            if let Some(found) = memchr::memmem::find(&self.buffer, end) {
+                return Ok(self.buffer.split_to(found + end.len()).to_vec());
+            }
+            if self.read_more().await? == 0 {
+                return Err(Error::Closed { received: self.buffer.len() });
+            }
+        }
+    }
+
     /// Reads what comes until the peer closes. A reset is an end too.
     pub async fn read_to_end(&mut self) -> Result<Vec<u8>, Error> {
         loop {

@@ -173,6 +173,27 @@ impl Gateway {
         Ok(())
     }
 
+    /// Waits until nothing is left of any client, as after every test that nothing may leak from: no connection
+    /// of a client is open and no request in flight, as the workers, the upstreams and the endpoints count them.
+    ///
+    /// # Errors
+    /// If something is left after 10 s.
+    pub async fn wait_until_idle(&self) -> anyhow::Result<()> {
+        self.wait_until(Self::is_idle).await
+    }
+
+    fn is_idle(&self) -> bool {
+        let telemetry = self.proxy.telemetry();
+        let of_workers = telemetry.workers().iter().map(|worker| worker.open.get() + worker.in_flight.get());
+        let of_upstream = |upstream: &Arc<SharedUpstream>| {
+            let set = upstream.endpoints();
+            let of_endpoint = |endpoint: &SharedEndpoint| endpoint.shards().sum(|shard| &shard.in_flight);
+            let of_endpoints: u64 = set.endpoints.iter().map(|(endpoint, _)| of_endpoint(endpoint)).sum();
+            upstream.shards().sum(|shard| &shard.in_flight) + of_endpoints
+        };
+        of_workers.sum::<u64>() + telemetry.upstreams().iter().map(of_upstream).sum::<u64>() == 0
+    }
+
     /// The default upstream has these endpoints from now on; all workers know when this returns.
     pub async fn set_endpoints(&self, endpoints: impl IntoIterator<Item = Endpoint>) {
         self.change_endpoints(endpoints).await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
 use sluicegate_testkit::client::{self, Client, Error};
+use sluicegate_testkit::hole::Hole;
 use sluicegate_testkit::load::{Failure, Kind, Load};
 
 const GET: &str = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -1,1 +1,87 @@
+use std::net::SocketAddr;
 
+use sluicegate_proxy::{Options, Proxy};
+use sluicegate_testkit::client::Client;
+use tokio::time::Instant;
+
+use super::*;
+use crate::Readiness;
+
+const GET: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+
+const BOUNDS: Bounds = Bounds { connections: 3, head: Duration::from_secs(20), age: Duration::from_secs(20) };
+
+async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<io::Result<()>>)> {
+    let proxy = Proxy::start(Options { workers: 1, ..Options::default() })?;
+    let admin = Admin {
+        telemetry: proxy.telemetry().clone(),
+        readiness: Readiness::new(),
+        problems: Arc::new(|| vec!["x".repeat(20_000_000)]),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    Ok((address, tokio::spawn(serve(Arc::new(Pages::new(admin)), listener, bounds))))
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_a_place() -> anyhow::Result<()> {
+    let (address, _) = start(BOUNDS).await?;
+    let mut clients = Vec::new();
+    for _ in 0..BOUNDS.connections {
+        let mut client = Client::connect(address).await?;
+        client.request(GET).await?;
+        clients.push(client);
+    }
+    let mut waiting = Client::connect(address).await?.with_limit(Duration::from_millis(100));
+    assert!(waiting.request(GET).await.is_err(), "all places are taken");
+    drop(clients.pop());
+    let mut waiting = waiting.with_limit(Duration::from_secs(10));
+    assert_eq!(waiting.read_response().await?.status, 200, "it was only kept waiting");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_head_must_come_in_time_the_first_and_the_next() -> anyhow::Result<()> {
+    let (address, _) = start(Bounds { head: Duration::from_millis(100), ..BOUNDS }).await?;
+    let mut silent = Client::connect(address).await?;
+    silent.read_to_end().await?;
+    let mut slow = Client::connect(address).await?;
+    slow.send("GET / HTTP/1.1\r\n").await?;
+    slow.read_to_end().await?;
+    let mut idle = Client::connect(address).await?;
+    assert_eq!(idle.request(GET).await?.status, 200);
+    idle.read_to_end().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_busy_ends_too() -> anyhow::Result<()> {
+    let (address, _) = start(Bounds { age: Duration::from_millis(200), ..BOUNDS }).await?;
+    let mut client = Client::connect(address).await?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while client.request(GET).await.is_ok() {
+        assert!(Instant::now() < deadline, "the connection goes on for ever");
+        sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_given_up() -> anyhow::Result<()> {
+    let (address, _) = start(Bounds { connections: 1, age: Duration::from_millis(200), ..BOUNDS }).await?;
+    let mut stuck = Client::connect(address).await?;
+    stuck.send("GET /config HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    let mut next = Client::connect(address).await?;
+    assert_eq!(next.request(GET).await?.status, 200, "its place is free again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn dropping_the_server_closes_its_connections() -> anyhow::Result<()> {
+    let (address, serving) = start(BOUNDS).await?;
+    let mut client = Client::connect(address).await?;
+    client.request(GET).await?;
+    serving.abort();
+    client.expect_end().await?;
+    Ok(())
+}

@@ -12,8 +12,8 @@ use crate::problem::Findings;
 /// The label that says whose endpoints a slice holds.
 pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// A checked `EndpointSlice`. A fault in an endpoint costs that endpoint alone and is no error: what the slice
-/// says of the others, such as that one is gone, must take effect.
+/// A checked `EndpointSlice`. A fault in an endpoint costs that endpoint alone and is no error, as long as there
+/// are others: what the slice says of them, such as that one is gone, must take effect.
 #[derive(Debug, PartialEq)]
 pub(crate) struct EndpointSlice {
     /// The Service that it belongs to.
@@ -63,7 +63,9 @@ impl EndpointSlice {
             }
         };
         let mut endpoints = Vec::new();
-        for (index, endpoint) in raw.endpoints.unwrap_or_default().into_iter().enumerate() {
+        let written = raw.endpoints.unwrap_or_default();
+        let is_empty = written.is_empty();
+        for (index, endpoint) in written.into_iter().enumerate() {
             // An endpoint's addresses are all the same to it, and clients may use the first alone.
             let Some(written) = endpoint.addresses.first() else {
                 findings.warning(
@@ -84,6 +86,9 @@ impl EndpointSlice {
                     ),
                 ),
             }
+        }
+        if endpoints.is_empty() && !is_empty {
+            findings.error("endpoints", "have no valid address at all");
         }
         Self { service: service.map(Into::into), ports, endpoints }
     }

@@ -62,21 +62,21 @@ impl Files {
     }
 
     /// Takes a notice in. Returns whether the directory must be walked.
-    pub(super) fn notice(&mut self, notice: Notice, now: Instant) -> bool {
+    pub(super) fn notice(&mut self, notice: &Notice, now: Instant) -> bool {
         match notice {
             Notice::Written(path) => {
-                self.writing.remove(&path);
-                self.gone.remove(&path);
-                self.unread.insert(path);
+                self.writing.remove(path);
+                self.gone.remove(path);
+                self.unread.insert(path.clone());
             }
             Notice::Writing(path) => {
-                self.writing.insert(path, now);
+                self.writing.insert(path.clone(), now);
             }
             Notice::Gone(path) => {
-                self.writing.remove(&path);
-                self.unread.remove(&path);
-                if self.stamps.contains_key(&path) {
-                    self.gone.entry(path).or_insert(now + GONE_GRACE);
+                self.writing.remove(path);
+                self.unread.remove(path);
+                if self.stamps.contains_key(path) {
+                    self.gone.entry(path.clone()).or_insert(now + GONE_GRACE);
                 }
             }
             Notice::Structure => return true,
@@ -166,11 +166,6 @@ impl Files {
         !self.unread.is_empty()
     }
 
-    /// Whether someone is writing to a file, so that what was just read of it may be half of it.
-    pub(super) fn is_being_written(&self, path: &Path) -> bool {
-        self.writing.contains_key(path)
-    }
-
     /// Takes in what was read of a file.
     pub(super) fn set(&mut self, path: &Path, read: io::Result<(String, Stamp)>, now: Instant) {
         match read {
@@ -218,20 +213,19 @@ impl Files {
             return true;
         }
         for path in due {
+            self.gone.remove(&path);
             match std::fs::metadata(&path) {
-                Err(error) if is_absence(&error) => {
-                    self.gone.remove(&path);
-                    self.stamps.remove(&path);
-                    self.touched.problems |= self.faults.remove(&path).is_some();
-                    self.touched.merge(self.store.remove_file(&path));
+                Ok(metadata) if metadata.is_file() => {
+                    self.unread.insert(path);
                 }
-                Err(error) => {
+                Err(error) if !is_absence(&error) => {
                     self.set_fault(&path, &error);
                     self.gone.insert(path, now + RETURN_GRACE);
                 }
-                Ok(_) => {
-                    self.gone.remove(&path);
-                    self.unread.insert(path);
+                Ok(_) | Err(_) => {
+                    self.stamps.remove(&path);
+                    self.touched.problems |= self.faults.remove(&path).is_some();
+                    self.touched.merge(self.store.remove_file(&path));
                 }
             }
         }

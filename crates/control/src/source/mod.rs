@@ -42,7 +42,7 @@ use files::Files;
 use publish::Publisher;
 use resolve::{Resolver, Target};
 use scan::Listing;
-use watch::Watch;
+use watch::{Notice, Watch};
 
 /// How changes are noticed.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +190,9 @@ impl<P: FnMut(Change) + Send> Follower<P> {
     async fn run(mut self) -> Infallible {
         loop {
             match self.next_event().await {
-                Event::Notices => self.drain(),
+                Event::Notices => {
+                    self.drain();
+                }
                 Event::Walked(walk) => self.walked(walk),
                 Event::Answer(answer) => {
                     self.resolver.take(answer);
@@ -221,14 +223,13 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         }
     }
 
-    /// Takes in all notices that are there.
-    fn drain(&mut self) {
-        let Some(watch) = &mut self.watch else { return };
-        for notice in watch.drain() {
-            if self.files.notice(notice, Instant::now()) {
-                self.walk_again = true;
-            }
+    /// Takes in all notices that are there, and returns them.
+    fn drain(&mut self) -> Vec<Notice> {
+        let notices = self.watch.as_mut().map(Watch::drain).unwrap_or_default();
+        for notice in &notices {
+            self.walk_again |= self.files.notice(notice, Instant::now());
         }
+        notices
     }
 
     fn walk_if_due(&mut self) {
@@ -272,9 +273,9 @@ impl<P: FnMut(Change) + Send> Follower<P> {
                     tokio::task::yield_now().await;
                 }
                 let read = scan::read(path);
-                // If someone was writing to it meanwhile, the queue says so by now, and again when it is complete.
-                self.drain();
-                if !self.files.is_being_written(path) {
+                // What was read may be half of it if someone has written to it since the notice to read it. Then the
+                // queue says so by now, and again when it is complete.
+                if !self.drain().iter().any(|notice| notice.path() == Some(path)) {
                     self.files.set(path, read, Instant::now());
                 }
             }

@@ -35,6 +35,16 @@ pub(super) enum Notice {
     Overflow,
 }
 
+impl Notice {
+    /// The manifest that it is about.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Written(path) | Self::Writing(path) | Self::Gone(path) => Some(path),
+            Self::Structure | Self::Overflow => None,
+        }
+    }
+}
+
 /// Where notices come from.
 pub(super) struct Watch {
     queue: AsyncFd<Arc<OwnedFd>>,

@@ -21,7 +21,7 @@ async fn a_broken_manifest_over_a_good_one_is_told_and_not_served() {
         ])
         .await;
     followed.write("a.yaml", "");
-    followed.problems(&["a.yaml: is empty"]).await;
+    followed.problems(&["a.yaml: is empty", "pathType: \"exact\" is unknown"]).await;
     followed.write("a.yaml", &app("a", &[3]));
     followed.served("/a[3]").await;
     followed.problems(&[]).await;

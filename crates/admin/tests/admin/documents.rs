@@ -1,0 +1,152 @@
+//! `/config`, `/routes` and `/upstreams`, and the client for them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluicegate_admin::state::{Health, ServedRoute, UpstreamState};
+use sluicegate_admin::table::routes_table;
+use sluicegate_admin::{FetchError, fetch};
+use sluicegate_model::{
+    Balance, Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, UpstreamLimits,
+    VirtualHost,
+};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::{self, Client};
+use tokio::net::TcpListener;
+
+use crate::gateway::{Gateway, config, key, ready, route, upstream};
+
+const HOST: &str = "shop.example.com";
+
+#[tokio::test]
+async fn config_is_the_model_with_the_endpoints_of_now() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    assert_eq!(fetch::<Value>(gateway.admin, "/config").await?, json!({"config": null, "problems": []}));
+
+    let mut config = config(&[("/", "web", &[ready(([127, 0, 0, 1], 1).into())])]);
+    gateway.apply(config.clone()).await;
+    gateway.set_problems(&["web.yaml:7: Ingress shop/web: spec.rules[0]: is odd"]);
+    let document: Value = fetch(gateway.admin, "/config").await?;
+    assert_eq!(document["config"], serde_json::to_value(&config)?);
+    assert_eq!(document["problems"], json!(["web.yaml:7: Ingress shop/web: spec.rules[0]: is odd"]));
+
+    let endpoints = [ready(([127, 0, 0, 1], 2).into()), ready(([127, 0, 0, 1], 3).into())];
+    gateway
+        .proxy
+        .apply(Change::Endpoints { upstream: key("web"), endpoints: endpoints.clone().into() })
+        .await;
+    config.upstreams.insert(key("web"), upstream(&endpoints).into());
+    let document: Value = fetch(gateway.admin, "/config").await?;
+    assert_eq!(document["config"], serde_json::to_value(&config)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn routes_are_the_same_from_a_gateway_and_from_a_model() -> anyhow::Result<()> {
+    let address = ([127, 0, 0, 1], 1).into();
+    let leaving = Endpoint { address: ([127, 0, 0, 1], 2).into(), conditions: Conditions::TERMINATING };
+    let mut config = config(&[("/", "web", &[ready(address), leaving]), ("/cart", "cart", &[])]);
+    config.hosts[0].routes.push(Route { path: PathPattern::Exact("/cart".into()), ..route("/cart", "web") });
+    let wildcard = HostPattern::Wildcard("example.com".into());
+    let other = VirtualHost { host: wildcard, routes: vec![], fallback: Some(route("/", "cart")) };
+    config.hosts.insert(0, other);
+    config.default_route = Some(route("/", "web"));
+    let gateway = Gateway::serving(config.clone()).await?;
+    let fetched: Vec<ServedRoute> = fetch(gateway.admin, "/routes").await?;
+    assert_eq!(fetched, ServedRoute::all(&config));
+    assert_eq!(
+        routes_table(&fetched),
+        "\
+HOST               PATH    TYPE             UPSTREAM         ENDPOINTS   FROM
+shop.example.com   /       Prefix           shop/web:http    1/2         Ingress shop/web
+shop.example.com   /cart   Exact            shop/web:http    1/2         Ingress shop/web
+shop.example.com   /cart   Prefix           shop/cart:http   0/0         Ingress shop/cart
+*.example.com      *       DefaultBackend   shop/cart:http   0/0         Ingress shop/cart
+*                  *       DefaultBackend   shop/web:http    1/2         Ingress shop/web
+"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn upstreams_show_health_load_and_counters_of_each_endpoint() -> anyhow::Result<()> {
+    let alive = Backend::start(Behaviour::ok().delay(Duration::from_millis(2))).await?;
+    let dead = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+    let mut config = config(&[("/", "web", &[ready(alive.addr()), ready(dead)])]);
+    let mut web = upstream(&[ready(alive.addr()), ready(dead)]);
+    web.balance = Balance::RoundRobin;
+    web.limits = UpstreamLimits { max_requests: Some(100), max_requests_per_endpoint: None };
+    config.upstreams.insert(key("web"), web.into());
+    let gateway = Gateway::serving(config).await?;
+    for _ in 0..10 {
+        assert_eq!(client::get(gateway.http, HOST, "/").await?.status, 200);
+    }
+    let upstreams: Vec<UpstreamState> = fetch(gateway.admin, "/upstreams").await?;
+    let [web] = &upstreams[..] else { panic!("one upstream: {upstreams:?}") };
+    assert_eq!((web.upstream.as_str(), &*web.balance), ("shop/web:http", "round_robin"));
+    assert_eq!((web.max_requests, web.max_requests_per_endpoint), (Some(100), None));
+    assert_eq!((web.counters.attempts, web.counters.ejections), (10, 1));
+    assert!(web.counters.connect_failures.0["connect_refused"] >= 1);
+    let [first, second] = &web.endpoints[..] else { panic!("two endpoints: {:?}", web.endpoints) };
+    assert_eq!((first.address, first.health, first.attempts), (alive.addr(), Health::Trusted, 10));
+    assert_eq!((first.ready, first.serving, first.terminating), (true, true, false));
+    assert!((1..=2).contains(&first.ewma_ms.len()), "one estimate for each worker that used it");
+    assert!(first.ewma_ms.iter().all(|ms| (2.0..5000.0).contains(ms)), "{:?}", first.ewma_ms);
+    assert_eq!(first.idle, alive.open());
+    assert!((first.share - 1.0).abs() < f64::EPSILON);
+    assert_eq!((second.address, second.health, second.attempts), (dead, Health::Suspect, 0));
+    assert!(second.suspect_for.is_some_and(|seconds| seconds < 60.0) && second.failures >= 1);
+
+    // One that joins comes slowly to its share.
+    let late = Backend::start(Behaviour::ok()).await?;
+    let endpoints = [ready(alive.addr()), ready(late.addr())].into();
+    gateway.proxy.apply(Change::Endpoints { upstream: key("web"), endpoints }).await;
+    let upstreams: Vec<UpstreamState> = fetch(gateway.admin, "/upstreams").await?;
+    let shares: Vec<_> = upstreams[0].endpoints.iter().map(|endpoint| endpoint.share).collect();
+    assert!(shares[0] > 0.99 && (0.1..0.9).contains(&shares[1]), "{shares:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_shown_where_they_are() -> anyhow::Result<()> {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
+    let mut client = Client::connect(gateway.http).await?;
+    client.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    let upstreams: Vec<UpstreamState> = fetch(gateway.admin, "/upstreams").await?;
+    assert_eq!(upstreams[0].counters.requests_in_flight, 1);
+    assert_eq!(upstreams[0].endpoints[0].requests_in_flight, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gateway_without_configuration_has_empty_lists() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    assert_eq!(fetch::<Vec<ServedRoute>>(gateway.admin, "/routes").await?, []);
+    assert_eq!(fetch::<Vec<UpstreamState>>(gateway.admin, "/upstreams").await?, []);
+    assert_eq!(ServedRoute::all(&Config::default()), []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_fetched_says_where_and_what_to_do() -> anyhow::Result<()> {
+    let nobody = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+    let refused = fetch::<Value>(nobody, "/routes").await.expect_err("nobody listens");
+    assert!(matches!(refused, FetchError::Connect { .. }));
+    let other = Backend::start(Behaviour::ok()).await?;
+    let not_json = fetch::<Value>(other.addr(), "/routes").await.expect_err("not JSON");
+    other.set(Behaviour::status(404));
+    let missing = fetch::<Value>(other.addr(), "/routes").await.expect_err("404");
+    other.set(Behaviour::too_little(10));
+    let cut = fetch::<Value>(other.addr(), "/routes").await.expect_err("cut off");
+    for (address, error) in
+        [(nobody, &refused), (other.addr(), &not_json), (other.addr(), &missing), (other.addr(), &cut)]
+    {
+        let message = error.to_string();
+        assert!(message.contains(&address.to_string()) && message.contains("--admin"), "{message}");
+    }
+    assert!(refused.to_string().contains("is the gateway running?"), "{refused}");
+    assert!(missing.to_string().contains("404"), "{missing}");
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! `/metrics` against what was really sent.
+
+use std::time::Duration;
+
+use sluicegate_model::{Change, Conditions, Config, Endpoint, PathPattern};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::{self, Client};
+use tokio::net::TcpListener;
+
+use crate::gateway::{Gateway, WORKERS, config, key, ready, route, upstream};
+
+const HOST: &str = "shop.example.com";
+const WEB: (&str, &str) = ("upstream", "shop/web:http");
+
+/// Sends this many requests over one connection.
+async fn send(gateway: &Gateway, count: usize, method: &str, path: &str, status: u16) -> anyhow::Result<u64> {
+    let mut client = Client::connect(gateway.http).await?;
+    let mut bytes = 0;
+    for _ in 0..count {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 0\r\n\r\n");
+        let response = client.request(request).await?;
+        assert_eq!(response.status, status, "{method} {path}");
+        bytes += (response.head.len() + response.body.len()) as u64;
+    }
+    Ok(bytes)
+}
+
+/// An address at which nobody listens.
+async fn nobody() -> anyhow::Result<std::net::SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?)
+}
+
+#[tokio::test]
+async fn every_request_is_counted_once_under_its_route_and_status() -> anyhow::Result<()> {
+    let by_path = |request: &sluicegate_testkit::backend::Request| match request.target.as_str() {
+        "/web/missing" => Behaviour::status(404),
+        "/web/broken" => Behaviour::status(500),
+        "/web/moved" => Behaviour::status(301),
+        _ => Behaviour::sized(1000),
+    };
+    let (web, api) =
+        (Backend::start(Behaviour::choose(by_path)).await?, Backend::start(Behaviour::ok()).await?);
+    let gateway = Gateway::serving(config(&[
+        ("/web", "web", &[ready(web.addr())]),
+        ("/api", "api", &[ready(api.addr())]),
+    ]))
+    .await?;
+    let mut bytes = send(&gateway, 7, "GET", "/web", 200).await?;
+    bytes += send(&gateway, 3, "GET", "/web/missing", 404).await?;
+    bytes += send(&gateway, 2, "POST", "/web/broken", 500).await?;
+    bytes += send(&gateway, 1, "GET", "/web/moved", 301).await?;
+    send(&gateway, 5, "GET", "/api/x", 200).await?;
+    send(&gateway, 4, "GET", "/nowhere", 404).await?;
+
+    let all = "18 requests are counted";
+    let exposition =
+        gateway.scrape_until(all, |now| now.sum("sluicegate_requests_total", &[]) >= 18.0).await?;
+    let labels =
+        [("kind", "Ingress"), ("namespace", "shop"), ("name", "web"), ("host", HOST), ("path", "/web"), WEB];
+    for (code, count) in [("1xx", 0.0), ("2xx", 7.0), ("3xx", 1.0), ("4xx", 3.0), ("5xx", 2.0)] {
+        let labels = [&labels[..], &[("code", code)]].concat();
+        assert_eq!(exposition.value("sluicegate_requests_total", &labels), Some(count), "{code}");
+    }
+    assert_eq!(exposition.value("sluicegate_requests_aborted_total", &labels), Some(0.0));
+    assert_eq!(exposition.value("sluicegate_request_duration_seconds_count", &labels), Some(13.0));
+    assert_eq!(exposition.value("sluicegate_response_bytes_total", &labels), Some(bytes as f64));
+    let seconds = exposition.value("sluicegate_request_duration_seconds_sum", &labels).unwrap_or_default();
+    assert!(seconds > 0.0 && seconds < 13.0, "{seconds}");
+    assert_eq!(exposition.sum("sluicegate_requests_total", &[("name", "api")]), 5.0);
+    assert_eq!(exposition.value("sluicegate_requests_unrouted_total", &[]), Some(4.0));
+
+    assert_eq!(exposition.value("sluicegate_upstream_attempts_total", &[WEB]), Some(13.0));
+    assert_eq!(exposition.value("sluicegate_upstream_duration_seconds_count", &[WEB]), Some(13.0));
+    let opened = exposition.sum("sluicegate_upstream_connections_opened_total", &[WEB]);
+    let reused = exposition.sum("sluicegate_upstream_connections_reused_total", &[WEB]);
+    assert_eq!((opened, opened + reused), (web.accepted() as f64, 13.0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyhow::Result<()> {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = Client::connect(gateway.http).await?;
+        client.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await?;
+        clients.push(client);
+    }
+    let exposition = gateway
+        .scrape_until("4 requests are in flight", |now| {
+            now.sum("sluicegate_upstream_requests_in_flight", &[WEB]) == 4.0
+                && now.sum("sluicegate_upstream_attempts_total", &[WEB]) == 4.0
+        })
+        .await?;
+    for name in ["sluicegate_requests_in_flight", "sluicegate_connections_open"] {
+        assert_eq!(exposition.count(name), WORKERS);
+        assert_eq!(exposition.sum(name, &[]), 4.0, "{name}");
+    }
+    assert_eq!(exposition.sum("sluicegate_connections_accepted_total", &[]), 4.0);
+    assert_eq!(exposition.label_values("sluicegate_connections_open", "worker"), ["0", "1"].into());
+
+    drop(clients);
+    let exposition = gateway
+        .scrape_until("they are gone", |now| now.sum("sluicegate_connections_open", &[]) == 0.0)
+        .await?;
+    assert_eq!(exposition.sum("sluicegate_requests_in_flight", &[]), 0.0);
+    assert_eq!(exposition.sum("sluicegate_upstream_requests_in_flight", &[WEB]), 0.0);
+    assert_eq!(exposition.sum("sluicegate_requests_aborted_total", &[("name", "web")]), 4.0);
+    assert_eq!(exposition.value("sluicegate_client_faults_total", &[("reason", "client_closed")]), Some(4.0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dead_endpoint_is_suspect_and_counted_by_reason() -> anyhow::Result<()> {
+    let (alive, dead) = (Backend::start(Behaviour::ok()).await?, nobody().await?);
+    let leaving = Endpoint { address: nobody().await?, conditions: Conditions::TERMINATING };
+    let unready = Conditions { ready: false, serving: false, terminating: false };
+    let starting = Endpoint { address: nobody().await?, conditions: unready };
+    let endpoints = [ready(alive.addr()), ready(dead), leaving, starting];
+    let gateway = Gateway::serving(config(&[("/", "web", &endpoints)])).await?;
+    // Without kept connections every request chooses among both.
+    alive.set(Behaviour::ok().close_after(1));
+    let exposition = loop {
+        send(&gateway, 1, "GET", "/", 200).await?;
+        let exposition = gateway.scrape().await?;
+        if exposition.sum("sluicegate_upstream_ejections_total", &[WEB]) > 0.0 {
+            break exposition;
+        }
+    };
+    let refused = [WEB, ("reason", "connect_refused")];
+    assert!(exposition.value("sluicegate_upstream_connect_failures_total", &refused) >= Some(1.0));
+    for state in ["ready", "suspect", "terminating", "not_ready"] {
+        let count = exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", state)]);
+        assert_eq!(count, Some(1.0), "{state}");
+    }
+    assert_eq!(exposition.count("sluicegate_upstream_failures_total"), 0, "no client was told");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_fails_for_good_is_counted_by_reason() -> anyhow::Result<()> {
+    let mut config = config(&[("/", "web", &[])]);
+    config.settings.resilience.endpoint_wait = Duration::ZERO;
+    let gateway = Gateway::serving(config).await?;
+    send(&gateway, 3, "GET", "/", 503).await?;
+    let exposition = gateway
+        .scrape_until("3 requests are counted", |now| {
+            now.sum("sluicegate_requests_total", &[("code", "5xx")]) == 3.0
+        })
+        .await?;
+    let none = [WEB, ("reason", "no_endpoint")];
+    assert_eq!(exposition.value("sluicegate_upstream_failures_total", &none), Some(3.0));
+    assert_eq!(exposition.count("sluicegate_upstream_failures_total"), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn refused_requests_are_counted_by_reason_and_every_reason_is_there() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let response =
+        Client::connect(gateway.http).await?.request("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").await?;
+    assert_eq!(response.status, 400);
+    let exposition = gateway.scrape().await?;
+    let value = |reason| exposition.value("sluicegate_requests_rejected_total", &[("reason", reason)]);
+    assert_eq!((value("duplicate_host"), value("bare_lf")), (Some(1.0), Some(0.0)));
+    assert_eq!(exposition.sum("sluicegate_requests_rejected_total", &[]), 1.0);
+    assert_eq!(
+        exposition.count("sluicegate_requests_rejected_total"),
+        sluicegate_http1::Rejection::ALL.len()
+    );
+    assert_eq!(exposition.count("sluicegate_client_faults_total"), 7);
+    Ok(())
+}
+
+#[tokio::test]
+async fn series_are_bounded_by_what_is_configured_and_used() -> anyhow::Result<()> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let endpoints = [ready(backend.addr())];
+    let both = config(&[("/", "web", &endpoints), ("/idle", "idle", &endpoints)]);
+    let gateway = Gateway::serving(both).await?;
+    for path in 0..50 {
+        send(&gateway, 1, "GET", &format!("/{path}"), 200).await?;
+    }
+    let exposition = gateway
+        .scrape_until("50 requests are counted", |now| now.sum("sluicegate_requests_total", &[]) == 50.0)
+        .await?;
+    assert_eq!(exposition.label_values("sluicegate_requests_total", "path"), ["/"].into());
+    assert_eq!(exposition.count("sluicegate_requests_total"), 5);
+    assert_eq!(exposition.count("sluicegate_request_duration_seconds_bucket"), 16);
+    assert_eq!(exposition.count("sluicegate_upstream_attempts_total"), 1);
+    let upstreams = ["shop/idle:http", "shop/web:http"].into();
+    assert_eq!(exposition.label_values("sluicegate_upstream_endpoints", "upstream"), upstreams);
+
+    gateway.apply(config(&[("/idle", "idle", &endpoints)])).await;
+    let exposition = gateway.scrape().await?;
+    assert_eq!(exposition.count("sluicegate_requests_total"), 0, "a route that is gone has no series");
+    assert_eq!(
+        exposition.label_values("sluicegate_upstream_endpoints", "upstream"),
+        ["shop/idle:http"].into()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_with_quotes_do_not_break_the_exposition() -> anyhow::Result<()> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let name = "we\"ird\\name\n";
+    let gateway = Gateway::serving(config(&[("/", name, &[ready(backend.addr())])])).await?;
+    send(&gateway, 1, "GET", "/", 200).await?;
+    gateway
+        .scrape_until("the request is counted", |now| {
+            now.sum("sluicegate_requests_total", &[("name", name), ("code", "2xx")]) == 1.0
+        })
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let empty = upstream(&[]);
+    let mut config = Config { default_route: Some(route("/", "web")), ..Config::default() };
+    config.upstreams.insert(key("web"), empty.into());
+    gateway.apply(config).await;
+    let endpoints = [ready(nobody().await?)].into();
+    gateway.proxy.apply(Change::Endpoints { upstream: key("web"), endpoints }).await;
+    gateway.set_problems(&["a.yaml:1: no", "b.yaml:2: no"]);
+    let exposition = gateway.scrape().await?;
+    assert_eq!(exposition.value("sluicegate_propagation_seconds_count", &[]), Some(3.0));
+    assert_eq!(exposition.value("sluicegate_config_problems", &[]), Some(2.0));
+    assert_eq!(exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", "ready")]), Some(1.0));
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    assert_eq!(exposition.value("sluicegate_build_info", &version), Some(1.0));
+    assert!(exposition.sum("process_cpu_seconds_total", &[]) > 0.0);
+    assert!(exposition.sum("process_resident_memory_bytes", &[]) > 1e6);
+    assert!(exposition.sum("process_open_fds", &[]) > 5.0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs_f64();
+    let age = now - exposition.sum("process_start_time_seconds", &[]);
+    assert!((-2.0..600.0).contains(&age), "the process started {age} s ago");
+    Ok(())
+}
+
+#[tokio::test]
+async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
+    let exposition = Gateway::serving(Config::default()).await?.scrape().await?;
+    let mut families: Vec<_> = exposition.families().collect();
+    families.retain(|family| family.starts_with("sluicegate_"));
+    let expected = [
+        "sluicegate_accept_errors",
+        "sluicegate_access_log_dropped",
+        "sluicegate_build",
+        "sluicegate_client_faults",
+        "sluicegate_config_problems",
+        "sluicegate_connections_accepted",
+        "sluicegate_connections_handed_over",
+        "sluicegate_connections_open",
+        "sluicegate_propagation_seconds",
+        "sluicegate_ready",
+        "sluicegate_request_duration_seconds",
+        "sluicegate_requests",
+        "sluicegate_requests_aborted",
+        "sluicegate_requests_in_flight",
+        "sluicegate_requests_rejected",
+        "sluicegate_requests_unrouted",
+        "sluicegate_response_bytes",
+        "sluicegate_upstream_attempts",
+        "sluicegate_upstream_connect_failures",
+        "sluicegate_upstream_connections_opened",
+        "sluicegate_upstream_connections_reused",
+        "sluicegate_upstream_duration_seconds",
+        "sluicegate_upstream_ejections",
+        "sluicegate_upstream_endpoints",
+        "sluicegate_upstream_failures",
+        "sluicegate_upstream_hedges",
+        "sluicegate_upstream_idle_closed",
+        "sluicegate_upstream_not_repeated",
+        "sluicegate_upstream_readmissions",
+        "sluicegate_upstream_requests_in_flight",
+        "sluicegate_upstream_retries",
+    ];
+    assert_eq!(families, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<()> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
+    let exact = sluicegate_model::Route { path: PathPattern::Exact("/a".into()), ..route("/a", "web") };
+    config.hosts[0].routes.push(exact);
+    let gateway = Gateway::serving(config).await?;
+    assert_eq!(client::get(gateway.http, HOST, "/a").await?.status, 200);
+    assert_eq!(client::get(gateway.http, HOST, "/a/b").await?.status, 200);
+    gateway
+        .scrape_until("both are counted", |now| {
+            now.sum("sluicegate_requests_total", &[("path", "/a"), ("code", "2xx")]) == 2.0
+        })
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Paths, methods, readiness, and clients that do not behave.
+
+use std::time::Duration;
+
+use sluicegate_admin::Phase;
+use sluicegate_model::Config;
+use sluicegate_testkit::client::Client;
+use tokio::time::timeout;
+
+use crate::gateway::Gateway;
+
+#[tokio::test]
+async fn the_process_is_ready_between_its_first_configuration_and_its_drain() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    let readyz = async || anyhow::Ok(gateway.ask("/readyz").await?).map(|ready| (ready.status, ready.text()));
+    assert_eq!(
+        readyz().await?,
+        (503, "not ready: starting, the first configuration is not served yet\n".into())
+    );
+    assert_eq!(gateway.scrape().await?.value("sluicegate_ready", &[]), Some(0.0));
+    gateway.readiness.set(Phase::Ready);
+    assert_eq!(readyz().await?, (200, "ready\n".into()));
+    assert_eq!(gateway.scrape().await?.value("sluicegate_ready", &[]), Some(1.0));
+    gateway.readiness.set(Phase::Draining);
+    assert_eq!(
+        readyz().await?,
+        (503, "not ready: draining, the process ends once its requests have\n".into())
+    );
+    assert_eq!(gateway.ask("/healthz").await?.status, 200, "a draining process lives");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_path_of_the_list_is_served_and_no_other() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    gateway.readiness.set(Phase::Ready);
+    let list = gateway.ask("/").await?.text();
+    let paths: Vec<_> =
+        list.lines().filter_map(|line| line.split(' ').next()).filter(|p| p.starts_with('/')).collect();
+    assert_eq!(paths, ["/", "/healthz", "/readyz", "/metrics", "/config", "/routes", "/upstreams"]);
+    for path in paths {
+        let response = gateway.ask(&format!("{path}?query")).await?;
+        assert_eq!((response.status, response.body.is_empty()), (200, false), "{path}");
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+    }
+    for path in ["/metric", "/metrics/", "//", "/%2e", "/config/x"] {
+        let response = gateway.ask(path).await?;
+        assert_eq!(response.status, 404, "{path}");
+        assert!(response.text().contains("/upstreams"), "it says what there is");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn documents_are_only_read() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let mut client = Client::connect(gateway.admin).await?;
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+        let request = format!("{method} /config HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}");
+        let response = client.request(request).await?;
+        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn head_is_get_without_the_body() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let mut client = Client::connect(gateway.admin).await?;
+    for (path, content_type) in [
+        ("/healthz", "text/plain; charset=utf-8"),
+        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("/config", "application/json"),
+    ] {
+        let get = client.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await?;
+        let head = client.request(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await?;
+        assert_eq!((get.status, get.header("content-type")), (200, Some(content_type)));
+        assert_eq!((head.status, head.header("content-type")), (200, Some(content_type)));
+        assert_eq!(head.header("content-length"), get.header("content-length"), "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let long = "x".repeat(1000);
+    gateway.set_problems(&vec![long.as_str(); 20_000]);
+    let mut slow = Vec::new();
+    for request in [
+        "GET /config HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /config HTTP/1.1\r\nHost: a\r\n\r\nGET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHo",
+        "",
+    ] {
+        let mut client = Client::connect(gateway.admin).await?;
+        client.send(request).await?;
+        slow.push(client);
+    }
+    let quick = async {
+        for _ in 0..5 {
+            assert_eq!(gateway.ask("/healthz").await?.status, 200);
+            assert!(gateway.ask("/config").await?.body.len() > 20_000_000);
+            gateway.scrape().await?;
+        }
+        anyhow::Ok(())
+    };
+    timeout(Duration::from_secs(30), quick).await??;
+    assert!(
+        slow[0].read_response().await?.body.len() > 20_000_000,
+        "a slow reader gets all of it in the end"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    let huge = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(64 * 1024));
+    for (bytes, status) in [("hello\r\n\r\n", 400), (huge.as_str(), 431)] {
+        let mut client = Client::connect(gateway.admin).await?;
+        // The server may close before it has read all.
+        let _ = client.send(bytes).await;
+        let answer = client.read_response().await.map(|response| response.status);
+        assert!(answer.as_ref().is_ok_and(|got| *got == status) || answer.is_err(), "{answer:?}");
+        assert_eq!(gateway.ask("/healthz").await?.status, 200);
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Z1: no change closes a client connection or fails a request. Z2: who is eligible. Z3: a change is applied
+//! at once, by every worker.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluicegate_model::{Conditions, Endpoint, Upstream};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::{Gateway, add_route, key, ready, terminating};
+use sluicegate_testkit::load::Load;
+
+use super::{GET, TestResult, at_once, backends};
+
+#[tokio::test]
+async fn a_client_connection_outlives_a_hundred_changes() -> TestResult {
+    let backends = backends(2, Behaviour::ok()).await?;
+    let gateway = Gateway::of(&backends).await?;
+    let mut client = gateway.connect().await?;
+    for change in 0..50 {
+        gateway.set_addresses(backends.iter().skip(change % 2).map(Backend::addr)).await;
+        assert_eq!(client.request(GET).await?.status, 200);
+        gateway.configure(|config| add_route(config, "b", &format!("/{change}"), "backend")).await;
+        assert_eq!(client.request(GET).await?.status, 200);
+    }
+    assert_eq!(gateway.proxy().telemetry().workers().sum(|worker| &worker.accepted), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn routes_that_move_to_another_service_lose_no_request() -> TestResult {
+    let (here, there) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
+    let gateway = Gateway::of([&here]).await?;
+    let other = Arc::new(Upstream { endpoints: [ready(there.addr())].into(), ..Upstream::default() });
+    let load = Load::new(gateway.addr()).connections(8).posts(0.3, 100).expect_own_id().start()?;
+    for change in 0..40 {
+        let name = ["other", "backend"][change % 2];
+        gateway
+            .configure(|config| {
+                // What no route names is not there: upstreams come and go with their routes.
+                config.hosts.clear();
+                config.upstreams.retain(|known, _| *known == key("backend"));
+                config.upstreams.insert(key("other"), other.clone());
+                add_route(config, "*", "/", name);
+                if name == "backend" {
+                    config.upstreams.remove(&key("other"));
+                }
+            })
+            .await;
+        load.wait_for_ok(load.snapshot().ok + 20, Duration::from_secs(10)).await?;
+    }
+    let report = load.stop().await?;
+    assert_eq!((report.failures(), report.reconnects), (0, 0), "{report}");
+    assert!(here.requests() > 100 && there.requests() > 100, "both were served from");
+    Ok(())
+}
+
+#[tokio::test]
+async fn ten_routes_to_one_service_share_its_connections_and_its_health() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]).workers(1);
+    for route in 0..10 {
+        builder = builder.route("*", &format!("/{route}"), "backend");
+    }
+    let gateway = builder.start().await?;
+    let mut client = gateway.connect().await?;
+    for route in 0..10 {
+        let request = format!("GET /{route} HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.request(request).await?.status, 200);
+    }
+    assert_eq!(backend.accepted(), 1);
+    assert_eq!(gateway.proxy().telemetry().upstreams().len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_change_of_settings_holds_from_the_next_request_on_the_same_connection() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let mut client = gateway.connect().await?;
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n";
+    assert!(!client.request(request).await?.text().contains("6.6.6.6"));
+    let loopback = "127.0.0.0/8".parse()?;
+    gateway.configure(|config| config.settings.trusted_peers = vec![loopback]).await;
+    assert!(client.request(request).await?.text().contains("6.6.6.6"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn ready_endpoints_are_preferred_and_terminating_ones_serve_when_nobody_else_does() -> TestResult {
+    let backends = backends(3, Behaviour::ok()).await?;
+    let [one, two, starting] = [0, 1, 2].map(|index| backends[index].addr());
+    let gateway = Gateway::of(&backends).await?;
+    let mut client = gateway.connect().await?;
+    let unready = Conditions { ready: false, serving: false, terminating: false };
+    let starting = Endpoint { address: starting, conditions: unready };
+
+    gateway.set_endpoints([ready(one), terminating(two), starting.clone()]).await;
+    let before = [0, 1, 2].map(|index| backends[index].requests());
+    for _ in 0..30 {
+        assert_eq!(client.request(GET).await?.status, 200);
+    }
+    let after = [0, 1, 2].map(|index| backends[index].requests());
+    assert_eq!(after, [before[0] + 30, before[1], before[2]]);
+
+    gateway.set_endpoints([terminating(one), terminating(two), starting]).await;
+    for _ in 0..30 {
+        assert_eq!(client.request(GET).await?.status, 200, "all endpoints terminate and still serve");
+    }
+    assert_eq!(backends[2].requests(), before[2], "what never was ready gets nothing");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_removal_holds_for_every_worker_when_apply_is_done() -> TestResult {
+    let backends = backends(2, Behaviour::ok()).await?;
+    let gateway = Gateway::builder().backends(&backends).workers(4).start().await?;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        clients.push(gateway.connect().await?);
+    }
+    for round in 0..20 {
+        let (removed, kept) = (&backends[round % 2], &backends[(round + 1) % 2]);
+        gateway.set_addresses([kept.addr()]).await;
+        let before = removed.requests();
+        for _ in 0..3 {
+            let answered = at_once(clients, GET).await?;
+            assert!(answered.iter().all(|(_, response)| response.status == 200));
+            clients = answered.into_iter().map(|(client, _)| client).collect();
+        }
+        assert_eq!(removed.requests(), before, "round {round}: a removed endpoint was asked");
+        gateway.set_addresses(backends.iter().map(Backend::addr)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_reaches_the_last_worker_with_five_thousand_routes() -> TestResult {
+    let backends = backends(2, Behaviour::ok()).await?;
+    let gateway = Gateway::builder().backends(&backends).start().await?;
+    gateway
+        .configure(|config| {
+            for route in 0..5000 {
+                let (host, service) = (format!("h{}", route / 10), format!("s{}", route / 5));
+                add_route(config, &host, &format!("/{route}"), &service);
+            }
+        })
+        .await;
+    let mut client = gateway.connect().await?;
+    let mut took = Vec::new();
+    for change in 0..200 {
+        let only = &backends[change % 2];
+        let started = Instant::now();
+        gateway.set_addresses([only.addr()]).await;
+        took.push(started.elapsed());
+        let before = only.requests();
+        assert_eq!(client.request(GET).await?.status, 200);
+        assert_eq!(only.requests(), before + 1, "change {change} was not in effect");
+    }
+    took.sort_unstable();
+    println!("to the last of 2 workers, 5,000 routes: p50 {:?}, p99 {:?}", took[100], took[198]);
+    assert!(gateway.proxy().telemetry().propagation().count() >= 200);
+    Ok(())
+}

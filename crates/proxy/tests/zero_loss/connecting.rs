@@ -1,0 +1,164 @@
+//! Z5: connecting never stalls a request. What refuses is passed over, what hangs is raced.
+
+use std::time::Duration;
+
+use sluicegate_model::Balance;
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
+use sluicegate_testkit::gateway::{Builder, Gateway};
+use sluicegate_testkit::hole::Hole;
+
+use super::{GET, NEVER, POST, TestResult, connect_failures, failures, refusing};
+
+/// A gateway that asks its endpoints in turn, and neither probes them nor gives up connecting while a test
+/// runs: who is served was served by somebody else.
+fn patient() -> Builder {
+    let builder = Gateway::builder().workers(1).settings(|settings| {
+        settings.timeouts.connect = NEVER;
+        settings.resilience.probe_interval = NEVER;
+    });
+    builder.upstream(|upstream| upstream.balance = Balance::RoundRobin)
+}
+
+#[tokio::test]
+async fn a_refused_connect_goes_on_to_another_endpoint_for_any_method() -> TestResult {
+    for request in [GET, POST] {
+        let backend = Backend::start(Behaviour::ok()).await?;
+        let endpoints = [refusing().await?, refusing().await?, refusing().await?, backend.addr()];
+        let gateway = patient().endpoints(endpoints).start().await?;
+        let mut client = gateway.connect().await?;
+        for _ in 0..8 {
+            assert_eq!(client.request(request).await?.status, 200);
+        }
+        assert_eq!(backend.requests(), 8);
+        assert_eq!(connect_failures(&gateway, Failure::ConnectRefused), 3, "each refused once");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_address_that_swallows_connects_is_raced_and_then_avoided_for_any_method() -> TestResult {
+    for request in [GET, POST] {
+        let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
+        let gateway = patient().endpoints([hole.addr(), backend.addr()]).start().await?;
+        let mut client = gateway.connect().await?;
+        // Each in turn: one of the two comes to the hole.
+        for _ in 0..2 {
+            assert_eq!(client.request(request).await?.status, 200);
+        }
+        let hedges = || gateway.count(|upstream| &upstream.hedges);
+        assert!(hedges() >= 1);
+        gateway.wait_until(|gateway| gateway.endpoint(hole.addr()).is_suspect()).await?;
+        assert_eq!(connect_failures(&gateway, Failure::ConnectTimeout), 1);
+        let before = hedges();
+        for _ in 0..20 {
+            assert_eq!(client.request(request).await?.status, 200);
+        }
+        assert_eq!(connect_failures(&gateway, Failure::ConnectTimeout), 1);
+        assert_eq!((hedges(), backend.requests()), (before, 22), "nobody went there again");
+        if request == POST {
+            assert_eq!(backend.ids().len(), 22, "no race sends a request twice");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn several_holes_at_once_are_outrun() -> TestResult {
+    let (one, two, three) = (Hole::start().await?, Hole::start().await?, Hole::start().await?);
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let endpoints = [one.addr(), two.addr(), three.addr(), backend.addr()];
+    let gateway = patient().endpoints(endpoints).start().await?;
+    let mut client = gateway.connect().await?;
+    for _ in 0..8 {
+        assert_eq!(client.request(POST).await?.status, 200);
+    }
+    assert_eq!(backend.requests(), 8);
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_hedging_only_the_connect_timeout_helps() -> TestResult {
+    let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
+    let builder = patient().endpoints([hole.addr(), backend.addr()]).settings(|settings| {
+        settings.resilience.connect_hedge = Duration::ZERO;
+        settings.timeouts.connect = Duration::from_millis(100);
+    });
+    let gateway = builder.start().await?;
+    let mut client = gateway.connect().await?;
+    for _ in 0..4 {
+        assert_eq!(client.request(POST).await?.status, 200);
+    }
+    assert_eq!(gateway.count(|upstream| &upstream.hedges), 0);
+    assert_eq!(connect_failures(&gateway, Failure::ConnectTimeout), 1, "suspect after the first");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connect_that_hangs_does_not_outlive_its_endpoint() -> TestResult {
+    let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
+    let gateway = patient().endpoints([hole.addr()]).start().await?;
+    let mut client = gateway.connect().await?;
+    client.send(POST).await?;
+    let connecting = |gateway: &Gateway| gateway.endpoint(hole.addr()).shards().sum(|e| &e.in_flight);
+    gateway.wait_until(|gateway| connecting(gateway) == 1).await?;
+    // Its only endpoint is replaced: the request does not wait for the connect to end.
+    gateway.set_addresses([backend.addr()]).await;
+    assert_eq!(client.read_response().await?.status, 200);
+    assert_eq!(backend.requests(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hanging_connect_is_raced_by_an_endpoint_that_comes_later() -> TestResult {
+    let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
+    let gateway = patient().endpoints([hole.addr()]).start().await?;
+    let mut client = gateway.connect().await?;
+    client.send(POST).await?;
+    let connecting = |gateway: &Gateway| gateway.endpoint(hole.addr()).shards().sum(|e| &e.in_flight);
+    gateway.wait_until(|gateway| connecting(gateway) == 1).await?;
+    // Long enough for the race to find that there is nobody else yet.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    gateway.set_addresses([hole.addr(), backend.addr()]).await;
+    assert_eq!(client.read_response().await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn when_nobody_can_be_connected_to_a_request_waits_for_one_that_comes_back() -> TestResult {
+    let mut backends = super::backends(2, Behaviour::ok()).await?;
+    let gateway = patient().backends(&backends).settings(|s| s.resilience.endpoint_wait = NEVER).start().await?;
+    backends[0].kill().await;
+    backends[1].kill().await;
+    let mut client = gateway.connect().await?;
+    client.send(POST).await?;
+    gateway.wait_until(|gateway| connect_failures(gateway, Failure::ConnectRefused) >= 2).await?;
+    backends[1].restart().await?;
+    assert_eq!(client.read_response().await?.status, 200);
+    assert!(repeated_ids(&backends).is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_that_waits_takes_an_endpoint_as_soon_as_there_is_one() -> TestResult {
+    let (first, second) = (refusing().await?, Backend::start(Behaviour::ok()).await?);
+    for (endpoints, status) in [(vec![first], 502), (vec![], 503)] {
+        let wait = |settings: &mut sluicegate_model::Settings| settings.resilience.endpoint_wait = NEVER;
+        let gateway = patient().endpoints([first]).settings(wait).start().await?;
+        gateway.set_addresses(endpoints).await;
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        gateway.wait_until(|gateway| gateway.count(|upstream| &upstream.in_flight) == 1).await?;
+        gateway.set_addresses([second.addr()]).await;
+        assert_eq!(client.read_response().await?.status, 200);
+
+        // And if none comes, the wait is bounded.
+        let soon = Duration::from_millis(50);
+        gateway.configure(|config| config.settings.resilience.endpoint_wait = soon).await;
+        gateway.set_addresses(if status == 502 { vec![first] } else { vec![] }).await;
+        assert_eq!(client.request(GET).await?.status, status);
+        let failure = if status == 502 { Failure::ConnectRefused } else { Failure::NoEndpoint };
+        assert_eq!(failures(&gateway, failure), 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Z4: a removed endpoint gets no new request, its unused connections are closed, and what is in flight runs
+//! to its end, bounded by the drain time.
+
+use std::time::Duration;
+
+use sluicegate_model::Config;
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::Gateway;
+
+use super::{GET, TestResult, failures, fill_pools, unused};
+
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+/// Ten chunks within a third of a second.
+fn streaming() -> Behaviour {
+    Behaviour::chunked(["chunk"; 10], Duration::from_millis(30), &[])
+}
+
+#[tokio::test]
+async fn unused_connections_to_a_removed_endpoint_are_closed_at_once() -> TestResult {
+    let backends = super::backends(2, Behaviour::ok().delay(Duration::from_millis(30))).await?;
+    let gateway = Gateway::of(&backends).await?;
+    let _clients = fill_pools(&gateway, 12).await?;
+    let [removed, kept] = [&backends[0], &backends[1]];
+    gateway.wait_until(|gateway| unused(gateway, kept.addr()) + unused(gateway, removed.addr()) == 12).await?;
+    let (of_removed, of_kept) = (removed.open(), kept.open());
+    assert!(of_removed > 0, "there is something to close");
+    gateway.set_addresses([kept.addr()]).await;
+    removed.wait_until(|removed| removed.open() == 0).await?;
+    assert_eq!(kept.open(), of_kept, "the other endpoint keeps its own");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_in_flight_at_a_removed_endpoint_runs_to_its_end() -> TestResult {
+    for behaviour in [streaming(), Behaviour::ok().delay(Duration::from_millis(300))] {
+        let (removed, kept) = (Backend::start(behaviour).await?, Backend::start(Behaviour::ok()).await?);
+        let gateway = Gateway::of([&removed]).await?;
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        removed.wait_until(|removed| removed.requests() == 1).await?;
+        gateway.set_addresses([kept.addr()]).await;
+        assert_eq!(client.read_response().await?.status, 200);
+        assert_eq!((removed.requests(), kept.requests()), (1, 0), "it was answered by the one that had it");
+        removed.wait_until(|removed| removed.open() == 0).await?;
+        assert_eq!(client.request(GET).await?.status, 200);
+        assert_eq!((removed.requests(), kept.requests()), (1, 1));
+    }
+    Ok(())
+}
+
+async fn tunnel(gateway: &Gateway) -> anyhow::Result<Client> {
+    let mut client = gateway.connect().await?;
+    assert_eq!(client.request(UPGRADE).await?.status, 101);
+    echoes(&mut client).await?;
+    Ok(client)
+}
+
+async fn echoes(client: &mut Client) -> TestResult {
+    client.send("ping").await?;
+    assert_eq!(client.read_exact(4).await?, b"ping");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tunnel_outlives_its_endpoint_and_its_route() -> TestResult {
+    let (removed, kept) = (Backend::start(Behaviour::upgrade()).await?, Backend::start(Behaviour::ok()).await?);
+    let gateway = Gateway::of([&removed]).await?;
+    let mut client = tunnel(&gateway).await?;
+    gateway.set_addresses([kept.addr()]).await;
+    echoes(&mut client).await?;
+    let mut other = gateway.connect().await?;
+    assert_eq!(other.request(GET).await?.status, 200);
+    assert_eq!(kept.requests(), 1, "new requests go elsewhere");
+    gateway.configure(|config| *config = Config::default()).await;
+    assert_eq!(other.request(GET).await?.status, 404);
+    echoes(&mut client).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn tunnels_and_responses_are_ended_when_the_drain_time_is_over() -> TestResult {
+    let endless = Behaviour::chunked(vec!["x"; 3_000], Duration::from_millis(10), &[]);
+    for (behaviour, begun) in [(Behaviour::upgrade(), true), (endless, true), (Behaviour::silent(), false)] {
+        let name = format!("{behaviour:?}");
+        let backend = Backend::start(behaviour).await?;
+        let short = Duration::from_millis(500);
+        let builder = Gateway::builder().backends([&backend]).settings(|s| s.timeouts.drain = short);
+        let gateway = builder.start().await?;
+        let mut client = gateway.connect().await?;
+        client.send(UPGRADE).await?;
+        backend.wait_until(|backend| backend.requests() == 1).await?;
+        let upstream = gateway.upstream();
+        gateway.set_addresses([]).await;
+        let answer = match begun {
+            true => client.read_to_end().await.map(|_| 0),
+            false => client.read_response().await.map(|response| response.status),
+        };
+        assert_eq!(answer?, if begun { 0 } else { 502 }, "{name}");
+        assert_eq!(failures(&gateway, Failure::Drained), 1, "{name}: {upstream:?}");
+        backend.wait_until(|backend| backend.open() == 0).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_served_although_its_route_goes() -> TestResult {
+    let mut first = Backend::start(Behaviour::silent()).await?;
+    let second = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder().backends([&first, &second]).workers(1).start().await?;
+    let mut client = gateway.connect().await?;
+    let mut sent = 0;
+    while first.requests() == 0 {
+        sent += 1;
+        client.send(GET).await?;
+        first.wait_until(|first| first.requests() + second.requests() == sent).await?;
+        if first.requests() == 0 {
+            client.read_response().await?;
+        }
+    }
+    gateway.configure(|config| *config = Config::default()).await;
+    first.kill().await;
+    assert_eq!(client.read_response().await?.status, 200, "the other endpoint still serves it");
+    assert_eq!(client.request(GET).await?.status, 404, "the route is gone for the next one");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_comes_back_is_used_again() -> TestResult {
+    let backends = super::backends(2, Behaviour::ok()).await?;
+    let builder = Gateway::builder().backends(&backends);
+    let gateway = builder.settings(|settings| settings.resilience.slow_start = Duration::ZERO).start().await?;
+    let mut client = gateway.connect().await?;
+    for round in 0..3 {
+        gateway.set_addresses([backends[0].addr()]).await;
+        gateway.set_addresses(backends.iter().map(Backend::addr)).await;
+        let before = backends[1].requests();
+        for _ in 0..100 {
+            assert_eq!(client.request(GET).await?.status, 200);
+        }
+        assert!(backends[1].requests() > before, "round {round}");
+    }
+    Ok(())
+}

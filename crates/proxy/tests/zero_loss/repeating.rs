@@ -1,0 +1,203 @@
+//! Z6: a request whose connection died before the first byte of a response is repeated if that is safe.
+//! Z7: one that may have been processed and is not idempotent is not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
+use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::load::Load;
+
+use super::{GET, POST, TestResult, failures, fill_pools, retries};
+
+/// Serves one request on each connection; the connection dies when the next one is read: its head, or the
+/// whole of it.
+fn dies_at_second(whole: bool, first: Behaviour) -> Behaviour {
+    let dies = if whole { Behaviour::raw("").then_close() } else { Behaviour::close_on_request() };
+    Behaviour::choose(move |request| if request.nth == 1 { first.clone() } else { dies.clone() })
+}
+
+#[tokio::test]
+async fn a_get_is_repeated_when_its_kept_alive_connection_dies() -> TestResult {
+    for dies in [Behaviour::close_on_request(), Behaviour::reset_on_request()] {
+        let once = move |request: &sluicegate_testkit::backend::Request| match request.nth {
+            1 => Behaviour::ok(),
+            _ => dies.clone(),
+        };
+        let backend = Backend::start(Behaviour::choose(once)).await?;
+        let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
+        let mut client = gateway.connect().await?;
+        for request in 0..6 {
+            assert_eq!(client.request(GET).await?.status, 200);
+            assert_eq!(retries(&gateway, Failure::Stale), request);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_put_is_repeated_with_its_body_byte_for_byte() -> TestResult {
+    let body: String = (0..50_000).map(|at| char::from(b'a' + u8::try_from(at % 23).unwrap_or(0))).collect();
+    let plain = format!("PUT /p HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+    let chunked =
+        format!("PUT /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}0\r\nSum: 1\r\n\r\n");
+    for whole in [false, true] {
+        for request in [&plain, &chunked] {
+            let backend = Backend::start(dies_at_second(whole, Behaviour::echo())).await?;
+            let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
+            let mut client = gateway.connect().await?;
+            client.request(GET).await?;
+            assert_eq!(client.request(request).await?.status, 200);
+            let got = backend.last_request().map(|request| request.body).unwrap_or_default();
+            assert!(got == body.as_bytes(), "{} bytes arrived", got.len());
+            assert_eq!((retries(&gateway, Failure::Stale), backend.requests()), (1, 3));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slow_body_that_was_partly_sent_is_repeated_from_its_first_byte() -> TestResult {
+    let backend = Backend::start(dies_at_second(false, Behaviour::echo())).await?;
+    let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
+    let mut client = gateway.connect().await?;
+    client.request(GET).await?;
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nfirst").await?;
+    backend.wait_until(|backend| backend.requests() == 3).await?;
+    client.send("later").await?;
+    assert!(client.read_response().await?.text().ends_with("\r\n\r\nfirstlater"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_stale_connection_purges_the_pool_of_its_endpoint() -> TestResult {
+    let old = std::sync::Arc::new(AtomicBool::new(false));
+    let dead = old.clone();
+    let slow = Behaviour::ok().delay(Duration::from_millis(30));
+    let behaviour = Behaviour::choose(move |request| match dead.load(Ordering::Relaxed) {
+        // As after a change of the node's connection tracking: every old connection is dead, silently.
+        true if request.connection <= 5 => Behaviour::reset_on_request(),
+        true => Behaviour::ok(),
+        false => slow.clone(),
+    });
+    let backend = Backend::start(behaviour).await?;
+    let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
+    let mut clients = fill_pools(&gateway, 5).await?;
+    assert_eq!(backend.accepted(), 5);
+    old.store(true, Ordering::Relaxed);
+    for client in &mut clients {
+        assert_eq!(client.request(GET).await?.status, 200);
+    }
+    assert_eq!(retries(&gateway, Failure::Stale), 1, "one of five found out for all");
+    backend.wait_until(|backend| backend.open() == 1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_over_the_replay_bound_is_sent_once() -> TestResult {
+    let backend = Backend::start(dies_at_second(true, Behaviour::ok())).await?;
+    let builder = Gateway::builder().backends([&backend]).workers(1);
+    let gateway = builder.settings(|settings| settings.limits.replay = 1024).start().await?;
+    let mut client = gateway.connect().await?;
+    client.request(GET).await?;
+    let body = "x".repeat(200_000);
+    let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nX-Id: put\r\nContent-Length: {}\r\n\r\n", body.len());
+    assert_eq!(client.request(head + &body).await?.status, 502);
+    assert_eq!((backend.ids(), failures(&gateway, Failure::Stale)), (vec!["put".to_owned()], 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_is_sent_to_three_endpoints_at_most() -> TestResult {
+    let backends = super::backends(5, Behaviour::reset_on_request()).await?;
+    let gateway = Gateway::of(&backends).await?;
+    let mut client = gateway.connect().await?;
+    assert_eq!(client.request(GET).await?.status, 502);
+    let requests: Vec<_> = backends.iter().map(Backend::requests).collect();
+    assert_eq!(requests.iter().sum::<u64>(), 3, "{requests:?}");
+    assert_eq!(requests.iter().max(), Some(&1), "{requests:?}: another one each time");
+    assert_eq!((retries(&gateway, Failure::Reset), failures(&gateway, Failure::Reset)), (2, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_post_that_may_have_been_processed_is_not_sent_twice() -> TestResult {
+    let backend = Backend::start(dies_at_second(true, Behaviour::ok())).await?;
+    let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
+    let mut client = gateway.connect().await?;
+    assert_eq!(client.request(GET).await?.status, 200);
+    assert_eq!(client.request(POST).await?.status, 502, "on a kept-alive connection");
+    backend.set(Behaviour::raw("").then_close());
+    assert_eq!(client.request(POST).await?.status, 502, "on a new connection");
+    assert_eq!(backend.ids(), ["post", "post"], "each came once");
+    assert_eq!(gateway.count(|upstream| &upstream.not_repeated), 2);
+    assert_eq!((failures(&gateway, Failure::Stale), failures(&gateway, Failure::Reset)), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_response_that_began_is_never_followed_by_another() -> TestResult {
+    let answers = [
+        Behaviour::too_little(5),
+        Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Le").then_close(),
+        Behaviour::garbage(),
+    ];
+    for behaviour in answers {
+        let name = format!("{behaviour:?}");
+        let backend = Backend::start(behaviour).await?;
+        let gateway = Gateway::of([&backend]).await?;
+        let mut client = gateway.connect().await?;
+        let answer = client.request(GET).await.map(|response| response.status);
+        assert!(!matches!(answer, Ok(200)), "{name}: {answer:?}");
+        assert_eq!(backend.requests(), 1, "{name}");
+    }
+    Ok(())
+}
+
+/// The worker is kept busy, so that closes and requests come to it at the same time: a request that cannot
+/// be repeated must not go out on a connection whose end is there already.
+#[tokio::test]
+async fn a_post_is_not_risked_on_a_connection_that_was_closed_before() -> TestResult {
+    let (busy, closing) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
+    let builder = Gateway::builder().backends([&closing]).workers(1).route("busy", "/", "busy");
+    let gateway = builder.start().await?;
+    let upstream = sluicegate_model::Upstream {
+        endpoints: [sluicegate_testkit::gateway::ready(busy.addr())].into(),
+        ..Default::default()
+    };
+    let key = sluicegate_testkit::gateway::key("busy");
+    gateway.configure(|config| drop(config.upstreams.insert(key, upstream.into()))).await;
+    let load = Load::new(gateway.addr()).host("busy").connections(16).start()?;
+    let mut closing = closing;
+    let mut client = gateway.connect().await?;
+    for _ in 0..300 {
+        assert_eq!(client.request(POST).await?.status, 200);
+        closing.restart().await?;
+    }
+    load.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn under_load_posts_arrive_at_most_once_and_only_what_was_in_flight_fails() -> TestResult {
+    let mut backends = super::backends(3, Behaviour::ok()).await?;
+    let gateway = Gateway::of(&backends).await?;
+    let load = Load::new(gateway.addr()).connections(8).posts(0.5, 2000).start()?;
+    for round in 0..12 {
+        load.wait_for_ok(load.snapshot().ok + 100, Duration::from_secs(10)).await?;
+        let victim = &mut backends[round % 3];
+        victim.kill().await;
+        victim.restart().await?;
+    }
+    let report = load.stop().await?;
+    let twice = repeated_ids(&backends);
+    println!("{report}");
+    use sluicegate_testkit::load::Kind;
+    assert_eq!(report.failures_of(Kind::Get), 0, "{report}");
+    assert_eq!(report.failures_of(Kind::Post), gateway.count(|upstream| &upstream.not_repeated), "{report}");
+    assert!(report.failures_of(Kind::Post) <= 12 * 8, "{report}");
+    drop(twice);
+    Ok(())
+}
