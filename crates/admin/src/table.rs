@@ -171,7 +171,7 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
             ewma_ms: vec![1.04, 0.26, 12.0],
             ..endpoint(false, true)
         };
-        let starting = EndpointState { share: 0.4, ewma_ms: vec![1.01, 1.02], ..plain.clone() };
+        let starting = EndpointState { share: 0.4, ewma_ms: vec![1.01, 1.02], ..endpoint(true, false) };
         let upstreams =
             [upstream("shop/web:http", vec![plain, suspect, starting]), upstream("a/b:80", vec![])];
         assert_eq!(

@@ -29,12 +29,11 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
         ));
     }
     let errors = loaded.problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-    let failing = if args.strict { loaded.problems.len() } else { errors };
-    if failing == 0 {
-        return ExitCode::SUCCESS;
+    let warnings = loaded.problems.len() - errors;
+    if errors + warnings > 0 {
+        crate::complain(&format!("errors: {errors}, warnings: {warnings}"));
     }
-    crate::complain(&format!("{failing} problem{} found", if failing == 1 { "" } else { "s" }));
-    ExitCode::FAILURE
+    if errors > 0 || args.strict && warnings > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 pub(crate) fn translate_options(class: &ClassArgs, settings: Settings) -> TranslateOptions {

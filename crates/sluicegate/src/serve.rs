@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::check::translate_options;
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
-use crate::takeover::{Inheritance, hand_over};
+use crate::takeover::{Inheritance, Offer};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -71,6 +71,13 @@ enum AccessLogFormat {
     Combined,
 }
 
+impl ServeArgs {
+    /// A port that the system chooses is nobody else's.
+    fn takes_over(&self) -> bool {
+        !self.no_takeover && self.listen[0].port() != 0
+    }
+}
+
 /// Why a gateway ends.
 enum End {
     Signal,
@@ -90,9 +97,11 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
-    let mut inheritance = match args.no_takeover {
-        true => None,
-        false => Inheritance::ask(args.listen[0])?,
+    let (mut inheritance, offer) = match args.takes_over() {
+        true => {
+            (Inheritance::ask(args.listen[0])?, Offer::new(args.listen[0]).inspect_err(warn_of_offer).ok())
+        }
+        false => (None, None),
     };
     let inherited = inheritance.as_mut().map(|from| std::mem::take(&mut from.sockets)).unwrap_or_default();
     let taking_over = inheritance.is_some();
@@ -132,7 +141,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 
     let end = tokio::select! {
         _ = signals.recv() => End::Signal,
-        () = taken_over(args.listen[0], handed_on, args.no_takeover) => End::TakenOver,
+        () = taken_over(offer, handed_on) => End::TakenOver,
     };
     let grace = match end {
         End::Signal => args.shutdown_grace,
@@ -207,22 +216,26 @@ async fn follow(source: DirectorySource, proxy: Arc<Proxy>, configured: oneshot:
 }
 
 /// Returns once another process serves with these sockets.
-async fn taken_over(address: SocketAddr, sockets: Vec<TcpListener>, disabled: bool) {
-    if !disabled {
+async fn taken_over(offer: Option<Offer>, sockets: Vec<TcpListener>) {
+    if let Some(offer) = offer {
         let (done, over) = oneshot::channel();
         // A thread, not a blocking task: it must not hold up the end of the runtime.
         let thread = std::thread::Builder::new().name("takeover".into());
-        let spawned = thread.spawn(move || match hand_over(address, &sockets) {
-            Ok(()) => {
+        let spawned = thread.spawn(move || {
+            if offer.hand_over(&sockets).inspect_err(warn_of_offer).is_ok() {
+                // Nobody waits any more if the process is ending.
                 let _ = done.send(());
             }
-            Err(error) => tracing::warn!("{error:#}; a restart will have to wait for this process to end"),
         });
         if spawned.is_ok() && over.await.is_ok() {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
+}
+
+fn warn_of_offer(error: &anyhow::Error) {
+    tracing::warn!("{error:#}; a new process will have to wait for this one to end");
 }
 
 /// SIGTERM and SIGINT, one after the other.

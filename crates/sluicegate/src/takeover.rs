@@ -6,8 +6,8 @@
 //! after the first address that they serve. Like ports, such names belong to the network namespace, so pods on
 //! the host's network find each other too; who connects must run as the same user.
 //!
-//! 1. The new process connects; the old one sends its sockets, and goes on serving.
-//! 2. The new one loads its configuration, serves, and says so.
+//! 1. The new process connects; the old one gives up the name, sends its sockets, and goes on serving.
+//! 2. The new one takes the name, loads its configuration, serves, and says so.
 //! 3. The old one stops accepting, and drains. If the new one dies before step 2, nothing has happened.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
@@ -58,26 +58,51 @@ impl Inheritance {
     }
 }
 
-/// Hands the sockets over to the first process that asks and comes to serve. Returns when that has happened;
-/// blocks until then.
-pub(crate) fn hand_over(address: SocketAddr, sockets: &[TcpListener]) -> anyhow::Result<()> {
-    let name = name(address)?;
-    // The process that this one took over from may still hold the name for a moment.
-    let listener = (0..50)
-        .find_map(|_| match UnixListener::bind_addr(&name) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                std::thread::sleep(Duration::from_millis(100));
-                None
+/// The name under which a process can be asked for its sockets, held by this one.
+pub(crate) struct Offer {
+    name: UnixAddr,
+    listener: UnixListener,
+}
+
+impl Offer {
+    /// Takes the name. Whoever held it lets go of it before it hands over its sockets.
+    pub(crate) fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        let name = name(address)?;
+        let listener = bind(&name)?;
+        Ok(Self { name, listener })
+    }
+
+    /// Hands the sockets over to the first process that asks and comes to serve. Returns when that has
+    /// happened; blocks until then.
+    pub(crate) fn hand_over(self, sockets: &[TcpListener]) -> anyhow::Result<()> {
+        let Self { name, mut listener } = self;
+        loop {
+            let (new, _) = listener.accept()?;
+            // The other side takes the name as soon as it has the sockets, so that it can be asked in turn.
+            drop(listener);
+            match serve_one(&new, sockets) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    tracing::warn!("a process asked for the sockets and did not take over: {error:#}");
+                }
             }
-            bound => Some(bound),
-        })
-        .unwrap_or_else(|| UnixListener::bind_addr(&name))
-        .context("cannot offer the sockets to a process that takes over")?;
+            drop(new);
+            listener = bind(&name)?;
+        }
+    }
+}
+
+/// Somebody who is about to let go of the name may hold it for a moment.
+fn bind(name: &UnixAddr) -> anyhow::Result<UnixListener> {
+    const TRIES: u32 = 200;
+    let mut tries = 0;
     loop {
-        let (new, _) = listener.accept()?;
-        match serve_one(&new, sockets) {
-            Ok(()) => return Ok(()),
-            Err(error) => tracing::warn!("a process asked for the sockets and did not take over: {error:#}"),
+        match UnixListener::bind_addr(name) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            bound => return bound.context("cannot offer the sockets to a process that takes over"),
         }
     }
 }
@@ -148,7 +173,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let waiting = std::net::TcpStream::connect(address)?;
-        let old = std::thread::spawn(move || hand_over(address, &[listener]));
+        let old = std::thread::spawn(move || Offer::new(address)?.hand_over(&[listener]));
         let inheritance = loop {
             match Inheritance::ask(address)? {
                 Some(inheritance) => break inheritance,
@@ -169,7 +194,7 @@ mod tests {
     fn a_process_that_dies_before_it_serves_changes_nothing() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let old = std::thread::spawn(move || hand_over(address, &[listener]));
+        let old = std::thread::spawn(move || Offer::new(address)?.hand_over(&[listener]));
         let ask = || loop {
             if let Some(inheritance) = Inheritance::ask(address)? {
                 return anyhow::Ok(inheritance);

@@ -16,7 +16,7 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
-        problems: Arc::new(|| vec!["x".repeat(20_000_000)]),
+        problems: Arc::new(|| vec!["x".repeat(8_000_000)]),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluicegate_admin::Phase;
 use sluicegate_model::Config;
-use sluicegate_testkit::client::Client;
+use sluicegate_testkit::client::{Client, Error};
 use tokio::time::timeout;
 
 use crate::gateway::Gateway;
@@ -85,7 +85,7 @@ async fn head_is_get_without_the_body() -> anyhow::Result<()> {
 async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let long = "x".repeat(1000);
-    gateway.set_problems(&vec![long.as_str(); 20_000]);
+    gateway.set_problems(&vec![long.as_str(); 8000]);
     let mut slow = Vec::new();
     for request in [
         "GET /config HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -98,32 +98,31 @@ async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
         slow.push(client);
     }
     let quick = async {
-        for _ in 0..5 {
+        for _ in 0..2 {
             assert_eq!(gateway.ask("/healthz").await?.status, 200);
-            assert!(gateway.ask("/config").await?.body.len() > 20_000_000);
+            assert!(gateway.ask("/config").await?.body.len() > 8_000_000);
             gateway.scrape().await?;
         }
         anyhow::Ok(())
     };
     timeout(Duration::from_secs(30), quick).await??;
-    assert!(
-        slow[0].read_response().await?.body.len() > 20_000_000,
-        "a slow reader gets all of it in the end"
-    );
+    assert!(slow[0].read_response().await?.body.len() > 8_000_000, "a slow reader gets all of it in the end");
     Ok(())
 }
 
 #[tokio::test]
 async fn what_is_not_http_is_refused() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
-    let huge = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(64 * 1024));
-    for (bytes, status) in [("hello\r\n\r\n", 400), (huge.as_str(), 431)] {
-        let mut client = Client::connect(gateway.admin).await?;
-        // The server may close before it has read all.
-        let _ = client.send(bytes).await;
-        let answer = client.read_response().await.map(|response| response.status);
-        assert!(answer.as_ref().is_ok_and(|got| *got == status) || answer.is_err(), "{answer:?}");
-        assert_eq!(gateway.ask("/healthz").await?.status, 200);
+    let mut client = Client::connect(gateway.admin).await?;
+    assert_eq!(client.request("hello\r\n\r\n").await?.status, 400);
+    client.expect_end().await?;
+    let mut client = Client::connect(gateway.admin).await?;
+    let filler = "x".repeat(64 * 1024);
+    // The server closes before it has read all, so the answer may be lost in a reset.
+    let sent = client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {filler}\r\n\r\n")).await;
+    match client.read_response().await {
+        Ok(response) => assert_eq!(response.status, 431, "{sent:?}"),
+        Err(error) => assert!(matches!(error, Error::Closed { .. }), "{error}"),
     }
     Ok(())
 }

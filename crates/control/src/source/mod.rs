@@ -2,7 +2,8 @@
 //!
 //! A change of a file is applied as soon as the file is closed, without a delay. What only takes something away
 //! by looks does not: a file that is being written is not read; one that cannot be read or parsed keeps its last
-//! good form; a name that is gone for an instant, as when an editor or git replaces a file, is waited for (5 ms);
+//! good form; a name that is away for a moment, as when an editor or git replaces a file, is waited for (50 ms, or 5 ms if it
+//! holds EndpointSlices alone);
 //! and while the directory itself is away, all that was read from it stays.
 //!
 //! | module | what |
@@ -279,7 +280,10 @@ impl<P: FnMut(Change) + Send> Follower<P> {
                     self.files.set(path, read, Instant::now());
                 }
             }
-            self.walk_again |= self.files.expire(Instant::now());
+            // Only what was gone before this, and has not come back in the meantime, is gone.
+            let now = Instant::now();
+            self.drain();
+            self.walk_again |= self.files.expire(now);
             self.settle().await;
             if !self.files.has_unread() {
                 return;

@@ -194,6 +194,13 @@ impl Store {
         })
     }
 
+    /// Whether a file holds EndpointSlices and nothing else.
+    pub(crate) fn holds_slices_alone(&self, file: &Path) -> bool {
+        self.files
+            .get(file)
+            .is_some_and(|entry| entry.objects.iter().all(|object| object.kind == Kind::EndpointSlice))
+    }
+
     /// What is wrong with files and single objects, in the order of files and lines as far as it is cheap.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let faults = self.files.values().flat_map(|entry| entry.faults.iter().cloned());

@@ -127,7 +127,8 @@ async fn a_hanging_connect_is_raced_by_an_endpoint_that_comes_later() -> TestRes
 #[tokio::test]
 async fn when_nobody_can_be_connected_to_a_request_waits_for_one_that_comes_back() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
-    let gateway = patient().backends(&backends).settings(|s| s.resilience.endpoint_wait = NEVER).start().await?;
+    let gateway =
+        patient().backends(&backends).settings(|s| s.resilience.endpoint_wait = NEVER).start().await?;
     backends[0].kill().await;
     backends[1].kill().await;
     let mut client = gateway.connect().await?;

@@ -99,3 +99,10 @@ fn failures(gateway: &Gateway, failure: Failure) -> u64 {
 fn unused(gateway: &Gateway, address: SocketAddr) -> u64 {
     gateway.endpoint(address).shards().sum(|endpoint| &endpoint.idle)
 }
+
+fn all(
+    t: impl Fn(&sluicegate_proxy::telemetry::UpstreamShard) -> &sluicegate_proxy::telemetry::Tallies<16>,
+    g: &Gateway,
+) -> Vec<(&'static str, u64)> {
+    (0..16).map(|i| (Failure::REASONS[i], g.count(|u| &t(u)[i]))).filter(|x| x.1 > 0).collect()
+}

@@ -24,7 +24,9 @@ async fn unused_connections_to_a_removed_endpoint_are_closed_at_once() -> TestRe
     let gateway = Gateway::of(&backends).await?;
     let _clients = fill_pools(&gateway, 12).await?;
     let [removed, kept] = [&backends[0], &backends[1]];
-    gateway.wait_until(|gateway| unused(gateway, kept.addr()) + unused(gateway, removed.addr()) == 12).await?;
+    gateway
+        .wait_until(|gateway| unused(gateway, kept.addr()) + unused(gateway, removed.addr()) == 12)
+        .await?;
     let (of_removed, of_kept) = (removed.open(), kept.open());
     assert!(of_removed > 0, "there is something to close");
     gateway.set_addresses([kept.addr()]).await;
@@ -66,7 +68,8 @@ async fn echoes(client: &mut Client) -> TestResult {
 
 #[tokio::test]
 async fn a_tunnel_outlives_its_endpoint_and_its_route() -> TestResult {
-    let (removed, kept) = (Backend::start(Behaviour::upgrade()).await?, Backend::start(Behaviour::ok()).await?);
+    let (removed, kept) =
+        (Backend::start(Behaviour::upgrade()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = Gateway::of([&removed]).await?;
     let mut client = tunnel(&gateway).await?;
     gateway.set_addresses([kept.addr()]).await;
@@ -131,7 +134,8 @@ async fn a_request_under_way_is_served_although_its_route_goes() -> TestResult {
 async fn an_endpoint_that_comes_back_is_used_again() -> TestResult {
     let backends = super::backends(2, Behaviour::ok()).await?;
     let builder = Gateway::builder().backends(&backends);
-    let gateway = builder.settings(|settings| settings.resilience.slow_start = Duration::ZERO).start().await?;
+    let gateway =
+        builder.settings(|settings| settings.resilience.slow_start = Duration::ZERO).start().await?;
     let mut client = gateway.connect().await?;
     for round in 0..3 {
         gateway.set_addresses([backends[0].addr()]).await;

@@ -1,0 +1,111 @@
+//! What a scrape of many busy routes costs: `cargo run --release -p sluicegate-admin --example scrape [ROUTES]`.
+//!
+//! The share of one CPU, beside the time, is what a scrape every 15 s takes.
+#![allow(clippy::print_stdout, reason = "it is there to print")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_admin::{Admin, Readiness};
+use sluicegate_model::{
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
+    VirtualHost,
+};
+use sluicegate_proxy::{Options, Proxy};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+const SCRAPES: u32 = 10;
+const INTERVAL: Duration = Duration::from_secs(15);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let routes: usize = std::env::args().nth(1).map_or(Ok(5000), |routes| routes.parse())?;
+    let backend = Backend::start(Behaviour::sized(16)).await?;
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let proxy = Proxy::start(Options { http: vec![any], workers: 2, ..Options::default() })?;
+    let listener = TcpListener::bind(any).await?;
+    let address = listener.local_addr()?;
+    let admin = Admin {
+        telemetry: proxy.telemetry().clone(),
+        readiness: Readiness::new(),
+        problems: Arc::new(Vec::new),
+    };
+    tokio::spawn(admin.serve(listener));
+    proxy.apply(Change::Config(config(routes, backend.addr()).into())).await;
+    measure(address, "idle", routes).await?;
+    let mut client = Client::connect(proxy.addresses()[0]).await?;
+    for route in 0..routes {
+        let request = format!("GET /some/path HTTP/1.1\r\nHost: shop-{route}.example.com\r\n\r\n");
+        anyhow::ensure!(client.request(request).await?.status == 200, "the route is served");
+    }
+    // The back end's connections are in this process too: only the difference is ours.
+    let before = kilobytes("VmRSS:")?;
+    measure(address, "busy", routes).await?;
+    println!("resident: {before} kB before, {} kB at most", kilobytes("VmHWM:")?);
+    Ok(())
+}
+
+async fn measure(admin: SocketAddr, what: &str, routes: usize) -> anyhow::Result<()> {
+    for path in ["/metrics", "/config", "/routes", "/upstreams"] {
+        let (started, mut bytes) = (Instant::now(), 0);
+        for _ in 0..SCRAPES {
+            bytes = get(admin, path).await?;
+        }
+        let each = started.elapsed() / SCRAPES;
+        let share = each.div_duration_f64(INTERVAL) * 100.0;
+        println!("{routes} {what} routes, {path}: {bytes} bytes in {each:.1?}, {share:.2} % of one CPU");
+    }
+    Ok(())
+}
+
+/// Reads a document and forgets it. Returns its size.
+async fn get(admin: SocketAddr, path: &str) -> anyhow::Result<usize> {
+    let mut stream = TcpStream::connect(admin).await?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+    let (mut bytes, mut buffer) = (0, vec![0; 256 * 1024]);
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(bytes),
+            read => bytes += read,
+        }
+    }
+}
+
+fn config(routes: usize, backend: SocketAddr) -> Config {
+    let key = |index| UpstreamKey {
+        namespace: "shop".into(),
+        service: format!("service-{index}").into(),
+        port: "http".into(),
+    };
+    let endpoint = Endpoint { address: backend, conditions: Conditions::READY };
+    let host = |index| VirtualHost {
+        host: HostPattern::Exact(format!("shop-{index}.example.com").into()),
+        routes: vec![Route {
+            id: RouteId {
+                kind: "Ingress",
+                namespace: "shop".into(),
+                name: format!("ingress-{index}").into(),
+            },
+            path: PathPattern::Prefix("/some/path".into()),
+            upstream: key(index),
+        }],
+        fallback: None,
+    };
+    let upstream = Arc::new(Upstream { endpoints: [endpoint].into(), ..Upstream::default() });
+    Config {
+        hosts: (0..routes).map(host).collect(),
+        upstreams: (0..routes).map(|index| (key(index), upstream.clone())).collect(),
+        ..Config::default()
+    }
+}
+
+fn kilobytes(field: &str) -> anyhow::Result<String> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    Ok(value.trim().trim_end_matches(" kB").to_owned())
+}

@@ -1,0 +1,218 @@
+//! What an endpoint gets has one reading only, and nothing in it about the connection before the gateway or about
+//! where the request came from is the client's invention.
+
+use sluicegate_testkit::backend::{Backend, Behaviour, Request};
+use sluicegate_testkit::gateway::Gateway;
+
+use super::{TestResult, gateway_to};
+
+/// What the endpoint gets of a request.
+async fn forwarded(gateway: &Gateway, backend: &Backend, request: impl AsRef<[u8]>) -> anyhow::Result<Request> {
+    assert_eq!(gateway.connect().await?.request(request).await?.status, 200);
+    Ok(backend.last_request().expect("it answered"))
+}
+
+/// The header lines that the gateway adds to every request.
+const ADDED: [&str; 8] = [
+    "X-Forwarded-For", "X-Real-IP", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme",
+    "X-Forwarded-Host", "X-Request-ID",
+];
+
+fn names(request: &Request) -> Vec<&str> {
+    let names = request.headers.iter().map(|(name, _)| name.as_str());
+    names.filter(|name| !ADDED.contains(name)).collect()
+}
+
+fn values<'r>(request: &'r Request, name: &str) -> Vec<&'r str> {
+    let named = request.headers.iter().filter(|(have, _)| have.eq_ignore_ascii_case(name));
+    named.map(|(_, value)| value.as_str()).collect()
+}
+
+#[tokio::test]
+async fn headers_about_the_connection_end_at_the_gateway() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let request = forwarded(
+        &gateway,
+        &backend,
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
+         TE: trailers, deflate\r\nUpgrade: websocket\r\nTrailer: X-Sum\r\nAccept: */*\r\n\r\n",
+    )
+    .await?;
+    assert_eq!(names(&request), ["Host", "Trailer", "Accept"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nominated_headers_end_at_the_gateway_but_none_that_says_who_or_what_it_is_about() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let nominated = "Host, Authorization, Cookie, Content-Length, Content-Type, X-Forwarded-For, X-Request-ID, X-Real-IP";
+    let request = forwarded(
+        &gateway,
+        &backend,
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nConnection: {nominated}\r\nconnection: ,x-one , X-TWO,close\r\nX-One: 1\r\n\
+             x-Two: 2\r\nX-Two: 3\r\nX-Three: 3\r\nAuthorization: Basic x\r\nCookie: c=d\r\nContent-Type: text/plain\r\n\
+             Content-Length: 5\r\n\r\nhello"
+        ),
+    )
+    .await?;
+    assert_eq!(names(&request), ["Host", "X-Three", "Authorization", "Cookie", "Content-Type", "Content-Length"]);
+    assert_eq!((request.header("X-Forwarded-For"), &request.body[..]), (Some("127.0.0.1"), &b"hello"[..]));
+    assert_eq!(request.header("X-Request-ID").map(str::len), Some(32));
+    Ok(())
+}
+
+/// Every header in which proxies tell where a request comes from, with a lie in it.
+const LIES: &str = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7.7.7.7\r\n\
+    X-Forwarded-Host: evil\r\nX-Forwarded-Port: 6\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded-Proto: gopher\r\n\
+    X-Forwarded-Scheme: gopher\r\nX-Original-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Request-ID: evil\r\n\
+    X-Scheme: gopher\r\n";
+
+#[tokio::test]
+async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let request = forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a:81\r\n{LIES}\r\n")).await?;
+    let port = gateway.addr().port().to_string();
+    for (name, truth) in [
+        ("X-Forwarded-For", "127.0.0.1"),
+        ("X-Real-IP", "127.0.0.1"),
+        ("X-Forwarded-Host", "a:81"),
+        ("X-Forwarded-Port", &port),
+        ("X-Forwarded-Proto", "http"),
+        ("X-Forwarded-Scheme", "http"),
+        ("X-Scheme", "http"),
+    ] {
+        assert_eq!(values(&request, name), [truth], "{name}");
+    }
+    for name in ["Forwarded", "X-Forwarded-Prefix", "X-Original-Forwarded-For"] {
+        assert_eq!(values(&request, name), [""; 0], "{name}");
+    }
+    assert_eq!(values(&request, "X-Request-ID").len(), 1);
+    let head = String::from_utf8_lossy(&request.head);
+    assert!(!head.contains("evil") && !head.contains("6.6.6.6") && !head.contains("gopher"), "{head}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_trusted_peer_says_is_kept_and_the_peer_itself_added() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let trust = |settings: &mut sluicegate_model::Settings| {
+        settings.trusted_peers = vec!["127.0.0.0/8".parse().expect("a network")];
+    };
+    let gateway = Gateway::builder().backends([&backend]).settings(trust).start().await?;
+    let said = "Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2\r\nX-Forwarded-For: 3.3.3.3\r\n\
+        X-Forwarded-Host: outside\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Prefix: /p\r\nX-Forwarded-Proto: https\r\n\
+        X-Real-IP: 1.1.1.1\r\nX-Request-ID: theirs\r\n";
+    let request = forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a\r\n{said}\r\n")).await?;
+    for (name, value) in [
+        ("Forwarded", "for=1.1.1.1"),
+        ("X-Forwarded-For", "1.1.1.1, 2.2.2.2, 3.3.3.3, 127.0.0.1"),
+        ("X-Forwarded-Host", "outside"),
+        ("X-Forwarded-Port", "443"),
+        ("X-Forwarded-Prefix", "/p"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Scheme", "http"),
+        ("X-Scheme", "http"),
+        ("X-Real-IP", "1.1.1.1"),
+        ("X-Request-ID", "theirs"),
+        ("Host", "a"),
+    ] {
+        assert_eq!(values(&request, name), [value], "{name}");
+    }
+    let request = forwarded(&gateway, &backend, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    assert_eq!(values(&request, "X-Forwarded-For"), ["127.0.0.1"]);
+    assert_eq!(values(&request, "X-Request-ID").len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_request_gets_an_id_of_its_own() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let mut ids = std::collections::HashSet::new();
+    for _ in 0..20 {
+        let request = forwarded(&gateway, &backend, super::GET).await?;
+        let id = request.header("X-Request-ID").unwrap_or_default().to_owned();
+        assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
+        ids.insert(id);
+    }
+    assert_eq!(ids.len(), 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_target_arrives_in_origin_form_and_in_normal_form_with_its_query_as_it_was() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let cases = [
+        ("GET /a/./b/../c//d%7E%2f?x=/../%2e&y", "a", "/a/c/d~%2F?x=/../%2e&y", "a"),
+        ("GET http://A:80/x?y", "a", "/x?y", "A:80"),
+        ("GET HTTP://a", "a:80", "/", "a"),
+        ("GET http://a?q", "a", "/?q", "a"),
+        ("GET https://a:443/", "A", "/", "a:443"),
+        ("OPTIONS /x", "a", "/x", "a"),
+        ("GET //evil/..", "a", "/", "a"),
+        ("GET /%5c/\"<>", "[::1]:80", "/%5C/%22%3C%3E", "[::1]:80"),
+        ("GET /a?%00\\\"", "a", "/a?%00\\\"", "a"),
+    ];
+    for (start, host, target, arrives) in cases {
+        let request = forwarded(&gateway, &backend, format!("{start} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
+        assert_eq!((request.target.as_str(), values(&request, "Host")), (target, vec![arrives]), "{start}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn chunks_are_recoded_and_the_oddities_of_their_header_dropped() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let headers = ["Transfer-Encoding: chunked", "transfer-encoding:\t ChUnKeD \t", "TRANSFER-ENCODING:chunked"];
+    let bodies = [
+        "5\r\nhello\r\n0\r\n\r\n",
+        "0005;a=b;c=\"d;\\\"\"\r\nhello\r\n000;x\r\n\r\n",
+        "5 ; a = b\r\nhello\r\n0 ;y\r\n\r\n",
+    ];
+    for (header, body) in headers.iter().flat_map(|header| bodies.map(|body| (header, body))) {
+        // Some old clients send an empty line after a body (RFC 9112, 2.2).
+        let post = format!("\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\n{header}\r\n\r\n{body}");
+        let request = forwarded(&gateway, &backend, post).await?;
+        assert!(request.head.starts_with(b"POST / HTTP/1.1\r\n"), "empty lines end here");
+        assert_eq!(values(&request, "Transfer-Encoding"), ["chunked"], "{header}");
+        assert_eq!(String::from_utf8_lossy(&request.raw_body), "5\r\nhello\r\n0\r\n\r\n", "{body}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn trailers_are_passed_on_except_those_that_would_act_on_the_request() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let forbidden = "Content-Length: 5\r\nTransfer-Encoding: x\r\nHost: b\r\nAuthorization: x\r\nCookie: x\r\n\
+        X-Forwarded-For: 6.6.6.6\r\nConnection: x\r\nTE: x\r\nExpect: x\r\nRange: x\r\n";
+    let post = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n5\r\nhello\r\n0\r\nX-A: 1\r\n\
+         {forbidden}X-B: 2\r\n\r\n"
+    );
+    let request = forwarded(&gateway, &backend, post).await?;
+    assert_eq!(String::from_utf8_lossy(&request.raw_body), "5\r\nhello\r\n0\r\nX-A: 1\r\nX-B: 2\r\n\r\n");
+    assert_eq!(request.header("Trailer"), Some("X-A"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let request = forwarded(&gateway, &backend, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
+    assert_eq!((request.minor_version, names(&request), values(&request, "Host")), (1, vec!["Host"], vec![""]));
+    let put = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
+    let request = forwarded(&gateway, &backend, put).await?;
+    assert_eq!(names(&request), ["Host", "Content-Length"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn headers_about_the_endpoints_connection_end_at_the_gateway_too() -> TestResult {
+    let reply = "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Own\r\nKeep-Alive: timeout=60\r\nX-Own: 1\r\nTE: x\r\n\
+        Proxy-Connection: x\r\nUpgrade: h2c\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nX-Other: 2\r\nContent-Length: 2\r\n\r\nhi";
+    let (_backend, gateway) = gateway_to(Behaviour::raw(reply)).await?;
+    let response = gateway.connect().await?.request(super::GET).await?;
+    let names: Vec<_> = response.headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["Set-Cookie", "Set-Cookie", "X-Other", "Content-Length", "Date"]);
+    Ok(())
+}

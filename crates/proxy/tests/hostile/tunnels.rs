@@ -1,0 +1,146 @@
+//! Upgrades: WebSocket and whatever else two sides agree on.
+
+use std::time::Duration;
+
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::Behaviour;
+use sluicegate_testkit::client::Client;
+
+use super::{GET, Stage, TestResult, failures, gateway_to, serves_on};
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// Both ends of a tunnel.
+async fn tunnel(stage: &Stage) -> anyhow::Result<(Client, Client)> {
+    let (mut client, mut endpoint, head) = stage.play(UPGRADE).await?;
+    assert!(head.contains("\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"), "{head}");
+    endpoint.send(SWITCHING).await?;
+    let response = client.read_response().await?;
+    assert_eq!((response.status, response.header("Connection")), (101, Some("Upgrade")));
+    assert_eq!(response.headers_named("Upgrade"), ["websocket"]);
+    assert_eq!(response.header("Sec-WebSocket-Accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    Ok((client, endpoint))
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_whatever_they_are() -> TestResult {
+    let stage = Stage::set().await?;
+    let (mut client, mut endpoint) = tunnel(&stage).await?;
+    for message in [&b"\0\xff\r\n\r\n"[..], GET.as_bytes(), &[0x81; 100_000]] {
+        client.send(message).await?;
+        assert_eq!(endpoint.read_exact(message.len()).await?, message);
+        endpoint.send(message).await?;
+        assert_eq!(client.read_exact(message.len()).await?, message);
+    }
+    drop((client, endpoint));
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn bytes_sent_right_behind_the_heads_are_the_tunnels() -> TestResult {
+    let stage = Stage::set().await?;
+    let (mut client, mut endpoint, _) = stage.play(UPGRADE.to_owned() + GET).await?;
+    endpoint.send(SWITCHING.to_owned() + "early").await?;
+    assert_eq!(client.read_response().await?.status, 101);
+    assert_eq!(client.read_exact(5).await?, b"early");
+    assert_eq!(endpoint.read_exact(GET.len()).await?, GET.as_bytes());
+    Ok(())
+}
+
+#[tokio::test]
+async fn much_that_is_sent_before_the_101_waits_and_arrives() -> TestResult {
+    let stage = Stage::set().await?;
+    let early = "x".repeat(100_000);
+    let (mut client, mut endpoint, _) = stage.play(UPGRADE.to_owned() + &early).await?;
+    endpoint.send(SWITCHING).await?;
+    assert_eq!(client.read_response().await?.status, 101);
+    assert_eq!(endpoint.read_exact(early.len()).await?, early.as_bytes());
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_direction_ends_by_itself() -> TestResult {
+    let stage = Stage::set().await?;
+    let (mut client, mut endpoint) = tunnel(&stage).await?;
+    client.send("last words").await?;
+    client.half_close().await?;
+    assert_eq!(endpoint.read_to_end().await?, b"last words");
+    endpoint.send("and an answer").await?;
+    assert_eq!(client.read_exact(13).await?, b"and an answer");
+    endpoint.half_close().await?;
+    client.expect_end().await?;
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn a_side_that_breaks_ends_the_other() -> TestResult {
+    let stage = Stage::set().await?;
+    let (client, mut endpoint) = tunnel(&stage).await?;
+    client.reset()?;
+    endpoint.expect_end().await?;
+    let (mut client, endpoint) = tunnel(&stage).await?;
+    endpoint.reset()?;
+    client.expect_end().await?;
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn a_silent_tunnel_ends_in_time() -> TestResult {
+    let idle = Duration::from_millis(300);
+    let stage = Stage::with(|builder| builder.settings(|settings| settings.timeouts.tunnel_idle = idle)).await?;
+    let (mut client, mut endpoint) = tunnel(&stage).await?;
+    client.expect_end().await?;
+    endpoint.expect_end().await?;
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn a_declined_upgrade_is_a_response_like_any_other() -> TestResult {
+    for status in [200, 400, 426] {
+        let (backend, gateway) = gateway_to(Behaviour::status(status)).await?;
+        let mut client = gateway.connect().await?;
+        assert_eq!(client.request(UPGRADE).await?.status, status);
+        assert_eq!(client.request(GET).await?.status, status);
+        assert_eq!(backend.accepted(), 1);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_change_of_protocol_that_nobody_asked_for_is_a_bad_gateway() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::raw(SWITCHING)).await?;
+    let unasked = [
+        GET.to_owned(),
+        UPGRADE.replace("keep-alive, Upgrade", "keep-alive"),
+        UPGRADE.replace("HTTP/1.1", "HTTP/1.0"),
+        UPGRADE.replace("websocket", "h2c"),
+        UPGRADE.replace("websocket", "foo, H2C"),
+    ];
+    for (count, request) in (1..).zip(unasked) {
+        let mut client = gateway.connect().await?;
+        assert_eq!(client.request(&request).await?.status, 502, "{request}");
+        assert_eq!(failures(&gateway, Failure::Unsolicited), count, "{request}");
+        backend.wait_until(|backend| backend.open() == 0).await?;
+    }
+    backend.set(Behaviour::ok());
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn no_client_talks_an_endpoint_into_http_2_behind_the_gateways_back() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let settings = "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n";
+    for upgrade in ["h2c", "H2C", "h2c, websocket", "websocket, h2c", "websocket,\th2C ,x", "h2c/1"] {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\n{settings}\r\n"
+        );
+        assert_eq!(gateway.connect().await?.request(request).await?.status, 200);
+        let seen = backend.last_request().expect("a request");
+        assert_eq!((seen.header("Upgrade"), seen.header("HTTP2-Settings")), (None, None), "{upgrade}");
+        assert_eq!(seen.header("Connection"), None);
+    }
+    serves_on(&gateway).await
+}

@@ -1,0 +1,153 @@
+//! Who gets how much: limits, balancing, slow start, and the balance of connections between workers.
+
+use std::time::Duration;
+
+use sluicegate_model::Balance;
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::load::Load;
+
+use super::{GET, NEVER, TestResult, backends, failures, unused};
+
+async fn after(gateway: &Gateway, backends: &[Backend], requests: usize) -> anyhow::Result<Vec<u64>> {
+    let before: Vec<_> = backends.iter().map(Backend::requests).collect();
+    let mut client = gateway.connect().await?;
+    for _ in 0..requests {
+        assert_eq!(client.request(GET).await?.status, 200);
+    }
+    Ok(backends.iter().zip(before).map(|(backend, before)| backend.requests() - before).collect())
+}
+
+#[tokio::test]
+async fn round_robin_takes_turns_on_one_connection_each() -> TestResult {
+    for count in 2..=5 {
+        let backends = backends(count, Behaviour::ok()).await?;
+        let builder = Gateway::builder().backends(&backends).workers(1);
+        let gateway = builder.upstream(|upstream| upstream.balance = Balance::RoundRobin).start().await?;
+        assert_eq!(after(&gateway, &backends, 20 * count).await?, vec![20; count]);
+        let accepted: Vec<_> = backends.iter().map(Backend::accepted).collect();
+        assert_eq!(accepted, vec![1; count], "connections are used again");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn ewma_gives_less_to_a_slow_endpoint() -> TestResult {
+    let backends = backends(3, Behaviour::ok()).await?;
+    backends[0].set(Behaviour::ok().delay(Duration::from_millis(40)));
+    let gateway = Gateway::builder().backends(&backends).workers(1).start().await?;
+    let shares = after(&gateway, &backends, 300).await?;
+    assert!(shares[0] >= 1 && shares[0] <= 60, "{shares:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn least_request_gives_less_to_a_busy_endpoint() -> TestResult {
+    let backends = backends(3, Behaviour::ok()).await?;
+    backends[0].set(Behaviour::ok().delay(Duration::from_millis(200)));
+    let builder = Gateway::builder().backends(&backends).workers(1);
+    let gateway = builder.upstream(|upstream| upstream.balance = Balance::LeastRequest).start().await?;
+    let report = Load::new(gateway.addr()).connections(6).run(Duration::from_secs(1)).await?;
+    assert_eq!(report.failures(), 0, "{report}");
+    let shares: Vec<_> = backends.iter().map(Backend::requests).collect();
+    assert!(shares[0] * 4 < report.ok, "{shares:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_newcomer_comes_slowly_to_its_share() -> TestResult {
+    for (slow_start, expected) in [(NEVER, 1..=80), (Duration::ZERO, 100..=100)] {
+        let backends = backends(3, Behaviour::ok()).await?;
+        let gateway = Gateway::builder()
+            .backends(&backends[..2])
+            .workers(1)
+            .upstream(|upstream| upstream.balance = Balance::RoundRobin)
+            .settings(|settings| settings.resilience.slow_start = slow_start)
+            .start()
+            .await?;
+        gateway.set_addresses(backends.iter().map(Backend::addr)).await;
+        let shares = after(&gateway, &backends, 300).await?;
+        assert!(expected.contains(&shares[2]), "{slow_start:?}: {shares:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn more_requests_than_an_upstream_may_have_are_refused() -> TestResult {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let builder = Gateway::builder().backends([&backend]);
+    let gateway = builder.upstream(|upstream| upstream.limits.max_requests = Some(2)).start().await?;
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        waiting.push(client);
+    }
+    backend.wait_until(|backend| backend.requests() == 2).await?;
+    let mut client = gateway.connect().await?;
+    assert_eq!(client.request(GET).await?.status, 503);
+    assert_eq!(failures(&gateway, Failure::Overloaded), 1);
+    drop(waiting);
+    gateway.wait_until(|gateway| gateway.count(|upstream| &upstream.in_flight) == 0).await?;
+    backend.set(Behaviour::ok());
+    assert_eq!(client.request(GET).await?.status, 200, "their places are free again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_endpoint_is_passed_over_and_when_all_are_full_requests_are_refused() -> TestResult {
+    let backends = backends(2, Behaviour::silent()).await?;
+    let builder = Gateway::builder().backends(&backends);
+    let gateway =
+        builder.upstream(|upstream| upstream.limits.max_requests_per_endpoint = Some(1)).start().await?;
+    let mut waiting = Vec::new();
+    for sent in 1..=2 {
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        backends[0].wait_until(|first| first.requests() + backends[1].requests() == sent).await?;
+        waiting.push(client);
+    }
+    assert_eq!((backends[0].requests(), backends[1].requests()), (1, 1));
+    let mut client = gateway.connect().await?;
+    assert_eq!(client.request(GET).await?.status, 503);
+    drop(waiting);
+    gateway.wait_until(|gateway| gateway.count(|upstream| &upstream.in_flight) == 0).await?;
+    backends.iter().for_each(|backend| backend.set(Behaviour::ok()));
+    assert_eq!(client.request(GET).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_are_spread_evenly_over_the_workers() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder().backends([&backend]).workers(4).start().await?;
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let mut client = gateway.connect().await?;
+        assert_eq!(client.request(GET).await?.status, 200);
+        clients.push(client);
+    }
+    let workers = gateway.proxy().telemetry().workers();
+    let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
+    assert_eq!(open.iter().sum::<u64>(), 100);
+    let (least, most) = (open.iter().min().unwrap_or(&0), open.iter().max().unwrap_or(&0));
+    assert!(most - least <= 3, "{open:?}");
+    assert!(unused(&gateway, backend.addr()) >= 4, "all of them serve");
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_that_come_all_at_once_are_spread_over_the_workers_too() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder().backends([&backend]).workers(4).start().await?;
+    let load = Load::new(gateway.addr()).connections(100).start()?;
+    let workers = gateway.proxy().telemetry().workers();
+    gateway.wait_until(|_| workers.sum(|worker| &worker.open) == 100).await?;
+    let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
+    let (least, most) = (open.iter().min().unwrap_or(&0), open.iter().max().unwrap_or(&0));
+    println!("100 connections at once over 4 workers: {open:?}");
+    assert!(most - least <= 6, "{open:?}");
+    assert_eq!(load.stop().await?.failures(), 0);
+    Ok(())
+}

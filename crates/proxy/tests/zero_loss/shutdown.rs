@@ -1,0 +1,144 @@
+//! Z10: the gateway's own end and its replacement lose nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_proxy::Drain;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::{Client, Response};
+use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::load::Load;
+use tokio::task::JoinHandle;
+
+use super::{GET, TestResult, backends};
+
+const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(50);
+
+fn shut_down(gateway: &Arc<Gateway>, drain: Drain) -> JoinHandle<()> {
+    let gateway = gateway.clone();
+    tokio::spawn(async move { gateway.proxy().shutdown(drain).await })
+}
+
+fn announces_its_end(response: &Response) -> bool {
+    response.header("Connection") == Some("close")
+}
+
+/// Waits until nobody accepts connections there.
+async fn refuses(addr: SocketAddr) {
+    while Client::connect(addr).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_in_flight_come_to_their_end() -> TestResult {
+    let body = Behaviour::chunked(["chunk"; 10], Duration::from_millis(30), &[]);
+    for behaviour in [Behaviour::ok().delay(Duration::from_millis(300)), body] {
+        let backend = Backend::start(behaviour).await?;
+        let gateway = Arc::new(Gateway::of([&backend]).await?);
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        backend.wait_until(|backend| backend.requests() == 1).await?;
+        let end = shut_down(&gateway, Drain { grace: Duration::ZERO, idle: SHORT, timeout: LONG });
+        assert_eq!(client.read_response().await?.status, 200);
+        client.expect_end().await?;
+        end.await?;
+        backend.wait_until(|backend| backend.open() == 0).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_are_accepted_during_the_grace_and_told_that_the_end_is_near() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Arc::new(Gateway::of([&backend]).await?);
+    let mut kept_alive = gateway.connect().await?;
+    assert!(!announces_its_end(&kept_alive.request(GET).await?));
+    let grace = Duration::from_secs(2);
+    let end = shut_down(&gateway, Drain { grace, idle: SHORT, timeout: LONG });
+    loop {
+        let response = gateway.connect().await?.request(GET).await?;
+        assert_eq!(response.status, 200);
+        if announces_its_end(&response) {
+            break;
+        }
+    }
+    assert!(announces_its_end(&kept_alive.request(GET).await?));
+    kept_alive.expect_end().await?;
+    let mut another = gateway.connect().await?;
+    assert!(announces_its_end(&another.request(GET).await?));
+    end.await?;
+    refuses(gateway.addr()).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_is_about_to_use_its_idle_connection_is_served() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Arc::new(Gateway::of([&backend]).await?);
+    let mut client = gateway.connect().await?;
+    client.request(GET).await?;
+    let end = shut_down(&gateway, Drain { grace: Duration::ZERO, idle: LONG, timeout: LONG });
+    refuses(gateway.addr()).await;
+    let response = client.request(GET).await?;
+    assert_eq!(response.status, 200);
+    assert!(announces_its_end(&response));
+    // Nobody is left: it does not wait for its times to be over.
+    tokio::time::timeout(LONG / 2, end).await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_after_their_time() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Arc::new(Gateway::of([&backend]).await?);
+    let (mut used, mut unused) = (gateway.connect().await?, gateway.connect().await?);
+    used.request(GET).await?;
+    let end = shut_down(&gateway, Drain { grace: Duration::ZERO, idle: SHORT, timeout: LONG });
+    used.expect_end().await?;
+    unused.expect_end().await?;
+    tokio::time::timeout(LONG / 2, end).await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_does_not_end_is_ended_when_the_time_is_over() -> TestResult {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let gateway = Arc::new(Gateway::of([&backend]).await?);
+    let mut client = gateway.connect().await?;
+    client.send(GET).await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    shut_down(&gateway, Drain { grace: Duration::ZERO, idle: SHORT, timeout: 4 * SHORT }).await?;
+    client.expect_end().await?;
+    backend.wait_until(|backend| backend.open() == 0).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gateway_that_takes_over_under_load_loses_nothing() -> TestResult {
+    let backends = backends(3, Behaviour::ok()).await?;
+    let mut gateway = Gateway::of(&backends).await?;
+    let addr = gateway.addr();
+    let load = Load::new(addr).connections(8).posts(0.3, 100).expect_own_id().start()?;
+    for _ in 0..3 {
+        load.wait_for_ok(load.snapshot().ok + 200, LONG).await?;
+        let sockets = gateway.proxy().sockets().iter().map(|socket| socket.try_clone());
+        let inherited = sockets.collect::<Result<Vec<_>, _>>()?;
+        let builder = Gateway::builder().backends(&backends).options(|options| {
+            options.http = vec![addr];
+            options.inherited = inherited;
+        });
+        let next = builder.start().await?;
+        let grace = Duration::from_millis(200);
+        gateway.proxy().shutdown(Drain { grace, idle: Duration::from_secs(5), timeout: LONG }).await;
+        gateway = next;
+    }
+    let before = load.snapshot().ok;
+    load.wait_for_ok(before + 200, LONG).await?;
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}");
+    assert!(report.reconnects >= 3 * 8, "every connection moved each time: {report}");
+    Ok(())
+}

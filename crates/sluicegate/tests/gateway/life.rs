@@ -1,0 +1,159 @@
+//! The life of a gateway process: ready, taken over, drained (DESIGN Z10 and Z11).
+
+use std::time::Duration;
+
+use crate::support::{LIMIT, Site};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::{self, Client};
+use sluicegate_testkit::load::Load;
+
+type TestResult = anyhow::Result<()>;
+
+/// Shutdown options that do not wait for load balancers.
+const QUICK: [&str; 4] = ["--shutdown-grace", "0s", "--shutdown-idle", "300ms"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_process_takes_over_under_load_without_a_failure() -> TestResult {
+    let backends = Backend::group(3, Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all(&backends)?;
+    let mut gateway = site.serve(&QUICK).await?;
+    let load = Load::new(site.http).connections(20).posts(0.2, 100).expect_own_id().start()?;
+    for round in 1..=3 {
+        load.wait_for_ok(round * 300, LIMIT).await?;
+        let mut next = site.start(&QUICK)?;
+        let status = gateway.wait(LIMIT).await?;
+        assert!(status.success(), "{}", gateway.output());
+        assert!(next.is_running(), "{}", next.output());
+        gateway = next;
+    }
+    // Connections that come and go find somebody at every moment, too.
+    load.wait_for_ok(1200, LIMIT).await?;
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}");
+    assert_eq!(site.status("/").await?, 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&QUICK).await?;
+    let http = site.http;
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    let knocking = tokio::spawn(async move {
+        let mut served = 0;
+        while stopped.has_changed().is_ok() {
+            let response = client::get(http, "localhost", "/").await?;
+            anyhow::ensure!(response.status == 200, "{}", response.status);
+            served += 1;
+        }
+        anyhow::Ok(served)
+    });
+    for _ in 0..3 {
+        let next = site.start(&QUICK)?;
+        gateway.wait(LIMIT).await?;
+        gateway = next;
+    }
+    drop(stop);
+    assert!(knocking.await?? > 10);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&QUICK).await?;
+    // It gets the sockets, but never a first configuration.
+    let mut broken = crate::support::sluicegate();
+    broken.args(["serve", "--manifests", "/nonexistent", "--listen", &site.http.to_string()]);
+    broken.args(["--admin", &site.admin.to_string()]);
+    let mut broken = sluicegate_testkit::process::Process::start(broken)?;
+    for _ in 0..20 {
+        assert_eq!(site.status("/").await?, 200);
+    }
+    broken.kill()?;
+    assert_eq!(site.status("/").await?, 200);
+    assert!(gateway.is_running());
+    Ok(())
+}
+
+#[tokio::test]
+async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult {
+    let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(800))).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&["--shutdown-grace", "1s", "--shutdown-idle", "5s"]).await?;
+    let mut client = Client::connect(site.http).await?;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    gateway.terminate()?;
+    wait_for_draining(&site).await?;
+    let response = client.read_response().await?;
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
+    client.expect_end().await?;
+    assert!(gateway.wait(LIMIT).await?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn while_draining_new_connections_are_served_and_idle_ones_get_a_last_answer() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&["--shutdown-grace", "2s", "--shutdown-idle", "300ms"]).await?;
+    let mut idle = Client::connect(site.http).await?;
+    idle.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    let mut never_used_again = Client::connect(site.http).await?;
+    never_used_again.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    gateway.terminate()?;
+    wait_for_draining(&site).await?;
+    for mut client in [idle, Client::connect(site.http).await?] {
+        let response = client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+        assert_eq!((response.status, response.header("connection")), (200, Some("close")));
+    }
+    never_used_again.expect_end().await?;
+    assert!(gateway.wait(LIMIT).await?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    let missing = site.path().join("later");
+    let mut command = crate::support::sluicegate();
+    command.args(["serve", "--listen", &site.http.to_string(), "--admin", &site.admin.to_string()]);
+    let mut gateway = sluicegate_testkit::process::Process::start({
+        command.arg("--manifests").arg(&missing);
+        command
+    })?;
+    gateway.wait_for_ok(site.admin, "/healthz", LIMIT).await?;
+    assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 503);
+    // A connection made now waits until there is something to serve, rather than be answered wrongly.
+    let mut early = Client::connect(site.http).await?.with_limit(LIMIT);
+    early.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    site.save_all([&backend])?;
+    let staged = site.path().join(".staged");
+    std::fs::create_dir(&staged)?;
+    for name in ["service.yaml", "slices.yaml", "ingress.yaml"] {
+        std::fs::copy(site.path().join(name), staged.join(name))?;
+    }
+    std::fs::rename(&staged, &missing)?;
+    gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
+    assert_eq!(early.read_response().await?.status, 200);
+    Ok(())
+}
+
+async fn wait_for_draining(site: &Site) -> TestResult {
+    let end = std::time::Instant::now() + LIMIT;
+    while client::get(site.admin, "localhost", "/readyz").await?.status != 503 {
+        anyhow::ensure!(std::time::Instant::now() < end, "/readyz does not fail");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}

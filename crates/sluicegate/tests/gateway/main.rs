@@ -1,0 +1,5 @@
+//! Gateways as processes of their own.
+
+mod life;
+mod manifests;
+mod support;

@@ -1,0 +1,130 @@
+//! A gateway process follows its manifests, and nothing wrong in them takes a working route away (DESIGN Z1
+//! and Z12).
+
+use std::process::Stdio;
+
+use crate::support::{LIMIT, Site, ingress, sluicegate};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client;
+use sluicegate_testkit::load::Load;
+
+type TestResult = anyhow::Result<()>;
+
+#[tokio::test]
+async fn routes_come_and_go_with_their_files() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    site.save("ingress.yaml", &ingress("web", "/a"))?;
+    let _gateway = site.serve(&[]).await?;
+    assert_eq!((site.status("/a").await?, site.status("/b").await?), (200, 404));
+    site.save("other.yaml", &ingress("other", "/b"))?;
+    site.wait_for_status("/b", 200).await?;
+    std::fs::remove_file(site.path().join("other.yaml"))?;
+    site.wait_for_status("/b", 404).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problems() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let gateway = site.serve(&[]).await?;
+    let load = Load::new(site.http).connections(5).start()?;
+    for (file, broken) in [
+        ("ingress.yaml", "kind: Ingress\nspec: ["),
+        ("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 80}\n"),
+        (
+            "slices.yaml",
+            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-0}\nports: 7\n",
+        ),
+    ] {
+        site.save(file, broken)?;
+        wait_for_problem(&site, file).await?;
+    }
+    load.wait_for_ok(200, LIMIT).await?;
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}\n{}", gateway.output());
+    // Mended, the problems are gone.
+    site.save_all([&backend])?;
+    let end = std::time::Instant::now() + LIMIT;
+    while !client::get(site.admin, "localhost", "/metrics")
+        .await?
+        .text()
+        .contains("\nsluicegate_config_problems 0\n")
+    {
+        anyhow::ensure!(std::time::Instant::now() < end, "the problems stay");
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_its_manifests_the_gateway_serves_on() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&[]).await?;
+    let moved = site.path().with_extension("moved");
+    std::fs::rename(site.path(), &moved)?;
+    for _ in 0..50 {
+        assert_eq!(site.status("/").await?, 200);
+    }
+    std::fs::rename(&moved, site.path())?;
+    site.save("other.yaml", &ingress("other", "/"))?;
+    std::fs::remove_file(site.path().join("ingress.yaml"))?;
+    assert_eq!(site.status("/").await?, 200);
+    assert!(gateway.is_running(), "{}", gateway.output());
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_says_what_is_wrong_and_where() -> TestResult {
+    let site = Site::new()?;
+    site.save_all([])?;
+    let check = |arguments: &[&str]| {
+        let output =
+            sluicegate().arg("check").args(arguments).arg(site.path()).stdin(Stdio::null()).output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        anyhow::Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
+    };
+    let (code, routes, problems) = check(&[])?;
+    assert_eq!(code, Some(0), "{problems}");
+    assert!(routes.contains("default/web:http"), "{routes}");
+    site.save("wrong.yaml", &ingress("wrong", "a//b"))?;
+    let (code, _, problems) = check(&[])?;
+    assert_eq!(code, Some(1));
+    assert!(
+        problems.contains("wrong.yaml:9: Ingress default/wrong: spec.rules[0].http.paths[0].path: "),
+        "{problems}"
+    );
+    let (code, ..) = check(&["--strict"])?;
+    assert_eq!(code, Some(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_tables_show_what_a_running_gateway_serves() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let _gateway = site.serve(&[]).await?;
+    assert_eq!(site.status("/").await?, 200);
+    for (table, expected) in
+        [("routes", "Ingress default/web".to_owned()), ("upstreams", backend.addr().to_string())]
+    {
+        let output = sluicegate().args([table, "--admin", &site.admin.to_string()]).output()?;
+        assert!(String::from_utf8_lossy(&output.stdout).contains(&expected), "{output:?}");
+    }
+    Ok(())
+}
+
+async fn wait_for_problem(site: &Site, file: &str) -> TestResult {
+    let end = std::time::Instant::now() + LIMIT;
+    while !client::get(site.admin, "localhost", "/config").await?.text().contains(&format!("{file}:")) {
+        anyhow::ensure!(std::time::Instant::now() < end, "no problem of {file}");
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}

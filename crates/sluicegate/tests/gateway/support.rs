@@ -1,0 +1,141 @@
+//! A gateway as its own process, with a directory of manifests, in front of in-process back ends.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sluicegate_testkit::backend::Backend;
+use sluicegate_testkit::client;
+use sluicegate_testkit::process::Process;
+use tempfile::TempDir;
+
+/// How long anything may take before a test gives up.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A directory of manifests, and the addresses of the gateway that serves it.
+pub(crate) struct Site {
+    dir: TempDir,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Site {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Ok(Self { dir: tempfile::tempdir()?, http: free_address()?, admin: free_address()? })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Saves a manifest as careful tools do: under another name first, then renamed.
+    pub(crate) fn save(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let hidden = self.path().join(format!(".{name}.new"));
+        std::fs::write(&hidden, text)?;
+        std::fs::rename(&hidden, self.path().join(name))?;
+        Ok(())
+    }
+
+    /// Everything goes to these back ends.
+    pub(crate) fn save_all<'b>(&self, backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<()> {
+        self.save("service.yaml", SERVICE)?;
+        self.save_endpoints(backends)?;
+        self.save("ingress.yaml", &ingress("web", "/"))
+    }
+
+    pub(crate) fn save_endpoints<'b>(
+        &self,
+        backends: impl IntoIterator<Item = &'b Backend>,
+    ) -> anyhow::Result<()> {
+        self.save("slices.yaml", &slices(backends.into_iter().map(Backend::addr)))
+    }
+
+    /// A gateway that serves it, not awaited.
+    pub(crate) fn start(&self, options: &[&str]) -> anyhow::Result<Process> {
+        let mut command = sluicegate();
+        command.args(["serve", "--manifests"]).arg(self.path());
+        command.args(["--listen", &self.http.to_string(), "--admin", &self.admin.to_string()]);
+        command.args(["--workers", "2"]).args(options);
+        Process::start(command)
+    }
+
+    /// A gateway that serves it and is ready.
+    pub(crate) async fn serve(&self, options: &[&str]) -> anyhow::Result<Process> {
+        let mut gateway = self.start(options)?;
+        gateway.wait_for_ok(self.admin, "/readyz", LIMIT).await?;
+        Ok(gateway)
+    }
+
+    pub(crate) async fn status(&self, path: &str) -> anyhow::Result<u16> {
+        Ok(client::get(self.http, "localhost", path).await?.status)
+    }
+
+    /// Waits until a path is answered with this status.
+    pub(crate) async fn wait_for_status(&self, path: &str, status: u16) -> anyhow::Result<()> {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let found = self.status(path).await;
+            if matches!(found, Ok(found) if found == status) {
+                return Ok(());
+            }
+            anyhow::ensure!(Instant::now() < end, "{path} is {found:?}, not {status}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+pub(crate) fn sluicegate() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+}
+
+pub(crate) const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  ports: [{name: http, port: 80, targetPort: 8080}]
+";
+
+/// An Ingress without a host.
+pub(crate) fn ingress(name: &str, path: &str) -> String {
+    format!(
+        "
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: {name}}}
+spec:
+  rules:
+  - http:
+      paths:
+      - path: {path}
+        pathType: Prefix
+        backend: {{service: {{name: web, port: {{name: http}}}}}}
+"
+    )
+}
+
+/// One slice for each address, since the ports of in-process back ends differ.
+pub(crate) fn slices(addresses: impl IntoIterator<Item = SocketAddr>) -> String {
+    let slice = |(index, address): (usize, SocketAddr)| {
+        format!(
+            "
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: web-{index}, labels: {{kubernetes.io/service-name: web}}}}
+addressType: IPv4
+ports: [{{name: http, port: {}}}]
+endpoints: [{{addresses: [{}]}}]
+",
+            address.port(),
+            address.ip()
+        )
+    };
+    addresses.into_iter().enumerate().map(slice).collect()
+}
+
+/// A port that nobody listens at now.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
