@@ -123,7 +123,7 @@ impl Failure {
     /// Whether another endpoint may be asked although bytes of the request were sent, provided that the
     /// request is idempotent. A response that came, good or bad, is an answer.
     pub(crate) fn is_retryable(self) -> bool {
-        matches!(self, Self::Stale | Self::Reset | Self::Unacknowledged)
+        matches!(self, Self::Stale | Self::Reset | Self::Unacknowledged | Self::Drained)
     }
 
     pub(crate) fn of_connect(error: &io::Error) -> Self {

@@ -18,8 +18,8 @@ use crate::worker::{self, Mailbox, Start, Stop};
 /// A running data plane.
 pub struct Proxy {
     addresses: Vec<SocketAddr>,
-    /// What every worker's sockets can be handed over as.
-    sockets: Vec<TcpListener>,
+    /// What every worker's sockets can be handed over as, until they are closed.
+    sockets: Mutex<Vec<TcpListener>>,
     telemetry: Arc<Telemetry>,
     mailboxes: Arc<[Mailbox]>,
     publisher: Mutex<Publisher>,
@@ -93,7 +93,7 @@ impl Proxy {
         }
         Ok(Self {
             addresses,
-            sockets,
+            sockets: Mutex::new(sockets),
             publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone())),
             telemetry,
             mailboxes,
@@ -108,9 +108,12 @@ impl Proxy {
     }
 
     /// Every listening socket, to be handed to a process that takes over.
-    #[must_use]
-    pub fn sockets(&self) -> &[TcpListener] {
-        &self.sockets
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn sockets(&self) -> io::Result<Vec<TcpListener>> {
+        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.iter().map(TcpListener::try_clone).collect()
     }
 
     /// What it counts.
@@ -138,6 +141,8 @@ impl Proxy {
         self.tell(Stop::Announce);
         sleep(drain.grace).await;
         let end = Instant::now() + drain.timeout;
+        // A socket that stays open takes connections that nobody serves.
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.tell(Stop::CloseListeners);
         self.until_empty(end.min(Instant::now() + drain.idle)).await;
         self.tell(Stop::CloseIdle);

@@ -106,11 +106,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let inherited = inheritance.as_mut().map(|from| std::mem::take(&mut from.sockets)).unwrap_or_default();
     let taking_over = inheritance.is_some();
     let admin_socket = admin_socket(args.admin, &inherited)?;
-    let mut handed_on = vec![admin_socket.try_clone()?];
+    let handed_admin = admin_socket.try_clone()?;
     let proxy = Arc::new(Proxy::start(options(&args, inherited)?)?);
-    for socket in proxy.sockets() {
-        handed_on.push(socket.try_clone()?);
-    }
 
     let source =
         DirectorySource::new(&args.manifests, translate_options(&args.class, args.settings.settings()));
@@ -141,7 +138,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 
     let end = tokio::select! {
         _ = signals.recv() => End::Signal,
-        () = taken_over(offer, handed_on) => End::TakenOver,
+        () = taken_over(offer, proxy.clone(), handed_admin) => End::TakenOver,
     };
     let grace = match end {
         End::Signal => args.shutdown_grace,
@@ -216,13 +213,18 @@ async fn follow(source: DirectorySource, proxy: Arc<Proxy>, configured: oneshot:
 }
 
 /// Returns once another process serves with these sockets.
-async fn taken_over(offer: Option<Offer>, sockets: Vec<TcpListener>) {
+async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener) {
     if let Some(offer) = offer {
         let (done, over) = oneshot::channel();
         // A thread, not a blocking task: it must not hold up the end of the runtime.
         let thread = std::thread::Builder::new().name("takeover".into());
         let spawned = thread.spawn(move || {
-            if offer.hand_over(&sockets).inspect_err(warn_of_offer).is_ok() {
+            let sockets = || {
+                let mut sockets = proxy.sockets()?;
+                sockets.push(admin.try_clone()?);
+                Ok(sockets)
+            };
+            if offer.hand_over(sockets).inspect_err(warn_of_offer).is_ok() {
                 // Nobody waits any more if the process is ending.
                 let _ = done.send(());
             }

@@ -48,8 +48,14 @@ impl Inheritance {
         };
         same_user(&old)?;
         old.set_read_timeout(Some(PATIENCE))?;
-        let sockets = receive(&old).context("the running gateway did not hand over its sockets")?;
-        Ok(Some(Self { sockets, old }))
+        match receive(&old) {
+            Ok(sockets) => Ok(Some(Self { sockets, old })),
+            Err(error) => {
+                // It is about to end. The ports can be shared until then.
+                tracing::warn!("the running gateway did not hand over its sockets: {error:#}");
+                Ok(None)
+            }
+        }
     }
 
     /// Tells the old process that this one serves, so that it drains.
@@ -74,13 +80,13 @@ impl Offer {
 
     /// Hands the sockets over to the first process that asks and comes to serve. Returns when that has
     /// happened; blocks until then.
-    pub(crate) fn hand_over(self, sockets: &[TcpListener]) -> anyhow::Result<()> {
+    pub(crate) fn hand_over(self, sockets: impl Fn() -> io::Result<Vec<TcpListener>>) -> anyhow::Result<()> {
         let Self { name, mut listener } = self;
         loop {
             let (new, _) = listener.accept()?;
             // The other side takes the name as soon as it has the sockets, so that it can be asked in turn.
             drop(listener);
-            match serve_one(&new, sockets) {
+            match serve_one(&new, &sockets()?) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     tracing::warn!("a process asked for the sockets and did not take over: {error:#}");
@@ -173,7 +179,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let waiting = std::net::TcpStream::connect(address)?;
-        let old = std::thread::spawn(move || Offer::new(address)?.hand_over(&[listener]));
+        let old =
+            std::thread::spawn(move || Offer::new(address)?.hand_over(|| Ok(vec![listener.try_clone()?])));
         let inheritance = loop {
             match Inheritance::ask(address)? {
                 Some(inheritance) => break inheritance,
@@ -194,7 +201,8 @@ mod tests {
     fn a_process_that_dies_before_it_serves_changes_nothing() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let old = std::thread::spawn(move || Offer::new(address)?.hand_over(&[listener]));
+        let old =
+            std::thread::spawn(move || Offer::new(address)?.hand_over(|| Ok(vec![listener.try_clone()?])));
         let ask = || loop {
             if let Some(inheritance) = Inheritance::ask(address)? {
                 return anyhow::Ok(inheritance);

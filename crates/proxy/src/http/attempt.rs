@@ -11,12 +11,13 @@ use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::download::DRAIN_CHECK;
 use super::encode::{ResponsePlan, write_response};
 use super::exchange::Exchange;
 use super::upload::{Progress, Sides, Upload, UploadError};
 use crate::deadline::{Deadline, after};
 use crate::failure::{ClientFault, Failure, Fault};
-use crate::upstream::Connection;
+use crate::upstream::{Connection, LocalEndpoint};
 use crate::worker::{BUFFER, Buffer};
 
 /// What the attempt waits for, which decides what its end by time means.
@@ -45,6 +46,7 @@ impl Exchange<'_> {
         let reused = connection.is_reused();
         let mut clock = Clock::new(repeatable);
         let mut broken = false;
+        let local = connection.endpoint().clone();
         poll_fn(|cx| {
             let endpoint = &mut connection.socket.stream;
             if !broken && clock.sent_at.is_none() {
@@ -68,7 +70,7 @@ impl Exchange<'_> {
             if self.upload.is_complete() {
                 self.watch_client(cx)?;
             }
-            self.poll_deadline(cx, &mut clock, endpoint)
+            self.poll_deadline(cx, &mut clock, endpoint, &local)
         })
         .await
     }
@@ -169,12 +171,23 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
         clock: &mut Clock,
         endpoint: &TcpStream,
+        local: &LocalEndpoint,
     ) -> Poll<Result<(), Fault>> {
         while self.client.deadline.poll(cx).is_ready() {
             match clock.waiting {
                 Waiting::ClientBody => return Poll::Ready(Err(ClientFault::BodyTimeout.into())),
                 Waiting::EndpointWrite => return Poll::Ready(Err(Failure::WriteTimeout.into())),
-                Waiting::Response => return Poll::Ready(Err(Failure::ResponseTimeout.into())),
+                Waiting::Response => {
+                    let now = Instant::now();
+                    let due = clock.response_due(&self.snapshot.settings);
+                    if now >= due {
+                        return Poll::Ready(Err(Failure::ResponseTimeout.into()));
+                    }
+                    if local.drained_at().is_some_and(|drained| now >= drained) {
+                        return Poll::Ready(Err(Failure::Drained.into()));
+                    }
+                    self.client.deadline.set(due.min(now + DRAIN_CHECK));
+                }
                 Waiting::Acknowledgement => {
                     let answers = !self.scratch.reply.is_empty()
                         || sluicegate_sys::unacknowledged_bytes(endpoint).map_or(true, |bytes| bytes == 0);
@@ -215,7 +228,7 @@ impl Clock {
             Progress::Sent => {
                 self.sent_at = Some(Instant::now());
                 match settings.resilience.unacknowledged {
-                    Duration::ZERO => (Waiting::Response, timeouts.response_head),
+                    Duration::ZERO => (Waiting::Response, timeouts.response_head.min(DRAIN_CHECK)),
                     soon => (Waiting::Acknowledgement, soon.min(timeouts.response_head)),
                 }
             }
@@ -224,6 +237,11 @@ impl Clock {
             (self.waiting, self.position) = (waiting, upload.position());
             deadline.set_after(limit);
         }
+    }
+
+    /// Until when the head of the response may come.
+    fn response_due(&mut self, settings: &Settings) -> Instant {
+        after(*self.sent_at.get_or_insert_with(Instant::now), settings.timeouts.response_head)
     }
 
     /// Whether the endpoint's kernel answers is known now. If it does not, an idempotent request goes
@@ -235,12 +253,13 @@ impl Clock {
         deadline: &mut Deadline,
         settings: &Settings,
     ) -> Result<(), Failure> {
-        let sent_at = *self.sent_at.get_or_insert_with(Instant::now);
+        let due = self.response_due(settings);
         if answers {
             self.waiting = Waiting::Response;
-            deadline.set(after(sent_at, settings.timeouts.response_head));
+            deadline.set(due.min(Instant::now() + DRAIN_CHECK));
             return Ok(());
         }
+        let sent_at = *self.sent_at.get_or_insert_with(Instant::now);
         if repeatable || sent_at.elapsed() >= settings.timeouts.connect {
             return Err(Failure::Unacknowledged);
         }

@@ -26,11 +26,16 @@ use crate::worker::{BUFFER, Scratch, Worker};
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1024 * 1024;
 
+/// How long a client that was not told that its connection ends may take for its next request, once idle
+/// connections are closed.
+const LAST_IDLE: Duration = Duration::from_secs(1);
+
 /// A client connection.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) peer: IpAddr,
-    pub(crate) port: u16,
+    /// The gateway's own address on this connection.
+    pub(crate) local: SocketAddr,
     pub(crate) deadline: Deadline,
     /// Requests served so far.
     pub(crate) served: u64,
@@ -54,7 +59,7 @@ pub(crate) async fn serve(
     local: SocketAddr,
     busy: &Cell<bool>,
 ) {
-    let mut client = Client::new(stream, peer.ip().to_canonical(), local.port(), &worker.settings());
+    let mut client = Client::new(stream, peer.ip().to_canonical(), local, &worker.settings());
     loop {
         if !client.readable().await {
             return;
@@ -69,12 +74,14 @@ pub(crate) async fn serve(
             Persist::Linger => return client.linger().await,
         }
         busy.set(false);
-        client.deadline.set_after(worker.settings().timeouts.client_idle);
+        let idle = worker.settings().timeouts.client_idle;
+        client.deadline.set_after(if worker.closes_idle() { idle.min(LAST_IDLE) } else { idle });
     }
 }
 
 impl Client {
-    fn new(stream: TcpStream, peer: IpAddr, port: u16, settings: &Settings) -> Self {
+    fn new(stream: TcpStream, peer: IpAddr, local: SocketAddr, settings: &Settings) -> Self {
+        let port = local.port();
         let mut forwarding = Vec::with_capacity(192);
         // Writing to a Vec does not fail.
         let _ = write!(
@@ -83,7 +90,7 @@ impl Client {
              X-Forwarded-Proto: http\r\nX-Forwarded-Scheme: http\r\nX-Scheme: http\r\n"
         );
         let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
-        Self { stream, peer, port, deadline, served: 0, forwarding: forwarding.into() }
+        Self { stream, peer, local, deadline, served: 0, forwarding: forwarding.into() }
     }
 
     /// Waits for bytes, or the end of the stream. False if none came in time.

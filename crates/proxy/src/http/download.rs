@@ -68,7 +68,7 @@ impl Download {
 
     /// Whether the response's end can only be told by the end of the connection, on both sides.
     pub(super) fn is_unframed(&self) -> bool {
-        matches!(self.body, Body::UntilClose) && !self.chunked
+        matches!(self.body, Body::UntilClose | Body::Chunked(_)) && !self.chunked
     }
 
     /// Moves bytes until the response is written as a whole, or one side has to be waited for.
@@ -203,7 +203,7 @@ impl Exchange<'_> {
         connection: &mut Connection,
         download: &mut Download,
     ) -> Result<(), Fault> {
-        let mut uploading = !self.upload.is_complete();
+        let mut uploading = !self.upload.is_sent();
         let mut last: Option<(Step, u64, (usize, u64))> = None;
         let mut moved_at = None;
         let local = connection.endpoint().clone();

@@ -38,8 +38,12 @@ pub(super) fn write_request(
         out.extend_from_slice(query.of(buf));
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
+    // HTTP/1.0 may come without a host, HTTP/1.1 may not go without one (RFC 9112, 3.2).
     let authority = head.authority.map_or(&b""[..], |authority| authority.of(buf));
-    write_line(out, b"Host", authority);
+    match authority {
+        [] => write_display(out, "Host", client.local),
+        authority => write_line(out, b"Host", authority),
+    }
     copy_lines(out, buf, &head.lines, |line| {
         let ours = matches!(line.known, Known::Host | Known::Expect)
             || is_forwarding(line.known) && (!plan.trusted || matches!(line.known, Known::XForwardedFor));
@@ -79,7 +83,7 @@ fn write_trusted_forwarding(out: &mut Vec<u8>, buf: &[u8], head: &RequestHead, c
         write_display(out, "X-Real-IP", peer);
     }
     if !has(&head.lines, Known::XForwardedPort) {
-        write_display(out, "X-Forwarded-Port", client.port);
+        write_display(out, "X-Forwarded-Port", client.local.port());
     }
     for (known, name) in [
         (Known::XForwardedProto, "X-Forwarded-Proto"),

@@ -156,14 +156,17 @@ impl<'c> Exchange<'c> {
         let settings = self.snapshot.settings.clone();
         let idempotent = self.scratch.head.method.is_idempotent();
         let mut tried = Tried::default();
-        let mut stale = false;
         loop {
             let now = Instant::now();
-            let pooled = if stale { None } else { upstream.pooled(&settings, &tried, !idempotent, now) };
-            let mut connection = match pooled {
-                Some(connection) => connection,
-                None => upstream.connect(self.worker, &mut tried).await?,
+            let turn = upstream.pick(&tried, &settings.resilience, now);
+            // Once one connection was dead, others may be as well: a new one proves that somebody is there.
+            let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
+            let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now));
+            let (mut connection, asked) = match pooled {
+                Some(connection) => (connection, now),
+                None => (upstream.connect(self.worker, &mut tried, turn).await?, Instant::now()),
             };
+            self.record.asked = asked;
             let endpoint = connection.endpoint().clone();
             self.record.attempts += 1;
             self.record.endpoint = Some(endpoint.shared.address());
@@ -185,8 +188,7 @@ impl<'c> Exchange<'c> {
                 return Err(failure.into());
             }
             upstream.stats().retries[failure.index()].add(1);
-            stale = failure == Failure::Stale;
-            if !stale {
+            if failure != Failure::Stale {
                 tried.add(&endpoint);
             }
         }
@@ -196,7 +198,7 @@ impl<'c> Exchange<'c> {
     async fn respond(&mut self, upstream: &Rc<LocalUpstream>, mut connection: Connection) -> Persist {
         let endpoint = connection.endpoint().clone();
         let now = Instant::now();
-        let took = now.saturating_duration_since(self.record.started);
+        let took = now.saturating_duration_since(self.record.asked);
         self.record.endpoint_duration = Some(took);
         upstream.stats().latency.record(took);
         endpoint.observe(took, now);
@@ -256,7 +258,7 @@ impl<'c> Exchange<'c> {
         if result.is_err() || upgraded {
             return Persist::Close;
         }
-        let clean = self.scratch.reply.is_empty() && self.upload.is_complete();
+        let clean = self.scratch.reply.is_empty() && self.upload.is_sent();
         if reusable && clean {
             connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
         }

@@ -17,6 +17,8 @@ use crate::worker::Worker;
 /// What is known of a request so far.
 pub(super) struct Record {
     pub(super) started: Instant,
+    /// When the last attempt began.
+    pub(super) asked: Instant,
     /// The status that the client got, 0 as long as it got none.
     pub(super) status: u16,
     /// The index of its route.
@@ -37,6 +39,7 @@ impl Record {
     pub(super) fn new(started: Instant) -> Self {
         Self {
             started,
+            asked: started,
             status: 0,
             route: None,
             upstream: None,

@@ -24,6 +24,8 @@ pub(super) struct Upload {
     replayable: bool,
     /// Whether the `request` buffer holds the request to its last byte.
     complete: bool,
+    /// Whether the whole request was sent on this attempt.
+    finished: bool,
     /// How much of the answer 100 was written, if the client waits for it.
     promised: Option<usize>,
     /// The size of the body so far.
@@ -82,6 +84,7 @@ impl Upload {
             body,
             sent: 0,
             replayable: true,
+            finished: false,
             promised: expects.then_some(0),
             received: 0,
             limit: limit.unwrap_or(u64::MAX),
@@ -92,6 +95,11 @@ impl Upload {
     /// Whether the whole body was taken from the client.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// Whether the whole request was sent to the endpoint.
+    pub(super) fn is_sent(&self) -> bool {
+        self.finished
     }
 
     /// Whether anything was sent on this attempt.
@@ -112,6 +120,7 @@ impl Upload {
     /// Makes ready to send the request again from its first byte. False if that is no longer there.
     pub(super) fn rewind(&mut self) -> bool {
         self.sent = 0;
+        self.finished = false;
         self.replayable
     }
 
@@ -131,6 +140,7 @@ impl Upload {
                 }
             }
             if self.complete {
+                self.finished = true;
                 return Ok(Progress::Sent);
             }
             if !self.replayable {

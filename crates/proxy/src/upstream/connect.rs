@@ -98,17 +98,14 @@ impl Drop for Seat {
 }
 
 impl LocalUpstream {
-    /// A connection of the pool, if the endpoint whose turn it is has one. `careful` asks the kernel whether
-    /// the peer has closed it, which the worker may not have been told yet: for requests that cannot be
-    /// repeated.
+    /// A connection of the endpoint's pool, if there is one. `careful` asks the kernel whether the peer has
+    /// closed it, which the worker may not have been told yet: for requests that cannot be repeated.
     pub(crate) fn pooled(
         self: &Rc<Self>,
-        settings: &Settings,
-        tried: &Tried,
+        endpoint: &Rc<LocalEndpoint>,
         careful: bool,
         now: Instant,
     ) -> Option<Connection> {
-        let endpoint = self.pick(tried, &settings.resilience, now)?;
         endpoint.heed_purges();
         let socket = loop {
             let socket = endpoint.pool.borrow_mut().take(now, endpoint.stats())?;
@@ -117,14 +114,15 @@ impl LocalUpstream {
             }
         };
         self.stats().reused.add(1);
-        Some(Connection { socket, seat: Seat::new(self, endpoint) })
+        Some(Connection { socket, seat: Seat::new(self, endpoint.clone()) })
     }
 
-    /// A new connection, or one of the pool of an endpoint that is asked in place of one that failed.
+    /// A new connection: to the endpoint whose `turn` it is, or to another one if that does not answer.
     pub(crate) async fn connect(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
         tried: &mut Tried,
+        mut turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Failure> {
         let settings = worker.settings();
         let mut race = Race {
@@ -138,7 +136,8 @@ impl LocalUpstream {
         };
         loop {
             if race.racers.is_empty() {
-                match self.pick(tried, &settings.resilience, Instant::now()) {
+                let next = turn.take().or_else(|| self.pick(tried, &settings.resilience, Instant::now()));
+                match next {
                     Some(endpoint) => race.start(endpoint, tried, &settings),
                     None => race.next_round(tried, &settings).await?,
                 }
@@ -148,6 +147,7 @@ impl LocalUpstream {
                 Event::Connected(racer, stream) => return race.won(racer, stream, &settings),
                 Event::Failed(racer, failure) => race.lost(&racer, failure),
                 Event::Hedge => race.hedge(tried, &settings),
+                Event::Changed => race.follow_change(tried, &settings),
             }
         }
     }
@@ -202,6 +202,8 @@ enum Event {
     Connected(Racer, TcpStream),
     Failed(Racer, Failure),
     Hedge,
+    /// The endpoints changed.
+    Changed,
 }
 
 impl Race<'_> {
@@ -240,6 +242,7 @@ impl Race<'_> {
 
     async fn next(&mut self) -> Event {
         let hedge_at = self.hedge_at.filter(|_| self.racers.len() < MAX_RACERS);
+        let changed = self.upstream.changed.notified();
         let hedge = async {
             match hedge_at {
                 Some(at) => sleep_until(at).await,
@@ -256,6 +259,7 @@ impl Race<'_> {
                 }
             }
             () = hedge => Event::Hedge,
+            () = changed => Event::Changed,
         }
     }
 
@@ -268,11 +272,29 @@ impl Race<'_> {
         Poll::Pending
     }
 
+    /// One more connect, to an endpoint to which none is under way.
     fn hedge(&mut self, tried: &mut Tried, settings: &Settings) {
         self.hedge_at = None;
-        if let Some(endpoint) = self.upstream.pick(tried, &settings.resilience, Instant::now()) {
+        let pick = |tried: &Tried| self.upstream.pick(tried, &settings.resilience, Instant::now());
+        let endpoint = pick(tried).or_else(|| {
+            // All were tried: those that failed are asked again while the others hang.
+            tried.clear();
+            self.racers.iter().for_each(|racer| tried.add(&racer.seat.endpoint));
+            pick(tried)
+        });
+        if let Some(endpoint) = endpoint {
             self.upstream.stats().hedges.add(1);
             self.start(endpoint, tried, settings);
+        }
+    }
+
+    /// An endpoint that was removed gets no new request, and one that came is worth a connect if there was
+    /// nobody left to race.
+    fn follow_change(&mut self, tried: &mut Tried, settings: &Settings) {
+        self.racers.retain(|racer| !racer.seat.endpoint.is_removed());
+        let hedges = !settings.resilience.connect_hedge.is_zero() && self.racers.len() < MAX_RACERS;
+        if hedges && self.hedge_at.is_none() && !self.racers.is_empty() {
+            self.hedge(tried, settings);
         }
     }
 

@@ -81,9 +81,11 @@ impl LocalUpstream {
         self.changed.notify_waiters();
     }
 
-    /// The upstream is no longer routed to.
+    /// The upstream is no longer routed to. Requests under way may still choose among its endpoints.
     pub(crate) fn retire(&self, drain: Duration) {
-        self.update(&EndpointSet::default(), drain);
+        for endpoint in self.endpoints() {
+            endpoint.remove(drain);
+        }
     }
 
     /// How many requests may be in flight over all workers.
@@ -181,6 +183,12 @@ impl LocalEndpoint {
     fn remove(&self, drain: Duration) {
         self.removed.set(Some(crate::deadline::after(Instant::now(), drain)));
         self.pool.borrow_mut().clear(self.stats());
+    }
+
+    /// A connection was found dead: this worker closes the unused ones now, others before they use one.
+    pub(super) fn purge(&self) {
+        self.shared.purge();
+        self.heed_purges();
     }
 
     /// Closes the unused connections if a worker found one of them dead since the last look.

@@ -27,9 +27,9 @@ impl LocalUpstream {
     ) {
         endpoint.stats().failures.add(1);
         match failure {
-            Failure::Stale => endpoint.shared.purge(),
+            Failure::Stale => endpoint.purge(),
             Failure::Reset => {
-                endpoint.shared.purge();
+                endpoint.purge();
                 endpoint.resets.set(endpoint.resets.get() + 1);
                 if endpoint.resets.get() >= RESETS_BEFORE_SUSPICION {
                     self.suspect(worker, endpoint);
@@ -55,7 +55,7 @@ impl LocalUpstream {
         if endpoint.is_removed() || !endpoint.shared.suspect() {
             return;
         }
-        endpoint.shared.purge();
+        endpoint.purge();
         self.stats().ejections.add(1);
         tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "endpoint suspect");
         tokio::task::spawn_local(probe(worker.clone(), self.clone(), endpoint.clone()));

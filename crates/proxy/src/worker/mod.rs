@@ -142,6 +142,11 @@ impl Worker {
         self.stop.get().is_some()
     }
 
+    /// Whether idle connections were closed.
+    pub(crate) fn closes_idle(&self) -> bool {
+        self.stop.get() >= Some(Stop::CloseIdle)
+    }
+
     /// The `Date` of now (RFC 9110, 6.6.1).
     pub(crate) fn date(&self) -> HttpDate {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -160,7 +165,7 @@ impl Worker {
 
     /// Serves a client connection in a task of its own.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
-        let busy = Rc::new(Cell::new(true));
+        let busy = Rc::new(Cell::new(false));
         let key = self.connections.borrow_mut().insert(Open { task: None, busy: busy.clone() });
         let guard = OpenGuard { worker: self.clone(), key };
         self.stats().open.add(1);

@@ -49,8 +49,29 @@ async fn assert_bodies_refused(bodies: impl IntoIterator<Item = Vec<u8>>, status
 #[tokio::test]
 async fn a_chunk_size_that_is_not_plain_hexadecimal_is_refused() -> TestResult {
     let sizes = [
-        "", "-1", "+5", "0x5", "0X5", "x", "5g", "g5", " 5", "\t5", "5 ", "5\t", "5 5", "5,", "5.", "5\0", "\r", "\u{664}",
-        "8000000000000000", "FFFFFFFFFFFFFFFF", "10000000000000000", "00000000000000005", "100000000000000005",
+        "",
+        "-1",
+        "+5",
+        "0x5",
+        "0X5",
+        "x",
+        "5g",
+        "g5",
+        " 5",
+        "\t5",
+        "5 ",
+        "5\t",
+        "5 5",
+        "5,",
+        "5.",
+        "5\0",
+        "\r",
+        "\u{664}",
+        "8000000000000000",
+        "FFFFFFFFFFFFFFFF",
+        "10000000000000000",
+        "00000000000000005",
+        "100000000000000005",
     ];
     assert_bodies_refused(sizes.map(|size| format!("{size}\r\nhello\r\n0\r\n\r\n").into_bytes()), 400).await
 }
@@ -78,8 +99,25 @@ async fn a_chunk_that_does_not_end_where_it_says_is_refused() -> TestResult {
 #[tokio::test]
 async fn a_chunk_extension_that_hides_a_line_is_refused() -> TestResult {
     let lines = [
-        "5;\nx", "5;x\ny", "5;x=\ny", "5;x=\"\ny\"", "5;x=\"\r\ny\"", "5;x=\"\\\ny\"", "5;x\ry", "5;x=y\rz", "5;", "5;;x",
-        "5;=x", "5;x=", "5;x=\"y", "5;x=y z", "5;x=\0", "5;x=\"\x01\"", "5 x", "5;x y", "5;\u{e4}",
+        "5;\nx",
+        "5;x\ny",
+        "5;x=\ny",
+        "5;x=\"\ny\"",
+        "5;x=\"\r\ny\"",
+        "5;x=\"\\\ny\"",
+        "5;x\ry",
+        "5;x=y\rz",
+        "5;",
+        "5;;x",
+        "5;=x",
+        "5;x=",
+        "5;x=\"y",
+        "5;x=y z",
+        "5;x=\0",
+        "5;x=\"\x01\"",
+        "5 x",
+        "5;x y",
+        "5;\u{e4}",
     ];
     let too_long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(5000));
     let bodies = lines.map(|line| format!("{line}\r\nhello\r\n0\r\n\r\n"));
@@ -89,8 +127,18 @@ async fn a_chunk_extension_that_hides_a_line_is_refused() -> TestResult {
 #[tokio::test]
 async fn trailers_of_doubtful_form_are_refused() -> TestResult {
     let trailers = [
-        "X: y\n", "X: y\r", "X : y\r\n", " X: y\r\n", "X: y\r\n z\r\n", "X\r\n", ": y\r\n", "X: \0\r\n", "X y: z\r\n",
-        "GET /smuggled HTTP/1.1\r\n", "\n", "X: y\r\n\n",
+        "X: y\n",
+        "X: y\r",
+        "X : y\r\n",
+        " X: y\r\n",
+        "X: y\r\n z\r\n",
+        "X\r\n",
+        ": y\r\n",
+        "X: \0\r\n",
+        "X y: z\r\n",
+        "GET /smuggled HTTP/1.1\r\n",
+        "\n",
+        "X: y\r\n\n",
     ];
     let too_long = format!("X: {}\r\n", "x".repeat(9000));
     let bodies = trailers.map(str::to_owned).into_iter().chain([too_long, "X: y\r\n".repeat(65)]);
@@ -127,7 +175,9 @@ async fn a_length_over_the_limit_is_refused_before_anything_is_sent() -> TestRes
     let gateway = Gateway::builder().backends([&backend]).settings(limit_bodies).start().await?;
     for length in ["40001", "9223372036854775807"] {
         let mut client = gateway.connect().await?;
-        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{SMUGGLED}")).await?;
+        client
+            .send(format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{SMUGGLED}"))
+            .await?;
         assert_eq!(client.read_response().await?.status, 413);
         client.expect_end().await?;
     }

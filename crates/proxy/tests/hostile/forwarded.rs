@@ -7,15 +7,25 @@ use sluicegate_testkit::gateway::Gateway;
 use super::{TestResult, gateway_to};
 
 /// What the endpoint gets of a request.
-async fn forwarded(gateway: &Gateway, backend: &Backend, request: impl AsRef<[u8]>) -> anyhow::Result<Request> {
+async fn forwarded(
+    gateway: &Gateway,
+    backend: &Backend,
+    request: impl AsRef<[u8]>,
+) -> anyhow::Result<Request> {
     assert_eq!(gateway.connect().await?.request(request).await?.status, 200);
     Ok(backend.last_request().expect("it answered"))
 }
 
 /// The header lines that the gateway adds to every request.
 const ADDED: [&str; 8] = [
-    "X-Forwarded-For", "X-Real-IP", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme",
-    "X-Forwarded-Host", "X-Request-ID",
+    "X-Forwarded-For",
+    "X-Real-IP",
+    "X-Forwarded-Port",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Scheme",
+    "X-Scheme",
+    "X-Forwarded-Host",
+    "X-Request-ID",
 ];
 
 fn names(request: &Request) -> Vec<&str> {
@@ -45,7 +55,8 @@ async fn headers_about_the_connection_end_at_the_gateway() -> TestResult {
 #[tokio::test]
 async fn nominated_headers_end_at_the_gateway_but_none_that_says_who_or_what_it_is_about() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
-    let nominated = "Host, Authorization, Cookie, Content-Length, Content-Type, X-Forwarded-For, X-Request-ID, X-Real-IP";
+    let nominated =
+        "Host, Authorization, Cookie, Content-Length, Content-Type, X-Forwarded-For, X-Request-ID, X-Real-IP";
     let request = forwarded(
         &gateway,
         &backend,
@@ -56,7 +67,10 @@ async fn nominated_headers_end_at_the_gateway_but_none_that_says_who_or_what_it_
         ),
     )
     .await?;
-    assert_eq!(names(&request), ["Host", "X-Three", "Authorization", "Cookie", "Content-Type", "Content-Length"]);
+    assert_eq!(
+        names(&request),
+        ["Host", "X-Three", "Authorization", "Cookie", "Content-Type", "Content-Length"]
+    );
     assert_eq!((request.header("X-Forwarded-For"), &request.body[..]), (Some("127.0.0.1"), &b"hello"[..]));
     assert_eq!(request.header("X-Request-ID").map(str::len), Some(32));
     Ok(())
@@ -71,7 +85,8 @@ const LIES: &str = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nx-forw
 #[tokio::test]
 async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
-    let request = forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a:81\r\n{LIES}\r\n")).await?;
+    let request =
+        forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a:81\r\n{LIES}\r\n")).await?;
     let port = gateway.addr().port().to_string();
     for (name, truth) in [
         ("X-Forwarded-For", "127.0.0.1"),
@@ -154,7 +169,8 @@ async fn a_target_arrives_in_origin_form_and_in_normal_form_with_its_query_as_it
         ("GET /a?%00\\\"", "a", "/a?%00\\\"", "a"),
     ];
     for (start, host, target, arrives) in cases {
-        let request = forwarded(&gateway, &backend, format!("{start} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
+        let request =
+            forwarded(&gateway, &backend, format!("{start} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
         assert_eq!((request.target.as_str(), values(&request, "Host")), (target, vec![arrives]), "{start}");
     }
     Ok(())
@@ -163,7 +179,8 @@ async fn a_target_arrives_in_origin_form_and_in_normal_form_with_its_query_as_it
 #[tokio::test]
 async fn chunks_are_recoded_and_the_oddities_of_their_header_dropped() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
-    let headers = ["Transfer-Encoding: chunked", "transfer-encoding:\t ChUnKeD \t", "TRANSFER-ENCODING:chunked"];
+    let headers =
+        ["Transfer-Encoding: chunked", "transfer-encoding:\t ChUnKeD \t", "TRANSFER-ENCODING:chunked"];
     let bodies = [
         "5\r\nhello\r\n0\r\n\r\n",
         "0005;a=b;c=\"d;\\\"\"\r\nhello\r\n000;x\r\n\r\n",
@@ -199,7 +216,10 @@ async fn trailers_are_passed_on_except_those_that_would_act_on_the_request() -> 
 async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let request = forwarded(&gateway, &backend, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
-    assert_eq!((request.minor_version, names(&request), values(&request, "Host")), (1, vec!["Host"], vec![""]));
+    assert_eq!(
+        (request.minor_version, names(&request), values(&request, "Host")),
+        (1, vec!["Host"], vec![""])
+    );
     let put = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
     let request = forwarded(&gateway, &backend, put).await?;
     assert_eq!(names(&request), ["Host", "Content-Length"]);

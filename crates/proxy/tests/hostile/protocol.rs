@@ -13,7 +13,8 @@ const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-
 
 #[tokio::test]
 async fn an_http_1_0_client_gets_no_chunks_and_knows_the_end_by_the_close() -> TestResult {
-    let (backend, gateway) = gateway_to(Behaviour::chunked(["one", "two"], Duration::ZERO, &[("X-T", "1")])).await?;
+    let (backend, gateway) =
+        gateway_to(Behaviour::chunked(["one", "two"], Duration::ZERO, &[("X-T", "1")])).await?;
     for request in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n"] {
         let mut client = gateway.connect().await?;
         let response = client.request(request).await?;
@@ -87,7 +88,10 @@ async fn interim_responses_are_passed_on_except_100_which_the_gateway_sends_itse
     let (backend, gateway) = gateway_to(Behaviour::ok().interim(hints)).await?;
     let mut client = gateway.connect().await?;
     assert_eq!(client.request(GET).await?.interim, [103]);
-    backend.set(Behaviour::ok().interim(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 102 Processing\r\n\r\n")));
+    backend.set(
+        Behaviour::ok()
+            .interim(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 102 Processing\r\n\r\n")),
+    );
     assert_eq!(client.request(GET).await?.interim, [103, 102]);
     let old = client.request("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
     assert_eq!((old.status, old.interim), (200, vec![]), "HTTP/1.0 has none");
@@ -140,7 +144,8 @@ async fn a_body_that_nobody_takes_is_not_asked_for() -> TestResult {
     let put = |host, length| {
         format!("PUT / HTTP/1.1\r\nHost: {host}\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n")
     };
-    for (request, status) in [(put("c", 5), 404), (put("a", 11), 413), (put("b", 5), 503), (put("a", 5), 502)] {
+    for (request, status) in [(put("c", 5), 404), (put("a", 11), 413), (put("b", 5), 503), (put("a", 5), 502)]
+    {
         let mut client = gateway.connect().await?;
         let response = client.request(&request).await?;
         assert_eq!((response.status, response.interim), (status, vec![]), "{request}");
@@ -166,7 +171,8 @@ async fn pipelined_requests_are_answered_in_order_each_with_its_own_body() -> Te
     let (backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let chunked = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     let framings = ["\r\n", "Content-Length: 0\r\n\r\n", "Content-Length: 3\r\n\r\nabc", chunked];
-    let requests = (0..100).map(|n| format!("POST /{n} HTTP/1.1\r\nHost: a\r\nX-Id: {n}\r\n{}", framings[n % 4]));
+    let requests =
+        (0..100).map(|n| format!("POST /{n} HTTP/1.1\r\nHost: a\r\nX-Id: {n}\r\n{}", framings[n % 4]));
     let all: String = requests.collect();
     for piece in [1, 7, 100, 4096, all.len()] {
         let mut client = gateway.connect().await?;
@@ -176,7 +182,11 @@ async fn pipelined_requests_are_answered_in_order_each_with_its_own_body() -> Te
         for n in 0..100 {
             let text = client.read_response().await?.text();
             assert!(text.starts_with(&format!("POST /{n} HTTP/1.1\r\n")), "{n}: {text}");
-            assert!(text.ends_with(["\r\n\r\n", "\r\n\r\n", "\r\n\r\nabc", "\r\n\r\n3\r\nabc\r\n0\r\n\r\n"][n % 4]));
+            assert!(
+                text.ends_with(
+                    ["\r\n\r\n", "\r\n\r\n", "\r\n\r\nabc", "\r\n\r\n3\r\nabc\r\n0\r\n\r\n"][n % 4]
+                )
+            );
         }
     }
     assert_eq!(backend.ids().len(), 500, "none was sent twice");
@@ -186,7 +196,8 @@ async fn pipelined_requests_are_answered_in_order_each_with_its_own_body() -> Te
 #[tokio::test]
 async fn a_pipeline_ends_after_as_many_requests_as_a_connection_may_carry() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let limited = |settings: &mut sluicegate_model::Settings| settings.limits.requests_per_connection = Some(3);
+    let limited =
+        |settings: &mut sluicegate_model::Settings| settings.limits.requests_per_connection = Some(3);
     let gateway = Gateway::builder().backends([&backend]).settings(limited).start().await?;
     let mut client = gateway.connect().await?;
     client.send(GET.repeat(10)).await?;
@@ -210,7 +221,10 @@ async fn a_body_that_ends_by_the_close_is_chunked_for_a_client_that_can_go_on() 
             assert_eq!(response.headers_named("Transfer-Encoding"), ["chunked"]);
         }
         let response = client.request("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
-        assert_eq!((response.text().as_str(), response.header("Connection")), ("until the close", Some("close")));
+        assert_eq!(
+            (response.text().as_str(), response.header("Connection")),
+            ("until the close", Some("close"))
+        );
         client.expect_end().await?;
         assert_eq!((backend.accepted(), failures(&gateway, Failure::Truncated)), (3, 0));
     }

@@ -105,15 +105,33 @@ async fn an_obscured_transfer_encoding_is_refused() -> TestResult {
         ("Transfer-Encod\u{131}ng: chunked", 400),
     ])
     .await?;
-    assert_refused([(&b"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"[..], 400)]).await
+    assert_refused([(&b"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"[..], 400)])
+        .await
 }
 
 #[tokio::test]
 async fn a_length_that_is_not_one_plain_number_is_refused() -> TestResult {
     let two_lines = ["Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5\r\nContent-Length: 6"];
     let values = [
-        "", "5, 5", "5, 6", "5,", "+5", "-5", "0x5", "5 5", "5.0", "5e0", "5;", "\"5\"", "five", "\x0b5", "5\0",
-        "9223372036854775808", "18446744073709551615", "18446744073709551621", "99999999999999999999999999",
+        "",
+        "5, 5",
+        "5, 6",
+        "5,",
+        "+5",
+        "-5",
+        "0x5",
+        "5 5",
+        "5.0",
+        "5e0",
+        "5;",
+        "\"5\"",
+        "five",
+        "\x0b5",
+        "5\0",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551621",
+        "99999999999999999999999999",
     ];
     let one_line = values.map(|value| format!("Content-Length: {value}"));
     let lines = two_lines.into_iter().chain(one_line.iter().map(String::as_str));
@@ -143,8 +161,25 @@ async fn a_line_that_ends_other_than_by_crlf_is_refused() -> TestResult {
 #[tokio::test]
 async fn a_header_line_of_doubtful_form_is_refused() -> TestResult {
     let lines = [
-        "X: y\r\n folded", "X: y\r\n\tfolded", " X: y", "\tX: y", "X : y", "X\t: y", "X y: z", ": y", "X", "X\0: y",
-        "X: y\0", "X: \x01", "X: y\x7f", "X\x0b: y", "X(: y", "X\u{e4}: y", "\"X\": y", "X[]: y", "=: y\x1b",
+        "X: y\r\n folded",
+        "X: y\r\n\tfolded",
+        " X: y",
+        "\tX: y",
+        "X : y",
+        "X\t: y",
+        "X y: z",
+        ": y",
+        "X",
+        "X\0: y",
+        "X: y\0",
+        "X: \x01",
+        "X: y\x7f",
+        "X\x0b: y",
+        "X(: y",
+        "X\u{e4}: y",
+        "\"X\": y",
+        "X[]: y",
+        "=: y\x1b",
     ];
     let cases = lines.map(|line| format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n"));
     assert_refused(cases.iter().map(|case| (case.as_bytes(), 400))).await
@@ -191,21 +226,61 @@ async fn a_doubtful_request_line_is_refused() -> TestResult {
 #[tokio::test]
 async fn a_target_or_host_that_can_be_read_in_two_ways_is_refused() -> TestResult {
     let targets = [
-        "foo", "*", "a:80", "http://b/", "http://b:80/", "http://a:81/", "http://u@a/", "http://u:p@a/",
-        "http:///", "http://", "http:/a/", "http:a", "https://b/", "ftp://a/", "file:///etc/passwd", "http://a\\@b/",
-        "http://[::1/", "/#f", "/?q#f", "http://a/#f", "http://a#f", "?q",
+        "foo",
+        "*",
+        "a:80",
+        "http://b/",
+        "http://b:80/",
+        "http://a:81/",
+        "http://u@a/",
+        "http://u:p@a/",
+        "http:///",
+        "http://",
+        "http:/a/",
+        "http:a",
+        "https://b/",
+        "ftp://a/",
+        "file:///etc/passwd",
+        "http://a\\@b/",
+        "http://[::1/",
+        "/#f",
+        "/?q#f",
+        "http://a/#f",
+        "http://a#f",
+        "?q",
     ];
     let by_target = targets.iter().map(|target| format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let hosts = [
-        "", "Host: a\r\nHost: a", "Host: a\r\nHost: b", "Host: a\r\nhost: a", "Host: a b", "Host: a/b", "Host: a?b",
-        "Host: a#b", "Host: u@a", "Host: a:b", "Host: a:80:80", "Host: a:65536", "Host: a:-1", "Host: :80", "Host: a\\b",
-        "Host: [::1", "Host: ::1", "Host: [::g]", "Host: a%2", "Host: <a>", "Host: \u{e4}", "Host : a", " Host: a",
+        "",
+        "Host: a\r\nHost: a",
+        "Host: a\r\nHost: b",
+        "Host: a\r\nhost: a",
+        "Host: a b",
+        "Host: a/b",
+        "Host: a?b",
+        "Host: a#b",
+        "Host: u@a",
+        "Host: a:b",
+        "Host: a:80:80",
+        "Host: a:65536",
+        "Host: a:-1",
+        "Host: :80",
+        "Host: a\\b",
+        "Host: [::1",
+        "Host: ::1",
+        "Host: [::g]",
+        "Host: a%2",
+        "Host: <a>",
+        "Host: \u{e4}",
+        "Host : a",
+        " Host: a",
     ];
     let by_host = hosts.iter().map(|lines| match *lines {
         "" => "GET / HTTP/1.1\r\n\r\n".to_owned(),
         lines => format!("GET / HTTP/1.1\r\n{lines}\r\n\r\n"),
     });
-    let others = ["OPTIONS a:80", "CONNECT /", "CONNECT *", "CONNECT a", "CONNECT b:443", "CONNECT http://a/"];
+    let others =
+        ["OPTIONS a:80", "CONNECT /", "CONNECT *", "CONNECT a", "CONNECT b:443", "CONNECT http://a/"];
     let others = others.map(|start| format!("{start} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let cases: Vec<String> = by_target.chain(by_host).chain(others).collect();
     assert_refused(cases.iter().map(|case| (case.as_bytes(), 400))).await

@@ -90,7 +90,8 @@ async fn a_side_that_breaks_ends_the_other() -> TestResult {
 #[tokio::test]
 async fn a_silent_tunnel_ends_in_time() -> TestResult {
     let idle = Duration::from_millis(300);
-    let stage = Stage::with(|builder| builder.settings(|settings| settings.timeouts.tunnel_idle = idle)).await?;
+    let stage =
+        Stage::with(|builder| builder.settings(|settings| settings.timeouts.tunnel_idle = idle)).await?;
     let (mut client, mut endpoint) = tunnel(&stage).await?;
     client.expect_end().await?;
     endpoint.expect_end().await?;

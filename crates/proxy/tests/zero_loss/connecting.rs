@@ -8,7 +8,7 @@ use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
 use sluicegate_testkit::gateway::{Builder, Gateway};
 use sluicegate_testkit::hole::Hole;
 
-use super::{GET, NEVER, POST, TestResult, connect_failures, failures, refusing};
+use super::{GET, NEVER, POST, TestResult, connect_failures, failures, refusing, retries};
 
 /// A gateway that asks its endpoints in turn, and neither probes them nor gives up connecting while a test
 /// runs: who is served was served by somebody else.
@@ -74,6 +74,22 @@ async fn several_holes_at_once_are_outrun() -> TestResult {
         assert_eq!(client.request(POST).await?.status, 200);
     }
     assert_eq!(backend.requests(), 8);
+    Ok(())
+}
+
+#[tokio::test]
+async fn while_others_hang_one_that_failed_before_is_asked_again() -> TestResult {
+    let flaky = Behaviour::choose(|request| match request.connection {
+        1 => Behaviour::reset_on_request(),
+        _ => Behaviour::ok(),
+    });
+    let (hole, backend) = (Hole::start().await?, Backend::start(flaky).await?);
+    let gateway = patient().endpoints([hole.addr(), backend.addr()]).start().await?;
+    let mut client = gateway.connect().await?;
+    for _ in 0..2 {
+        assert_eq!(client.request(GET).await?.status, 200);
+    }
+    assert_eq!(retries(&gateway, Failure::Reset), 1);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
 
-use super::{GET, TestResult, failures, fill_pools, unused};
+use super::{GET, POST, TestResult, failures, fill_pools, unused};
 
 const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
@@ -83,27 +83,42 @@ async fn a_tunnel_outlives_its_endpoint_and_its_route() -> TestResult {
     Ok(())
 }
 
+/// A gateway that gives what is in flight at a removed endpoint little time.
+async fn hasty(backend: &Backend) -> anyhow::Result<Gateway> {
+    let builder = Gateway::builder().backends([backend]);
+    builder.settings(|settings| settings.timeouts.drain = Duration::from_millis(500)).start().await
+}
+
 #[tokio::test]
 async fn tunnels_and_responses_are_ended_when_the_drain_time_is_over() -> TestResult {
     let endless = Behaviour::chunked(vec!["x"; 3_000], Duration::from_millis(10), &[]);
-    for (behaviour, begun) in [(Behaviour::upgrade(), true), (endless, true), (Behaviour::silent(), false)] {
-        let name = format!("{behaviour:?}");
+    for behaviour in [Behaviour::upgrade(), endless] {
         let backend = Backend::start(behaviour).await?;
-        let short = Duration::from_millis(500);
-        let builder = Gateway::builder().backends([&backend]).settings(|s| s.timeouts.drain = short);
-        let gateway = builder.start().await?;
+        let gateway = hasty(&backend).await?;
         let mut client = gateway.connect().await?;
         client.send(UPGRADE).await?;
         backend.wait_until(|backend| backend.requests() == 1).await?;
-        let upstream = gateway.upstream();
         gateway.set_addresses([]).await;
-        let answer = match begun {
-            true => client.read_to_end().await.map(|_| 0),
-            false => client.read_response().await.map(|response| response.status),
-        };
-        assert_eq!(answer?, if begun { 0 } else { 502 }, "{name}");
-        assert_eq!(failures(&gateway, Failure::Drained), 1, "{name}: {upstream:?}");
+        client.read_to_end().await?;
+        assert_eq!(failures(&gateway, Failure::Drained), 1, "it was ended, and by the gateway");
         backend.wait_until(|backend| backend.open() == 0).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_still_waits_for_a_response_when_the_drain_time_is_over_is_served_elsewhere() -> TestResult {
+    for (request, status) in [(GET, 200), (POST, 502)] {
+        let (removed, kept) =
+            (Backend::start(Behaviour::silent()).await?, Backend::start(Behaviour::ok()).await?);
+        let gateway = hasty(&removed).await?;
+        let mut client = gateway.connect().await?;
+        client.send(request).await?;
+        removed.wait_until(|removed| removed.requests() == 1).await?;
+        gateway.set_addresses([kept.addr()]).await;
+        assert_eq!(client.read_response().await?.status, status);
+        let not_repeated = gateway.count(|upstream| &upstream.not_repeated);
+        assert_eq!((kept.requests(), not_repeated), if request == GET { (1, 0) } else { (0, 1) });
     }
     Ok(())
 }

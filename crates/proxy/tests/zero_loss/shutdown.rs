@@ -124,8 +124,7 @@ async fn a_gateway_that_takes_over_under_load_loses_nothing() -> TestResult {
     let load = Load::new(addr).connections(8).posts(0.3, 100).expect_own_id().start()?;
     for _ in 0..3 {
         load.wait_for_ok(load.snapshot().ok + 200, LONG).await?;
-        let sockets = gateway.proxy().sockets().iter().map(|socket| socket.try_clone());
-        let inherited = sockets.collect::<Result<Vec<_>, _>>()?;
+        let inherited = gateway.proxy().sockets()?;
         let builder = Gateway::builder().backends(&backends).options(|options| {
             options.http = vec![addr];
             options.inherited = inherited;

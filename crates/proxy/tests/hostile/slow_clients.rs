@@ -1,0 +1,196 @@
+//! Clients that take their time, or leave: bounded, and nothing is left of them.
+
+use std::time::Duration;
+
+use sluicegate_model::Settings;
+use sluicegate_proxy::failure::ClientFault;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::Gateway;
+
+use super::{GET, Stage, TestResult, client_faults, gateway_to, serves_on};
+
+const SOON: Duration = Duration::from_millis(300);
+const TICK: Duration = Duration::from_millis(20);
+
+const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhello";
+const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+
+async fn impatient(change: impl FnOnce(&mut Settings)) -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder().backends([&backend]).settings(change).start().await?;
+    Ok((backend, gateway))
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_is_answered_408() -> TestResult {
+    let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
+    for (count, before) in (1..).zip(["", GET]) {
+        for head in ["G", "GET / HTTP/1.1\r\nHost: a\r\n", "\r\n"] {
+            let mut client = gateway.connect().await?;
+            if !before.is_empty() {
+                assert_eq!(client.request(before).await?.status, 200);
+            }
+            client.send(head).await?;
+            let response = client.read_response().await?;
+            assert_eq!((response.status, response.header("Connection")), (408, Some("close")), "{head}");
+            client.expect_end().await?;
+        }
+        assert_eq!(client_faults(&gateway, ClientFault::HeadTimeout), count * 3);
+    }
+    assert_eq!(backend.requests(), 3);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_head_that_comes_byte_by_byte_gets_no_more_time() -> TestResult {
+    let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
+    let mut client = gateway.connect().await?;
+    // All of it would take six times as long as is allowed.
+    client.send_slowly(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(60)), 1, TICK).await?;
+    assert_eq!(client.read_response().await?.status, 408);
+    client.expect_end().await?;
+    assert_eq!(backend.requests(), 0);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_408() -> TestResult {
+    let (backend, gateway) = impatient(|settings| settings.timeouts.request_body = SOON).await?;
+    let expecting = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+    for (count, request) in (1..).zip([POST, CHUNKED, expecting]) {
+        let mut client = gateway.connect().await?;
+        client.send(request).await?;
+        let response = client.read_response().await?;
+        assert_eq!((response.status, response.header("Connection")), (408, Some("close")), "{request}");
+        client.expect_end().await?;
+        assert_eq!(client_faults(&gateway, ClientFault::BodyTimeout), count);
+        backend.wait_until(|backend| backend.open() == 0).await?;
+    }
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn chunk_extensions_and_trailers_do_not_count_as_progress() -> TestResult {
+    let (_backend, gateway) = impatient(|settings| settings.timeouts.request_body = SOON).await?;
+    for start in ["5;", "0\r\nX: "] {
+        let mut client = gateway.connect().await?;
+        client.send(CHUNKED).await?;
+        client.send_slowly(format!("{start}{}", "x".repeat(60)), 1, TICK).await?;
+        assert_eq!(client.read_response().await?.status, 408, "{start}");
+        client.expect_end().await?;
+    }
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_body_that_comes_slowly_has_the_time_it_needs() -> TestResult {
+    let (backend, gateway) =
+        impatient(|settings| settings.timeouts.request_body = Duration::from_secs(2)).await?;
+    let mut client = gateway.connect().await?;
+    client.send_slowly(POST.to_owned() + &"x".repeat(95), 3, Duration::from_millis(50)).await?;
+    assert_eq!(client.read_response().await?.status, 200);
+    assert_eq!(backend.last_request().map(|request| request.body.len()), Some(100));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unused_connection_is_closed_without_a_word() -> TestResult {
+    let (_backend, gateway) = impatient(|settings| {
+        settings.timeouts.client_idle = SOON;
+        settings.timeouts.request_head = SOON;
+    })
+    .await?;
+    let mut client = gateway.connect().await?;
+    client.expect_end().await?;
+    for request in [GET, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"] {
+        let mut client = gateway.connect().await?;
+        for _ in 0..2 {
+            assert_eq!(client.request(request).await?.status, 200);
+        }
+        client.expect_end().await?;
+    }
+    assert_eq!(client_faults(&gateway, ClientFault::HeadTimeout), 0);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_given_up() -> TestResult {
+    let (backend, gateway) = impatient(|settings| settings.timeouts.client_write = SOON).await?;
+    let chunks = vec![vec![b'x'; 1_000_000]; 30];
+    let answers = [Behaviour::sized(30_000_000), Behaviour::chunked(chunks, Duration::ZERO, &[])];
+    for (count, answer) in (1..).zip(answers) {
+        backend.set(answer);
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        gateway.wait_until(|gateway| client_faults(gateway, ClientFault::WriteTimeout) == count).await?;
+        backend.wait_until(|backend| backend.open() == 0).await?;
+        gateway.wait_until_idle().await?;
+    }
+    backend.set(Behaviour::ok());
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_head_leaves_nothing() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    for head in ["", "\r\n", "G", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r"] {
+        let mut client = gateway.connect().await?;
+        client.send(head).await?;
+        client.half_close().await?;
+        client.expect_end().await?;
+        let mut client = gateway.connect().await?;
+        client.send(head).await?;
+        client.reset()?;
+    }
+    gateway.wait_until_idle().await?;
+    assert_eq!(backend.accepted(), 0);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_body_takes_the_endpoints_connection_with_it() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    for (count, request) in (1..).zip([POST, CHUNKED]) {
+        let mut client = gateway.connect().await?;
+        client.send(request).await?;
+        backend.wait_until(|backend| backend.requests() == count).await?;
+        drop(client);
+        backend.wait_until(|backend| backend.open() == 0).await?;
+        assert_eq!(client_faults(&gateway, ClientFault::Closed), count);
+    }
+    assert_eq!(backend.malformed(), 0);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_its_answer_frees_the_endpoint() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::silent()).await?;
+    for (count, request) in (1..).zip([GET.to_owned(), GET.repeat(3), "POST".to_owned() + &GET[3..]]) {
+        let mut client = gateway.connect().await?;
+        client.send(request).await?;
+        backend.wait_until(|backend| backend.requests() == count).await?;
+        drop(client);
+        backend.wait_until(|backend| backend.open() == 0).await?;
+        gateway.wait_until(|gateway| client_faults(gateway, ClientFault::Closed) == count).await?;
+        gateway.wait_until_idle().await?;
+    }
+    backend.set(Behaviour::ok());
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_answer_frees_the_endpoint() -> TestResult {
+    let stage = Stage::set().await?;
+    for reset in [true, false] {
+        let (mut client, mut endpoint, _) = stage.play(GET).await?;
+        endpoint.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello").await?;
+        client.read_until("hello").await?;
+        if reset {
+            client.reset()?;
+        } else {
+            drop(client);
+        }
+        endpoint.expect_end().await?;
+    }
+    stage.gateway.wait_until_idle().await
+}

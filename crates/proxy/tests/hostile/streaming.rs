@@ -1,0 +1,206 @@
+//! Bodies go through as they come, both ways at once, and an answer may come before the request has ended.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::Gateway;
+
+use super::{GET, Stage, TestResult, failures, gateway_to, serves_on};
+
+/// A listener whose connections take little at a time, so that what is sent to them soon has to wait.
+fn narrow() -> anyhow::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.set_recv_buffer_size(4096)?;
+    socket.set_tcp_mss(536)?;
+    socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+    socket.listen(128)?;
+    Ok(socket.into())
+}
+
+fn put(length: usize) -> String {
+    format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length))
+}
+
+#[tokio::test]
+async fn a_request_goes_on_before_it_has_come_to_its_end() -> TestResult {
+    let stage = Stage::set().await?;
+    let cases = [
+        ("Content-Length: 10\r\n", "hello", "hello", "world", "world"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "5\r\nhel",
+            "3\r\nhel\r\n",
+            "lo\r\n0\r\n\r\n",
+            "2\r\nlo\r\n0\r\n\r\n",
+        ),
+    ];
+    for (framing, first, arrives, rest, rest_arrives) in cases {
+        let request = format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n{first}");
+        let (mut client, mut endpoint, _) = stage.play(request).await?;
+        assert_eq!(endpoint.read_exact(arrives.len()).await?, arrives.as_bytes());
+        client.send(rest).await?;
+        assert_eq!(endpoint.read_exact(rest_arrives.len()).await?, rest_arrives.as_bytes());
+        endpoint.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
+        assert_eq!(client.read_response().await?.header("Connection"), None, "that was the endpoint's");
+    }
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn a_response_goes_on_before_it_has_come_to_its_end() -> TestResult {
+    let stage = Stage::set().await?;
+    let cases = [
+        ("Content-Length: 10\r\n", "hello", "hello", "world", "world"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "5;x\r\nhel",
+            "3\r\nhel\r\n",
+            "lo\r\n0\r\n\r\n",
+            "2\r\nlo\r\n0\r\n\r\n",
+        ),
+        ("", "hello", "5\r\nhello\r\n", "", "0\r\n\r\n"),
+    ];
+    for (framing, first, arrives, rest, rest_arrives) in cases {
+        let (mut client, mut endpoint, _) = stage.play(GET).await?;
+        endpoint.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n{first}")).await?;
+        client.read_until("\r\n\r\n").await?;
+        assert_eq!(client.read_exact(arrives.len()).await?, arrives.as_bytes());
+        endpoint.send(rest).await?;
+        drop(endpoint);
+        assert_eq!(client.read_exact(rest_arrives.len()).await?, rest_arrives.as_bytes());
+    }
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn both_directions_flow_at_once() -> TestResult {
+    let stage = Stage::set().await?;
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (mut client, mut endpoint, _) = stage.play(head).await?;
+    endpoint.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+    client.read_until("\r\n\r\n").await?;
+    for chunk in ["4\r\nping\r\n", "4\r\npong\r\n", "4\r\nping\r\n", "0\r\n\r\n"] {
+        client.send(chunk).await?;
+        assert_eq!(endpoint.read_exact(chunk.len()).await?, chunk.as_bytes());
+        endpoint.send(chunk).await?;
+        assert_eq!(client.read_exact(chunk.len()).await?, chunk.as_bytes());
+    }
+    client.expect_end().await?;
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn large_bodies_cross_each_other_whole() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::echo()).await?;
+    let mut client = gateway.connect().await?;
+    let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let chunk = [b"2dc6c0\r\n", &body[..], b"\r\n0\r\n\r\n"].concat();
+    let length = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n";
+    let chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for request in [[&length[..], &body].concat(), [&chunked[..], &chunk].concat()] {
+        let response = client.request(request).await?;
+        assert_eq!((response.status, response.header("Connection")), (200, None));
+        let seen = backend.last_request().expect("it answered");
+        assert!(seen.body == body && response.body.ends_with(&seen.raw_body));
+    }
+    drop(client);
+    gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn an_early_answer_arrives_whole_although_the_request_never_ends() -> TestResult {
+    let stage = Stage::set().await?;
+    let answer = "x".repeat(1_000_000);
+    for stays in [true, false] {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
+        let (mut client, mut endpoint, _) = stage.play(head).await?;
+        client.send(&answer).await?;
+        endpoint
+            .send(format!("HTTP/1.1 413 Content Too Large\r\nContent-Length: 1000000\r\n\r\n{answer}"))
+            .await?;
+        if !stays {
+            drop(endpoint);
+        }
+        let response = client.read_response().await?;
+        assert_eq!((response.status, response.body.len()), (413, 1_000_000));
+        assert_eq!(
+            response.header("Connection"),
+            Some("close"),
+            "where the next request begins is not known"
+        );
+        client.expect_end().await?;
+    }
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn a_last_answer_arrives_whole_although_the_client_has_sent_more() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::sized(1_000_000)).await?;
+    for more in [GET.repeat(10), GET.repeat(10_000)] {
+        let mut client = gateway.connect().await?;
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n{more}")).await?;
+        // The gateway is done with it before a byte is read.
+        gateway.wait_until(|gateway| gateway.count(|upstream| &upstream.in_flight) == 0).await?;
+        assert_eq!(client.read_response().await?.body.len(), 1_000_000);
+        client.expect_end().await?;
+    }
+    assert_eq!(backend.requests(), 2);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn a_connection_that_was_not_sent_its_whole_request_carries_no_other() -> TestResult {
+    let early = Behaviour::ok().early().delay(Duration::from_millis(10));
+    let backend = Backend::start_on(narrow()?, early)?;
+    let soon =
+        |settings: &mut sluicegate_model::Settings| settings.timeouts.response_head = Duration::from_secs(3);
+    let gateway = Gateway::builder().backends([&backend]).workers(1).settings(soon).start().await?;
+    // For some of these lengths the gateway has read the whole request but not sent it when the answer comes.
+    for length in (20_000..240_000).step_by(4_000) {
+        assert_eq!(gateway.connect().await?.request(put(length)).await?.status, 200);
+        assert_eq!(gateway.connect().await?.request(GET).await?.status, 200, "after {length}");
+    }
+    assert_eq!((backend.requests(), backend.malformed()), (110, 0));
+    gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn an_endpoint_that_reads_slowly_is_not_taken_for_dead() -> TestResult {
+    let slow = Behaviour::ok().slow_reader(2048, Duration::from_millis(10));
+    let backend = Backend::start_on(narrow()?, slow)?;
+    let soon = |settings: &mut sluicegate_model::Settings| {
+        settings.timeouts.connect = Duration::from_millis(100);
+        settings.resilience.unacknowledged = Duration::from_millis(20);
+    };
+    let gateway = Gateway::builder().backends([&backend]).settings(soon).start().await?;
+    for (count, request) in (1..).zip([put(60_000), put(150_000), put(60_000).replace("PUT", "POST")]) {
+        assert_eq!(gateway.connect().await?.request(request).await?.status, 200);
+        assert_eq!((backend.requests(), failures(&gateway, Failure::Unacknowledged)), (count, 0));
+    }
+    gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn an_endpoint_that_reads_nothing_holds_the_client_back() -> TestResult {
+    let listener = narrow()?;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let soon = |settings: &mut sluicegate_model::Settings| {
+        settings.timeouts.upstream_idle = Duration::from_millis(500)
+    };
+    let gateway = Gateway::builder().endpoints([listener.local_addr()?]).settings(soon).start().await?;
+    let mut client: Client = gateway.connect().await?.with_limit(Duration::from_millis(200));
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").await?;
+    let _endpoint = listener.accept().await?;
+    let piece = vec![b'x'; 1_000_000];
+    let mut taken = 0;
+    while client.send(&piece).await.is_ok() {
+        taken += 1;
+        assert!(taken < 50, "all of it seems to be kept in memory");
+    }
+    assert_eq!(client.with_limit(Duration::from_secs(10)).read_response().await?.status, 504);
+    gateway.wait_until_idle().await
+}
