@@ -2,8 +2,8 @@
 //!
 //! What comes in: the data plane's [`Telemetry`], the [`Readiness`] that the process' owner keeps, and what is
 //! wrong with the configuration. What goes out: HTTP on an address of its own (loopback unless told
-//! otherwise), read only. Nothing here writes what a worker reads; large documents are made on a thread of
-//! their own and streamed, so that a scrape of thousands of routes holds up nobody and needs little memory.
+//! otherwise), read only. No lock is taken that a worker takes, and documents are made on a thread of their own
+//! and streamed: a scrape of thousands of routes holds up nobody and needs little memory.
 //!
 //! The other half is for the command line: [`fetch()`] asks a running gateway, [`table`] prints what it said.
 //!
@@ -12,7 +12,7 @@
 //! | [`readiness`] | starting, ready, draining |
 //! | `server` | connections: how many, how long |
 //! | `pages` | what is served at which path |
-//! | `stream` | a body that is written while it is sent |
+//! | `content` | bodies, written while they are sent |
 //! | `metrics` | the Prometheus exposition |
 //! | [`state`] | the JSON of `/config`, `/routes` and `/upstreams` |
 //! | [`table`] | the same as text tables |
@@ -22,13 +22,13 @@ use std::sync::Arc;
 
 use sluicegate_proxy::telemetry::Telemetry;
 
+mod content;
 pub mod fetch;
 mod metrics;
 mod pages;
 pub mod readiness;
 mod server;
 pub mod state;
-mod stream;
 pub mod table;
 
 pub use fetch::{FetchError, fetch};

@@ -2,18 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
-use http_body_util::{Either, Full};
-use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use crate::Admin;
+use crate::content::{Content, Writer};
 use crate::metrics::{self, Metrics};
 use crate::readiness::Phase;
 use crate::state::{ConfigDocument, ServedRoute, Upstreams};
-use crate::stream::{Pieces, Writer};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -29,12 +28,10 @@ const PATHS: [(&str, &str); 7] = [
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
 ];
 
-pub(crate) type Body = Either<Full<Bytes>, Pieces>;
-
 /// The pages of one admin interface.
 pub(crate) struct Pages {
     admin: Admin,
-    metrics: std::sync::Arc<Metrics>,
+    metrics: Arc<Metrics>,
 }
 
 impl Pages {
@@ -42,7 +39,7 @@ impl Pages {
         Self { metrics: Metrics::new(admin.clone()).into(), admin }
     }
 
-    pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
+    pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
         let path = request.uri().path();
         if !PATHS.iter().any(|(known, _)| *known == path) {
             return text(StatusCode::NOT_FOUND, format!("There is nothing at {path}. There is:\n{}", list()));
@@ -64,7 +61,7 @@ impl Pages {
             }
             "/config" => document.json(move |out| {
                 let config = admin.telemetry.config();
-                json(out, &ConfigDocument { config: config.as_deref(), problems: &(admin.problems)() })
+                json(out, &ConfigDocument { config: config.as_ref(), problems: &(admin.problems)() })
             }),
             "/routes" => document.json(move |out| {
                 let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));
@@ -75,7 +72,7 @@ impl Pages {
         }
     }
 
-    fn readyz(&self) -> Response<Body> {
+    fn readyz(&self) -> Response<Content> {
         match self.admin.readiness.phase() {
             Phase::Ready => text(StatusCode::OK, "ready\n".into()),
             Phase::Starting => text(
@@ -96,7 +93,7 @@ struct Document {
 }
 
 impl Document {
-    fn json(self, write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) -> Response<Body> {
+    fn json(self, write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) -> Response<Content> {
         self.written(JSON, write)
     }
 
@@ -104,9 +101,9 @@ impl Document {
         self,
         content_type: &'static str,
         write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static,
-    ) -> Response<Body> {
-        let pieces = if self.head_only { Pieces::none() } else { Pieces::written_by(write) };
-        response(StatusCode::OK, content_type, Either::Right(pieces))
+    ) -> Response<Content> {
+        let content = if self.head_only { Content::unwritten() } else { Content::written_by(write) };
+        response(StatusCode::OK, content_type, content)
     }
 }
 
@@ -123,12 +120,12 @@ fn list() -> String {
     })
 }
 
-fn text(status: StatusCode, body: String) -> Response<Body> {
-    response(status, TEXT, Either::Left(body.into()))
+fn text(status: StatusCode, text: String) -> Response<Content> {
+    response(status, TEXT, Content::text(text))
 }
 
-fn response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
+fn response(status: StatusCode, content_type: &'static str, content: Content) -> Response<Content> {
+    let mut response = Response::new(content);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

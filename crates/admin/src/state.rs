@@ -87,8 +87,8 @@ pub(crate) struct Upstreams<'a>(pub(crate) &'a Telemetry);
 
 impl Serialize for Upstreams<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let config = self.0.config();
-        let slow_start = config.map_or(Duration::ZERO, |config| config.settings.resilience.slow_start);
+        let settings = self.0.settings();
+        let slow_start = settings.map_or(Duration::ZERO, |settings| settings.resilience.slow_start);
         let upstreams = self.0.upstreams();
         serializer.collect_seq(upstreams.iter().map(|upstream| UpstreamState::of(upstream, slow_start)))
     }

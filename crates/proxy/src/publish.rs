@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_model::{Change, Config, Endpoint, HostPattern, Route, Upstream, UpstreamKey};
+use sluicegate_model::{Balance, Change, Config, Endpoint, HostPattern, Route, UpstreamKey, UpstreamLimits};
 
 use crate::route::{Table, Target};
 use crate::telemetry::{RouteLabels, Telemetry};
 use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 use crate::worker::{Mailbox, Placed};
 
-/// What was published last, and where the next change goes.
+/// The upstreams that were published, and where the next change goes.
 pub(crate) struct Publisher {
     telemetry: Arc<Telemetry>,
     mailboxes: Arc<[Mailbox]>,
-    config: Arc<Config>,
     upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
     /// Places in the workers' lists that nobody holds.
     free_slots: Vec<usize>,
@@ -25,62 +24,55 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(telemetry: Arc<Telemetry>, mailboxes: Arc<[Mailbox]>) -> Self {
-        Self {
-            telemetry,
-            mailboxes,
-            config: Arc::default(),
-            upstreams: HashMap::new(),
-            free_slots: Vec::new(),
-            slots: 0,
-            change: 0,
-        }
+        Self { telemetry, mailboxes, upstreams: HashMap::new(), free_slots: Vec::new(), slots: 0, change: 0 }
     }
 
     /// Gives the change to every worker. Returns its number.
     pub(crate) fn publish(&mut self, change: Change) -> u64 {
         self.change += 1;
         match change {
-            Change::Config(config) => self.publish_config(config),
-            Change::Endpoints { upstream, endpoints } => self.publish_endpoints(&upstream, endpoints),
+            Change::Config(config) => self.publish_config(&config),
+            Change::Endpoints { upstream, endpoints } => self.publish_endpoints(&upstream, &endpoints),
         }
         self.change
     }
 
-    fn publish_config(&mut self, config: Arc<Config>) {
+    fn publish_config(&mut self, config: &Arc<Config>) {
         let gone: Vec<UpstreamKey> =
             self.upstreams.keys().filter(|key| !config.upstreams.contains_key(*key)).cloned().collect();
         let gone: Vec<_> = gone.iter().filter_map(|key| self.upstreams.remove(key)).collect();
         // Freed before new ones are placed: table and slots change together in each worker.
         self.free_slots.extend(gone.iter().map(|upstream| upstream.slot));
-        let sets: Vec<_> = config
+        let changed: Vec<_> = config
             .upstreams
             .iter()
-            .map(|(key, upstream)| {
-                let shared = self.shared(key);
-                let set = self.endpoint_set(&shared, upstream, &upstream.endpoints);
-                Placed { upstream: shared, endpoints: set }
+            .filter_map(|(key, upstream)| {
+                let (shared, is_new) = self.shared(key);
+                let (balance, limits) = (upstream.balance, upstream.limits);
+                let (endpoints, changed) = self.endpoint_set(&shared, balance, limits, &upstream.endpoints);
+                (is_new || changed).then_some(Placed { upstream: shared, endpoints })
             })
             .collect();
-        let table = self.table(&config);
+        let table = self.table(config);
         for mailbox in self.mailboxes.iter() {
             mailbox.post(|pending| {
                 pending.change = self.change;
                 pending.table = Some(table.clone());
                 pending.upstreams.extend(gone.iter().map(|upstream| (upstream.slot, None)));
-                let placed = sets.iter().map(|placed| (placed.upstream.slot, Some(placed.clone())));
+                let placed = changed.iter().map(|placed| (placed.upstream.slot, Some(placed.clone())));
                 pending.upstreams.extend(placed);
             });
         }
-        self.config = config;
     }
 
-    fn publish_endpoints(&mut self, key: &UpstreamKey, endpoints: Arc<[Endpoint]>) {
-        let Some(shared) = self.upstreams.get(key).cloned() else { return self.post_nothing() };
-        let config = Arc::make_mut(&mut self.config);
-        let Some(upstream) = config.upstreams.get_mut(key) else { return self.post_nothing() };
-        let changed = Arc::new(Upstream { endpoints: endpoints.clone(), ..(**upstream).clone() });
-        upstream.clone_from(&changed);
-        let set = self.endpoint_set(&shared, &changed, &endpoints);
+    /// The short path: nothing but this upstream is looked at, however much is configured.
+    fn publish_endpoints(&self, key: &UpstreamKey, endpoints: &[Endpoint]) {
+        let Some(shared) = self.upstreams.get(key) else { return self.post_nothing() };
+        let EndpointSet { balance, limits, .. } = *shared.endpoints();
+        let (set, changed) = self.endpoint_set(shared, balance, limits, endpoints);
+        if !changed {
+            return self.post_nothing();
+        }
         for mailbox in self.mailboxes.iter() {
             mailbox.post(|pending| {
                 pending.change = self.change;
@@ -88,7 +80,6 @@ impl Publisher {
                 pending.upstreams.insert(shared.slot, Some(placed));
             });
         }
-        self.telemetry.replace_config(self.config.clone());
     }
 
     fn post_nothing(&self) {
@@ -97,10 +88,10 @@ impl Publisher {
         }
     }
 
-    /// The upstream's shared part: the one that is there, or a new one.
-    fn shared(&mut self, key: &UpstreamKey) -> Arc<SharedUpstream> {
+    /// The upstream's shared part: the one that is there, or a new one, and whether it is new.
+    fn shared(&mut self, key: &UpstreamKey) -> (Arc<SharedUpstream>, bool) {
         if let Some(shared) = self.upstreams.get(key) {
-            return shared.clone();
+            return (shared.clone(), false);
         }
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots += 1;
@@ -108,34 +99,34 @@ impl Publisher {
         });
         let shared = Arc::new(SharedUpstream::new(key.clone(), slot, self.mailboxes.len()));
         self.upstreams.insert(key.clone(), shared.clone());
-        shared
+        (shared, true)
     }
 
-    /// The endpoints for the workers. Addresses that stay keep their health and counters. If nothing changed,
-    /// it is the same set as before.
+    /// The endpoints for the workers, and whether they differ from those before. Addresses that stay keep
+    /// their health and counters.
     fn endpoint_set(
         &self,
         shared: &SharedUpstream,
-        upstream: &Upstream,
+        balance: Balance,
+        limits: UpstreamLimits,
         endpoints: &[Endpoint],
-    ) -> Arc<EndpointSet> {
+    ) -> (Arc<EndpointSet>, bool) {
         let old = shared.endpoints();
+        if (old.balance, old.limits) == (balance, limits) && *old.to_model() == *endpoints {
+            return (old, false);
+        }
         let known: HashMap<_, _> =
             old.endpoints.iter().map(|(endpoint, _)| (endpoint.address(), endpoint)).collect();
-        let endpoints = endpoints.iter().map(|endpoint| {
-            let shared = known.get(&endpoint.address).map(|known| Arc::clone(known));
+        let endpoint = |endpoint: &Endpoint| {
             // Only who joins others starts slowly: if all are new, somebody has to do the work.
             let new =
                 || Arc::new(SharedEndpoint::new(endpoint.address, self.mailboxes.len(), !known.is_empty()));
-            (shared.unwrap_or_else(new), endpoint.conditions)
-        });
-        let set = Arc::new(EndpointSet {
-            balance: upstream.balance,
-            limits: upstream.limits,
-            endpoints: endpoints.collect(),
-        });
+            (known.get(&endpoint.address).map_or_else(new, |known| Arc::clone(known)), endpoint.conditions)
+        };
+        let endpoints = endpoints.iter().map(endpoint).collect();
+        let set = Arc::new(EndpointSet { balance, limits, endpoints });
         shared.set_endpoints(set.clone());
-        set
+        (set, true)
     }
 
     fn table(&self, config: &Arc<Config>) -> Arc<Table> {

@@ -109,3 +109,74 @@ fn distribution(encoder: &mut MetricEncoder<'_>, total: &HistogramTotal) -> fmt:
 fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::collector::Collector;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct OneOfEach;
+
+    impl Collector for OneOfEach {
+        fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            let mut families = Families::new(encoder);
+            families.info("a_build", "A", &[("b", "c")])?;
+            families.counters("c", "C", [([("d", "e")], 1), ([("d", "f")], 2)])?;
+            families.gauge("g_bytes", "G", 3_u64)?;
+            let mut total = HistogramTotal { sum_micros: 61_500_000, ..HistogramTotal::default() };
+            (total.buckets[0], total.buckets[6], total.buckets[15]) = (1, 2, 4);
+            families.histogram("h_seconds", "H", &total)
+        }
+    }
+
+    #[test]
+    fn families_are_written_as_openmetrics_has_them() -> fmt::Result {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(OneOfEach));
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        assert_eq!(
+            text,
+            "\
+# HELP a_build A
+# TYPE a_build info
+a_build_info{b=\"c\"} 1
+# HELP c C
+# TYPE c counter
+c_total{d=\"e\"} 1
+c_total{d=\"f\"} 2
+# HELP g_bytes G
+# TYPE g_bytes gauge
+# UNIT g_bytes bytes
+g_bytes 3
+# HELP h_seconds H
+# TYPE h_seconds histogram
+# UNIT h_seconds seconds
+h_seconds_sum 61.5
+h_seconds_count 7
+h_seconds_bucket{le=\"0.00025\"} 1
+h_seconds_bucket{le=\"0.0005\"} 1
+h_seconds_bucket{le=\"0.001\"} 1
+h_seconds_bucket{le=\"0.0025\"} 1
+h_seconds_bucket{le=\"0.005\"} 1
+h_seconds_bucket{le=\"0.01\"} 1
+h_seconds_bucket{le=\"0.025\"} 3
+h_seconds_bucket{le=\"0.05\"} 3
+h_seconds_bucket{le=\"0.1\"} 3
+h_seconds_bucket{le=\"0.25\"} 3
+h_seconds_bucket{le=\"0.5\"} 3
+h_seconds_bucket{le=\"1.0\"} 3
+h_seconds_bucket{le=\"2.5\"} 3
+h_seconds_bucket{le=\"5.0\"} 3
+h_seconds_bucket{le=\"10.0\"} 3
+h_seconds_bucket{le=\"+Inf\"} 7
+# EOF
+"
+        );
+        Ok(())
+    }
+}

@@ -23,7 +23,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use crate::readiness::Phase;
-use crate::{Admin, stream};
+use crate::{Admin, content};
 use families::Families;
 use process::Process;
 
@@ -42,7 +42,7 @@ impl Metrics {
         Self { registry }
     }
 
-    pub(crate) fn write(&self, out: &mut stream::Writer) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut content::Writer) -> io::Result<()> {
         encode(out, &self.registry).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }

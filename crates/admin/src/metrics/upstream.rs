@@ -74,7 +74,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     by_reason("sluicegate_upstream_failures", "Requests that failed for good", |of| &of.failures)?;
     families.histograms(
         "sluicegate_upstream_duration_seconds",
-        "From the end of a request's head to the head of its response, retries included",
+        "From a request being given to the endpoint that answered it to the head of the response",
         asked.iter().map(|upstream| ([upstream.label()], upstream.latency.clone())),
     )
 }

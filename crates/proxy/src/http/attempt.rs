@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sluicegate_http1::{HeadLimits, HeadScan, Version};
+use sluicegate_http1::{HeadLimits, HeadScan, ResponseError, Version};
 use sluicegate_model::Settings;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
@@ -30,7 +30,7 @@ enum Waiting {
     Response,
 }
 
-/// The interim responses that an endpoint may send before its final one, in bytes.
+/// The interim responses that endpoints may send before the final one, in bytes.
 const MAX_INTERIM: usize = 64 * 1024;
 
 impl Exchange<'_> {
@@ -135,12 +135,13 @@ impl Exchange<'_> {
     fn pass_interim(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
         let scratch = &mut *self.scratch;
         let head = &scratch.reply_head;
+        self.interim_received += head.len;
+        if self.interim_received > MAX_INTERIM {
+            return Err(Failure::BadResponse(ResponseError::HeadTooLarge));
+        }
         if head.status != 100 && scratch.head.version == Version::Http11 {
             let plan = ResponsePlan { version: Version::Http11, close: false, chunked: false };
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
-            if scratch.response.len() > MAX_INTERIM {
-                return Err(Failure::Truncated);
-            }
             // At once if the client takes it, else with the final response.
             let rest = &scratch.response[self.interim_written..];
             if let Poll::Ready(Ok(written)) = Pin::new(&mut self.client.stream).poll_write(cx, rest) {
@@ -189,9 +190,17 @@ impl Exchange<'_> {
                     self.client.deadline.set(due.min(now + DRAIN_CHECK));
                 }
                 Waiting::Acknowledgement => {
-                    let answers = !self.scratch.reply.is_empty()
-                        || sluicegate_sys::unacknowledged_bytes(endpoint).map_or(true, |bytes| bytes == 0);
+                    let left = sluicegate_sys::unacknowledged_bytes(endpoint).unwrap_or(0);
                     let repeatable = clock.repeatable && self.upload.is_replayable();
+                    // An endpoint that takes the request piece by piece is slow, not dead.
+                    if left > 0 && left < clock.unacknowledged.unwrap_or(self.upload.passed()) && repeatable {
+                        clock.unacknowledged = Some(left);
+                        self.client.deadline.set_after(self.snapshot.settings.resilience.unacknowledged);
+                        continue;
+                    }
+                    let answers = !self.scratch.reply.is_empty()
+                        || left == 0
+                        || left < self.upload.passed() && !repeatable;
                     clock.acknowledged(
                         answers,
                         repeatable,
@@ -211,12 +220,20 @@ struct Clock {
     position: (usize, u64),
     /// When the request was sent as a whole.
     sent_at: Option<Instant>,
+    /// How many bytes were not acknowledged at the last look.
+    unacknowledged: Option<usize>,
     repeatable: bool,
 }
 
 impl Clock {
     fn new(repeatable: bool) -> Self {
-        Self { waiting: Waiting::Response, position: (usize::MAX, 0), sent_at: None, repeatable }
+        Self {
+            waiting: Waiting::Response,
+            position: (usize::MAX, 0),
+            sent_at: None,
+            unacknowledged: None,
+            repeatable,
+        }
     }
 
     /// The upload came this far: sets the limit for what comes next.

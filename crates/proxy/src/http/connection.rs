@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::net::Shutdown;
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
 use sluicegate_model::Settings;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
@@ -68,8 +68,9 @@ pub(crate) async fn serve(
         let mut scratch = worker.scratch();
         // Boxed, so that an idle connection's task is small.
         let persist = Box::pin(client.serve_requests(worker, &mut scratch)).await;
+        worker.give_back(scratch);
         match persist {
-            Persist::KeepAlive => worker.give_back(scratch),
+            Persist::KeepAlive => {}
             Persist::Close => return,
             Persist::Linger => return client.linger().await,
         }
@@ -96,7 +97,12 @@ impl Client {
     /// Waits for bytes, or the end of the stream. False if none came in time.
     async fn readable(&mut self) -> bool {
         poll_fn(|cx| {
-            if let Poll::Ready(ready) = self.stream.poll_read_ready(cx) {
+            let ready = match self.served {
+                // The runtime takes an accepted connection to be readable until reading it proved otherwise.
+                0 => self.stream.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop),
+                _ => self.stream.poll_read_ready(cx),
+            };
+            if let Poll::Ready(ready) = ready {
                 return Poll::Ready(ready.is_ok());
             }
             self.deadline.poll(cx).map(|()| false)

@@ -57,6 +57,8 @@ pub(super) struct Exchange<'c> {
     pub(super) trusted: bool,
     /// How much of the `response` buffer was written ahead of the final response.
     pub(super) interim_written: usize,
+    /// How many bytes of interim responses have come.
+    pub(super) interim_received: usize,
     /// Whether some of the response was written, so that it cannot be replaced by another.
     committed: bool,
 }
@@ -91,6 +93,7 @@ impl<'c> Exchange<'c> {
             record: Record::new(Instant::now()),
             trusted: false,
             interim_written: 0,
+            interim_received: 0,
             committed: false,
         };
         exchange.trusted = exchange.is_trusted(exchange.client.peer);
@@ -143,9 +146,10 @@ impl<'c> Exchange<'c> {
         self.record.route = Some(index);
         let upstream = self.worker.upstream(target.upstream).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
-        // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1.
-        let upgrade =
-            head.upgrade.map(|upgrade| upgrade.of(buf)).filter(|to| !to.eq_ignore_ascii_case(b"h2c"));
+        // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1, and must
+        // not answer 101. In a list, too: what came through that tunnel would be routed and checked by nobody.
+        head.upgrade = head.upgrade.filter(|upgrade| !names_h2c(upgrade.of(buf)));
+        let upgrade = head.upgrade.map(|upgrade| upgrade.of(buf));
         let plan = RequestPlan { path, trusted: self.trusted, request_id: self.record.request_id, upgrade };
         write_request(request, buf, head, self.client, &plan);
         Ok(upstream)
@@ -208,6 +212,7 @@ impl<'c> Exchange<'c> {
         let reply_head = &self.scratch.reply_head;
         let upgraded = reply_head.status == 101;
         if upgraded && (head.upgrade.is_none() || !self.upload.is_complete()) {
+            upstream.stats().failures[Failure::Unsolicited.index()].add(1);
             return self.refuse(Failure::Unsolicited.into()).await;
         }
         let unframed = matches!(reply_head.framing, sluicegate_http1::ResponseFraming::UntilClose);
@@ -228,6 +233,7 @@ impl<'c> Exchange<'c> {
         let peer_timeout = reply_head.keep_alive_timeout;
         let mut download = Download::new(reply_head.framing, chunked, self.interim_written);
         let Scratch { response, reply, reply_head, .. } = &mut *self.scratch;
+        let interim = response.len();
         write_response(response, reply.filled(), reply_head, &self.worker.date(), &plan);
         reply.consume(reply_head.len);
         self.record.status = status;
@@ -242,6 +248,12 @@ impl<'c> Exchange<'c> {
             if let Fault::Upstream(failure) = fault {
                 upstream.stats().failures[failure.index()].add(1);
                 endpoint.stats().failures.add(1);
+                if !upgraded && download.bytes_out() == self.interim_written as u64 {
+                    // The client has not seen a byte of it: it can be told what happened.
+                    self.scratch.response.truncate(interim);
+                    self.committed = false;
+                    return self.refuse(failure.into()).await;
+                }
                 if download.is_unframed() {
                     // Only a reset tells this client that the response is not whole.
                     let _ = socket2::SockRef::from(&self.client.stream)
@@ -264,8 +276,9 @@ impl<'c> Exchange<'c> {
         }
         match (keep_alive, self.upload.is_complete()) {
             (true, _) => Persist::KeepAlive,
-            (false, true) => Persist::Close,
-            (false, false) => Persist::Linger,
+            // What the client has sent behind the request would turn a close into a reset (RFC 9112, 9.6).
+            (false, true) if self.scratch.input.len() == self.scratch.head.len => Persist::Close,
+            (false, _) => Persist::Linger,
         }
     }
 
@@ -345,6 +358,12 @@ impl<'c> Exchange<'c> {
     pub(super) fn is_trusted(&self, peer: IpAddr) -> bool {
         self.snapshot.settings.trusted_peers.iter().any(|net| net.contains(&peer))
     }
+}
+
+/// Whether h2c is among the protocols of an Upgrade header.
+fn names_h2c(protocols: &[u8]) -> bool {
+    let names = protocols.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    names.filter_map(|name| name.get(..3)).any(|name| name.eq_ignore_ascii_case(b"h2c"))
 }
 
 /// Whether the end of the response can be told without the end of the connection.

@@ -26,6 +26,8 @@ pub(super) struct Upload {
     complete: bool,
     /// Whether the whole request was sent on this attempt.
     finished: bool,
+    /// How many bytes were sent on this attempt.
+    passed: usize,
     /// How much of the answer 100 was written, if the client waits for it.
     promised: Option<usize>,
     /// The size of the body so far.
@@ -85,6 +87,7 @@ impl Upload {
             sent: 0,
             replayable: true,
             finished: false,
+            passed: 0,
             promised: expects.then_some(0),
             received: 0,
             limit: limit.unwrap_or(u64::MAX),
@@ -100,6 +103,11 @@ impl Upload {
     /// Whether the whole request was sent to the endpoint.
     pub(super) fn is_sent(&self) -> bool {
         self.finished
+    }
+
+    /// How many bytes were sent on this attempt.
+    pub(super) fn passed(&self) -> usize {
+        self.passed
     }
 
     /// Whether anything was sent on this attempt.
@@ -120,6 +128,7 @@ impl Upload {
     /// Makes ready to send the request again from its first byte. False if that is no longer there.
     pub(super) fn rewind(&mut self) -> bool {
         self.sent = 0;
+        self.passed = 0;
         self.finished = false;
         self.replayable
     }
@@ -131,10 +140,17 @@ impl Upload {
         cx: &mut Context<'_>,
         sides: &mut Sides<'_>,
     ) -> Result<Progress, UploadError> {
+        if self.passed == 0 && !self.complete {
+            // What has come of the body goes in one write with the head; or, if it is refused, nothing goes.
+            self.take_body(sides).map_err(UploadError::Client)?;
+        }
         loop {
             while self.sent < sides.request.len() {
                 match Pin::new(&mut *sides.endpoint).poll_write(cx, &sides.request[self.sent..]) {
-                    Poll::Ready(Ok(written @ 1..)) => self.sent += written,
+                    Poll::Ready(Ok(written @ 1..)) => {
+                        self.sent += written;
+                        self.passed += written;
+                    }
                     Poll::Ready(_) => return Err(UploadError::Endpoint),
                     Poll::Pending => return Ok(Progress::AwaitsEndpoint),
                 }

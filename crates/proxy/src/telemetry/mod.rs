@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::{Config, RouteId, UpstreamKey};
+use sluicegate_model::{Config, RouteId, Settings, UpstreamKey};
 
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
@@ -55,10 +55,27 @@ impl Telemetry {
         &self.workers
     }
 
-    /// The configuration that is served, or `None` before the first.
+    /// The configuration that is served, with the endpoints of this moment, or `None` before the first. It is
+    /// put together for each call.
     #[must_use]
-    pub fn config(&self) -> Option<Arc<Config>> {
-        self.live().config.clone()
+    pub fn config(&self) -> Option<Config> {
+        let (config, upstreams) = {
+            let live = self.live();
+            (live.config.clone()?, live.upstreams.clone())
+        };
+        let mut config = (*config).clone();
+        for (key, upstream) in &mut config.upstreams {
+            if let Some(shared) = upstreams.get(key) {
+                Arc::make_mut(upstream).endpoints = shared.endpoints().to_model();
+            }
+        }
+        Some(config)
+    }
+
+    /// The settings of the configuration that is served, or `None` before the first.
+    #[must_use]
+    pub fn settings(&self) -> Option<Settings> {
+        Some(self.live().config.as_ref()?.settings.clone())
     }
 
     /// The counters of every route that is served.
@@ -117,11 +134,6 @@ impl Telemetry {
             live.routes.insert(RouteLabels::default(), self.overflow.clone());
         }
         new
-    }
-
-    /// The configuration's endpoints changed; readers see the new one.
-    pub(crate) fn replace_config(&self, config: Arc<Config>) {
-        self.live().config = Some(config);
     }
 
     #[cfg(test)]

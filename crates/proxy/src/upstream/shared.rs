@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sluicegate_model::{Balance, Conditions, UpstreamKey, UpstreamLimits};
+use sluicegate_model::{Balance, Conditions, Endpoint, UpstreamKey, UpstreamLimits};
 use tokio::time::Instant;
 
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
@@ -69,6 +69,15 @@ pub struct EndpointSet {
 }
 
 impl EndpointSet {
+    /// The endpoints as the model has them.
+    pub(crate) fn to_model(&self) -> Arc<[Endpoint]> {
+        let endpoint = |(endpoint, conditions): &(Arc<SharedEndpoint>, Conditions)| Endpoint {
+            address: endpoint.address(),
+            conditions: *conditions,
+        };
+        self.endpoints.iter().map(endpoint).collect()
+    }
+
     /// The endpoints that may be chosen: those that are ready; if there is none, those that serve while they
     /// terminate; if there is none either, those that serve at all.
     pub fn eligible(&self) -> impl Iterator<Item = &Arc<SharedEndpoint>> {

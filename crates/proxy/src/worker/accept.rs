@@ -45,18 +45,17 @@ impl Worker {
     /// Serves a new connection, or hands it to the worker that has the fewest. The kernel spreads connections
     /// over the workers' listeners by a hash, which is uneven where connections are few and busy.
     fn place(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
-        let mine = self.stats().open.get();
+        let mine = self.stats().open.get() + self.mailboxes[self.id].arriving();
         let others = self.telemetry.workers().iter().enumerate().filter(|(id, _)| *id != self.id);
         let least = others
             .filter(|(id, _)| self.mailboxes[*id].is_accepting())
-            .map(|(id, stats)| (stats.open.get(), id))
+            .map(|(id, stats)| (stats.open.get() + self.mailboxes[id].arriving(), id))
             .min();
         match least {
             Some((open, id)) if open + 1 + mine / 16 < mine => match stream.into_std() {
                 Ok(stream) => {
                     self.stats().handed_over.add(1);
-                    let accepted = Accepted { stream, peer, local };
-                    self.mailboxes[id].post(|pending| pending.connections.push(accepted));
+                    self.mailboxes[id].hand_over(Accepted { stream, peer, local });
                 }
                 Err(error) => tracing::warn!(%error, %peer, "cannot hand a connection over"),
             },

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -19,6 +19,8 @@ pub(crate) struct Mailbox {
     applied: watch::Sender<u64>,
     /// Whether the worker still takes connections.
     accepting: AtomicBool,
+    /// Connections that were handed to the worker and that it does not serve yet.
+    arriving: AtomicU64,
 }
 
 /// What a worker has not taken yet. Newer states overwrite older ones, so that it is bounded by what is
@@ -69,6 +71,7 @@ impl Mailbox {
             notify: Notify::new(),
             applied: watch::Sender::new(0),
             accepting: AtomicBool::new(true),
+            arriving: AtomicU64::new(0),
         }
     }
 
@@ -95,6 +98,22 @@ impl Mailbox {
         let mut applied = self.applied.subscribe();
         // The sender lives in self.
         let _ = applied.wait_for(|applied| *applied >= change).await;
+    }
+
+    /// Hands a connection to the worker.
+    pub(crate) fn hand_over(&self, connection: Accepted) {
+        self.arriving.fetch_add(1, Ordering::Relaxed);
+        self.post(|pending| pending.connections.push(connection));
+    }
+
+    /// The worker serves a connection that was handed to it.
+    pub(crate) fn arrived(&self) {
+        self.arriving.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many connections were handed to the worker that it does not serve yet.
+    pub(crate) fn arriving(&self) -> u64 {
+        self.arriving.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_accepting(&self) -> bool {

@@ -247,6 +247,7 @@ impl Worker {
                 Ok(stream) => self.open(stream, peer, local),
                 Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection"),
             }
+            self.mailboxes[self.id].arrived();
         }
     }
 

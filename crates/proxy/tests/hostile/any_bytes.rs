@@ -39,7 +39,7 @@ fn check<S: Strategy>(
     case: impl AsyncFn(&Gateway, &Backend, S::Value) -> anyhow::Result<()>,
 ) -> TestResult {
     let before = panics();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let soon = |settings: &mut sluicegate_model::Settings| {
         settings.timeouts.request_head = Duration::from_millis(300);
         settings.timeouts.request_body = Duration::from_millis(300);

@@ -40,10 +40,13 @@ async fn assert_answered(cases: impl IntoIterator<Item = (Behaviour, u16, Failur
         assert_eq!((response.status, response.header("Connection")), (status, None), "case {index}");
         assert_eq!(failures(&gateway, failure), before + 1, "case {index}: {}", failure.reason());
         backend.wait_until(|backend| backend.open() == 0).await?;
-        backend.set(Behaviour::ok());
+        // One that is not kept, for behaviours that begin with the connection.
+        backend.set(Behaviour::raw("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(client.request(GET).await?.status, 200, "case {index}");
+        backend.wait_until(|backend| backend.open() == 0).await?;
     }
     drop(client);
+    backend.set(Behaviour::ok());
     serves_on(&gateway).await
 }
 
@@ -145,11 +148,23 @@ async fn no_answer_is_a_bad_gateway_at_the_close_and_a_timeout_without_one() -> 
         (reply("HTTP/1.1 200 OK\r\nConte").then_close(), 502, Failure::Truncated),
         (reply("HTTP").then_close(), 502, Failure::Truncated),
         (Behaviour::silent(), 504, Failure::ResponseTimeout),
-        (Behaviour::hold_on_accept(), 504, Failure::ResponseTimeout),
         (reply("HTTP/1.1 200 OK\r\nConte"), 504, Failure::ResponseTimeout),
         (reply("HTTP/1.1 103 Early Hints\r\n\r\n"), 504, Failure::ResponseTimeout),
     ])
     .await
+}
+
+#[tokio::test]
+async fn an_endpoint_that_accepts_and_does_nothing_costs_a_timeout() -> TestResult {
+    let (backend, gateway) = strict().await?;
+    backend.set(Behaviour::hold_on_accept());
+    let mut client = gateway.connect().await?;
+    assert_eq!(client.request(GET).await?.status, 504);
+    assert_eq!(failures(&gateway, Failure::ResponseTimeout), 1);
+    backend.set(Behaviour::ok());
+    assert_eq!(client.request(GET).await?.status, 200);
+    drop(client);
+    serves_on(&gateway).await
 }
 
 /// Bodies that do not come to the end that their heads announce.
@@ -204,7 +219,7 @@ async fn a_response_that_is_cut_off_never_looks_whole() -> TestResult {
 #[tokio::test]
 async fn a_reset_within_the_body_is_no_end_of_it() -> TestResult {
     let stage = Stage::set().await?;
-    for framing in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n", ""] {
+    for framing in ["Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", ""] {
         for request in [GET, OLD] {
             let (mut client, mut endpoint, _) = stage.play(request).await?;
             endpoint.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n5\r\nhello\r\n")).await?;
@@ -286,7 +301,7 @@ async fn a_body_that_comes_slowly_but_comes_is_waited_for() -> TestResult {
             .await?;
     let (mut client, mut endpoint, _) = stage.play(GET).await?;
     endpoint.send("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n").await?;
-    endpoint.send_slowly("x".repeat(40), 1, Duration::from_millis(50)).await?;
+    endpoint.send_slowly("x".repeat(40), 2, Duration::from_millis(50)).await?;
     assert_eq!(client.read_response().await?.body.len(), 40);
     Ok(())
 }

@@ -24,7 +24,7 @@ async fn assert_bodies_refused(bodies: impl IntoIterator<Item = Vec<u8>>, status
     for body in bodies {
         let name = body[..body.len().min(100)].escape_ascii();
         let whole = [CHUNKED.as_bytes(), &body, SMUGGLED.as_bytes()].concat();
-        for (pieces, before) in [(1, ""), (1, GET), (50, "")] {
+        for (pieces, before) in [(1, ""), (1, GET), (20, "")] {
             let seen = backend.requests();
             let mut client = gateway.connect().await?;
             if !before.is_empty() {

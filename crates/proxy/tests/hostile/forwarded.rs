@@ -216,10 +216,8 @@ async fn trailers_are_passed_on_except_those_that_would_act_on_the_request() -> 
 async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let request = forwarded(&gateway, &backend, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
-    assert_eq!(
-        (request.minor_version, names(&request), values(&request, "Host")),
-        (1, vec!["Host"], vec![""])
-    );
+    assert_eq!((request.minor_version, names(&request)), (1, vec!["Host"]));
+    assert_eq!(values(&request, "Host"), [gateway.addr().to_string()], "HTTP/1.0 need not name a host");
     let put = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
     let request = forwarded(&gateway, &backend, put).await?;
     assert_eq!(names(&request), ["Host", "Content-Length"]);

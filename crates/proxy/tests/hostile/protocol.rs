@@ -205,6 +205,7 @@ async fn a_pipeline_ends_after_as_many_requests_as_a_connection_may_carry() -> T
         assert_eq!(client.read_response().await?.header("Connection"), connection);
     }
     client.expect_end().await?;
+    drop(client);
     assert_eq!(backend.requests(), 3);
     serves_on(&gateway).await
 }

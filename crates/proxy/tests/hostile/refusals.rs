@@ -87,6 +87,7 @@ async fn a_request_that_nobody_serves_is_answered_with_or_without_a_body() -> Te
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await?;
     assert_eq!(client.read_response().await?.status, 404);
     client.expect_end().await?;
+    drop(client);
     assert_eq!(backend.accepted(), 0);
     gateway.wait_until_idle().await
 }

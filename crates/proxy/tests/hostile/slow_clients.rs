@@ -45,8 +45,8 @@ async fn a_head_that_does_not_come_is_answered_408() -> TestResult {
 async fn a_head_that_comes_byte_by_byte_gets_no_more_time() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
     let mut client = gateway.connect().await?;
-    // All of it would take six times as long as is allowed.
-    client.send_slowly(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(60)), 1, TICK).await?;
+    // All of it would take four times as long as is allowed.
+    client.send_slowly(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(30)), 1, TICK).await?;
     assert_eq!(client.read_response().await?.status, 408);
     client.expect_end().await?;
     assert_eq!(backend.requests(), 0);
@@ -75,7 +75,7 @@ async fn chunk_extensions_and_trailers_do_not_count_as_progress() -> TestResult 
     for start in ["5;", "0\r\nX: "] {
         let mut client = gateway.connect().await?;
         client.send(CHUNKED).await?;
-        client.send_slowly(format!("{start}{}", "x".repeat(60)), 1, TICK).await?;
+        client.send_slowly(format!("{start}{}", "x".repeat(30)), 1, TICK).await?;
         assert_eq!(client.read_response().await?.status, 408, "{start}");
         client.expect_end().await?;
     }
@@ -87,7 +87,7 @@ async fn a_body_that_comes_slowly_has_the_time_it_needs() -> TestResult {
     let (backend, gateway) =
         impatient(|settings| settings.timeouts.request_body = Duration::from_secs(2)).await?;
     let mut client = gateway.connect().await?;
-    client.send_slowly(POST.to_owned() + &"x".repeat(95), 3, Duration::from_millis(50)).await?;
+    client.send_slowly(POST.to_owned() + &"x".repeat(95), 5, Duration::from_millis(50)).await?;
     assert_eq!(client.read_response().await?.status, 200);
     assert_eq!(backend.last_request().map(|request| request.body.len()), Some(100));
     Ok(())

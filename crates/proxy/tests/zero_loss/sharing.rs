@@ -118,36 +118,40 @@ async fn a_full_endpoint_is_passed_over_and_when_all_are_full_requests_are_refus
     Ok(())
 }
 
+/// How many connections each worker has open: the fewest and the most.
+fn open(gateway: &Gateway) -> (u64, u64) {
+    let workers = gateway.proxy().telemetry().workers();
+    let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
+    (open.iter().copied().min().unwrap_or(0), open.iter().copied().max().unwrap_or(0))
+}
+
+// The kernel's hash alone gives one worker twice as many as another.
 #[tokio::test]
 async fn connections_are_spread_evenly_over_the_workers() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let gateway = Gateway::builder().backends([&backend]).workers(4).start().await?;
+    let gateway = Gateway::builder().backends([&backend]).workers(8).start().await?;
     let mut clients = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..80 {
         let mut client = gateway.connect().await?;
         assert_eq!(client.request(GET).await?.status, 200);
         clients.push(client);
     }
-    let workers = gateway.proxy().telemetry().workers();
-    let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
-    assert_eq!(open.iter().sum::<u64>(), 100);
-    let (least, most) = (open.iter().min().unwrap_or(&0), open.iter().max().unwrap_or(&0));
-    assert!(most - least <= 3, "{open:?}");
-    assert!(unused(&gateway, backend.addr()) >= 4, "all of them serve");
+    let (fewest, most) = open(&gateway);
+    assert!(most - fewest <= 2, "{fewest} to {most}");
+    gateway.wait_until(|gateway| unused(gateway, backend.addr()) == 8).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn connections_that_come_all_at_once_are_spread_over_the_workers_too() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let gateway = Gateway::builder().backends([&backend]).workers(4).start().await?;
-    let load = Load::new(gateway.addr()).connections(100).start()?;
+    let gateway = Gateway::builder().backends([&backend]).workers(8).start().await?;
+    let load = Load::new(gateway.addr()).connections(80).start()?;
     let workers = gateway.proxy().telemetry().workers();
-    gateway.wait_until(|_| workers.sum(|worker| &worker.open) == 100).await?;
-    let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
-    let (least, most) = (open.iter().min().unwrap_or(&0), open.iter().max().unwrap_or(&0));
-    println!("100 connections at once over 4 workers: {open:?}");
-    assert!(most - least <= 6, "{open:?}");
+    gateway.wait_until(|_| workers.sum(|worker| &worker.open) == 80).await?;
+    let (fewest, most) = open(&gateway);
+    println!("80 connections at once over 8 workers: {fewest} to {most}");
+    assert!(most - fewest <= 4, "{fewest} to {most}");
     assert_eq!(load.stop().await?.failures(), 0);
     Ok(())
 }

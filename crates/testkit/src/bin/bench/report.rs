@@ -7,11 +7,16 @@ use serde::Serialize;
 use crate::gateway::{Gateway, Kind};
 use crate::measure::Run;
 
+/// The load per CPU from which on a machine is too busy to measure on.
+const BUSY: f64 = 0.4;
+
 /// All turns of all gateways.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     kernel: String,
     cpus: usize,
+    /// The load average of the last minute before the first turn: what else the machine was doing.
+    load_before: f64,
     seconds: u64,
     connections: usize,
     gateways: Vec<Entry>,
@@ -44,6 +49,7 @@ impl Report {
                 .trim()
                 .to_owned(),
             cpus: std::thread::available_parallelism().map_or(0, usize::from),
+            load_before: load_average(),
             seconds,
             connections,
             gateways: gateways.iter().map(entry).collect(),
@@ -57,6 +63,11 @@ impl Report {
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }
+}
+
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_ascii_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
 }
 
 impl Entry {
@@ -78,10 +89,18 @@ impl Entry {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, cpus, seconds, connections, gateways } = self;
+        let Self { kernel, cpus, load_before, seconds, connections, gateways } = self;
         let turns = gateways.first().map_or(0, |entry| entry.runs.len());
         writeln!(f, "HTTP/1.1, kept alive, 1 KB answers, {connections} connections, 5 back ends, 1 worker;")?;
-        writeln!(f, "{turns} turns of {seconds} s each, medians; {cpus} CPUs, Linux {kernel}\n")?;
+        writeln!(f, "{turns} turns of {seconds} s each, medians; {cpus} CPUs, Linux {kernel}")?;
+        if *load_before > BUSY * *cpus as f64 {
+            writeln!(
+                f,
+                "NOT A QUIET MACHINE: load {load_before} on {cpus} CPUs before the first turn. Preempted work runs"
+            )?;
+            writeln!(f, "from cold caches: the times are inflated, and the ratios are provisional.")?;
+        }
+        writeln!(f)?;
         let own = gateways.iter().find(|entry| entry.name == Kind::Sluicegate.name());
         let own = own.map(|entry| entry.spread(|run| run.cpu_micros_per_request).median);
         writeln!(

@@ -1,0 +1,128 @@
+//! What memory clients cost: those that do nothing, and those that take their time over a large response.
+//!
+//! Both ends are in this process, but the clients' ends are bare sockets, whose buffers are the kernel's: what the
+//! process grows by is the gateway's. The tests take turns, since all of them look at the process as a whole.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::Gateway;
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+
+type TestResult = anyhow::Result<()>;
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn in_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The bytes of this process that are in memory.
+fn resident() -> anyhow::Result<u64> {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup")?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap_or_default();
+    let kilobytes: u64 = line.trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// As many connections as both ends of may be open here, 10,000 at most.
+fn most_connections() -> anyhow::Result<usize> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    let files = limit.maximum.unwrap_or(100_000);
+    Ok(usize::try_from(files.saturating_sub(1000) / 2)?.min(10_000))
+}
+
+/// Opens connections, sends these bytes on each, and reads the response if there is to be one.
+fn open(addr: SocketAddr, count: usize, bytes: &[u8], answered: bool) -> std::io::Result<Vec<TcpStream>> {
+    let open_one = |_| {
+        let mut stream = TcpStream::connect(addr)?;
+        stream.write_all(bytes)?;
+        if answered {
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            let mut response = [0; 1024];
+            let read = stream.read(&mut response)?;
+            assert!(
+                response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"),
+                "{}",
+                response[..read].escape_ascii()
+            );
+        }
+        Ok(stream)
+    };
+    (0..count).map(open_one).collect()
+}
+
+/// How many bytes the gateway grows by for each connection on which a client sent these bytes.
+async fn cost(bytes: &'static [u8], answered: bool) -> anyhow::Result<u64> {
+    let backend = Backend::start(Behaviour::sized(10)).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (addr, count) = (gateway.addr(), most_connections()?);
+    // What the first connections make of buffers and tables is not the cost of one more.
+    let first = spawn_blocking(move || open(addr, 100, GET, true)).await??;
+    let before = resident()?;
+    let clients = spawn_blocking(move || open(addr, count, bytes, answered)).await??;
+    let open = |gateway: &Gateway| gateway.proxy().telemetry().workers().sum(|worker| &worker.open);
+    gateway.wait_until(|gateway| open(gateway) == (first.len() + count) as u64).await?;
+    let each = resident()?.saturating_sub(before) / count as u64;
+    println!("before {before} {:?}", resident());
+    println!("{count} connections, {} bytes sent on each: {each} bytes of memory for each", bytes.len());
+    drop((first, clients));
+    gateway.wait_until_idle().await?;
+    println!("end {:?}", resident());
+    Ok(each)
+}
+
+#[tokio::test]
+async fn an_unused_connection_costs_less_than_8_kilobytes() -> TestResult {
+    let _turn = in_turn();
+    assert!(cost(b"", false).await? < 8192, "one that was never used");
+    assert!(cost(GET, true).await? < 8192, "one that waits for its next request");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_within_its_head_costs_no_more_than_its_buffers() -> TestResult {
+    let _turn = in_turn();
+    assert!(cost(b"GET / HTTP/1.1\r\nHost: a\r\n", false).await? < 65536);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_large_response_waits_where_it_comes_from_for_a_client_that_reads_slowly() -> TestResult {
+    const SIZE: usize = 50_000_000;
+    let _turn = in_turn();
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let gateway = Gateway::builder().endpoints([listener.local_addr()?]).start().await?;
+    for head in ["Content-Length: 50000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2faf080\r\n", "\r\n"]
+    {
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        let mut endpoint = Client::over(listener.accept().await?.0)?.with_limit(Duration::from_millis(300));
+        endpoint.read_until("\r\n\r\n").await?;
+        endpoint.send(format!("HTTP/1.1 200 OK\r\n{head}")).await?;
+        let before = resident()?;
+        let (piece, mut sent, mut read) = ([b'x'; 10_000], 0, 0);
+        while read < SIZE / 2 {
+            // All that the kernel's buffers and the gateway take; then the client makes some room.
+            while endpoint.send(piece).await.is_ok() {
+                sent += piece.len();
+                assert!(sent < SIZE, "it never had to wait");
+            }
+            let most = resident()?.saturating_sub(before);
+            println!("{most} bytes more of memory with {sent} bytes of {SIZE} sent and {read} read");
+            assert!(most < 4_000_000, "{most} bytes for {head}");
+            for _ in 0..250 {
+                read += client.read_exact(20_000).await?.len();
+            }
+        }
+    }
+    gateway.wait_until_idle().await
+}
