@@ -2,10 +2,10 @@
 //!
 //! Both ends are in this process, but the clients' ends are bare sockets, whose buffers are the kernel's: what the
 //! process grows by is the gateway's. The tests take turns, since all of them look at the process as a whole.
+#![allow(clippy::print_stdout, reason = "the figures are worth reading also when they are good")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,16 +13,14 @@ use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 type TestResult = anyhow::Result<()>;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-fn in_turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// The bytes of this process that are in memory.
 fn resident() -> anyhow::Result<u64> {
@@ -72,17 +70,15 @@ async fn cost(bytes: &'static [u8], answered: bool) -> anyhow::Result<u64> {
     let open = |gateway: &Gateway| gateway.proxy().telemetry().workers().sum(|worker| &worker.open);
     gateway.wait_until(|gateway| open(gateway) == (first.len() + count) as u64).await?;
     let each = resident()?.saturating_sub(before) / count as u64;
-    println!("before {before} {:?}", resident());
     println!("{count} connections, {} bytes sent on each: {each} bytes of memory for each", bytes.len());
     drop((first, clients));
     gateway.wait_until_idle().await?;
-    println!("end {:?}", resident());
     Ok(each)
 }
 
 #[tokio::test]
 async fn an_unused_connection_costs_less_than_8_kilobytes() -> TestResult {
-    let _turn = in_turn();
+    let _turn = TURN.lock().await;
     assert!(cost(b"", false).await? < 8192, "one that was never used");
     assert!(cost(GET, true).await? < 8192, "one that waits for its next request");
     Ok(())
@@ -90,7 +86,7 @@ async fn an_unused_connection_costs_less_than_8_kilobytes() -> TestResult {
 
 #[tokio::test]
 async fn a_connection_within_its_head_costs_no_more_than_its_buffers() -> TestResult {
-    let _turn = in_turn();
+    let _turn = TURN.lock().await;
     assert!(cost(b"GET / HTTP/1.1\r\nHost: a\r\n", false).await? < 65536);
     Ok(())
 }
@@ -98,7 +94,7 @@ async fn a_connection_within_its_head_costs_no_more_than_its_buffers() -> TestRe
 #[tokio::test]
 async fn a_large_response_waits_where_it_comes_from_for_a_client_that_reads_slowly() -> TestResult {
     const SIZE: usize = 50_000_000;
-    let _turn = in_turn();
+    let _turn = TURN.lock().await;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let gateway = Gateway::builder().endpoints([listener.local_addr()?]).start().await?;
     for head in ["Content-Length: 50000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2faf080\r\n", "\r\n"]

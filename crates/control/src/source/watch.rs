@@ -80,7 +80,7 @@ impl Watch {
             Ok(mut ready) => ready.clear_ready(),
             Err(error) => {
                 tracing::error!(%error, "inotify cannot be waited for; changes are found by looking every 10 s");
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

@@ -37,8 +37,7 @@ impl<'a> Classes<'a> {
                 self.by_name.get(name).copied().unwrap_or_else(|| name == self.options.ingress_class)
             }
             None => {
-                self.options.watch_ingress_without_class
-                    || self.default.unwrap_or_else(|| self.by_name.is_empty())
+                self.options.watch_ingress_without_class || self.default.unwrap_or(self.by_name.is_empty())
             }
         }
     }

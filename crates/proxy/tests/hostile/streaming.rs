@@ -191,7 +191,7 @@ async fn an_endpoint_that_reads_nothing_holds_the_client_back() -> TestResult {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let soon = |settings: &mut sluicegate_model::Settings| {
-        settings.timeouts.upstream_idle = Duration::from_millis(500)
+        settings.timeouts.upstream_idle = Duration::from_millis(500);
     };
     let gateway = Gateway::builder().endpoints([listener.local_addr()?]).settings(soon).start().await?;
     let mut client: Client = gateway.connect().await?.with_limit(Duration::from_millis(200));

@@ -30,11 +30,6 @@ async fn more(load: &Running, answers: u64) -> TestResult {
 async fn nothing_failed(name: &str, gateway: &Gateway, load: Running) -> TestResult {
     let report = load.stop().await?;
     println!("{name}: {report}");
-    println!(
-        "DEBUG failures {:?} retries {:?}",
-        super::all(|u| &u.failures, gateway),
-        super::all(|u| &u.retries, gateway)
-    );
     assert_eq!(report.failures(), 0, "{report}");
     assert_eq!(report.reconnects, 0, "no client connection was closed: {report}");
     gateway.stop().await;

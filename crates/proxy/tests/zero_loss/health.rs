@@ -164,7 +164,7 @@ async fn an_endpoint_is_not_charged_for_the_time_that_was_lost_at_another() -> T
     let gateway = in_turn(&backends).start().await?;
     let mut client = gateway.connect().await?;
     gets(&mut client, 2).await?;
-    assert_eq!(super::retries(&gateway, Failure::Reset), 1);
+    assert!(super::retries(&gateway, Failure::Reset) >= 1);
     let estimate = gateway.endpoint(backends[1].addr()).shards().sum(|endpoint| &endpoint.ewma_micros);
     assert!(u128::from(estimate) < lost.as_micros(), "{estimate} us");
     Ok(())

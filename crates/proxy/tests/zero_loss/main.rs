@@ -14,6 +14,7 @@
 //! | `churn` | all of it at once, under load |
 //!
 //! Addresses that swallow packets are in `tests/blackhole.rs`.
+#![allow(clippy::print_stdout, reason = "the figures are worth reading also when they are good")]
 
 mod changes;
 mod churn;
@@ -98,11 +99,4 @@ fn failures(gateway: &Gateway, failure: Failure) -> u64 {
 /// How many unused connections the gateway keeps to this address.
 fn unused(gateway: &Gateway, address: SocketAddr) -> u64 {
     gateway.endpoint(address).shards().sum(|endpoint| &endpoint.idle)
-}
-
-fn all(
-    t: impl Fn(&sluicegate_proxy::telemetry::UpstreamShard) -> &sluicegate_proxy::telemetry::Tallies<16>,
-    g: &Gateway,
-) -> Vec<(&'static str, u64)> {
-    (0..16).map(|i| (Failure::REASONS[i], g.count(|u| &t(u)[i]))).filter(|x| x.1 > 0).collect()
 }

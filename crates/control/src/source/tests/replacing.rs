@@ -44,7 +44,8 @@ async fn editors_and_git_replace_files_without_an_outage() {
     let mut followed = two_apps().await;
     let path = followed.path("a.yaml");
     let backup = followed.path("a.yaml~");
-    let writers: [(&str, &dyn Fn(&str)); 4] = [
+    type Writer<'a> = &'a dyn Fn(&str);
+    let writers: [(&str, Writer<'_>); 4] = [
         ("write a new file and rename it", &|text| {
             let new = path.with_file_name(".a.yaml.new");
             fs::write(&new, text).unwrap();
