@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::exchange::Exchange;
 use super::upload::{Progress, Sides, Upload, UploadError};
 use crate::deadline::{Deadline, after};
 use crate::failure::{ClientFault, Failure, Fault};
-use crate::upstream::{Connection, LocalEndpoint};
+use crate::upstream::{Connection, LocalUpstream};
 use crate::worker::{BUFFER, Buffer};
 
 /// What the attempt waits for, which decides what its end by time means.
@@ -38,6 +39,7 @@ impl Exchange<'_> {
     /// `repeatable`: if the endpoint seems dead, another one can be asked.
     pub(super) async fn attempt(
         &mut self,
+        upstream: &Rc<LocalUpstream>,
         connection: &mut Connection,
         repeatable: bool,
     ) -> Result<(), Fault> {
@@ -46,7 +48,6 @@ impl Exchange<'_> {
         let reused = connection.is_reused();
         let mut clock = Clock::new(repeatable);
         let mut broken = false;
-        let local = connection.endpoint().clone();
         poll_fn(|cx| {
             let endpoint = &mut connection.socket.stream;
             if !broken && clock.sent_at.is_none() {
@@ -70,7 +71,7 @@ impl Exchange<'_> {
             if self.upload.is_complete() {
                 self.watch_client(cx)?;
             }
-            self.poll_deadline(cx, &mut clock, endpoint, &local)
+            self.poll_deadline(cx, &mut clock, upstream, connection)
         })
         .await
     }
@@ -171,8 +172,8 @@ impl Exchange<'_> {
         &mut self,
         cx: &mut Context<'_>,
         clock: &mut Clock,
-        endpoint: &TcpStream,
-        local: &LocalEndpoint,
+        upstream: &Rc<LocalUpstream>,
+        connection: &Connection,
     ) -> Poll<Result<(), Fault>> {
         while self.client.deadline.poll(cx).is_ready() {
             match clock.waiting {
@@ -184,29 +185,31 @@ impl Exchange<'_> {
                     if now >= due {
                         return Poll::Ready(Err(Failure::ResponseTimeout.into()));
                     }
-                    if local.drained_at().is_some_and(|drained| now >= drained) {
+                    if connection.endpoint().drained_at().is_some_and(|drained| now >= drained) {
                         return Poll::Ready(Err(Failure::Drained.into()));
                     }
                     self.client.deadline.set(due.min(now + DRAIN_CHECK));
                 }
                 Waiting::Acknowledgement => {
-                    let left = sluicegate_sys::unacknowledged_bytes(endpoint).unwrap_or(0);
+                    let settings = &self.snapshot.settings;
+                    let left = sluicegate_sys::unacknowledged_bytes(&connection.socket.stream).unwrap_or(0);
+                    let before = clock.unacknowledged.replace(left).unwrap_or(self.upload.passed());
                     let repeatable = clock.repeatable && self.upload.is_replayable();
-                    // An endpoint that takes the request piece by piece is slow, not dead.
-                    if left > 0 && left < clock.unacknowledged.unwrap_or(self.upload.passed()) && repeatable {
-                        clock.unacknowledged = Some(left);
-                        self.client.deadline.set_after(self.snapshot.settings.resilience.unacknowledged);
+                    let alive = left == 0 || !self.scratch.reply.is_empty() || left < before && !repeatable;
+                    if alive {
+                        clock.waiting = Waiting::Response;
+                        self.client.deadline.set_after(DRAIN_CHECK.min(settings.timeouts.response_head));
                         continue;
                     }
-                    let answers = !self.scratch.reply.is_empty()
-                        || left == 0
-                        || left < self.upload.passed() && !repeatable;
-                    clock.acknowledged(
-                        answers,
-                        repeatable,
-                        &mut self.client.deadline,
-                        &self.snapshot.settings,
-                    )?;
+                    // An endpoint that takes the request piece by piece is slow, not dead.
+                    if left == before {
+                        if repeatable || clock.elapsed() >= settings.timeouts.connect {
+                            return Poll::Ready(Err(Failure::Unacknowledged.into()));
+                        }
+                        // This one can only wait. Others need not come.
+                        upstream.suspect(self.worker, connection.endpoint());
+                    }
+                    self.client.deadline.set_after(settings.resilience.unacknowledged);
                 }
             }
         }
@@ -258,29 +261,16 @@ impl Clock {
 
     /// Until when the head of the response may come.
     fn response_due(&mut self, settings: &Settings) -> Instant {
-        after(*self.sent_at.get_or_insert_with(Instant::now), settings.timeouts.response_head)
+        after(self.sent_at(), settings.timeouts.response_head)
     }
 
-    /// Whether the endpoint's kernel answers is known now. If it does not, an idempotent request goes
-    /// elsewhere, and another waits as long as a connect would.
-    fn acknowledged(
-        &mut self,
-        answers: bool,
-        repeatable: bool,
-        deadline: &mut Deadline,
-        settings: &Settings,
-    ) -> Result<(), Failure> {
-        let due = self.response_due(settings);
-        if answers {
-            self.waiting = Waiting::Response;
-            deadline.set(due.min(Instant::now() + DRAIN_CHECK));
-            return Ok(());
-        }
-        let sent_at = *self.sent_at.get_or_insert_with(Instant::now);
-        if repeatable || sent_at.elapsed() >= settings.timeouts.connect {
-            return Err(Failure::Unacknowledged);
-        }
-        deadline.set_after(settings.resilience.unacknowledged);
-        Ok(())
+    /// How long ago the request was sent.
+    fn elapsed(&mut self) -> Duration {
+        self.sent_at().elapsed()
+    }
+
+    /// When the request was sent; now, if the endpoint answers before it is.
+    fn sent_at(&mut self) -> Instant {
+        *self.sent_at.get_or_insert_with(Instant::now)
     }
 }

@@ -177,7 +177,7 @@ impl<'c> Exchange<'c> {
             upstream.stats().attempts.add(1);
             endpoint.stats().attempts.add(1);
             let last = self.record.attempts >= settings.resilience.attempts;
-            let failure = match self.attempt(&mut connection, idempotent && !last).await {
+            let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {
                 Ok(()) => return Ok(connection),
                 Err(Fault::Upstream(failure)) => failure,
                 Err(fault) => return Err(fault),

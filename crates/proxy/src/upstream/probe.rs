@@ -51,7 +51,8 @@ impl LocalUpstream {
         }
     }
 
-    fn suspect(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
+    /// Avoids the endpoint until it answers.
+    pub(crate) fn suspect(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
         if endpoint.is_removed() || !endpoint.shared.suspect() {
             return;
         }
