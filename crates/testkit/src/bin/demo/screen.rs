@@ -27,18 +27,16 @@ impl Screen {
     /// second below the last.
     pub(crate) async fn show_until(&mut self, until: Instant, backends: usize) {
         let pause = Duration::from_millis(if self.live { 500 } else { 1000 });
-        loop {
+        let mut next = Instant::now();
+        while next < until {
+            next += pause;
+            sleep_until(next.min(until)).await;
             self.scrape().await;
             let line = self.line(&self.load.snapshot(), backends);
             let (start, end) = if self.live { ("\r\x1b[K", "") } else { ("", "\n") };
             print!("{start}{line}{end}");
             // A terminal that has gone away does not end the demo.
             let _ = io::stdout().flush();
-            let next = Instant::now() + pause;
-            sleep_until(next.min(until)).await;
-            if next >= until {
-                return;
-            }
         }
     }
 
@@ -47,12 +45,10 @@ impl Screen {
         self.scrape().await;
         let (retries, hedges) = (self.retries, self.hedges);
         let report = self.load.stop().await?;
-        println!(
-            "\n\n{} requests in {:.1?}, {} failed.",
-            report.requests(),
-            report.elapsed,
-            report.failures()
-        );
+        if self.live {
+            println!();
+        }
+        println!("\n{} requests in {:.1?}, {} failed.", report.requests(), report.elapsed, report.failures());
         println!(
             "The back ends changed {changes} times; {retries} requests were tried again elsewhere, {hedges} connects \
              were hedged."
