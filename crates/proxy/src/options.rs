@@ -20,7 +20,7 @@ pub struct Options {
     pub workers: usize,
     /// Where requests are logged, if anywhere. Default: nowhere.
     pub access_log: Option<AccessLog>,
-    /// Listening sockets of a process that is being replaced, see [`takeover`](crate::takeover).
+    /// Listening sockets of a process that is being replaced, which this one goes on to accept from.
     pub inherited: Vec<TcpListener>,
 }
 

@@ -5,7 +5,7 @@
 //! | [`ingress`] | `networking.k8s.io/v1` Ingress: rules, paths, backends |
 //! | [`class`] | `networking.k8s.io/v1` IngressClass |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
-//! | [`slice`] | `discovery.k8s.io/v1` EndpointSlice |
+//! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
 
