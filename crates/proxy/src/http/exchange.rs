@@ -192,8 +192,9 @@ impl<'c> Exchange<'c> {
                 return Err(failure.into());
             }
             upstream.stats().retries[failure.index()].add(1);
-            if failure != Failure::Stale {
-                tried.add(&endpoint);
+            match failure {
+                Failure::Stale => tried.doubt(&endpoint),
+                _ => tried.add(&endpoint),
             }
         }
     }

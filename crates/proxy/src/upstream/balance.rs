@@ -9,21 +9,34 @@ use super::local::{LocalEndpoint, LocalUpstream, Members};
 
 /// The endpoints that a request has tried without success.
 #[derive(Default)]
-pub(crate) struct Tried(Vec<u64>);
+pub(crate) struct Tried {
+    failed: Vec<u64>,
+    doubtful: Option<u64>,
+}
 
 impl Tried {
     pub(crate) fn add(&mut self, endpoint: &LocalEndpoint) {
         if !self.contains(endpoint) {
-            self.0.push(endpoint.shared.id);
+            self.failed.push(endpoint.shared.id);
         }
     }
 
+    /// A connection to it was dead, which can mean that it is dying or nothing at all: another one comes first,
+    /// unless only suspects are left.
+    pub(crate) fn doubt(&mut self, endpoint: &LocalEndpoint) {
+        self.doubtful = Some(endpoint.shared.id);
+    }
+
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 
     fn contains(&self, endpoint: &LocalEndpoint) -> bool {
-        self.0.contains(&endpoint.shared.id)
+        self.failed.contains(&endpoint.shared.id)
+    }
+
+    fn doubts(&self, endpoint: &LocalEndpoint) -> bool {
+        self.doubtful == Some(endpoint.shared.id)
     }
 }
 
@@ -42,7 +55,8 @@ impl LocalUpstream {
         let panic = members.is_panic(resilience);
         for _ in 0..THROWS {
             let thrown = self.throw(&members, now)?;
-            if members.is_free(thrown, tried) && (panic || !thrown.shared.is_suspect()) {
+            let welcome = !tried.doubts(thrown) && (panic || !thrown.shared.is_suspect());
+            if welcome && members.is_free(thrown, tried) {
                 let share = thrown.shared.share(resilience.slow_start);
                 if share >= 1.0 || fastrand::f64() < share {
                     return Some(thrown.clone());
@@ -53,7 +67,9 @@ impl LocalUpstream {
         let start = fastrand::usize(..members.eligible.len());
         let (after, before) = members.eligible.split_at(start);
         let free = || before.iter().chain(after).filter(|endpoint| members.is_free(endpoint, tried));
-        free().find(|endpoint| !endpoint.shared.is_suspect()).or_else(|| free().next()).cloned()
+        let trusted = || free().filter(|endpoint| !endpoint.shared.is_suspect());
+        let best = trusted().find(|endpoint| !tried.doubts(endpoint)).or_else(|| trusted().next());
+        best.or_else(|| free().next()).cloned()
     }
 
     /// Whether every eligible endpoint is at its own limit.
@@ -177,6 +193,24 @@ mod tests {
             by_port(&upstream, 3).shared.suspect();
             assert_eq!(picks(&upstream, 300, &Resilience::default()).len(), 3, "{balance:?}");
         }
+    }
+
+    #[test]
+    fn the_doubtful_come_after_the_trusted_and_before_the_suspect() {
+        let upstream = upstream(Balance::Ewma, 3);
+        let mut tried = Tried::default();
+        tried.doubt(&by_port(&upstream, 1));
+        let port = |tried: &Tried| {
+            let picked = upstream.pick(tried, &Resilience::default(), Instant::now());
+            picked.map(|endpoint| endpoint.shared.address().port())
+        };
+        assert!((0..50).all(|_| port(&tried) != Some(1)));
+        tried.add(&by_port(&upstream, 2));
+        assert!((0..50).all(|_| port(&tried) == Some(3)));
+        by_port(&upstream, 3).shared.suspect();
+        assert!((0..50).all(|_| port(&tried) == Some(1)));
+        tried.add(&by_port(&upstream, 1));
+        assert_eq!(port(&tried), Some(3));
     }
 
     #[test]

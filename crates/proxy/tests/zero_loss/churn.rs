@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use sluicegate_model::Config;
+use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::{Gateway, add_route};
 use sluicegate_testkit::load::{Load, Running};
@@ -27,10 +28,23 @@ async fn more(load: &Running, answers: u64) -> TestResult {
     load.wait_for_ok(load.snapshot().ok + answers, SOON).await
 }
 
+/// What the gateway says of the requests that failed or were tried again.
+fn reasons(gateway: &Gateway) -> String {
+    let mut text = String::new();
+    for (nth, reason) in Failure::REASONS.iter().enumerate() {
+        let failed = gateway.count(|upstream| &upstream.failures[nth]);
+        let repeated = gateway.count(|upstream| &upstream.retries[nth]);
+        if failed + repeated > 0 {
+            text += &format!("{reason}: {failed} failed, {repeated} repeated; ");
+        }
+    }
+    text
+}
+
 async fn nothing_failed(name: &str, gateway: &Gateway, load: Running) -> TestResult {
     let report = load.stop().await?;
     println!("{name}: {report}");
-    assert_eq!(report.failures(), 0, "{report}");
+    assert_eq!(report.failures(), 0, "{report}{}", reasons(gateway));
     assert_eq!(report.reconnects, 0, "no client connection was closed: {report}");
     gateway.stop().await;
     Ok(())
