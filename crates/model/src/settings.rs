@@ -17,6 +17,10 @@ pub struct Settings {
     /// Peers whose forwarding headers (`X-Forwarded-*`, `X-Real-IP`, `X-Request-ID`) are believed. From all
     /// others they are dropped. Default: none.
     pub trusted_peers: Vec<IpNet>,
+    /// Whether request headers with an underscore in their name are passed on. They are dropped otherwise,
+    /// because many back ends take `X_Forwarded_For` for `X-Forwarded-For`. Default: false (nginx
+    /// `underscores_in_headers`, ingress-nginx `enable-underscores-in-headers`).
+    pub underscores_in_headers: bool,
 }
 
 /// Time limits.

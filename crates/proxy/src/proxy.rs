@@ -13,6 +13,7 @@ use crate::options::{Listener, Options};
 use crate::publish::Publisher;
 use crate::route::Table;
 use crate::telemetry::Telemetry;
+use crate::telemetry::access_log::AccessLog;
 use crate::worker::{self, Mailbox, Start, Stop};
 
 /// A running data plane.
@@ -24,6 +25,8 @@ pub struct Proxy {
     mailboxes: Arc<[Mailbox]>,
     publisher: Mutex<Publisher>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    /// The thread that writes the access log, which ends when no worker is left.
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Why a data plane does not start.
@@ -42,7 +45,7 @@ pub enum StartError {
     Worker(io::Error),
 }
 
-/// How a data plane comes to its end (DESIGN Z10). Responses announce `Connection: close` from the first
+/// How a data plane comes to its end (Z10). Responses announce `Connection: close` from the first
 /// moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
@@ -86,7 +89,7 @@ impl Proxy {
                 mailboxes: mailboxes.clone(),
                 listeners,
                 table: table.clone(),
-                log: options.access_log.as_ref().map(crate::telemetry::access_log::AccessLog::buffer),
+                log: options.access_log.as_ref().map(AccessLog::buffer),
             };
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
             threads.push(thread.spawn(move || worker::run(start)).map_err(StartError::Worker)?);
@@ -98,6 +101,7 @@ impl Proxy {
             telemetry,
             mailboxes,
             threads: Mutex::new(threads),
+            writer: Mutex::new(options.access_log.map(AccessLog::into_writer)),
         })
     }
 
@@ -149,6 +153,7 @@ impl Proxy {
         self.until_empty(end).await;
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let join = tokio::task::spawn_blocking(move || {
             for thread in threads {
                 match thread.join() {
@@ -156,6 +161,9 @@ impl Proxy {
                     Ok(Err(error)) => tracing::error!(%error, "a worker failed"),
                     Err(_) => tracing::error!("a worker panicked"),
                 }
+            }
+            if writer.is_some_and(|writer| writer.join().is_err()) {
+                tracing::error!("the access log's thread panicked");
             }
         });
         // It only fails if the runtime is going down, which is what we are after.
@@ -168,12 +176,18 @@ impl Proxy {
         }
     }
 
-    /// Returns when no client connection is left, or it is `end`.
+    /// Returns when no client connection is left and none can come, or it is `end`.
     async fn until_empty(&self, end: Instant) {
         const LOOK: Duration = Duration::from_millis(10);
-        while Instant::now() < end && self.telemetry.workers().sum(|worker| &worker.open) > 0 {
+        while Instant::now() < end && !self.is_empty() {
             sleep_until(end.min(Instant::now() + LOOK)).await;
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        // In the order in which a connection goes.
+        self.mailboxes.iter().all(|mailbox| !mailbox.is_accepting() && mailbox.arriving() == 0)
+            && self.telemetry.workers().sum(|worker| &worker.open) == 0
     }
 }
 

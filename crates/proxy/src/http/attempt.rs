@@ -4,10 +4,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use sluicegate_http1::{HeadLimits, HeadScan, ResponseError, Version};
-use sluicegate_model::Settings;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -15,8 +13,8 @@ use tokio::time::Instant;
 use super::download::DRAIN_CHECK;
 use super::encode::{ResponsePlan, write_response};
 use super::exchange::Exchange;
-use super::upload::{Progress, Sides, Upload, UploadError};
-use crate::deadline::{Deadline, after};
+use super::upload::{Progress, Sides, UploadError};
+use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::upstream::{Connection, LocalUpstream};
 use crate::worker::{BUFFER, Buffer};
@@ -26,8 +24,6 @@ use crate::worker::{BUFFER, Buffer};
 enum Waiting {
     ClientBody,
     EndpointWrite,
-    /// The endpoint's kernel has been given the request and may not have acknowledged it.
-    Acknowledgement,
     Response,
 }
 
@@ -50,28 +46,25 @@ impl Exchange<'_> {
         let mut broken = false;
         poll_fn(|cx| {
             let endpoint = &mut connection.socket.stream;
-            if !broken && clock.sent_at.is_none() {
+            if !broken && !self.upload.is_sent() {
                 match self.poll_upload(cx, endpoint) {
-                    Ok(progress) => {
-                        clock.advance(
-                            progress,
-                            &self.upload,
-                            &mut self.client.deadline,
-                            &self.snapshot.settings,
-                        );
-                    }
+                    Ok(progress) => self.set_limit(&mut clock, progress, connection)?,
                     Err(UploadError::Client(fault)) => return Poll::Ready(Err(fault.into())),
                     // It may have answered before it closed.
-                    Err(UploadError::Endpoint) => broken = true,
+                    Err(UploadError::Endpoint) => {
+                        broken = true;
+                        self.set_limit(&mut clock, Progress::Sent, connection)?;
+                    }
                 }
             }
+            let endpoint = &mut connection.socket.stream;
             if let Poll::Ready(result) = self.poll_reply_head(cx, endpoint, reused) {
                 return Poll::Ready(result.map_err(Fault::from));
             }
             if self.upload.is_complete() {
                 self.watch_client(cx)?;
             }
-            self.poll_deadline(cx, &mut clock, upstream, connection)
+            self.poll_limit(cx, &mut clock, upstream, connection)
         })
         .await
     }
@@ -168,7 +161,36 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    fn poll_deadline(
+    /// The upload came this far: sets the limit for what comes next.
+    fn set_limit(
+        &mut self,
+        clock: &mut Clock,
+        progress: Progress,
+        connection: &Connection,
+    ) -> Result<(), Failure> {
+        let settings = &self.snapshot.settings;
+        let (waiting, limit) = match progress {
+            Progress::AwaitsClient => (Waiting::ClientBody, settings.timeouts.request_body),
+            Progress::AwaitsEndpoint => (Waiting::EndpointWrite, settings.timeouts.upstream_idle),
+            Progress::Sent => (Waiting::Response, settings.timeouts.response_head),
+        };
+        let position = (waiting, self.upload.position());
+        if clock.position != Some(position) {
+            let now = Instant::now();
+            if connection.endpoint().is_drained(now) {
+                return Err(Failure::Drained);
+            }
+            let unwatched = waiting == Waiting::ClientBody || settings.resilience.unacknowledged.is_zero();
+            clock.position = Some(position);
+            clock.due = Some(after(now, limit));
+            clock.silent = (!unwatched).then(|| Silence { since: now, left: self.upload.passed() });
+            self.look_again(clock, now, connection);
+        }
+        Ok(())
+    }
+
+    /// Ends an attempt that stands still for too long, or whose endpoint is gone.
+    fn poll_limit(
         &mut self,
         cx: &mut Context<'_>,
         clock: &mut Clock,
@@ -176,101 +198,86 @@ impl Exchange<'_> {
         connection: &Connection,
     ) -> Poll<Result<(), Fault>> {
         while self.client.deadline.poll(cx).is_ready() {
-            match clock.waiting {
-                Waiting::ClientBody => return Poll::Ready(Err(ClientFault::BodyTimeout.into())),
-                Waiting::EndpointWrite => return Poll::Ready(Err(Failure::WriteTimeout.into())),
-                Waiting::Response => {
-                    let now = Instant::now();
-                    let due = clock.response_due(&self.snapshot.settings);
-                    if now >= due {
-                        return Poll::Ready(Err(Failure::ResponseTimeout.into()));
-                    }
-                    if connection.endpoint().drained_at().is_some_and(|drained| now >= drained) {
-                        return Poll::Ready(Err(Failure::Drained.into()));
-                    }
-                    self.client.deadline.set(due.min(now + DRAIN_CHECK));
-                }
-                Waiting::Acknowledgement => {
-                    let settings = &self.snapshot.settings;
-                    let left = sluicegate_sys::unacknowledged_bytes(&connection.socket.stream).unwrap_or(0);
-                    let before = clock.unacknowledged.replace(left).unwrap_or(self.upload.passed());
-                    let repeatable = clock.repeatable && self.upload.is_replayable();
-                    let alive = left == 0 || !self.scratch.reply.is_empty() || left < before && !repeatable;
-                    if alive {
-                        clock.waiting = Waiting::Response;
-                        self.client.deadline.set_after(DRAIN_CHECK.min(settings.timeouts.response_head));
-                        continue;
-                    }
-                    // An endpoint that takes the request piece by piece is slow, not dead.
-                    if left == before {
-                        if repeatable || clock.elapsed() >= settings.timeouts.connect {
-                            return Poll::Ready(Err(Failure::Unacknowledged.into()));
-                        }
-                        // This one can only wait. Others need not come.
-                        upstream.suspect(self.worker, connection.endpoint());
-                    }
-                    self.client.deadline.set_after(settings.resilience.unacknowledged);
-                }
+            let now = Instant::now();
+            if clock.due.is_some_and(|due| now >= due) {
+                return Poll::Ready(Err(match clock.position {
+                    Some((Waiting::ClientBody, _)) => ClientFault::BodyTimeout.into(),
+                    Some((Waiting::EndpointWrite, _)) => Failure::WriteTimeout.into(),
+                    Some((Waiting::Response, _)) | None => Failure::ResponseTimeout.into(),
+                }));
             }
+            if connection.endpoint().is_drained(now) {
+                return Poll::Ready(Err(Failure::Drained.into()));
+            }
+            if clock.silent.is_some() {
+                self.look_for_life(clock, now, upstream, connection)?;
+            }
+            self.look_again(clock, now, connection);
         }
         Poll::Pending
+    }
+
+    /// Asks the kernel whether the endpoint's kernel acknowledges what it was sent.
+    fn look_for_life(
+        &self,
+        clock: &mut Clock,
+        now: Instant,
+        upstream: &Rc<LocalUpstream>,
+        connection: &Connection,
+    ) -> Result<(), Failure> {
+        let Some(silent) = &mut clock.silent else { return Ok(()) };
+        let socket = &connection.socket.stream;
+        let left = sluicegate_sys::unacknowledged_bytes(socket).unwrap_or(0);
+        let unsent = sluicegate_sys::unsent_bytes(socket).unwrap_or(0);
+        if left <= unsent || !self.scratch.reply.is_empty() {
+            // All that was sent has arrived. The rest waits until the endpoint has room for it.
+            clock.silent = None;
+        } else if left < silent.left {
+            // An endpoint that takes the request piece by piece is slow, not dead.
+            *silent = Silence { since: now, left };
+        } else {
+            let repeatable = clock.repeatable && self.upload.is_replayable();
+            if repeatable || now - silent.since >= self.snapshot.settings.timeouts.connect {
+                return Err(Failure::Unacknowledged);
+            }
+            // This one can only wait. Others need not come.
+            upstream.suspect(self.worker, connection.endpoint());
+        }
+        Ok(())
+    }
+
+    /// Sets when the attempt is looked at next.
+    fn look_again(&mut self, clock: &Clock, now: Instant, connection: &Connection) {
+        let settings = &self.snapshot.settings;
+        let pause = match clock.silent {
+            None => DRAIN_CHECK,
+            Some(_) => connection.endpoint().acknowledges_within(settings.resilience.unacknowledged),
+        };
+        let next = after(now, pause);
+        self.client.deadline.set(clock.due.map_or(next, |due| due.min(next)));
     }
 }
 
 /// The time limits of an attempt.
 struct Clock {
-    waiting: Waiting,
-    position: (usize, u64),
-    /// When the request was sent as a whole.
-    sent_at: Option<Instant>,
-    /// How many bytes were not acknowledged at the last look.
-    unacknowledged: Option<usize>,
+    /// If the endpoint seems dead, another one can be asked.
     repeatable: bool,
+    /// What is waited for, and how far the upload was then.
+    position: Option<(Waiting, (usize, u64))>,
+    /// Until when.
+    due: Option<Instant>,
+    /// The endpoint's kernel was sent something, and is not known to have got it.
+    silent: Option<Silence>,
+}
+
+/// How many bytes were left to be acknowledged at the last look that saw a change.
+struct Silence {
+    since: Instant,
+    left: usize,
 }
 
 impl Clock {
     fn new(repeatable: bool) -> Self {
-        Self {
-            waiting: Waiting::Response,
-            position: (usize::MAX, 0),
-            sent_at: None,
-            unacknowledged: None,
-            repeatable,
-        }
-    }
-
-    /// The upload came this far: sets the limit for what comes next.
-    fn advance(&mut self, progress: Progress, upload: &Upload, deadline: &mut Deadline, settings: &Settings) {
-        let timeouts = &settings.timeouts;
-        let (waiting, limit) = match progress {
-            Progress::AwaitsClient => (Waiting::ClientBody, timeouts.request_body),
-            Progress::AwaitsEndpoint => (Waiting::EndpointWrite, timeouts.upstream_idle),
-            Progress::Sent => {
-                self.sent_at = Some(Instant::now());
-                match settings.resilience.unacknowledged {
-                    Duration::ZERO => (Waiting::Response, timeouts.response_head.min(DRAIN_CHECK)),
-                    soon => (Waiting::Acknowledgement, soon.min(timeouts.response_head)),
-                }
-            }
-        };
-        if (waiting, upload.position()) != (self.waiting, self.position) {
-            (self.waiting, self.position) = (waiting, upload.position());
-            deadline.set_after(limit);
-        }
-    }
-
-    /// Until when the head of the response may come.
-    fn response_due(&mut self, settings: &Settings) -> Instant {
-        after(self.sent_at(), settings.timeouts.response_head)
-    }
-
-    /// How long ago the request was sent.
-    fn elapsed(&mut self) -> Duration {
-        self.sent_at().elapsed()
-    }
-
-    /// When the request was sent; now, if the endpoint answers before it is.
-    fn sent_at(&mut self) -> Instant {
-        *self.sent_at.get_or_insert_with(Instant::now)
+        Self { repeatable, position: None, due: None, silent: None }
     }
 }

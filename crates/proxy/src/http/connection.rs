@@ -16,26 +16,27 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{self, Persist};
-use super::{record, reply};
+use super::record::{self, Headless};
+use super::reply;
 use crate::deadline::{Deadline, after};
 use crate::failure::ClientFault;
-use crate::worker::{BUFFER, Scratch, Worker};
+use crate::worker::{BUFFER, Phase, Scratch, Worker};
 
-/// How long, and for how many bytes, the rest of a refused request is read, so that the client gets to see
-/// the answer rather than a reset (RFC 9112, 9.6).
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 1024 * 1024;
+/// How long the rest of a refused request is read, so that the client gets to see the answer rather than a
+/// reset (RFC 9112, 9.6): in all, and between two reads (nginx `lingering_time`, `lingering_timeout`).
+const LINGER: Duration = Duration::from_secs(30);
+const LINGER_STILL: Duration = Duration::from_secs(5);
 
 /// How long a client that was not told that its connection ends may take for its next request, once idle
 /// connections are closed.
-const LAST_IDLE: Duration = Duration::from_secs(1);
+pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
 
 /// A client connection.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) peer: IpAddr,
-    /// The gateway's own address on this connection.
-    pub(crate) local: SocketAddr,
+    /// The address of the listener that took it.
+    pub(crate) listener: SocketAddr,
     pub(crate) deadline: Deadline,
     /// Requests served so far.
     pub(crate) served: u64,
@@ -47,24 +48,25 @@ pub(crate) struct Client {
 enum NoHead {
     /// The client closed the connection, or it broke.
     Gone,
-    Late,
+    /// The rest of it, since then.
+    Late(Instant),
     Refused(Rejection),
 }
 
-/// Serves a client connection to its end. `busy` tells the worker whether a request is being served.
+/// Serves a client connection to its end, and tells the worker what it is about.
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
     stream: TcpStream,
     peer: SocketAddr,
-    local: SocketAddr,
-    busy: &Cell<bool>,
+    listener: SocketAddr,
+    phase: &Cell<Phase>,
 ) {
-    let mut client = Client::new(stream, peer.ip().to_canonical(), local, &worker.settings());
+    let mut client = Client::new(stream, peer.ip().to_canonical(), listener, &worker.settings());
     loop {
         if !client.readable().await {
             return;
         }
-        busy.set(true);
+        phase.set(Phase::Busy);
         let mut scratch = worker.scratch();
         // Boxed, so that an idle connection's task is small.
         let persist = Box::pin(client.serve_requests(worker, &mut scratch)).await;
@@ -74,15 +76,15 @@ pub(crate) async fn serve(
             Persist::Close => return,
             Persist::Linger => return client.linger().await,
         }
-        busy.set(false);
+        phase.set(Phase::Idle);
         let idle = worker.settings().timeouts.client_idle;
         client.deadline.set_after(if worker.closes_idle() { idle.min(LAST_IDLE) } else { idle });
     }
 }
 
 impl Client {
-    fn new(stream: TcpStream, peer: IpAddr, local: SocketAddr, settings: &Settings) -> Self {
-        let port = local.port();
+    fn new(stream: TcpStream, peer: IpAddr, listener: SocketAddr, settings: &Settings) -> Self {
+        let port = listener.port();
         let mut forwarding = Vec::with_capacity(192);
         // Writing to a Vec does not fail.
         let _ = write!(
@@ -91,7 +93,7 @@ impl Client {
              X-Forwarded-Proto: http\r\nX-Forwarded-Scheme: http\r\nX-Scheme: http\r\n"
         );
         let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
-        Self { stream, peer, local, deadline, served: 0, forwarding: forwarding.into() }
+        Self { stream, peer, listener, deadline, served: 0, forwarding: forwarding.into() }
     }
 
     /// Waits for bytes, or the end of the stream. False if none came in time.
@@ -129,7 +131,7 @@ impl Client {
         let settings = worker.settings();
         let limits = HeadLimits { bytes: settings.limits.request_head, headers: settings.limits.headers };
         let Scratch { input, head, scan, .. } = scratch;
-        let mut waiting = false;
+        let mut waiting = None;
         poll_fn(|cx| {
             loop {
                 if !input.is_empty() {
@@ -138,8 +140,10 @@ impl Client {
                         Ok(false) => {}
                         Err(rejection) => return Poll::Ready(Err(NoHead::Refused(rejection))),
                     }
-                    if !std::mem::replace(&mut waiting, true) {
-                        self.deadline.set_after(settings.timeouts.request_head);
+                    if waiting.is_none() {
+                        let now = Instant::now();
+                        waiting = Some(now);
+                        self.deadline.set(after(now, settings.timeouts.request_head));
                     }
                     input.reserve(1, limits.bytes + BUFFER);
                 }
@@ -149,28 +153,28 @@ impl Client {
                     Poll::Pending => break,
                 }
             }
-            self.deadline.poll(cx).map(|()| Err(if waiting { NoHead::Late } else { NoHead::Gone }))
+            self.deadline.poll(cx).map(|()| Err(waiting.map_or(NoHead::Gone, NoHead::Late)))
         })
         .await
     }
 
     /// Answers a head that did not come or cannot be accepted.
     async fn without_head(&mut self, worker: &Worker, scratch: &mut Scratch, no_head: NoHead) -> Persist {
-        let status = match no_head {
+        let (status, reason, duration) = match no_head {
             NoHead::Gone => return Persist::Close,
-            NoHead::Late => {
+            NoHead::Late(since) => {
                 worker.stats().client_faults[ClientFault::HeadTimeout.index()].add(1);
-                record::log_headless(worker, self, 408, ClientFault::HeadTimeout.reason());
-                408
+                (408, ClientFault::HeadTimeout.reason(), since.elapsed())
             }
             NoHead::Refused(rejection) => {
                 worker.stats().rejections[rejection.index()].add(1);
-                record::log_headless(worker, self, rejection.status(), rejection.reason());
-                rejection.status()
+                (rejection.status(), rejection.reason(), Duration::ZERO)
             }
         };
         scratch.response.clear();
         reply::write(&mut scratch.response, status, &worker.date(), true, true);
+        let (buf, bytes) = (scratch.input.filled(), scratch.response.len());
+        record::log_headless(worker, self, &Headless { buf, status, reason, bytes, duration });
         let write = self.stream.write_all(&scratch.response);
         match timeout(worker.settings().timeouts.client_write, write).await {
             Ok(Ok(())) => Persist::Linger,
@@ -184,15 +188,9 @@ impl Client {
             return;
         }
         let mut sink = vec![0; BUFFER];
-        let mut left = LINGER_BYTES;
         let drain = async {
             use tokio::io::AsyncReadExt as _;
-            while let Ok(read @ 1..) = self.stream.read(&mut sink).await {
-                left = left.saturating_sub(read);
-                if left == 0 {
-                    return;
-                }
-            }
+            while let Ok(Ok(1..)) = timeout(LINGER_STILL, self.stream.read(&mut sink)).await {}
         };
         let _ = timeout(LINGER, drain).await;
     }

@@ -103,6 +103,11 @@ impl Download {
                 self.passed += written;
                 continue;
             }
+            // What did not fit beside the head comes before anything new.
+            self.take(response, reply)?;
+            if self.complete || !response.is_empty() {
+                continue;
+            }
             match reply.poll_fill(cx, endpoint) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) if matches!(self.body, Body::UntilClose) => self.finish(response),
@@ -257,7 +262,7 @@ impl Exchange<'_> {
             if now >= due {
                 return Poll::Ready(Err(fault));
             }
-            if endpoint.drained_at().is_some_and(|drained| now >= drained) {
+            if endpoint.is_drained(now) {
                 return Poll::Ready(Err(Failure::Drained.into()));
             }
             self.client.deadline.set(due.min(now + DRAIN_CHECK));

@@ -14,8 +14,10 @@ use crate::date::HttpDate;
 pub(super) struct RequestPlan<'p> {
     /// The path in normal form.
     pub(super) path: &'p [u8],
-    /// The peer's own forwarding headers are believed.
-    pub(super) trusted: bool,
+    /// The peer's own forwarding headers are believed; whom the request came from first.
+    pub(super) trusted: Option<IpAddr>,
+    /// Whether headers with an underscore in their name are passed on.
+    pub(super) underscores: bool,
     /// For `X-Request-ID`, if the client's own is missing or not believed.
     pub(super) request_id: u128,
     /// The request asks to change the protocol.
@@ -38,26 +40,33 @@ pub(super) fn write_request(
         out.extend_from_slice(query.of(buf));
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    // HTTP/1.0 may come without a host, HTTP/1.1 may not go without one (RFC 9112, 3.2).
-    let authority = head.authority.map_or(&b""[..], |authority| authority.of(buf));
-    match authority {
-        [] => write_display(out, "Host", client.local),
-        authority => write_line(out, b"Host", authority),
-    }
+    let local;
+    let authority = match head.authority {
+        Some(authority) => authority.of(buf),
+        // HTTP/1.0 may come without a host, HTTP/1.1 may not go without one (RFC 9112, 3.2).
+        None => {
+            local = client.stream.local_addr().unwrap_or(client.listener).to_string();
+            local.as_bytes()
+        }
+    };
+    write_line(out, b"Host", authority);
+    let trusted = plan.trusted.is_some();
     copy_lines(out, buf, &head.lines, |line| {
-        let ours = matches!(line.known, Known::Host | Known::Expect)
-            || is_forwarding(line.known) && (!plan.trusted || matches!(line.known, Known::XForwardedFor));
-        !line.hop_by_hop && !ours
+        let stays = match line.known {
+            Known::Host | Known::Expect | Known::XForwardedFor => false,
+            Known::Other => is_harmless(line.name.of(buf), trusted, plan.underscores),
+            known => trusted || !is_forwarding(known),
+        };
+        stays && !line.hop_by_hop
     });
-    if plan.trusted {
-        write_trusted_forwarding(out, buf, head, client);
-    } else {
-        out.extend_from_slice(&client.forwarding);
+    match plan.trusted {
+        Some(original) => write_trusted_forwarding(out, buf, head, client, original),
+        None => out.extend_from_slice(&client.forwarding),
     }
-    if !(plan.trusted && has(&head.lines, Known::XForwardedHost)) {
+    if !(trusted && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", authority);
     }
-    if !(plan.trusted && has(&head.lines, Known::XRequestId)) {
+    if !(trusted && has(&head.lines, Known::XRequestId)) {
         write_display(out, "X-Request-ID", format_args!("{:032x}", plan.request_id));
     }
     if head.framing == RequestFraming::Chunked {
@@ -71,7 +80,13 @@ pub(super) fn write_request(
 }
 
 /// Completes the forwarding headers that a trusted peer sent.
-fn write_trusted_forwarding(out: &mut Vec<u8>, buf: &[u8], head: &RequestHead, client: &Client) {
+fn write_trusted_forwarding(
+    out: &mut Vec<u8>,
+    buf: &[u8],
+    head: &RequestHead,
+    client: &Client,
+    original: IpAddr,
+) {
     let peer = client.peer;
     out.extend_from_slice(b"X-Forwarded-For: ");
     for line in head.lines.iter().filter(|line| line.known == Known::XForwardedFor) {
@@ -80,10 +95,10 @@ fn write_trusted_forwarding(out: &mut Vec<u8>, buf: &[u8], head: &RequestHead, c
     }
     let _ = write!(out, "{peer}\r\n");
     if !has(&head.lines, Known::XRealIp) {
-        write_display(out, "X-Real-IP", peer);
+        write_display(out, "X-Real-IP", original);
     }
     if !has(&head.lines, Known::XForwardedPort) {
-        write_display(out, "X-Forwarded-Port", client.local.port());
+        write_display(out, "X-Forwarded-Port", client.listener.port());
     }
     for (known, name) in [
         (Known::XForwardedProto, "X-Forwarded-Proto"),
@@ -114,6 +129,7 @@ pub(super) fn original_peer(
     for entry in entries {
         let parsed = std::str::from_utf8(entry.trim_ascii()).ok().and_then(|text| text.parse().ok());
         let Some(address) = parsed else { break };
+        let address = IpAddr::to_canonical(&address);
         original = address;
         if !is_trusted(address) {
             break;
@@ -187,6 +203,15 @@ fn is_forwarding(known: Known) -> bool {
             | Known::XRequestId
             | Known::XScheme
     )
+}
+
+/// Whether a header that nobody here has a name for goes on. Not `Proxy`, which CGI hands to programs as their
+/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy; and not a name that CGI
+/// and its like (RFC 3875, 4.1.18) cannot tell from one that was replaced here, such as `X_Forwarded_For`.
+fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
+    const FORWARDED: &[u8] = b"x-forwarded-";
+    let claims = name.get(..FORWARDED.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORWARDED));
+    (trusted || !claims) && (underscores || !name.contains(&b'_')) && !name.eq_ignore_ascii_case(b"proxy")
 }
 
 fn has(lines: &[Line], known: Known) -> bool {

@@ -1,22 +1,26 @@
 //! The life of a request: route, guard, rewrite, attempt, respond; recorded when it ends.
 
+use std::future::{Future as _, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use sluicegate_http1::{Method, Normalised, Rejection, RequestFraming, TargetForm, Version, normalise};
+use sluicegate_model::Settings;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::connection::Client;
 use super::download::Download;
-use super::encode::{RequestPlan, ResponsePlan, needs_chunks, write_request, write_response};
+use super::encode::{RequestPlan, ResponsePlan, needs_chunks, original_peer, write_request, write_response};
 use super::record::Record;
 use super::reply;
 use super::upload::Upload;
 use crate::failure::{ClientFault, Failure, Fault};
-use crate::upstream::{Connection, LocalUpstream, SharedUpstream, Tried};
+use crate::upstream::{Connection, LocalEndpoint, LocalUpstream, SharedUpstream, Tried};
 use crate::worker::{Scratch, Snapshot, Worker};
 
 /// What becomes of the client's connection.
@@ -96,7 +100,7 @@ impl<'c> Exchange<'c> {
             interim_received: 0,
             committed: false,
         };
-        exchange.trusted = exchange.is_trusted(exchange.client.peer);
+        exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.peer);
         exchange
     }
 
@@ -150,7 +154,15 @@ impl<'c> Exchange<'c> {
         // not answer 101. In a list, too: what came through that tunnel would be routed and checked by nobody.
         head.upgrade = head.upgrade.filter(|upgrade| !names_h2c(upgrade.of(buf)));
         let upgrade = head.upgrade.map(|upgrade| upgrade.of(buf));
-        let plan = RequestPlan { path, trusted: self.trusted, request_id: self.record.request_id, upgrade };
+        let plan = RequestPlan {
+            path,
+            trusted: self.trusted.then(|| {
+                original_peer(buf, head, self.client.peer, |peer| is_trusted(&self.snapshot.settings, peer))
+            }),
+            underscores: self.snapshot.settings.underscores_in_headers,
+            request_id: self.record.request_id,
+            upgrade,
+        };
         write_request(request, buf, head, self.client, &plan);
         Ok(upstream)
     }
@@ -168,7 +180,7 @@ impl<'c> Exchange<'c> {
             let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now));
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
-                None => (upstream.connect(self.worker, &mut tried, turn).await?, Instant::now()),
+                None => (self.connect(upstream, &mut tried, turn).await?, Instant::now()),
             };
             self.record.asked = asked;
             let endpoint = connection.endpoint().clone();
@@ -197,6 +209,24 @@ impl<'c> Exchange<'c> {
                 _ => tried.add(&endpoint),
             }
         }
+    }
+
+    /// A new connection to an endpoint, for as long as the client waits for it.
+    async fn connect(
+        &mut self,
+        upstream: &Rc<LocalUpstream>,
+        tried: &mut Tried,
+        turn: Option<Rc<LocalEndpoint>>,
+    ) -> Result<Connection, Fault> {
+        let mut connecting = pin!(upstream.connect(self.worker, tried, turn));
+        poll_fn(|cx| {
+            if let Poll::Ready(connected) = connecting.as_mut().poll(cx) {
+                return Poll::Ready(connected.map_err(Fault::from));
+            }
+            self.watch_client(cx)?;
+            Poll::Pending
+        })
+        .await
     }
 
     /// Passes the response on.
@@ -355,10 +385,11 @@ impl<'c> Exchange<'c> {
             self.worker.stats().client_faults[fault.index()].add(1);
         }
     }
+}
 
-    pub(super) fn is_trusted(&self, peer: IpAddr) -> bool {
-        self.snapshot.settings.trusted_peers.iter().any(|net| net.contains(&peer))
-    }
+/// Whether a peer's forwarding headers are believed.
+pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
+    settings.trusted_peers.iter().any(|net| net.contains(&peer))
 }
 
 /// Whether h2c is among the protocols of an Upgrade header.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::connection::Client;
 use super::encode::original_peer;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, is_trusted};
 use crate::telemetry::access_log::Entry;
 use crate::upstream::LocalUpstream;
 use crate::worker::Worker;
@@ -92,7 +92,9 @@ impl Exchange<'_> {
             }
         };
         let remote = match self.trusted {
-            true => original_peer(buf, head, self.client.peer, |peer| self.is_trusted(peer)),
+            true => {
+                original_peer(buf, head, self.client.peer, |peer| is_trusted(&self.snapshot.settings, peer))
+            }
             false => self.client.peer,
         };
         let entry = Entry {
@@ -101,8 +103,8 @@ impl Exchange<'_> {
             method: head.method_name.of(buf),
             target: head.target.of(buf),
             version: match head.version {
-                Version::Http10 => "HTTP/1.0",
-                Version::Http11 => "HTTP/1.1",
+                Version::Http10 => b"HTTP/1.0",
+                Version::Http11 => b"HTTP/1.1",
             },
             host: head.authority.map_or(&[], |authority| authority.of(buf)),
             referer: header(Known::Referer),
@@ -123,28 +125,48 @@ impl Exchange<'_> {
     }
 }
 
-/// Logs a request whose head never became one.
-pub(super) fn log_headless(worker: &Worker, client: &Client, status: u16, reason: &'static str) {
+/// A head that was refused, or did not come to its end.
+pub(super) struct Headless<'h> {
+    /// What came of it.
+    pub(super) buf: &'h [u8],
+    pub(super) status: u16,
+    pub(super) reason: &'static str,
+    /// The size of the answer.
+    pub(super) bytes: usize,
+    pub(super) duration: Duration,
+}
+
+/// Logs a request that was answered for its head, with what can be told of it.
+pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless<'_>) {
     let Some(log) = &worker.log else { return };
+    let [method, target, version] = request_line(headless.buf);
     let entry = Entry {
-        at: SystemTime::now(),
+        at: SystemTime::now() - headless.duration,
         remote: client.peer,
-        method: b"-",
-        target: b"-",
-        version: "HTTP/1.1",
+        method,
+        target,
+        version,
         host: &[],
         referer: &[],
         user_agent: &[],
         request_id: &[],
-        status,
-        bytes: 0,
-        duration: Duration::ZERO,
+        status: headless.status,
+        bytes: headless.bytes as u64,
+        duration: headless.duration,
         route: None,
         upstream: None,
         endpoint: None,
         endpoint_duration: None,
         attempts: 0,
-        reason: Some(reason),
+        reason: Some(headless.reason),
     };
     log.log(&entry, worker.stats());
+}
+
+/// The words of the first line, for a reader: nobody has checked them.
+fn request_line(buf: &[u8]) -> [&[u8]; 3] {
+    const LONGEST: usize = 4096;
+    let line = buf.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let mut words = line[..line.len().min(LONGEST)].split(|byte| *byte == b' ');
+    [(); 3].map(|()| words.next().unwrap_or_default())
 }

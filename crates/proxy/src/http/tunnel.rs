@@ -94,7 +94,7 @@ impl Exchange<'_> {
                     (moved, moved_at) = (up.moved + down.moved, now);
                 }
                 let due = after(moved_at, idle);
-                if now >= due || endpoint.drained_at().is_some_and(|drained| now >= drained) {
+                if now >= due || endpoint.is_drained(now) {
                     let failure = if now >= due { Failure::BodyTimeout } else { Failure::Drained };
                     return Poll::Ready(Err(Fault::Upstream(failure)));
                 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_model::{RouteId, UpstreamKey};
@@ -28,10 +29,11 @@ pub enum LogFormat {
 }
 
 /// Where requests are logged.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct AccessLog {
     format: LogFormat,
     batches: SyncSender<Vec<u8>>,
+    writer: JoinHandle<()>,
 }
 
 impl AccessLog {
@@ -43,12 +45,18 @@ impl AccessLog {
         let (batches, receiver) = sync_channel(MAX_BATCHES);
         let path = path.map(Path::to_owned);
         let file = path.as_deref().map(append_to).transpose()?;
-        std::thread::Builder::new().name("access-log".into()).spawn(move || write(&receiver, path, file))?;
-        Ok(Self { format, batches })
+        let thread = std::thread::Builder::new().name("access-log".into());
+        let writer = thread.spawn(move || write(&receiver, path, file))?;
+        Ok(Self { format, batches, writer })
     }
 
     pub(crate) fn buffer(&self) -> LogBuffer {
         LogBuffer { format: self.format, batches: self.batches.clone(), lines: RefCell::default() }
+    }
+
+    /// The thread that writes, which ends when it has written what all buffers passed on, and they are gone.
+    pub(crate) fn into_writer(self) -> JoinHandle<()> {
+        self.writer
     }
 }
 
@@ -88,7 +96,7 @@ pub(crate) struct Entry<'e> {
     pub(crate) remote: IpAddr,
     pub(crate) method: &'e [u8],
     pub(crate) target: &'e [u8],
-    pub(crate) version: &'e str,
+    pub(crate) version: &'e [u8],
     pub(crate) host: &'e [u8],
     pub(crate) referer: &'e [u8],
     pub(crate) user_agent: &'e [u8],
@@ -147,6 +155,7 @@ impl Entry<'_> {
         for (name, value) in [
             ("method", self.method),
             ("target", self.target),
+            ("protocol", self.version),
             ("host", self.host),
             ("referer", self.referer),
             ("user_agent", self.user_agent),
@@ -158,8 +167,7 @@ impl Entry<'_> {
         }
         write!(
             out,
-            ",\"protocol\":\"{}\",\"status\":{},\"bytes_sent\":{},\"request_time\":{:.6}",
-            self.version,
+            ",\"status\":{},\"bytes_sent\":{},\"request_time\":{:.6}",
             self.status,
             self.bytes,
             self.duration.as_secs_f64()
@@ -191,10 +199,11 @@ impl Entry<'_> {
             out.write_all(&date[from..to])?;
             out.write_all(end.as_bytes())?;
         }
-        escape_nginx(out, self.method)?;
-        out.push(b' ');
-        escape_nginx(out, self.target)?;
-        write!(out, " {}\" {} {} \"", self.version, self.status, self.bytes)?;
+        for (part, end) in [(self.method, " "), (self.target, " "), (self.version, "\" ")] {
+            escape_nginx(out, dash(part))?;
+            out.write_all(end.as_bytes())?;
+        }
+        write!(out, "{} {} \"", self.status, self.bytes)?;
         escape_nginx(out, dash(self.referer))?;
         out.write_all(b"\" \"")?;
         escape_nginx(out, dash(self.user_agent))?;
@@ -206,13 +215,19 @@ fn dash(value: &[u8]) -> &[u8] {
     if value.is_empty() { b"-" } else { value }
 }
 
-/// Bytes that are not ASCII are taken for Latin-1, so that every line is valid JSON.
+/// Text stays as it is; a byte that is no UTF-8 becomes the four characters `\xE9`. Every line is valid JSON
+/// (RFC 8259, 7 and 8.1).
 fn escape_json(out: &mut Vec<u8>, value: &[u8]) -> io::Result<()> {
-    for &byte in value {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            b' '..=b'~' => out.push(byte),
-            _ => write!(out, "\\u{byte:04x}")?,
+    for chunk in value.utf8_chunks() {
+        for &byte in chunk.valid().as_bytes() {
+            match byte {
+                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+                0..=31 | 127 => write!(out, "\\u{byte:04x}")?,
+                _ => out.push(byte),
+            }
+        }
+        for byte in chunk.invalid() {
+            write!(out, "\\\\x{byte:02X}")?;
         }
     }
     Ok(())
@@ -239,10 +254,10 @@ mod tests {
             remote: [192, 0, 2, 1].into(),
             method: b"GET",
             target: b"/a?b=\"c\"",
-            version: "HTTP/1.1",
+            version: b"HTTP/1.1",
             host: b"example.com",
-            referer: b"",
-            user_agent: b"x\xe9\n",
+            referer: b"\xe9",
+            user_agent: "\u{e9}\n".as_bytes(),
             request_id: b"",
             status: 200,
             bytes: 1234,
@@ -266,8 +281,8 @@ mod tests {
     fn combined_is_as_nginx_writes_it() {
         assert_eq!(
             written(Entry::write_combined),
-            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \"-\" \
-             \"x\\xE9\\x0A\"\n"
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \
+             \"\\xE9\" \"\\xC3\\xA9\\x0A\"\n"
         );
     }
 
@@ -275,7 +290,8 @@ mod tests {
     fn json_is_json_whatever_the_client_sends() {
         let line: serde_json::Value = serde_json::from_str(&written(Entry::write_json)).expect("JSON");
         assert_eq!(line["target"], "/a?b=\"c\"");
-        assert_eq!(line["user_agent"], "x\u{e9}\n");
+        assert_eq!((&line["user_agent"], &line["referer"]), (&"\u{e9}\n".into(), &"\\xE9".into()));
+        assert_eq!(line["protocol"], "HTTP/1.1");
         assert_eq!(line["time"], 784_111_777.25);
         assert_eq!(line["request_time"], 0.0015);
     }

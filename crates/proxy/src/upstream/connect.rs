@@ -117,7 +117,8 @@ impl LocalUpstream {
         Some(Connection { socket, seat: Seat::new(self, endpoint.clone()) })
     }
 
-    /// A new connection: to the endpoint whose `turn` it is, or to another one if that does not answer.
+    /// A new connection: to the endpoint whose `turn` it is, or to another one if that does not answer. Takes
+    /// `endpoint_wait` and one connect's limit at most.
     pub(crate) async fn connect(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -125,12 +126,14 @@ impl LocalUpstream {
         mut turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Failure> {
         let settings = worker.settings();
+        let give_up = after(Instant::now(), settings.resilience.endpoint_wait);
         let mut race = Race {
             upstream: self,
             worker,
             racers: Vec::new(),
             hedge_at: None,
-            give_up: after(Instant::now(), settings.resilience.endpoint_wait),
+            give_up,
+            end: after(give_up, settings.timeouts.connect),
             last: Failure::NoEndpoint,
             round_failed: false,
         };
@@ -148,6 +151,7 @@ impl LocalUpstream {
                 Event::Failed(racer, failure) => race.lost(&racer, failure),
                 Event::Hedge => race.hedge(tried, &settings),
                 Event::Changed => race.follow_change(tried, &settings),
+                Event::End => return Err(Failure::ConnectTimeout),
             }
         }
     }
@@ -170,7 +174,7 @@ impl LocalUpstream {
 
     fn hedge_delay(&self, settings: &Settings) -> Option<Duration> {
         let longest = settings.resilience.connect_hedge;
-        let usual = Duration::from_micros(self.connect_micros.get() as u64).mul_f64(HEDGE_FACTOR);
+        let usual = self.connect_time.usual().mul_f64(HEDGE_FACTOR);
         match (longest.is_zero(), usual.is_zero()) {
             (true, _) => None,
             (_, true) => Some(longest),
@@ -186,7 +190,10 @@ struct Race<'r> {
     racers: Vec<Racer>,
     /// When one more is started.
     hedge_at: Option<Instant>,
+    /// Until when endpoints that failed are asked again.
     give_up: Instant,
+    /// When connects that are still under way are given up.
+    end: Instant,
     last: Failure,
     /// Whether a connect failed since the endpoints were last gone through from the start.
     round_failed: bool,
@@ -204,6 +211,8 @@ enum Event {
     Hedge,
     /// The endpoints changed.
     Changed,
+    /// It has taken too long.
+    End,
 }
 
 impl Race<'_> {
@@ -243,6 +252,7 @@ impl Race<'_> {
     async fn next(&mut self) -> Event {
         let hedge_at = self.hedge_at.filter(|_| self.racers.len() < MAX_RACERS);
         let changed = self.upstream.changed.notified();
+        let end = sleep_until(self.end);
         let hedge = async {
             match hedge_at {
                 Some(at) => sleep_until(at).await,
@@ -260,6 +270,7 @@ impl Race<'_> {
             }
             () = hedge => Event::Hedge,
             () = changed => Event::Changed,
+            () = end => Event::End,
         }
     }
 
@@ -277,6 +288,9 @@ impl Race<'_> {
         self.hedge_at = None;
         let pick = |tried: &Tried| self.upstream.pick(tried, &settings.resilience, Instant::now());
         let endpoint = pick(tried).or_else(|| {
+            if Instant::now() >= self.give_up {
+                return None;
+            }
             // All were tried: those that failed are asked again while the others hang.
             tried.clear();
             self.racers.iter().for_each(|racer| tried.add(&racer.seat.endpoint));
@@ -306,24 +320,23 @@ impl Race<'_> {
     }
 
     fn won(self, racer: Racer, stream: TcpStream, settings: &Settings) -> Result<Connection, Failure> {
-        let took = racer.started.elapsed().as_secs_f64() * 1e6;
-        let usual = &self.upstream.connect_micros;
-        usual.set(if usual.get() > 0.0 { usual.get() * 0.9 + took * 0.1 } else { took });
+        let took = racer.started.elapsed();
+        self.upstream.connect_time.add(took);
         for outrun in self.racers {
             let rest = settings.resilience.connect_hedge.saturating_sub(outrun.started.elapsed());
             tokio::task::spawn_local(finish(self.worker.clone(), outrun, rest));
         }
-        let socket = connected(self.worker, &racer.seat, stream);
+        let socket = connected(self.worker, &racer.seat, stream, took);
         Ok(Connection { socket, seat: racer.seat })
     }
 }
 
 /// Awaits a connect that was outrun.
 async fn finish(worker: Rc<Worker>, racer: Racer, rest: Duration) {
-    let Racer { seat, connecting, .. } = racer;
+    let Racer { seat, connecting, started } = racer;
     match timeout(rest, connecting).await.unwrap_or(Err(Failure::ConnectTimeout)) {
         Ok(stream) => {
-            let socket = connected(&worker, &seat, stream);
+            let socket = connected(&worker, &seat, stream, started.elapsed());
             Connection { socket, seat }.recycle(&worker.settings(), Instant::now(), None);
         }
         Err(failure) => {
@@ -333,7 +346,8 @@ async fn finish(worker: Rc<Worker>, racer: Racer, rest: Duration) {
     }
 }
 
-fn connected(worker: &Worker, seat: &Seat, stream: TcpStream) -> Socket {
+fn connected(worker: &Worker, seat: &Seat, stream: TcpStream, took: Duration) -> Socket {
+    seat.endpoint.connect_time.add(took);
     seat.upstream.stats().connects.add(1);
     seat.upstream.note_success(&seat.endpoint);
     worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)

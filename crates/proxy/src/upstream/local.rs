@@ -25,8 +25,7 @@ pub(crate) struct LocalUpstream {
     pub(crate) changed: Notify,
     /// When there was an endpoint last, if there is none now.
     pub(super) emptied: Cell<Option<Instant>>,
-    /// How long connecting usually takes, in microseconds.
-    pub(super) connect_micros: Cell<f64>,
+    pub(super) connect_time: ConnectTime,
 }
 
 /// The endpoints that a worker was last given.
@@ -47,7 +46,7 @@ impl LocalUpstream {
             cursor: Cell::new(fastrand::usize(..)),
             changed: Notify::new(),
             emptied: Cell::new(None),
-            connect_micros: Cell::new(0.0),
+            connect_time: ConnectTime::default(),
         }
     }
 
@@ -111,6 +110,7 @@ pub(crate) struct LocalEndpoint {
     /// The response time in microseconds: jumps up with a slow response, decays with time.
     ewma: Cell<f64>,
     ewma_at: Cell<Instant>,
+    pub(super) connect_time: ConnectTime,
     /// Until when what is in flight may go on; set once it is out of the set.
     removed: Cell<Option<Instant>>,
     /// Fresh connections that were closed without a response, since the last response.
@@ -118,8 +118,32 @@ pub(crate) struct LocalEndpoint {
     purges_seen: Cell<u64>,
 }
 
+/// How long connecting usually takes: a moving mean.
+#[derive(Default)]
+pub(super) struct ConnectTime {
+    micros: Cell<f64>,
+}
+
+impl ConnectTime {
+    pub(super) fn add(&self, took: Duration) {
+        let (old, new) = (self.micros.get(), took.as_secs_f64() * 1e6);
+        self.micros.set(if old > 0.0 { old * 0.9 + new * 0.1 } else { new });
+    }
+
+    /// Zero before the first.
+    pub(super) fn usual(&self) -> Duration {
+        Duration::from_micros(self.micros.get() as u64)
+    }
+}
+
 /// Over how many seconds an old response time loses its weight (as ingress-nginx' `ewma`).
 const DECAY: f64 = 10.0;
+
+/// The longest that Linux delays an acknowledgement (`TCP_DELACK_MIN` of <net/tcp.h>, for a peer that does not
+/// send often).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// How many round trips an acknowledgement may take: one, and room for one that is slower than usual.
+const ROUND_TRIPS: u32 = 2;
 
 impl LocalEndpoint {
     fn new(shared: Arc<SharedEndpoint>, worker: usize) -> Self {
@@ -130,6 +154,7 @@ impl LocalEndpoint {
             pool: RefCell::default(),
             ewma: Cell::new(0.0),
             ewma_at: Cell::new(Instant::now()),
+            connect_time: ConnectTime::default(),
             removed: Cell::new(None),
             resets: Cell::new(0),
         }
@@ -144,9 +169,15 @@ impl LocalEndpoint {
         self.removed.get().is_some()
     }
 
-    /// Until when what is in flight may go on, if it is out of the set.
-    pub(crate) fn drained_at(&self) -> Option<Instant> {
-        self.removed.get()
+    /// Whether it is out of the set, and the time for what is in flight there is over.
+    pub(crate) fn is_drained(&self, now: Instant) -> bool {
+        self.removed.get().is_some_and(|end| now >= end)
+    }
+
+    /// How long its kernel may take to acknowledge what it was sent, `least` or more: Linux delays an
+    /// acknowledgement by up to 40 ms, and connecting took a round trip.
+    pub(crate) fn acknowledges_within(&self, least: Duration) -> Duration {
+        least.max(DELAYED_ACK + ROUND_TRIPS * self.connect_time.usual())
     }
 
     /// Takes account of a response that took `elapsed`.
@@ -197,5 +228,24 @@ impl LocalEndpoint {
         if self.purges_seen.replace(purges) != purges {
             self.pool.borrow_mut().clear(self.stats());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distant_endpoint_has_more_time_to_acknowledge() {
+        let address = ([127, 0, 0, 1], 1).into();
+        let endpoint = LocalEndpoint::new(Arc::new(SharedEndpoint::new(address, 1, false)), 0);
+        let [least, distant] = [60, 80].map(Duration::from_millis);
+        assert_eq!(endpoint.acknowledges_within(least), least);
+        endpoint.connect_time.add(Duration::from_micros(200));
+        assert_eq!(endpoint.acknowledges_within(least), least);
+        for _ in 0..100 {
+            endpoint.connect_time.add(distant);
+        }
+        assert!(endpoint.acknowledges_within(least) > 2 * distant);
     }
 }

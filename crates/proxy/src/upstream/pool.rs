@@ -53,10 +53,13 @@ impl Pool {
         }
     }
 
-    /// The connection that was used last. Those that were not used for long are left to expire.
+    /// The connection that was used last. Those that were not used for long are left to expire, and those that
+    /// became readable in this turn of the runtime are closed: what came is no answer to a request to come.
     pub(super) fn take(&mut self, now: Instant, stats: &EndpointShard) -> Option<Socket> {
-        let idle = self.idle.pop()?;
+        while self.idle.pop_if(|idle| !idle.socket.is_quiet()).is_some() {}
+        let idle = self.idle.pop();
         stats.idle.set(self.idle.len() as u64);
+        let idle = idle?;
         if idle.expires <= now {
             self.clear(stats);
             return None;
@@ -124,5 +127,36 @@ impl Wake for Watch {
     fn wake_by_ref(self: &Arc<Self>) {
         self.events.queue.lock().unwrap_or_else(PoisonError::into_inner).push(self.event);
         self.events.notify.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_says_something_unasked_is_not_quiet() -> std::io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr()?), listener.accept());
+        let (near, (mut far, _)) = (near?, far?);
+        // Until reading proved otherwise, the runtime takes a new socket to be readable.
+        assert!(near.try_read(&mut [0]).is_err());
+        let events = Arc::default();
+        let socket = Socket::new(near, IdleEvent { upstream: 0, endpoint: 0, socket: 7 }, &events);
+        let (mut pool, stats, now) = (Pool::default(), EndpointShard::default(), Instant::now());
+        pool.put(socket, now + Duration::from_secs(60), 1, &stats);
+        assert_eq!(stats.idle.get(), 1);
+        far.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await?;
+        events.notify.notified().await;
+        assert_eq!(events.take().len(), 1);
+        // A request may come before the event is looked at.
+        assert!(pool.take(now, &stats).is_none());
+        assert_eq!(stats.idle.get(), 0);
+        Ok(())
     }
 }

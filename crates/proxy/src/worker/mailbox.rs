@@ -51,7 +51,7 @@ pub(crate) struct Accepted {
     pub(crate) local: SocketAddr,
 }
 
-/// How a worker comes to its end (DESIGN Z10): each step includes those before it.
+/// How a worker comes to its end (Z10): each step includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     /// Responses announce `Connection: close`.

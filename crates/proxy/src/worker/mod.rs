@@ -16,7 +16,7 @@ use sluicegate_model::Settings;
 use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
 use tokio::task::{AbortHandle, spawn_local};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub(crate) use mailbox::{Accepted, Mailbox, Placed, Stop};
 pub(crate) use scratch::{BUFFER, Buffer, Scratch};
@@ -59,7 +59,18 @@ pub(crate) struct Snapshot {
 /// A client connection of the worker.
 struct Open {
     task: Option<AbortHandle>,
-    busy: Rc<Cell<bool>>,
+    phase: Rc<Cell<Phase>>,
+}
+
+/// What a client connection does, which decides when it may be closed as idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It was accepted, and its first request may be on its way.
+    Fresh,
+    /// A request is being read or served.
+    Busy,
+    /// It waits for its next request.
+    Idle,
 }
 
 /// What a worker's thread needs to begin.
@@ -165,12 +176,12 @@ impl Worker {
 
     /// Serves a client connection in a task of its own.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
-        let busy = Rc::new(Cell::new(false));
-        let key = self.connections.borrow_mut().insert(Open { task: None, busy: busy.clone() });
+        let phase = Rc::new(Cell::new(Phase::Fresh));
+        let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
         let guard = OpenGuard { worker: self.clone(), key };
         self.stats().open.add(1);
         let task = spawn_local(async move {
-            connection::serve(&guard.worker, stream, peer, local, &busy).await;
+            connection::serve(&guard.worker, stream, peer, local, &phase).await;
         });
         if let Some(open) = self.connections.borrow_mut().get_mut(key) {
             open.task = Some(task.abort_handle());
@@ -198,12 +209,15 @@ impl Worker {
                     waiting.clear();
                 }
                 if stop >= Stop::CloseIdle {
-                    self.close_connections(|open| !open.busy.get());
+                    self.close_connections(|phase| phase == Phase::Idle);
+                    spawn_local(self.clone().close_silent());
                 }
                 if stop >= Stop::CloseAll {
                     self.close_connections(|_| true);
-                    // One turn of the runtime lets what was aborted record its end.
-                    tokio::task::yield_now().await;
+                    // What was aborted records its end in the next turns of the runtime, some tasks in each.
+                    while !self.connections.borrow().is_empty() {
+                        tokio::task::yield_now().await;
+                    }
                     if let Some(log) = &self.log {
                         log.flush(self.stats());
                     }
@@ -251,13 +265,19 @@ impl Worker {
         }
     }
 
-    fn close_connections(&self, which: impl Fn(&Open) -> bool) {
+    /// Closes connections whose first request does not come either.
+    async fn close_silent(self: Rc<Self>) {
+        sleep(connection::LAST_IDLE).await;
+        self.close_connections(|phase| phase == Phase::Fresh);
+    }
+
+    fn close_connections(&self, which: impl Fn(Phase) -> bool) {
         // Aborting drops the connection's guard, now or later, which needs the list.
         let doomed: Vec<_> = self
             .connections
             .borrow()
             .iter()
-            .filter(|(_, open)| which(open))
+            .filter(|(_, open)| which(open.phase.get()))
             .filter_map(|(_, open)| open.task.clone())
             .collect();
         doomed.iter().for_each(AbortHandle::abort);

@@ -217,6 +217,25 @@ async fn a_response_that_is_cut_off_never_looks_whole() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_body_behind_a_large_head_arrives_whole() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let body = "y".repeat(5000);
+    for size in [16_000, 16_300, 16_350, 16_384, 20_000, 40_000] {
+        for (framing, body) in [
+            ("Transfer-Encoding: chunked", format!("1388\r\n{body}\r\n0\r\n\r\n")),
+            ("Content-Length: 5000", body.clone()),
+            ("Connection: close", body.clone()),
+        ] {
+            let head = format!("HTTP/1.1 200 OK\r\nX-Big: {}\r\n{framing}\r\n\r\n", "x".repeat(size));
+            backend.set(Behaviour::raw(format!("{head}{body}")).then_close());
+            let response = gateway.connect().await?.request(GET).await?;
+            assert_eq!((response.status, response.body.len()), (200, 5000), "{size} {framing}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_reset_within_the_body_is_no_end_of_it() -> TestResult {
     let stage = Stage::set().await?;
     for framing in ["Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", ""] {

@@ -80,7 +80,8 @@ async fn nominated_headers_end_at_the_gateway_but_none_that_says_who_or_what_it_
 const LIES: &str = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7.7.7.7\r\n\
     X-Forwarded-Host: evil\r\nX-Forwarded-Port: 6\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded-Proto: gopher\r\n\
     X-Forwarded-Scheme: gopher\r\nX-Original-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Request-ID: evil\r\n\
-    X-Scheme: gopher\r\n";
+    X-Scheme: gopher\r\nX-Forwarded-Ssl: evil\r\nx-forwarded-server: evil\r\nX_Forwarded_For: 6.6.6.6\r\n\
+    x_real_ip: 6.6.6.6\r\nX-Forwarded_Proto: gopher\r\nProxy: evil\r\n";
 
 #[tokio::test]
 async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
@@ -105,6 +106,43 @@ async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
     assert_eq!(values(&request, "X-Request-ID").len(), 1);
     let head = String::from_utf8_lossy(&request.head);
     assert!(!head.contains("evil") && !head.contains("6.6.6.6") && !head.contains("gopher"), "{head}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn underscores_go_on_if_wanted() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    for underscores in [false, true] {
+        let wanted =
+            |settings: &mut sluicegate_model::Settings| settings.underscores_in_headers = underscores;
+        let gateway = Gateway::builder().backends([&backend]).settings(wanted).start().await?;
+        let get = "GET / HTTP/1.1\r\nHost: a\r\nmy_own: 1\r\nproxy: evil\r\nMy-Own: 2\r\n\r\n";
+        let request = forwarded(&gateway, &backend, get).await?;
+        let expected = if underscores { vec!["Host", "my_own", "My-Own"] } else { vec!["Host", "My-Own"] };
+        assert_eq!(names(&request), expected);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_client_behind_trusted_peers_is_the_real_one() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let trust = |settings: &mut sluicegate_model::Settings| {
+        settings.trusted_peers =
+            ["127.0.0.0/8", "10.0.0.0/8"].map(|net| net.parse().expect("a network")).into();
+    };
+    let gateway = Gateway::builder().backends([&backend]).settings(trust).start().await?;
+    for (said, real) in [
+        ("6.6.6.6", "6.6.6.6"),
+        ("1.1.1.1, 6.6.6.6, 10.1.2.3", "6.6.6.6"),
+        ("6.6.6.6, ::ffff:10.1.2.3", "6.6.6.6"),
+        ("6.6.6.6, nonsense", "127.0.0.1"),
+        ("10.0.0.7, 10.1.2.3", "10.0.0.7"),
+    ] {
+        let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {said}\r\n\r\n");
+        let request = forwarded(&gateway, &backend, get).await?;
+        assert_eq!(values(&request, "X-Real-IP"), [real], "{said}");
+    }
     Ok(())
 }
 
@@ -214,10 +252,15 @@ async fn trailers_are_passed_on_except_those_that_would_act_on_the_request() -> 
 
 #[tokio::test]
 async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> TestResult {
-    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let everywhere = |options: &mut sluicegate_proxy::Options| options.http = vec![([0, 0, 0, 0], 0).into()];
+    let gateway = Gateway::builder().backends([&backend]).options(everywhere).start().await?;
     let request = forwarded(&gateway, &backend, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
     assert_eq!((request.minor_version, names(&request)), (1, vec!["Host"]));
-    assert_eq!(values(&request, "Host"), [gateway.addr().to_string()], "HTTP/1.0 need not name a host");
+    // HTTP/1.0 need not name a host: it is the address that the client connected to.
+    let host = format!("127.0.0.1:{}", gateway.addr().port());
+    assert_eq!(values(&request, "Host"), [&host]);
+    assert_eq!(values(&request, "X-Forwarded-Host"), [&host]);
     let put = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
     let request = forwarded(&gateway, &backend, put).await?;
     assert_eq!(names(&request), ["Host", "Content-Length"]);

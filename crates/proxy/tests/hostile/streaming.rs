@@ -186,6 +186,40 @@ async fn an_endpoint_that_reads_slowly_is_not_taken_for_dead() -> TestResult {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_is_busy_with_a_full_window_is_not_taken_for_dead() -> TestResult {
+    let listener = narrow()?;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let gateway = Gateway::builder().endpoints([listener.local_addr()?]).start().await?;
+    let mut client = gateway.connect().await?;
+    client.send(put(50_000)).await?;
+    let mut endpoint = Client::over(listener.accept().await?.0)?;
+    // Many times as long as an acknowledgement may take.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(gateway.count(|upstream| &upstream.attempts), 1);
+    assert!(!gateway.endpoint(listener.local_addr()?).is_suspect());
+    endpoint.read_until("\r\n\r\n").await?;
+    endpoint.read_exact(50_000).await?;
+    endpoint.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?;
+    assert_eq!(client.read_response().await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_large_upload_that_is_refused_sees_why() -> TestResult {
+    let backend = Backend::start(Behaviour::status(401).early()).await?;
+    let limit = |settings: &mut sluicegate_model::Settings| settings.limits.request_body = Some(30_000_000);
+    let gateway = Gateway::builder().backends([&backend]).settings(limit).start().await?;
+    for (length, status) in [(20_000_000, 401), (40_000_000, 413)] {
+        let mut client = gateway.connect().await?;
+        // All of it is sent before the answer is read.
+        client.send(put(length)).await?;
+        assert_eq!(client.read_response().await?.status, status);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_endpoint_that_reads_nothing_holds_the_client_back() -> TestResult {
     let listener = narrow()?;
     listener.set_nonblocking(true)?;

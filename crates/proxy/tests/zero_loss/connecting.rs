@@ -78,6 +78,42 @@ async fn several_holes_at_once_are_outrun() -> TestResult {
 }
 
 #[tokio::test]
+async fn connecting_ends_when_nobody_answers() -> TestResult {
+    let holes = [Hole::start().await?, Hole::start().await?, Hole::start().await?, Hole::start().await?];
+    let holes = holes.each_ref().map(Hole::addr);
+    let refuses = refusing().await?;
+    for (endpoints, hedge) in [(&holes[..], 20), (&[holes[0], holes[1], refuses][..], 20), (&holes[..], 0)] {
+        let builder = patient().endpoints(endpoints.iter().copied()).settings(|settings| {
+            settings.timeouts.connect = Duration::from_millis(300);
+            settings.resilience.connect_hedge = Duration::from_millis(hedge);
+            settings.resilience.endpoint_wait = Duration::from_millis(300);
+        });
+        let gateway = builder.start().await?;
+        let mut client = gateway.connect().await?;
+        assert_eq!(client.request(GET).await?.status, 504, "{endpoints:?}");
+        drop(client);
+        gateway.wait_until_idle().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_connects_for_a_client_that_left() -> TestResult {
+    let hole = Hole::start().await?;
+    let gateway = patient().endpoints([hole.addr()]).start().await?;
+    for request in [GET, POST] {
+        let mut client = gateway.connect().await?;
+        client.send(request).await?;
+        let connecting = |gateway: &Gateway| gateway.endpoint(hole.addr()).shards().sum(|e| &e.in_flight);
+        gateway.wait_until(|gateway| connecting(gateway) == 1).await?;
+        drop(client);
+        gateway.wait_until_idle().await?;
+        assert_eq!(connecting(&gateway), 0);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn while_others_hang_one_that_failed_before_is_asked_again() -> TestResult {
     let flaky = Behaviour::choose(|request| match request.connection {
         1 => Behaviour::reset_on_request(),

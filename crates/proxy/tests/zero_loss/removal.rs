@@ -124,6 +124,25 @@ async fn who_still_waits_for_a_response_when_the_drain_time_is_over_is_served_el
 }
 
 #[tokio::test]
+async fn a_client_that_sends_for_ever_does_not_hold_a_removed_endpoint() -> TestResult {
+    let (removed, kept) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
+    let gateway = hasty(&removed).await?;
+    let mut client = gateway.connect().await?;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await?;
+    removed.wait_until(|removed| removed.requests() == 1).await?;
+    gateway.set_addresses([kept.addr()]).await;
+    let trickle = async {
+        while client.send("x").await.is_ok() && failures(&gateway, Failure::Drained) == 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), trickle).await?;
+    removed.wait_until(|removed| removed.open() == 0).await?;
+    assert_eq!(kept.requests(), 0, "a POST is not sent twice");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_request_under_way_is_served_although_its_route_goes() -> TestResult {
     let mut first = Backend::start(Behaviour::silent()).await?;
     let second = Backend::start(Behaviour::ok()).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_proxy::Drain;
+use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 use sluicegate_testkit::gateway::Gateway;
@@ -100,6 +101,43 @@ async fn idle_connections_are_closed_after_their_time() -> TestResult {
     used.expect_end().await?;
     unused.expect_end().await?;
     tokio::time::timeout(LONG / 2, end).await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_on_its_way_over_a_new_connection_is_served() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Arc::new(Gateway::of([&backend]).await?);
+    let mut client = gateway.connect().await?;
+    gateway
+        .wait_until(|gateway| gateway.proxy().telemetry().workers().sum(|worker| &worker.open) == 1)
+        .await?;
+    let end = shut_down(&gateway, Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: LONG });
+    refuses(gateway.addr()).await;
+    tokio::time::sleep(SHORT).await;
+    assert_eq!(client.request(GET).await?.status, 200);
+    end.await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_request_is_logged_although_it_is_cut_off() -> TestResult {
+    const CLIENTS: usize = 200;
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("access.log");
+    let log = AccessLog::open(LogFormat::Json, Some(&path))?;
+    let builder = Gateway::builder().backends([&backend]).options(|options| options.access_log = Some(log));
+    let gateway = Arc::new(builder.start().await?);
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = gateway.connect().await?;
+        client.send(GET).await?;
+        clients.push(client);
+    }
+    backend.wait_until(|backend| backend.requests() == CLIENTS as u64).await?;
+    shut_down(&gateway, Drain { grace: Duration::ZERO, idle: SHORT, timeout: SHORT }).await?;
+    assert_eq!(std::fs::read_to_string(path)?.lines().count(), CLIENTS);
     Ok(())
 }
 
