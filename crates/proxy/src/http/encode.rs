@@ -24,14 +24,15 @@ pub(super) struct RequestPlan<'p> {
     pub(super) upgrade: Option<&'p [u8]>,
 }
 
-/// Writes the request's head as the endpoint gets it.
+/// Writes the request's head as the endpoint gets it. Gives the number of headers that were dropped because of
+/// their names.
 pub(super) fn write_request(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &RequestHead,
     client: &Client,
     plan: &RequestPlan<'_>,
-) {
+) -> u64 {
     out.extend_from_slice(head.method_name.of(buf));
     out.push(b' ');
     out.extend_from_slice(plan.path);
@@ -51,10 +52,15 @@ pub(super) fn write_request(
     };
     write_line(out, b"Host", authority);
     let trusted = plan.trusted.is_some();
+    let mut dropped = 0;
     copy_lines(out, buf, &head.lines, |line| {
         let stays = match line.known {
             Known::Host | Known::Expect | Known::XForwardedFor => false,
-            Known::Other => is_harmless(line.name.of(buf), trusted, plan.underscores),
+            Known::Other => {
+                let harmless = is_harmless(line.name.of(buf), trusted, plan.underscores);
+                dropped += u64::from(!harmless);
+                harmless
+            }
             known => trusted || !is_forwarding(known),
         };
         stays && !line.hop_by_hop
@@ -77,6 +83,7 @@ pub(super) fn write_request(
         write_line(out, b"Upgrade", protocols);
     }
     out.extend_from_slice(b"\r\n");
+    dropped
 }
 
 /// Completes the forwarding headers that a trusted peer sent.
@@ -218,7 +225,7 @@ fn has(lines: &[Line], known: Known) -> bool {
     lines.iter().any(|line| line.known == known)
 }
 
-fn copy_lines(out: &mut Vec<u8>, buf: &[u8], lines: &[Line], stays: impl Fn(&Line) -> bool) {
+fn copy_lines(out: &mut Vec<u8>, buf: &[u8], lines: &[Line], mut stays: impl FnMut(&Line) -> bool) {
     let mut run: Option<(usize, usize)> = None;
     for line in lines {
         if stays(line) {

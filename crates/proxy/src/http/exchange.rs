@@ -163,7 +163,10 @@ impl<'c> Exchange<'c> {
             request_id: self.record.request_id,
             upgrade,
         };
-        write_request(request, buf, head, self.client, &plan);
+        let dropped = write_request(request, buf, head, self.client, &plan);
+        if dropped > 0 {
+            self.worker.stats().headers_dropped.add(dropped);
+        }
         Ok(upstream)
     }
 

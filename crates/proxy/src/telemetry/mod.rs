@@ -170,6 +170,9 @@ pub struct WorkerStats {
     pub accepted: Tally,
     /// Accepted connections that were handed to a less loaded worker.
     pub handed_over: Tally,
+    /// Request headers that were dropped because of their names: with an underscore, `Proxy`, and forwarding
+    /// headers without a name here, from strangers.
+    pub headers_dropped: Tally,
     /// Client connections open now.
     pub open: Tally,
     /// Requests being served now.

@@ -120,6 +120,8 @@ async fn underscores_go_on_if_wanted() -> TestResult {
         let request = forwarded(&gateway, &backend, get).await?;
         let expected = if underscores { vec!["Host", "my_own", "My-Own"] } else { vec!["Host", "My-Own"] };
         assert_eq!(names(&request), expected);
+        let dropped = gateway.proxy().telemetry().workers().sum(|worker| &worker.headers_dropped);
+        assert_eq!(dropped, if underscores { 1 } else { 2 });
     }
     Ok(())
 }
