@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Secret;
+
 use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
 use crate::object::class::IngressClass;
 use crate::object::ingress::Ingress;
@@ -283,6 +285,8 @@ impl Store {
         let was_troubled =
             if is_troubled { !self.troubled.insert(object.clone()) } else { self.troubled.remove(object) };
         touched.problems |= is_troubled || was_troubled;
+        // One that cannot be read exists all the same.
+        touched.routing |= object.kind == Kind::Secret && is_troubled != was_troubled;
         if before == after {
             return;
         }
@@ -297,8 +301,10 @@ impl Store {
                 }
             }
             Kind::Ingress | Kind::IngressClass | Kind::Service => touched.routing = true,
+            // What an Ingress is told of it.
+            Kind::Secret => touched.routing = true,
             // Nothing uses them yet.
-            Kind::Secret | Kind::ConfigMap => {}
+            Kind::ConfigMap => {}
         }
     }
 
@@ -344,6 +350,18 @@ impl Store {
             Object::Service(service) => Some((service, &winner.origin)),
             _ => None,
         }
+    }
+
+    pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {
+        match self.slots.get(object)?.form()? {
+            Object::Secret(secret) => Some(&secret.0),
+            _ => None,
+        }
+    }
+
+    /// Whether an object is written anywhere, even if it cannot be used.
+    pub(crate) fn knows(&self, object: &ObjectRef) -> bool {
+        self.slots.contains_key(object)
     }
 
     /// The slices that belong to a Service, by name.

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`class`] | which Ingresses are ours |
 //! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
+//! | [`tls`] | `spec.tls` and its Secrets |
 //! | [`upstream`] | Services and their EndpointSlices |
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ mod class;
 mod routes;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub(crate) mod upstream;
 
 /// What the `spec.controller` of our IngressClasses says.
@@ -83,15 +85,17 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let classes = class::Classes::new(store, options);
     let mut routes = routes::Routes::default();
     let mut foreign_ingresses = 0;
+    let mut problems = Vec::new();
     for (object, ingress, origin) in store.ingresses() {
         if classes.serves(ingress) {
             routes.add(object, ingress, origin);
+            problems.extend(tls::problems(store, object, ingress, origin));
         } else {
             foreign_ingresses += 1;
         }
     }
     let built = routes.build();
-    let mut problems = built.problems;
+    problems.extend(built.problems);
     let mut upstreams = BTreeMap::new();
     let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
     let mut upstream_problems = BTreeMap::new();

@@ -10,6 +10,7 @@ use crate::store::Store;
 mod classes;
 mod problems;
 mod routes;
+mod tls;
 mod upstreams;
 
 /// What a text of manifests is served as: `host pathType path -> upstream [endpoints]`, and what is wrong with it.
