@@ -98,7 +98,7 @@ impl Slot {
 
 impl Store {
     /// Takes the text of a manifest, in place of what was read from this file before. Files whose name ends in
-    /// `.json` are JSON, all others YAML.
+    /// `.json` (or `.JSON`) are JSON, all others YAML.
     pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
         let (file, previous) = match self.files.remove_entry(file) {
             Some((file, entry)) => (file, entry),
@@ -107,8 +107,11 @@ impl Store {
                 FileEntry { manifest: Manifest::default(), objects: BTreeSet::new(), faults: Vec::new() },
             ),
         };
-        let syntax =
-            if file.extension().is_some_and(|ext| ext == "json") { Syntax::Json } else { Syntax::Yaml };
+        let syntax = if file.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("json")) {
+            Syntax::Json
+        } else {
+            Syntax::Yaml
+        };
         if text.trim().is_empty() && !previous.objects.is_empty() {
             return self.keep_emptied(file, previous);
         }

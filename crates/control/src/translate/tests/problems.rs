@@ -202,10 +202,10 @@ fn json_is_read_with_its_lines() {
     let mut store = Store::default();
     let json = "{\"apiVersion\": \"v1\",\n \"kind\": \"Service\",\n \"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\"ports\": [{\"port\": 0}]}}\n";
     store.set_file(Path::new("a.json"), json);
-    store.set_file(Path::new("b.json"), "{\n\"kind\": \n}");
+    store.set_file(Path::new("b.JSON"), "{\n\"kind\": \n}");
     let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
     assert_problems(
         &problems,
-        &["b.json:3: cannot be read: expected value", "a.json:4: Service default/a: spec.ports[0].port"],
+        &["b.JSON:3: cannot be read: expected value", "a.json:4: Service default/a: spec.ports[0].port"],
     );
 }
