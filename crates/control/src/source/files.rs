@@ -238,6 +238,11 @@ impl Files {
         false
     }
 
+    /// Whether there was a directory at the last walk.
+    pub(super) fn is_present(&self) -> bool {
+        self.present.is_some()
+    }
+
     /// What has changed since this was asked last.
     pub(super) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)

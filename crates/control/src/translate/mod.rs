@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 use crate::store::Store;
 
 mod class;
@@ -75,8 +75,8 @@ pub struct Translation {
     pub(crate) upstream_problems: BTreeMap<UpstreamKey, Problem>,
     /// At which port the upstreams with an external name are asked.
     pub(crate) external_ports: BTreeMap<UpstreamKey, u16>,
-    /// How many Ingresses are of other classes.
-    pub foreign_ingresses: usize,
+    /// The Ingresses that are of other classes, each with a note of what would serve it.
+    pub foreign_ingresses: Vec<Problem>,
 }
 
 /// Translates the objects of a store.
@@ -84,14 +84,21 @@ pub struct Translation {
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let classes = class::Classes::new(store, options);
     let mut routes = routes::Routes::default();
-    let mut foreign_ingresses = 0;
+    let mut foreign_ingresses = Vec::new();
     let mut problems = Vec::new();
     for (object, ingress, origin) in store.ingresses() {
         if classes.serves(ingress) {
             routes.add(object, ingress, origin);
             problems.extend(tls::problems(store, object, ingress, origin));
         } else {
-            foreign_ingresses += 1;
+            let (field, message) = classes.refusal(ingress);
+            foreign_ingresses.push(Problem {
+                severity: Severity::Note,
+                origin: origin.clone(),
+                object: Some(object.clone()),
+                field,
+                message,
+            });
         }
     }
     let built = routes.build();
