@@ -6,7 +6,6 @@ use std::sync::Arc;
 use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 
 use super::{Syntax, split, typed};
 use crate::object::class::IngressClass;
@@ -75,7 +74,12 @@ impl Document {
             Ok(mut value) => document.read(&mut value, ""),
             Err(fault) => {
                 document.is_complete = false;
-                document.faults.push(fault);
+                document.faults.push(Fault {
+                    severity: Severity::Error,
+                    line: fault.line,
+                    field: String::new(),
+                    message: format!("cannot be read: {}", fault.message),
+                });
             }
         }
         document
@@ -200,45 +204,4 @@ fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<O
             Object::ConfigMap(Confidential(Arc::new(raw)))
         }
     })
-}
-
-impl Syntax {
-    fn parse(self, text: &str) -> Result<Value, Fault> {
-        let (line, message) = match self {
-            Self::Yaml => match serde_saphyr::from_str_with_options(text, yaml_options()) {
-                Ok(value) => return Ok(value),
-                Err(error) => {
-                    // Without the snippet of the text, which may be a Secret's.
-                    let message = DefaultMessageFormatter.format_message(error.without_snippet());
-                    (error.location().map(|location| location.line()), message.escape_debug().to_string())
-                }
-            },
-            Self::Json => match serde_json::from_str(text) {
-                Ok(value) => return Ok(value),
-                Err(error) => {
-                    let message = error.to_string();
-                    let message = message.split(" at line ").next().unwrap_or_default();
-                    (Some(error.line() as u64), message.to_owned())
-                }
-            },
-        };
-        Err(Fault {
-            severity: Severity::Error,
-            line: line.and_then(|line| u32::try_from(line).ok()),
-            field: String::new(),
-            message: format!("cannot be read: {message}"),
-        })
-    }
-}
-
-/// Room for a `List` of 100,000 objects; aliases stay bounded, so that a small file cannot become a large one.
-fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 20_000_000,
-            max_nodes: 10_000_000,
-            max_total_scalar_bytes: 256 * 1024 * 1024,
-        },
-        with_snippet: false,
-    }
 }
