@@ -39,7 +39,7 @@ mod scan;
 mod tests;
 mod watch;
 
-use files::Files;
+use files::{Files, Purpose};
 use publish::Publisher;
 use resolve::{Resolver, Target};
 use scan::Listing;
@@ -88,7 +88,7 @@ pub struct Loaded {
 /// Reads a directory of manifests, or a single manifest, once. Never fails: what is wrong is among the problems.
 #[must_use]
 pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
-    let mut files = Files::new(dir);
+    let mut files = Files::new(dir, Purpose::Check);
     files.walked(scan::walk(dir, &|_| None), Instant::now());
     for path in files.take_unread() {
         files.set(&path, scan::read(&path), Instant::now());
@@ -161,7 +161,7 @@ impl DirectorySource {
                 .ok()
         });
         let follower = Follower {
-            files: Files::new(&self.dir),
+            files: Files::new(&self.dir, Purpose::Serve),
             watch,
             walking: None,
             next_walk: Some(Instant::now()),
@@ -447,7 +447,8 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         }
         problems.extend(self.external.iter().filter_map(|(key, target)| {
             let fault = self.resolver.fault(target)?;
-            upstream::unresolvable(&self.files.store, key, &target.0, fault)
+            let has_endpoints = self.publisher.endpoints(key).is_some_and(|endpoints| !endpoints.is_empty());
+            upstream::unresolvable(&self.files.store, key, &target.0, fault, has_endpoints)
         }));
         let problems = without_repeats(problems);
         let before = self.source.problems.borrow().clone();

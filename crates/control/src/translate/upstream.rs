@@ -118,10 +118,18 @@ fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSli
     ))
 }
 
-/// The problem of a Service whose external name cannot be looked up.
-pub(crate) fn unresolvable(store: &Store, key: &UpstreamKey, name: &str, fault: &str) -> Option<Problem> {
+/// The problem of a Service whose external name cannot be looked up; whether it `has_endpoints` from before.
+pub(crate) fn unresolvable(
+    store: &Store,
+    key: &UpstreamKey,
+    name: &str,
+    fault: &str,
+    has_endpoints: bool,
+) -> Option<Problem> {
     let (_, origin) = store.service(&key.namespace, &key.service)?;
-    let message = format!("{name:?} cannot be looked up: {fault}; the last answer stays in service");
+    let consequence =
+        if has_endpoints { "the last answer stays in service" } else { "requests are answered 503" };
+    let message = format!("{name:?} cannot be looked up: {fault}; {consequence}");
     Some(Problem { field: "spec.externalName".to_owned(), ..problem_of(key, origin, message) })
 }
 

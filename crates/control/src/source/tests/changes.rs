@@ -152,8 +152,20 @@ async fn an_external_name_is_looked_up() {
     followed
         .problems(&["Service default/a: spec.externalName: \"does-not-exist.invalid\" cannot be looked up"])
         .await;
+    assert!(followed.problems.borrow()[0].message.ends_with("the last answer stays in service"));
     assert!(loopback(&followed.published.borrow()));
     followed.write("a.yaml", &app("a", &[1]));
     followed.served("/a[1]").await;
     followed.problems(&[]).await;
+}
+
+#[tokio::test]
+async fn an_external_name_that_was_never_found_is_not_said_to_be_served() {
+    let external = ingress("a", "/a").replace(
+        "spec: {ports: [{port: 80}]}",
+        "spec: {type: ExternalName, externalName: does-not-exist.invalid}",
+    );
+    let mut followed = Followed::with_files(&[("a.yaml", external)]).await;
+    followed.problems(&["cannot be looked up"]).await;
+    assert!(followed.problems.borrow()[0].message.ends_with("requests are answered 503"));
 }
