@@ -1,4 +1,4 @@
-//! `sluicegate check`: what is wrong with a directory of manifests, and what it would serve.
+//! `sluicegate check`: what is wrong with a manifest or a directory of them, and what it would serve.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,9 @@ use sluicegate_model::Settings;
 use crate::cli::{CheckArgs, ClassArgs};
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
-    if !args.dir.is_dir() {
+    if let Err(error) = args.dir.metadata() {
         crate::complain(&format!(
-            "{} is not a directory; give the directory of your manifests",
+            "{} cannot be read: {error}; give a manifest or a directory of manifests",
             args.dir.display()
         ));
         return ExitCode::FAILURE;
@@ -74,9 +74,13 @@ pub(crate) fn translate_options(class: &ClassArgs, settings: Settings) -> Transl
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::ExitCode;
+
     use sluicegate_control::{TranslateOptions, load_once};
 
     use super::Verdict;
+    use crate::cli::{CheckArgs, ClassArgs};
 
     fn verdict(manifests: &[String]) -> Verdict {
         let dir = tempfile::tempdir().unwrap();
@@ -105,6 +109,21 @@ mod tests {
         assert_eq!(two.summary().unwrap(), "2 Ingresses are of other classes and are not served here");
         let none = verdict(&[web, ours]);
         assert!(none.passes(true) && none.summary().is_none());
+    }
+
+    #[test]
+    fn a_file_is_checked_as_serve_would_serve_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |path: &Path| {
+            let class = ClassArgs { ingress_class: "sluicegate".into(), watch_ingress_without_class: false };
+            super::run(&CheckArgs { dir: path.to_owned(), class, strict: true })
+        };
+        let file = dir.path().join("manifest");
+        std::fs::write(&file, format!("{WEB}{}", ingress("sluicegate", "a"))).unwrap();
+        assert_eq!(check(&file), ExitCode::SUCCESS);
+        std::fs::write(&file, ingress("sluicegate", "A")).unwrap();
+        assert_eq!(check(&file), ExitCode::FAILURE);
+        assert_eq!(check(&dir.path().join("nothing")), ExitCode::FAILURE);
     }
 
     #[test]
