@@ -124,9 +124,9 @@ impl Store {
                 severity: fault.severity,
                 origin: match fault.line {
                     Some(within) => Origin { line: line + within - 1, ..Origin::file(&file) },
-                    None => origin(&file, *line, document, ""),
+                    None => origin(&file, *line, document, &fault.part),
                 },
-                object: None,
+                object: fault.object.clone(),
                 field: fault.field.clone(),
                 message: fault.message.clone(),
             }));

@@ -164,15 +164,19 @@ fn what_is_no_object_is_told_and_other_kinds_are_not() {
                 "m.yaml:1: apiVersion: Ingress is not read in \"extensions/v1beta1\": write networking.k8s.io/v1",
             ],
         ),
+        (
+            "apiVersion: networking.k8s.io/v1beta1\nkind: Ingress\nmetadata: {name: a, namespace: b}\n",
+            vec!["m.yaml:1: Ingress b/a: apiVersion: Ingress is not read in \"networking.k8s.io/v1beta1\""],
+        ),
         ("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice}", vec!["write discovery.k8s.io/v1"]),
         ("\n\napiVersion: v1\nkind: Service\nmetadata: {}\n", vec!["m.yaml:5: metadata.name: is missing"]),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: \"a\\nb\"}}",
-            vec!["metadata.name: \"a\\nb\" is not a DNS name"],
+            vec!["m.yaml:1: Service default/a\\nb: metadata.name: \"a\\nb\" is not a DNS name"],
         ),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: A}}",
-            vec!["metadata.namespace: \"A\""],
+            vec!["m.yaml:1: Service A/a: metadata.namespace: \"A\""],
         ),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: no}}",
@@ -200,6 +204,8 @@ items:
     metadata: {name: b}
     spec: {ports: [{port: 0}]}
   - {apiVersion: apps/v1, kind: Deployment, metadata: {name: c}}
+  - {apiVersion: v1, kind: Service, metadata: {name: Bad_Name}}
+  - {apiVersion: v1, kind: Service}
 ---
 apiVersion: v1
 kind: ServiceList
@@ -210,8 +216,10 @@ items:
     assert_problems(
         &serve(yaml).problems,
         &[
+            "m.yaml:11: Service default/Bad_Name: metadata.name: \"Bad_Name\" has upper-case letters",
+            "m.yaml:12: items[4].metadata.name: is missing in an object of kind Service",
             "m.yaml:9: Service default/b: spec.ports[0].port: 0 is not",
-            "m.yaml:16: Service default/c: spec.ports[0].port: 99999 is not",
+            "m.yaml:18: Service default/c: spec.ports[0].port: 99999 is not",
         ],
     );
 }
