@@ -41,8 +41,8 @@ impl Manifest {
             None => Arc::new(Document::parse(text, syntax)),
         };
         let documents = match syntax {
-            Syntax::Yaml => split::documents(text).map(|(line, text)| (line, parse(text))).collect(),
-            Syntax::Json => vec![(1, parse(text))],
+            Syntax::Yaml => split::yaml(text).map(|(line, text)| (line, parse(text))).collect(),
+            Syntax::Json => split::json(text).into_iter().map(|(line, text)| (line, parse(text))).collect(),
         };
         Self { documents }
     }

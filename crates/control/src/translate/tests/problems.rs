@@ -248,6 +248,31 @@ fn nothing_of_a_secret_is_shown() {
 }
 
 #[test]
+fn json_documents_one_after_another_are_read() {
+    let mut store = Store::default();
+    let service = |name: &str| {
+        format!(
+            "{{\"apiVersion\": \"v1\", \"kind\": \"Service\", \"metadata\": {{\"name\": \"{name}\"}},\n \
+             \"spec\": {{\"ports\": [{{\"port\": 0}}]}}}}\n"
+        )
+    };
+    store.set_file(
+        Path::new("a.json"),
+        &format!("{}{}\n{}{{\n\"a\" 1", service("a"), service("b"), service("c")),
+    );
+    let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+    assert_problems(
+        &problems,
+        &[
+            "a.json:9: cannot be read: expected ':'",
+            "a.json:2: Service default/a: spec.ports[0].port",
+            "a.json:4: Service default/b: spec.ports[0].port",
+            "a.json:7: Service default/c: spec.ports[0].port",
+        ],
+    );
+}
+
+#[test]
 fn json_is_read_with_its_lines() {
     let mut store = Store::default();
     let json = "{\"apiVersion\": \"v1\",\n \"kind\": \"Service\",\n \"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\"ports\": [{\"port\": 0}]}}\n";
