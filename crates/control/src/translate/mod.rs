@@ -83,7 +83,7 @@ pub struct Translation {
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let classes = class::Classes::new(store, options);
-    let mut routes = routes::Routes::default();
+    let mut routes = routes::Routes::new(store);
     let mut foreign_ingresses = Vec::new();
     let mut problems = Vec::new();
     for (object, ingress, origin) in store.ingresses() {
@@ -108,7 +108,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut upstream_problems = BTreeMap::new();
     let mut external_ports = BTreeMap::new();
     for reference in &built.references {
-        let key = reference.upstream;
+        let key = &reference.upstream;
         if !upstreams.contains_key(key) {
             let resolved = upstream::resolve(store, key);
             upstreams.insert(key.clone(), Arc::new(resolved.upstream));

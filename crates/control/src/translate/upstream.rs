@@ -23,6 +23,16 @@ pub(crate) struct Resolved {
     pub(crate) problem: Option<Problem>,
 }
 
+/// The identity of the upstream that a backend names. One Service port is one upstream, whether it is named by its
+/// number or its name. What does not exist keeps the name that it was given.
+pub(super) fn key(store: &Store, named: &UpstreamKey) -> UpstreamKey {
+    let service = store.service(&named.namespace, &named.service);
+    match service.and_then(|(service, _)| service.port(&named.port)) {
+        Some(port) => UpstreamKey { port: port.key(), ..named.clone() },
+        None => named.clone(),
+    }
+}
+
 /// Finds the Service and the port that a backend names, and their endpoints. What is missing leaves an upstream
 /// without endpoints, so that requests are answered 503.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {

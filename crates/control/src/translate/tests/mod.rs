@@ -79,7 +79,7 @@ endpoints: [{addresses: [10.0.0.1]}]
 ";
 
 /// What [`ECHO`] is served as.
-const ECHO_80: &str = "default/echo:80 [10.0.0.1:8080]";
+const ECHO_80: &str = "default/echo:http [10.0.0.1:8080]";
 
 /// An Ingress with these metadata and this spec, both in flow style.
 fn ingress(metadata: &str, spec: &str) -> String {
