@@ -1,11 +1,12 @@
 //! What is logged, once each.
 
+use std::fs;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::DefaultGuard;
 
-use super::{Followed, app};
+use super::{Followed, app, ingress, slice};
 
 /// All that is logged on this thread, at `info` and above.
 #[derive(Clone, Default)]
@@ -64,4 +65,35 @@ async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change()
     let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; \
                     --ingress-class nginx serves it";
     assert!(lines.len() == 1 && lines[0].ends_with(expected), "{lines:#?}");
+}
+
+#[tokio::test]
+async fn each_change_of_the_configuration_leaves_one_line() {
+    let (log, _guard) = Log::capture();
+    let files =
+        [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[1]))];
+    let mut followed = Followed::with_files(&files).await;
+    followed.write("slice.yaml", &slice("a", &[1, 2]));
+    followed.served("/a[1,2] /b[1]").await;
+    followed.write("c.yaml", &app("c", &[1]));
+    followed.served("/a[1,2] /b[1] /c[1]").await;
+    fs::remove_file(followed.path("b.yaml")).unwrap();
+    followed.served("/a[1,2] /c[1]").await;
+    let configs = followed.published.borrow().configs;
+    followed.write("a.yaml", &ingress("a", "/new"));
+    followed.served("/c[1] /new[1,2]").await;
+    let limit = "{name: c, annotations: {sluicegate.dev/max-requests: \"5\"}}\nspec: {ports";
+    followed.write("c.yaml", &app("c", &[1]).replace("{name: c}\nspec: {ports", limit));
+    followed.wait(|published| published.configs == configs + 2).await;
+    assert_eq!(
+        log.lines("configuration changed"),
+        [
+            "INFO configuration changed routes=+2 -0 upstreams=+2 -0",
+            "INFO configuration changed routes=+1 -0 upstreams=+1 -0",
+            "INFO configuration changed routes=+0 -1 upstreams=+0 -1",
+            "INFO configuration changed routes=+1 -1 upstreams=+0 -0",
+            "INFO configuration changed routes=+0 -0 upstreams=+1 -1",
+        ]
+    );
+    assert!(log.lines("endpoints changed").is_empty(), "it is for debugging");
 }
