@@ -15,6 +15,8 @@ pub enum Severity {
     Error,
     /// All is done that can be, and it may not be what was meant.
     Warning,
+    /// Nothing is wrong, and it is good to know.
+    Note,
 }
 
 impl fmt::Display for Severity {
@@ -22,6 +24,7 @@ impl fmt::Display for Severity {
         f.write_str(match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         })
     }
 }

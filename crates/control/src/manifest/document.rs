@@ -6,7 +6,6 @@ use std::sync::Arc;
 use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 
 use super::{Syntax, split, typed};
 use crate::object::class::IngressClass;
@@ -46,8 +45,12 @@ pub(crate) struct Fault {
     pub(crate) severity: Severity,
     /// The line, where the parser said it, counted as [`Document::line`].
     pub(crate) line: Option<u32>,
-    /// The field of the document, to look the line up.
+    /// The object that it is about, as it is written: its name may be none that Kubernetes would take.
+    pub(crate) object: Option<ObjectRef>,
+    /// The field of the object, or of the document if there is none.
     pub(crate) field: String,
+    /// Which part of the document the object is: empty for all, or `items[3]`.
+    pub(crate) part: Box<str>,
     pub(crate) message: String,
 }
 
@@ -75,7 +78,14 @@ impl Document {
             Ok(mut value) => document.read(&mut value, ""),
             Err(fault) => {
                 document.is_complete = false;
-                document.faults.push(fault);
+                document.faults.push(Fault {
+                    severity: Severity::Error,
+                    line: fault.line,
+                    object: None,
+                    field: String::new(),
+                    part: "".into(),
+                    message: format!("cannot be read: {}", fault.message),
+                });
             }
         }
         document
@@ -87,7 +97,7 @@ impl Document {
         let (api_version, kind) = (text_of("apiVersion").to_owned(), text_of("kind").to_owned());
         if kind.is_empty() || api_version.is_empty() {
             let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
-            self.refuse(part, "", format!("is not a Kubernetes object: it has no {missing}"));
+            self.refuse(None, part, "", format!("is not a Kubernetes object: it has no {missing}"));
             return;
         }
         let items_kind = kind.strip_suffix("List");
@@ -98,6 +108,7 @@ impl Document {
         match Kind::parse(&kind) {
             Some(kind) if kind.api_version() == api_version => self.read_object(kind, value, part),
             Some(kind) if is_former_version(kind, &api_version) => self.refuse(
+                as_written(kind, value),
                 part,
                 "apiVersion",
                 format!("{kind} is not read in {api_version:?}: write {}", kind.api_version()),
@@ -123,19 +134,39 @@ impl Document {
     fn read_object(&mut self, kind: Kind, value: &Value, part: &str) {
         let object = match identify(kind, value) {
             Ok(object) => object,
-            Err((field, message)) => return self.refuse(part, field, message),
+            Err((field, message)) => return self.refuse(as_written(kind, value), part, field, message),
         };
         let mut findings = Findings::default();
         let form = check(&object, value, &mut findings);
         self.objects.push(ParsedObject { object, part: part.into(), form, findings });
     }
 
-    fn refuse(&mut self, part: &str, field: &str, message: String) {
+    fn refuse(&mut self, object: Option<ObjectRef>, part: &str, field: &str, message: String) {
         self.is_complete = false;
-        let dot = if part.is_empty() || field.is_empty() { "" } else { "." };
-        let field = format!("{part}{dot}{field}");
-        self.faults.push(Fault { severity: Severity::Error, line: None, field, message });
+        let (part, field) = match object {
+            Some(_) => (part, field.to_owned()),
+            None => {
+                let dot = if part.is_empty() || field.is_empty() { "" } else { "." };
+                ("", format!("{part}{dot}{field}"))
+            }
+        };
+        let part = part.into();
+        self.faults.push(Fault { severity: Severity::Error, line: None, object, field, part, message });
     }
+}
+
+/// The name of an object that is refused, to tell which it is; nothing if it has no name.
+fn as_written(kind: Kind, value: &Value) -> Option<ObjectRef> {
+    let text = |key: &str| {
+        let text = value.get("metadata")?.get(key)?.as_str()?;
+        // It goes into one line of a log.
+        (!text.is_empty()).then(|| text.escape_debug().to_string())
+    };
+    let namespace = match kind.is_cluster_scoped() {
+        true => String::new(),
+        false => text("namespace").unwrap_or_else(|| "default".to_owned()),
+    };
+    Some(ObjectRef { kind, namespace: namespace.into(), name: text("name")?.into() })
 }
 
 /// The name of an object, or the field that has none and why.
@@ -200,45 +231,4 @@ fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<O
             Object::ConfigMap(Confidential(Arc::new(raw)))
         }
     })
-}
-
-impl Syntax {
-    fn parse(self, text: &str) -> Result<Value, Fault> {
-        let (line, message) = match self {
-            Self::Yaml => match serde_saphyr::from_str_with_options(text, yaml_options()) {
-                Ok(value) => return Ok(value),
-                Err(error) => {
-                    // Without the snippet of the text, which may be a Secret's.
-                    let message = DefaultMessageFormatter.format_message(error.without_snippet());
-                    (error.location().map(|location| location.line()), message.escape_debug().to_string())
-                }
-            },
-            Self::Json => match serde_json::from_str(text) {
-                Ok(value) => return Ok(value),
-                Err(error) => {
-                    let message = error.to_string();
-                    let message = message.split(" at line ").next().unwrap_or_default();
-                    (Some(error.line() as u64), message.to_owned())
-                }
-            },
-        };
-        Err(Fault {
-            severity: Severity::Error,
-            line: line.and_then(|line| u32::try_from(line).ok()),
-            field: String::new(),
-            message: format!("cannot be read: {message}"),
-        })
-    }
-}
-
-/// Room for a `List` of 100,000 objects; aliases stay bounded, so that a small file cannot become a large one.
-fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 20_000_000,
-            max_nodes: 10_000_000,
-            max_total_scalar_bytes: 256 * 1024 * 1024,
-        },
-        with_snippet: false,
-    }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`split`] | a file's text into its documents |
 //! | [`document`] | one document into the objects that it holds |
+//! | [`syntax`] | the text of a document into an untyped value |
 //! | [`typed`] | an untyped object into its Kubernetes type: wrong types and unknown fields |
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub(crate) mod document;
 pub(crate) mod split;
+mod syntax;
 mod typed;
 
 pub(crate) use document::{Document, ParsedObject};
@@ -39,8 +41,8 @@ impl Manifest {
             None => Arc::new(Document::parse(text, syntax)),
         };
         let documents = match syntax {
-            Syntax::Yaml => split::documents(text).map(|(line, text)| (line, parse(text))).collect(),
-            Syntax::Json => vec![(1, parse(text))],
+            Syntax::Yaml => split::yaml(text).map(|(line, text)| (line, parse(text))).collect(),
+            Syntax::Json => split::json(text).into_iter().map(|(line, text)| (line, parse(text))).collect(),
         };
         Self { documents }
     }

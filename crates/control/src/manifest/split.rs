@@ -1,11 +1,14 @@
-//! A file of YAML documents into its documents.
+//! A file into its documents.
 //!
-//! The text is cut at lines that begin with `---`, as `kubectl` does. YAML allows such a line nowhere inside a
-//! document, so that a document with a syntax error does not take its neighbours with it.
+//! YAML is cut at lines that begin with `---`, as `kubectl` does. YAML allows such a line nowhere inside a
+//! document, so that a document with a syntax error does not take its neighbours with it. JSON documents just follow
+//! one another, as `jq -c` writes them and `kubectl` reads them: one with a syntax error takes the rest with it.
 
-/// The documents of a file, each with the line on which it begins, from 1. A `---` belongs to the document that
+use serde::de::IgnoredAny;
+
+/// The YAML documents of a file, each with the line on which it begins, from 1. A `---` belongs to the document that
 /// it opens; directives before it too.
-pub(crate) fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
+pub(crate) fn yaml(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut rest = text;
     let mut line = 1;
@@ -21,6 +24,28 @@ pub(crate) fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
         }
         None
     })
+}
+
+/// The JSON documents of a file, each with the line on which it begins, from 1. From the first that cannot be read
+/// on, all is one document.
+pub(crate) fn json(text: &str) -> Vec<(u32, &str)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut documents = Vec::new();
+    let mut line = 1;
+    let mut rest = text.trim_end();
+    while !rest.is_empty() {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        let end = match values.next() {
+            Some(Ok(_)) => values.byte_offset(),
+            Some(Err(_)) | None => rest.len(),
+        };
+        let (document, remainder) = rest.split_at(end);
+        let lines = document.bytes().filter(|byte| *byte == b'\n').count();
+        documents.push((line, document));
+        line += u32::try_from(lines).unwrap_or(u32::MAX - line);
+        rest = remainder;
+    }
+    documents
 }
 
 /// The first document, its number of lines, and what follows it.
@@ -68,7 +93,7 @@ pub(crate) fn first_content_line(document: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{documents, first_content_line};
+    use super::{first_content_line, json, yaml};
 
     #[test]
     fn a_file_is_cut_at_its_markers() {
@@ -85,7 +110,21 @@ mod tests {
             ("a: 1\r\n---\r\nb: 2\r\n", vec![(1, "a: 1\r\n"), (2, "---\r\nb: 2\r\n")]),
             ("\u{feff}a: 1\n", vec![(1, "a: 1\n")]),
         ] {
-            assert_eq!(documents(text).collect::<Vec<_>>(), expected, "{text:?}");
+            assert_eq!(yaml(text).collect::<Vec<_>>(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn json_is_cut_after_each_value() {
+        for (text, expected) in [
+            (" \n", vec![]),
+            ("{\n}\n", vec![(1, "{\n}")]),
+            ("{\n}\n{}\n\n{}", vec![(1, "{\n}"), (2, "\n{}"), (3, "\n\n{}")]),
+            ("{}{}\n", vec![(1, "{}"), (1, "{}")]),
+            ("{}\n{]\n{}\n", vec![(1, "{}"), (1, "\n{]\n{}")]),
+            ("\u{feff}{}", vec![(1, "{}")]),
+        ] {
+            assert_eq!(json(text), expected, "{text:?}");
         }
     }
 

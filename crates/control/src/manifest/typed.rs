@@ -61,25 +61,77 @@ pub(super) fn parse<T: DeserializeOwned>(
     }
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
     let mut field = String::new();
+    let mut found = value;
     for segment in error.path() {
         match segment {
-            Segment::Seq { index } => push_index(&mut field, *index),
-            Segment::Map { key } => push_key(&mut field, key),
+            Segment::Seq { index } => {
+                push_index(&mut field, *index);
+                found = found.get(index).unwrap_or(&Value::Null);
+            }
+            Segment::Map { key } => {
+                push_key(&mut field, key);
+                found = found.get(key).unwrap_or(&Value::Null);
+            }
             Segment::Enum { .. } | Segment::Unknown => {}
         }
     }
-    let mut message = error.inner().to_string();
-    if confidential {
-        message = "has a value of the wrong type".to_owned();
-    } else if message.ends_with("expected a string")
-        && !message.contains("sequence")
-        && !message.contains("map")
+    let message = error.inner().to_string();
+    // Serde's own form of what does not fit (`serde::de::Error::invalid_type`, `invalid_value`).
+    let is_serdes = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
+    let expected = message.rsplit_once(", expected ").filter(|_| is_serdes).map(|(_, expected)| expected);
+    if expected.is_none()
+        && found.is_string()
+        && (field.starts_with("data") || field.starts_with("binaryData"))
     {
-        // Such as the host `no`, or the annotation 1.10.
-        message.push_str(": write it in quotes");
+        // A Secret's or a ConfigMap's; no other object has these fields.
+        findings.error(field, "is not valid base64");
+        return None;
     }
-    findings.error(field, message);
+    findings.error(field, mismatch(found, expected, confidential));
     None
+}
+
+/// What is wrong with a value where `expected` should be, in serde's words or those of the Kubernetes types.
+fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String {
+    let is = match found {
+        Value::Null => "empty",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    };
+    let must_be = match (expected, found) {
+        (None, _) => return "has a value that cannot be used".to_owned(),
+        // Such as the host `no`, or the annotation 1.10.
+        (Some("a string" | "a base64-encoded string"), Value::Bool(_) | Value::Number(_)) => {
+            return "must be text: write it in quotes".to_owned();
+        }
+        (Some("i32" | "i64"), Value::String(text)) => match text.parse::<i64>() {
+            Ok(number) if !confidential => return format!("must be a number: write {number}"),
+            _ => "a number",
+        },
+        (Some("i32"), Value::Number(_)) => "a whole number of at most 32 bits",
+        (Some("i64"), Value::Number(_)) => "a whole number of at most 64 bits",
+        (Some("a boolean"), Value::String(text)) if text == "true" || text == "false" => {
+            return "must be true or false: write it without quotes".to_owned();
+        }
+        (Some("a string" | "a base64-encoded string"), _) => "text",
+        (Some("i32" | "i64"), _) => "a number",
+        (Some("a boolean"), _) => "true or false",
+        (Some("a sequence"), _) => "a list",
+        (Some("IntOrString"), _) => "a number or text",
+        (Some("a timestamp string"), _) => "a time such as \"2024-01-31T12:00:00Z\"",
+        // The name of a Kubernetes type.
+        (Some(_), Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            "a mapping"
+        }
+        (Some(_), Value::Object(_)) => return "has a value that cannot be used".to_owned(),
+    };
+    match found {
+        Value::String(text) if !confidential => format!("must be {must_be}, and is {text:?}"),
+        _ => format!("must be {must_be}, and is {is}"),
+    }
 }
 
 fn warn_of_unknown(field: String, findings: &mut Findings) {

@@ -26,6 +26,17 @@ pub(crate) struct Ingress {
     pub(crate) has_rules: bool,
     /// Its valid rules.
     pub(crate) rules: Vec<Rule>,
+    /// `spec.tls`.
+    pub(crate) tls: Vec<Tls>,
+}
+
+/// An entry of `spec.tls`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Tls {
+    /// The hosts as written; none means every host of the Ingress.
+    pub(crate) hosts: Vec<Box<str>>,
+    /// The Secret of the same namespace that holds the certificate.
+    pub(crate) secret: Option<Arc<str>>,
 }
 
 /// A valid rule, with its valid paths.
@@ -82,6 +93,16 @@ impl Ingress {
                 .and_then(|backend| check_backend(backend, "spec.defaultBackend", namespace, findings)),
             has_rules,
             rules,
+            tls: spec.tls.unwrap_or_default().into_iter().map(Tls::from).collect(),
+        }
+    }
+}
+
+impl From<v1::IngressTLS> for Tls {
+    fn from(raw: v1::IngressTLS) -> Self {
+        Self {
+            hosts: raw.hosts.unwrap_or_default().into_iter().map(Into::into).collect(),
+            secret: raw.secret_name.filter(|name| !name.is_empty()).map(Into::into),
         }
     }
 }

@@ -79,6 +79,15 @@ impl Service {
     }
 }
 
+impl ServicePort {
+    /// What identifies it, however backends name it: its name, by which the slices know it too, so that it stays
+    /// when the number changes. A port without a name is identified by its number.
+    pub(crate) fn key(&self) -> Arc<str> {
+        let is_name = !self.name.is_empty() && self.name.parse::<u16>().is_err();
+        if is_name { self.name.clone() } else { self.port.to_string().into() }
+    }
+}
+
 fn check_external_name(name: Option<String>, findings: &mut Findings) -> Option<Box<str>> {
     let name = name.unwrap_or_default();
     // A trailing dot is allowed here: it keeps the resolver from trying search domains.

@@ -26,10 +26,20 @@ const RETURN_GRACE: Duration = Duration::from_secs(1);
 /// A file that is open for writing is read all the same when nothing was written for this long.
 const WRITING_MAX: Duration = Duration::from_secs(60);
 
+/// What the manifests are read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To tell what is wrong.
+    Check,
+    /// To serve them.
+    Serve,
+}
+
 /// The manifests of a directory, and the objects in them.
 #[derive(Debug)]
 pub(super) struct Files {
     root: PathBuf,
+    purpose: Purpose,
     pub(super) store: Store,
     stamps: BTreeMap<PathBuf, Stamp>,
     /// To be read, because of a notice or a walk.
@@ -49,9 +59,10 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(root: &Path) -> Self {
+    pub(super) fn new(root: &Path, purpose: Purpose) -> Self {
         Self {
             root: root.to_owned(),
+            purpose,
             store: Store::default(),
             stamps: BTreeMap::new(),
             unread: BTreeSet::new(),
@@ -129,8 +140,8 @@ impl Files {
     /// The directory is away: what was read from it stays.
     fn lose_root(&mut self, error: &io::Error) {
         self.present = None;
-        let message = format!("cannot be listed: {error}; what was read from it stays in service");
-        let problem = problem(&self.root, message);
+        let problem =
+            problem(&self.root, format!("cannot be listed: {error}{}", self.consequence(&self.root)));
         self.touched.problems |= self.root_fault.as_ref() != Some(&problem);
         self.root_fault = Some(problem);
     }
@@ -190,8 +201,20 @@ impl Files {
     }
 
     fn set_fault(&mut self, path: &Path, error: &io::Error) {
-        let problem = problem(path, format!("cannot be read: {error}; what it held before stays in service"));
+        let problem = problem(path, format!("cannot be read: {error}{}", self.consequence(path)));
         self.touched.problems |= self.faults.insert(path.to_owned(), problem.clone()) != Some(problem);
+    }
+
+    /// What it means for the service that this file or folder cannot be read, as the rest of a sentence.
+    fn consequence(&self, path: &Path) -> &'static str {
+        // Paths are ordered by their components, so that what is in a folder follows it.
+        let had_files =
+            self.stamps.range(path.to_owned()..).next().is_some_and(|(file, _)| file.starts_with(path));
+        match (self.purpose, had_files) {
+            (Purpose::Check, _) => "",
+            (Purpose::Serve, true) => "; what was read from it before stays in service",
+            (Purpose::Serve, false) => "; nothing is served from it",
+        }
     }
 
     /// When [`expire`](Self::expire) has something to do.
@@ -236,6 +259,11 @@ impl Files {
             }
         }
         false
+    }
+
+    /// Whether there was a directory at the last walk.
+    pub(super) fn is_present(&self) -> bool {
+        self.present.is_some()
     }
 
     /// What has changed since this was asked last.

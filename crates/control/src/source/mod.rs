@@ -27,7 +27,7 @@ use tokio::sync::watch as state;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
-use crate::problem::{Problem, Severity};
+use crate::problem::{Origin, Problem, Severity};
 use crate::store::ServiceRef;
 use crate::translate::{TranslateOptions, Translation, translate, upstream};
 
@@ -39,7 +39,7 @@ mod scan;
 mod tests;
 mod watch;
 
-use files::Files;
+use files::{Files, Purpose};
 use publish::Publisher;
 use resolve::{Resolver, Target};
 use scan::Listing;
@@ -68,6 +68,9 @@ impl Attention {
 /// How long the first configuration waits for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
 
+/// How many Ingresses of other classes are named in one line of the log.
+const FOREIGN_NAMED_MAX: usize = 3;
+
 /// After reading this many files, other tasks get their turn.
 const READ_AT_ONCE: usize = 32;
 
@@ -78,14 +81,14 @@ pub struct Loaded {
     pub config: Config,
     /// What is wrong, in no particular order.
     pub problems: Vec<Problem>,
-    /// How many Ingresses are of other classes.
-    pub foreign_ingresses: usize,
+    /// The Ingresses that are of other classes, each with a note of what would serve it.
+    pub foreign_ingresses: Vec<Problem>,
 }
 
 /// Reads a directory of manifests, or a single manifest, once. Never fails: what is wrong is among the problems.
 #[must_use]
 pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
-    let mut files = Files::new(dir);
+    let mut files = Files::new(dir, Purpose::Check);
     files.walked(scan::walk(dir, &|_| None), Instant::now());
     for path in files.take_unread() {
         files.set(&path, scan::read(&path), Instant::now());
@@ -94,10 +97,27 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
     let mut problems: Vec<Problem> = files.problems().collect();
     problems.extend(translation.problems);
     problems.extend(translation.upstream_problems.into_values());
+    if translation.config.routes().next().is_none() && files.is_present() {
+        problems.push(no_route(dir, &translation.foreign_ingresses));
+    }
     Loaded {
         config: translation.config,
         problems: without_repeats(problems),
         foreign_ingresses: translation.foreign_ingresses,
+    }
+}
+
+fn no_route(dir: &Path, foreign_ingresses: &[Problem]) -> Problem {
+    let message = match foreign_ingresses {
+        [] => "holds no Ingress that can be served: there would be no route",
+        _ => "holds Ingresses of other classes alone: there would be no route",
+    };
+    Problem {
+        severity: Severity::Warning,
+        origin: Origin::file(&dir.into()),
+        object: None,
+        field: String::new(),
+        message: message.to_owned(),
     }
 }
 
@@ -141,7 +161,7 @@ impl DirectorySource {
                 .ok()
         });
         let follower = Follower {
-            files: Files::new(&self.dir),
+            files: Files::new(&self.dir, Purpose::Serve),
             watch,
             walking: None,
             next_walk: Some(Instant::now()),
@@ -318,8 +338,36 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         };
         self.external = translation.external_ports.iter().filter_map(target).collect();
         self.resolver.want(&self.external.values().cloned().collect());
-        self.translation = Some(translation);
+        let before = self.translation.replace(translation);
+        self.tell_of_foreign(before.as_ref());
         config
+    }
+
+    /// Tells which Ingresses are of other classes, unless it did `before`.
+    fn tell_of_foreign(&self, before: Option<&Translation>) {
+        let before = before.iter().flat_map(|before| &before.foreign_ingresses);
+        let known: HashSet<_> = before.map(|note| &note.object).collect();
+        let now = self.translation.iter().flat_map(|now| &now.foreign_ingresses);
+        let new: Vec<&Problem> = now.filter(|note| !known.contains(&note.object)).collect();
+        match &*new {
+            [] => {}
+            [note] => tracing::info!("{note}"),
+            notes => {
+                let mut names: Vec<String> = notes
+                    .iter()
+                    .take(FOREIGN_NAMED_MAX)
+                    .filter_map(|note| Some(note.object.as_ref()?.to_string()))
+                    .collect();
+                if notes.len() > names.len() {
+                    names.push(format!("and {} more", notes.len() - names.len()));
+                }
+                tracing::info!(
+                    "{} Ingresses are of other classes and are not served here; sluicegate check says what would serve them: {}",
+                    notes.len(),
+                    names.join(", ")
+                );
+            }
+        }
     }
 
     async fn wait_for_first_answers(&mut self) {
@@ -399,7 +447,8 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         }
         problems.extend(self.external.iter().filter_map(|(key, target)| {
             let fault = self.resolver.fault(target)?;
-            upstream::unresolvable(&self.files.store, key, &target.0, fault)
+            let has_endpoints = self.publisher.endpoints(key).is_some_and(|endpoints| !endpoints.is_empty());
+            upstream::unresolvable(&self.files.store, key, &target.0, fault, has_endpoints)
         }));
         let problems = without_repeats(problems);
         let before = self.source.problems.borrow().clone();
@@ -412,6 +461,7 @@ impl<P: FnMut(Change) + Send> Follower<P> {
             match problem.severity {
                 Severity::Error => tracing::error!("{problem}"),
                 Severity::Warning => tracing::warn!("{problem}"),
+                Severity::Note => tracing::info!("{problem}"),
             }
         }
         for problem in before.iter().filter(|problem| !is_there.contains(problem)) {

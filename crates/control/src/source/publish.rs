@@ -1,6 +1,9 @@
-//! What is published: whole configurations, or the endpoints of single upstreams where no more has changed.
+//! What is published: whole configurations, or the endpoints of single upstreams where no more has changed. Each
+//! leaves a line in the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use sluicegate_model::{Change, Config, Endpoint, Upstream, UpstreamKey};
@@ -41,7 +44,8 @@ impl Publisher {
             .map(|(key, upstream)| (key.clone(), upstream.endpoints.clone()))
             .collect();
         let config = Arc::new(config);
-        self.config = Some(config.clone());
+        let before = self.config.replace(config.clone());
+        log(before.as_deref().unwrap_or(&Config::default()), &config);
         vec![Change::Config(config)]
     }
 
@@ -56,22 +60,70 @@ impl Publisher {
             return None;
         }
         *published = endpoints.clone();
+        tracing::debug!(%upstream, endpoints = endpoints.len(), "endpoints changed");
         Some(Change::Endpoints { upstream: upstream.clone(), endpoints: endpoints.clone() })
     }
 }
 
+/// Says what has come and gone. A route that leads elsewhere, or an upstream with other settings, has done both.
+fn log(before: &Config, after: &Config) {
+    let routes = Difference::between(before, after, |config, other| {
+        let others: HashSet<_> = routes(other).collect();
+        routes(config).filter(|route| !others.contains(route)).count()
+    });
+    let upstreams = Difference::between(before, after, |config, other| {
+        let is_in_other = |(key, upstream): &(&UpstreamKey, &Arc<Upstream>)| {
+            other.upstreams.get(key).is_some_and(|other| has_same_settings(upstream, other))
+        };
+        config.upstreams.iter().filter(|upstream| !is_in_other(upstream)).count()
+    });
+    tracing::info!(%routes, %upstreams, "configuration changed");
+}
+
+/// Every route as its host, its path, the object that it is written in, and where it leads to. The default route
+/// has no host, and fallbacks have no path.
+fn routes(config: &Config) -> impl Iterator<Item = impl Eq + Hash> {
+    let of_hosts = config.hosts.iter().flat_map(|host| {
+        let routes = host.routes.iter().map(|route| (Some(&route.path), route));
+        let fallback = host.fallback.iter().map(|route| (None, route));
+        routes.chain(fallback).map(|(path, route)| (Some(&host.host), path, &route.id, &route.upstream))
+    });
+    of_hosts.chain(config.default_route.iter().map(|route| (None, None, &route.id, &route.upstream)))
+}
+
+/// How many have come and gone.
+struct Difference {
+    came: usize,
+    gone: usize,
+}
+
+impl Difference {
+    /// By how many of one configuration are not in the other.
+    fn between(before: &Config, after: &Config, count_without: impl Fn(&Config, &Config) -> usize) -> Self {
+        Self { came: count_without(after, before), gone: count_without(before, after) }
+    }
+}
+
+/// `+1 -0`
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "+{} -{}", self.came, self.gone)
+    }
+}
+
+fn has_same_settings(one: &Upstream, other: &Upstream) -> bool {
+    // Named one by one, so that a new field is not forgotten here.
+    let Upstream { balance, limits, external_name, endpoints: _ } = one;
+    (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
+}
+
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
-    let is_same = |one: &Upstream, other: &Upstream| {
-        // Named one by one, so that a new field is not forgotten here.
-        let Upstream { balance, limits, external_name, endpoints: _ } = one;
-        (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
-    };
     let Config { settings, hosts, default_route, upstreams } = one;
     (settings, default_route) == (&other.settings, &other.default_route)
         && upstreams.len() == other.upstreams.len()
         && upstreams
             .iter()
             .zip(&other.upstreams)
-            .all(|(one, other)| one.0 == other.0 && is_same(one.1, other.1))
+            .all(|(one, other)| one.0 == other.0 && has_same_settings(one.1, other.1))
         && *hosts == other.hosts
 }

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// A manifest larger than this is not read.
 const FILE_SIZE_MAX: u64 = 64 * 1024 * 1024;
 
+/// What the names of manifests end in.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
 /// How deep folders may be nested, and symlinks to folders followed.
 const DEPTH_MAX: usize = 32;
 
@@ -116,10 +119,11 @@ pub(super) fn identify(root: &Path) -> io::Result<FileId> {
     fs::metadata(root).map(|metadata| file_id(&metadata))
 }
 
-/// Whether a file of this name is read: `*.yaml`, `*.yml`, `*.json`, and neither hidden nor an editor's.
+/// Whether a file of this name is read: `*.yaml`, `*.yml`, `*.json`, in capitals too, and neither hidden nor an
+/// editor's.
 pub(super) fn is_manifest(name: &OsStr) -> bool {
-    let extension = Path::new(name).extension().and_then(OsStr::to_str);
-    !is_hidden(name) && matches!(extension, Some("yaml" | "yml" | "json"))
+    let is_read = |extension: &OsStr| EXTENSIONS.iter().any(|read| extension.eq_ignore_ascii_case(read));
+    !is_hidden(name) && Path::new(name).extension().is_some_and(is_read)
 }
 
 /// Whether a file or folder of this name is passed over, as are the `..data` of a mounted ConfigMap and `.git`.
@@ -157,6 +161,9 @@ mod tests {
             ("a.yaml", true),
             ("a.yml", true),
             ("a.json", true),
+            ("A.YAML", true),
+            ("A.YML", true),
+            ("A.JSON", true),
             (".a.yaml", false),
             (".a.yaml.swp", false),
             ("a.yaml~", false),

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Secret;
+
 use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
 use crate::object::class::IngressClass;
 use crate::object::ingress::Ingress;
@@ -96,7 +98,7 @@ impl Slot {
 
 impl Store {
     /// Takes the text of a manifest, in place of what was read from this file before. Files whose name ends in
-    /// `.json` are JSON, all others YAML.
+    /// `.json` (or `.JSON`) are JSON, all others YAML.
     pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
         let (file, previous) = match self.files.remove_entry(file) {
             Some((file, entry)) => (file, entry),
@@ -105,8 +107,11 @@ impl Store {
                 FileEntry { manifest: Manifest::default(), objects: BTreeSet::new(), faults: Vec::new() },
             ),
         };
-        let syntax =
-            if file.extension().is_some_and(|ext| ext == "json") { Syntax::Json } else { Syntax::Yaml };
+        let syntax = if file.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("json")) {
+            Syntax::Json
+        } else {
+            Syntax::Yaml
+        };
         if text.trim().is_empty() && !previous.objects.is_empty() {
             return self.keep_emptied(file, previous);
         }
@@ -119,9 +124,9 @@ impl Store {
                 severity: fault.severity,
                 origin: match fault.line {
                     Some(within) => Origin { line: line + within - 1, ..Origin::file(&file) },
-                    None => origin(&file, *line, document, ""),
+                    None => origin(&file, *line, document, &fault.part),
                 },
-                object: None,
+                object: fault.object.clone(),
                 field: fault.field.clone(),
                 message: fault.message.clone(),
             }));
@@ -283,6 +288,8 @@ impl Store {
         let was_troubled =
             if is_troubled { !self.troubled.insert(object.clone()) } else { self.troubled.remove(object) };
         touched.problems |= is_troubled || was_troubled;
+        // One that cannot be read exists all the same.
+        touched.routing |= object.kind == Kind::Secret && is_troubled != was_troubled;
         if before == after {
             return;
         }
@@ -297,8 +304,10 @@ impl Store {
                 }
             }
             Kind::Ingress | Kind::IngressClass | Kind::Service => touched.routing = true,
+            // What an Ingress is told of it.
+            Kind::Secret => touched.routing = true,
             // Nothing uses them yet.
-            Kind::Secret | Kind::ConfigMap => {}
+            Kind::ConfigMap => {}
         }
     }
 
@@ -344,6 +353,18 @@ impl Store {
             Object::Service(service) => Some((service, &winner.origin)),
             _ => None,
         }
+    }
+
+    pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {
+        match self.slots.get(object)?.form()? {
+            Object::Secret(secret) => Some(&secret.0),
+            _ => None,
+        }
+    }
+
+    /// Whether an object is written anywhere, even if it cannot be used.
+    pub(crate) fn knows(&self, object: &ObjectRef) -> bool {
+        self.slots.contains_key(object)
     }
 
     /// The slices that belong to a Service, by name.

@@ -125,7 +125,7 @@ fn an_object_in_two_files_is_taken_from_the_first_by_path() {
     check(
         &[("1.yaml", &bad), ("2.yaml", &other)],
         &["/other a"],
-        &["number: invalid type", "is also written in 2"],
+        &["number: must be a number, and is \"x\"", "is also written in 2"],
     );
 }
 

@@ -4,41 +4,74 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::{CONTROLLER, TranslateOptions};
-use crate::object::ingress::Ingress;
+use crate::object::annotation;
+use crate::object::ingress::{CLASS_ANNOTATION, Ingress};
 use crate::store::Store;
 
 /// The IngressClasses of a store.
 pub(super) struct Classes<'a> {
-    /// By name, whether they are ours.
-    by_name: HashMap<&'a str, bool>,
-    /// Whether the default one is ours, if there is one.
-    default: Option<bool>,
+    /// The controller of each, by name.
+    controllers: HashMap<&'a str, &'a str>,
+    /// The name of the default one, if there is one.
+    default: Option<&'a str>,
     options: &'a TranslateOptions,
 }
 
 impl<'a> Classes<'a> {
     pub(super) fn new(store: &'a Store, options: &'a TranslateOptions) -> Self {
-        let is_ours = |controller: &str| controller == CONTROLLER;
-        let by_name =
-            store.classes().map(|(object, class)| (&*object.name, is_ours(&class.controller))).collect();
+        let controllers =
+            store.classes().map(|(object, class)| (&*object.name, &*class.controller)).collect();
         let default = store
             .classes()
             .filter(|(_, class)| class.is_default)
             .min_by_key(|(object, class)| (Reverse(class.created), &*object.name))
-            .map(|(_, class)| is_ours(&class.controller));
-        Self { by_name, default, options }
+            .map(|(object, _)| &*object.name);
+        Self { controllers, default, options }
     }
 
     /// See [`TranslateOptions`].
     pub(super) fn serves(&self, ingress: &Ingress) -> bool {
-        let named = ingress.class_name.as_deref().or(ingress.class_annotation.as_deref());
-        match named.filter(|name| !name.is_empty()) {
-            Some(name) => {
-                self.by_name.get(name).copied().unwrap_or_else(|| name == self.options.ingress_class)
-            }
+        match named(ingress) {
+            Some((_, name)) => match self.controllers.get(name) {
+                Some(controller) => *controller == CONTROLLER,
+                None => name == self.options.ingress_class,
+            },
             None => {
-                self.options.watch_ingress_without_class || self.default.unwrap_or(self.by_name.is_empty())
+                self.options.watch_ingress_without_class
+                    || match self.default {
+                        Some(name) => self.controllers.get(name) == Some(&CONTROLLER),
+                        None => self.controllers.is_empty(),
+                    }
             }
         }
     }
+
+    /// Why an Ingress is not served, and what would serve it: the field and the message.
+    pub(super) fn refusal(&self, ingress: &Ingress) -> (String, String) {
+        let Some((field, name)) = named(ingress) else {
+            let default = match self.default {
+                Some(name) => format!("the default IngressClass {name} is another controller's"),
+                None => "no IngressClass is the default".to_owned(),
+            };
+            let message = format!("is missing, and {default}; --watch-ingress-without-class serves it");
+            return ("spec.ingressClassName".to_owned(), message);
+        };
+        let way_out = match self.controllers.get(name) {
+            Some(controller) => format!(
+                ": IngressClass {name} is that of the controller {controller:?}; name a class of {CONTROLLER}"
+            ),
+            None => format!("; --ingress-class {} serves it", name.escape_debug()),
+        };
+        (field, format!("{name:?} is not served here{way_out}"))
+    }
+}
+
+/// The class that an Ingress names, and the field that does.
+fn named(ingress: &Ingress) -> Option<(String, &str)> {
+    let (field, name) = match (&ingress.class_name, &ingress.class_annotation) {
+        (Some(name), _) => ("spec.ingressClassName".to_owned(), name),
+        (None, Some(name)) => (annotation::field(CLASS_ANNOTATION), name),
+        (None, None) => return None,
+    };
+    (!name.is_empty()).then_some((field, name))
 }

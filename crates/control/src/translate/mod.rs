@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`class`] | which Ingresses are ours |
 //! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
+//! | [`tls`] | `spec.tls` and its Secrets |
 //! | [`upstream`] | Services and their EndpointSlices |
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,13 +14,14 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 use crate::store::Store;
 
 mod class;
 mod routes;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub(crate) mod upstream;
 
 /// What the `spec.controller` of our IngressClasses says.
@@ -73,31 +75,40 @@ pub struct Translation {
     pub(crate) upstream_problems: BTreeMap<UpstreamKey, Problem>,
     /// At which port the upstreams with an external name are asked.
     pub(crate) external_ports: BTreeMap<UpstreamKey, u16>,
-    /// How many Ingresses are of other classes.
-    pub foreign_ingresses: usize,
+    /// The Ingresses that are of other classes, each with a note of what would serve it.
+    pub foreign_ingresses: Vec<Problem>,
 }
 
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let classes = class::Classes::new(store, options);
-    let mut routes = routes::Routes::default();
-    let mut foreign_ingresses = 0;
+    let mut routes = routes::Routes::new(store);
+    let mut foreign_ingresses = Vec::new();
+    let mut problems = Vec::new();
     for (object, ingress, origin) in store.ingresses() {
         if classes.serves(ingress) {
             routes.add(object, ingress, origin);
+            problems.extend(tls::problems(store, object, ingress, origin));
         } else {
-            foreign_ingresses += 1;
+            let (field, message) = classes.refusal(ingress);
+            foreign_ingresses.push(Problem {
+                severity: Severity::Note,
+                origin: origin.clone(),
+                object: Some(object.clone()),
+                field,
+                message,
+            });
         }
     }
     let built = routes.build();
-    let mut problems = built.problems;
+    problems.extend(built.problems);
     let mut upstreams = BTreeMap::new();
     let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
     let mut upstream_problems = BTreeMap::new();
     let mut external_ports = BTreeMap::new();
     for reference in &built.references {
-        let key = reference.upstream;
+        let key = &reference.upstream;
         if !upstreams.contains_key(key) {
             let resolved = upstream::resolve(store, key);
             upstreams.insert(key.clone(), Arc::new(resolved.upstream));

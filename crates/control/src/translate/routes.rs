@@ -8,10 +8,12 @@ use sluicegate_model::{HostPattern, PathPattern, Route, RouteId, UpstreamKey, Vi
 use crate::object::ObjectRef;
 use crate::object::ingress::{Ingress, path_field};
 use crate::problem::{Origin, Problem, Severity};
+use crate::store::Store;
+use crate::translate::upstream;
 
 /// The Ingresses that are ours.
-#[derive(Default)]
 pub(super) struct Routes<'a> {
+    store: &'a Store,
     ingresses: Vec<Source<'a>>,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct Reference<'a> {
     source: Source<'a>,
     /// `None` is `spec.defaultBackend`, else the rule and the path.
     place: Option<(usize, usize)>,
-    pub(super) upstream: &'a UpstreamKey,
+    pub(super) upstream: UpstreamKey,
 }
 
 /// A host while it is built.
@@ -50,6 +52,10 @@ struct Host<'a> {
 }
 
 impl<'a> Routes<'a> {
+    pub(super) fn new(store: &'a Store) -> Self {
+        Self { store, ingresses: Vec::new() }
+    }
+
     pub(super) fn add(&mut self, object: &'a ObjectRef, ingress: &'a Ingress, origin: &'a Origin) {
         self.ingresses.push(Source { object, ingress, origin });
     }
@@ -99,24 +105,22 @@ impl<'a> Routes<'a> {
                         )),
                         Entry::Vacant(place) => {
                             place.insert(source);
-                            host.routes.push(source.route(path.pattern.clone(), &path.upstream));
-                            built.references.push(Reference {
-                                source,
-                                place: Some((rule.index, path.index)),
-                                upstream: &path.upstream,
-                            });
+                            let upstream = upstream::key(self.store, &path.upstream);
+                            host.routes.push(source.route(path.pattern.clone(), &upstream));
+                            let place = Some((rule.index, path.index));
+                            built.references.push(Reference { source, place, upstream });
                         }
                     }
                 }
             }
         }
-        built.default_route = default.and_then(|source| source.fallback(&mut built.references));
+        built.default_route = default.and_then(|source| source.fallback(self.store, &mut built.references));
         built.hosts = hosts
             .into_iter()
             .map(|(pattern, host)| VirtualHost {
                 host: pattern.clone(),
                 routes: host.routes,
-                fallback: host.owner.fallback(&mut built.references),
+                fallback: host.owner.fallback(self.store, &mut built.references),
             })
             .collect();
         built
@@ -134,10 +138,11 @@ impl<'a> Source<'a> {
     }
 
     /// The route of all paths to the Ingress' `defaultBackend`.
-    fn fallback(self, references: &mut Vec<Reference<'a>>) -> Option<Route> {
-        let upstream = self.ingress.default_backend.as_ref()?;
+    fn fallback(self, store: &Store, references: &mut Vec<Reference<'a>>) -> Option<Route> {
+        let upstream = upstream::key(store, self.ingress.default_backend.as_ref()?);
+        let route = self.route(PathPattern::Prefix("/".into()), &upstream);
         references.push(Reference { source: self, place: None, upstream });
-        Some(self.route(PathPattern::Prefix("/".into()), upstream))
+        Some(route)
     }
 
     fn problem(self, field: &str, message: String) -> Problem {

@@ -23,6 +23,16 @@ pub(crate) struct Resolved {
     pub(crate) problem: Option<Problem>,
 }
 
+/// The identity of the upstream that a backend names. One Service port is one upstream, whether it is named by its
+/// number or its name. What does not exist keeps the name that it was given.
+pub(super) fn key(store: &Store, named: &UpstreamKey) -> UpstreamKey {
+    let service = store.service(&named.namespace, &named.service);
+    match service.and_then(|(service, _)| service.port(&named.port)) {
+        Some(port) => UpstreamKey { port: port.key(), ..named.clone() },
+        None => named.clone(),
+    }
+}
+
 /// Finds the Service and the port that a backend names, and their endpoints. What is missing leaves an upstream
 /// without endpoints, so that requests are answered 503.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
@@ -118,10 +128,18 @@ fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSli
     ))
 }
 
-/// The problem of a Service whose external name cannot be looked up.
-pub(crate) fn unresolvable(store: &Store, key: &UpstreamKey, name: &str, fault: &str) -> Option<Problem> {
+/// The problem of a Service whose external name cannot be looked up; whether it `has_endpoints` from before.
+pub(crate) fn unresolvable(
+    store: &Store,
+    key: &UpstreamKey,
+    name: &str,
+    fault: &str,
+    has_endpoints: bool,
+) -> Option<Problem> {
     let (_, origin) = store.service(&key.namespace, &key.service)?;
-    let message = format!("{name:?} cannot be looked up: {fault}; the last answer stays in service");
+    let consequence =
+        if has_endpoints { "the last answer stays in service" } else { "requests are answered 503" };
+    let message = format!("{name:?} cannot be looked up: {fault}; {consequence}");
     Some(Problem { field: "spec.externalName".to_owned(), ..problem_of(key, origin, message) })
 }
 

@@ -66,6 +66,28 @@ async fn endpoints_travel_alone_and_only_when_they_change() {
 }
 
 #[tokio::test]
+async fn a_service_port_that_gets_another_number_keeps_its_upstream() {
+    let app = |number: u16, named: &str| {
+        ingress("a", "/a")
+            .replace("port: {number: 80}", &format!("port: {{{named}}}"))
+            .replace("[{port: 80}]", &format!("[{{name: http, port: {number}}}]"))
+    };
+    let slice = |octets: &[usize]| slice("a", octets).replace("[{port: 80}]", "[{name: http, port: 80}]");
+    let files = [("a.yaml", app(80, "number: 80")), ("slice.yaml", slice(&[1]))];
+    let mut followed = Followed::with_files(&files).await;
+    let keys =
+        |followed: &Followed| followed.published.borrow().endpoints.keys().cloned().collect::<Vec<_>>();
+    let before = keys(&followed);
+    followed.write("slice.yaml", &slice(&[1, 2]));
+    followed.served("/a[1,2]").await;
+    followed.write("a.yaml", &app(80, "name: http").replace("/a", "/b"));
+    followed.served("/b[1,2]").await;
+    followed.write("a.yaml", &app(8080, "name: http").replace("/a", "/c"));
+    followed.served("/c[1,2]").await;
+    assert_eq!(keys(&followed), before);
+}
+
+#[tokio::test]
 async fn folders_that_come_and_go_are_followed() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
     fs::create_dir_all(followed.path("sub/deep")).unwrap();
@@ -152,8 +174,20 @@ async fn an_external_name_is_looked_up() {
     followed
         .problems(&["Service default/a: spec.externalName: \"does-not-exist.invalid\" cannot be looked up"])
         .await;
+    assert!(followed.problems.borrow()[0].message.ends_with("the last answer stays in service"));
     assert!(loopback(&followed.published.borrow()));
     followed.write("a.yaml", &app("a", &[1]));
     followed.served("/a[1]").await;
     followed.problems(&[]).await;
+}
+
+#[tokio::test]
+async fn an_external_name_that_was_never_found_is_not_said_to_be_served() {
+    let external = ingress("a", "/a").replace(
+        "spec: {ports: [{port: 80}]}",
+        "spec: {type: ExternalName, externalName: does-not-exist.invalid}",
+    );
+    let mut followed = Followed::with_files(&[("a.yaml", external)]).await;
+    followed.problems(&["cannot be looked up"]).await;
+    assert!(followed.problems.borrow()[0].message.ends_with("requests are answered 503"));
 }

@@ -33,7 +33,9 @@ async fn the_directory_may_go_and_come_back() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     let (root, away) = (followed.root.clone(), followed.dir.path().join("away"));
     fs::rename(&root, &away).unwrap();
-    followed.problems(&["manifests: cannot be listed: No such file or directory"]).await;
+    followed
+        .problems(&["manifests: cannot be listed: No such file or directory (os error 2); what was read from it before stays"])
+        .await;
     // Changes of what was moved away are none of ours.
     fs::write(away.join("a.yaml"), app("a", &[9])).unwrap();
     fs::remove_file(away.join("b.yaml")).unwrap();
@@ -62,7 +64,7 @@ async fn a_directory_that_is_removed_with_all_its_files_is_served_on() {
 #[tokio::test]
 async fn a_directory_that_does_not_exist_yet_is_waited_for() {
     let mut followed = Followed::new(NOTICES_ALONE, |_| {});
-    followed.problems(&["cannot be listed"]).await;
+    followed.problems(&["(os error 2); nothing is served from it"]).await;
     assert!(followed.published.borrow().config.is_none());
     let made = followed.dir.path().join("made");
     fs::create_dir(&made).unwrap();
@@ -96,7 +98,11 @@ async fn a_directory_behind_a_symlink_may_be_swapped() {
 async fn what_cannot_be_read_keeps_its_last_form() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
-    followed.problems(&["a.yaml: cannot be read: stream did not contain valid UTF-8; what it held"]).await;
+    followed
+        .problems(&[
+            "a.yaml: cannot be read: stream did not contain valid UTF-8; what was read from it before stays",
+        ])
+        .await;
     fs::remove_file(followed.path("a.yaml")).unwrap();
     fs::create_dir(followed.path("a.yaml")).unwrap();
     let made = Command::new("mkfifo").arg(followed.path("pipe.yaml")).status();
@@ -104,6 +110,28 @@ async fn what_cannot_be_read_keeps_its_last_form() {
     followed.catch_up().await;
     followed.wait(|published| !published.served().contains("/a[")).await;
     assert!(followed.history().iter().all(|served| served.contains("/b[1]")));
+}
+
+#[tokio::test]
+async fn what_could_never_be_read_does_not_claim_to_be_in_service() {
+    let prepare = |root: &Path| {
+        fs::create_dir(root).unwrap();
+        fs::write(root.join("a.yaml"), b"\xff\xfe").unwrap();
+        fs::write(root.join("b.yaml"), app("b", &[1])).unwrap();
+    };
+    let mut followed = Followed::new(NOTICES_ALONE, prepare);
+    followed
+        .problems(&["a.yaml: cannot be read: stream did not contain valid UTF-8; nothing is served from it"])
+        .await;
+    // Who only checks serves nothing at all.
+    let shown = |path: &Path| {
+        let loaded = crate::load_once(path, &crate::TranslateOptions::default());
+        loaded.problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let checked = shown(&followed.root);
+    assert!(checked.len() == 1 && checked[0].ends_with("stream did not contain valid UTF-8"), "{checked:#?}");
+    let checked = shown(&followed.path("nothing"));
+    assert!(checked.len() == 1 && checked[0].ends_with("(os error 2)"), "{checked:#?}");
 }
 
 #[tokio::test]

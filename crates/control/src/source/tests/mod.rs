@@ -16,6 +16,7 @@ use crate::{Problem, TranslateOptions};
 
 mod changes;
 mod disasters;
+mod log;
 mod replacing;
 
 /// No test waits longer than this for a condition.

@@ -1,6 +1,7 @@
 //! Which Ingresses are served.
 
-use super::{ingress, rules, serve_with};
+use super::{assert_problems, ingress, rules, serve_with};
+use crate::Severity;
 use crate::translate::TranslateOptions;
 
 fn class(name: &str, controller: &str, annotations: &str) -> String {
@@ -97,11 +98,44 @@ fn the_field_goes_before_the_annotation() {
 }
 
 #[test]
-fn ingresses_of_other_classes_are_counted_and_nothing_more() {
-    let text = ingress("name: a", &format!("ingressClassName: nginx, {}", rules(&["* Prefix / missing:80"])));
-    let served = serve_with(&text, &TranslateOptions::default());
-    assert!(served.routes.is_empty() && served.problems.is_empty());
-    let mut store = crate::Store::default();
-    store.set_file(std::path::Path::new("m.yaml"), &text);
-    assert_eq!(crate::translate(&store, &TranslateOptions::default()).foreign_ingresses, 1);
+fn an_ingress_of_another_class_is_no_problem_but_a_note_that_names_the_way_out() {
+    let spec = rules(&["* Prefix / missing:80"]);
+    let nginx = class("nginx", "k8s.io/ingress-nginx", "");
+    let nginx_default = class("nginx", "k8s.io/ingress-nginx", DEFAULT);
+    let of_nginx = ingress("name: a", &format!("ingressClassName: nginx, {spec}"));
+    for (text, note) in [
+        (
+            of_nginx.clone(),
+            "m.yaml:5: Ingress default/a: spec.ingressClassName: \"nginx\" is not served here; \
+             --ingress-class nginx serves it",
+        ),
+        (
+            format!("{of_nginx}{nginx}"),
+            "spec.ingressClassName: \"nginx\" is not served here: IngressClass nginx is that of the controller \
+             \"k8s.io/ingress-nginx\"; name a class of sluicegate.dev/ingress-controller",
+        ),
+        (
+            ingress("name: a, annotations: {kubernetes.io/ingress.class: nginx}", &spec),
+            "metadata.annotations[kubernetes.io/ingress.class]: \"nginx\" is not served here; --ingress-class",
+        ),
+        (
+            format!("{}{nginx}", ingress("name: a", &spec)),
+            "spec.ingressClassName: is missing, and no IngressClass is the default; \
+             --watch-ingress-without-class serves it",
+        ),
+        (
+            format!("{}{nginx_default}", ingress("name: a", &spec)),
+            "is missing, and the default IngressClass nginx is another controller's; \
+             --watch-ingress-without-class",
+        ),
+    ] {
+        let served = serve_with(&text, &TranslateOptions::default());
+        assert!(served.routes.is_empty() && served.problems.is_empty());
+        let mut store = crate::Store::default();
+        store.set_file(std::path::Path::new("m.yaml"), &text);
+        let notes = crate::translate(&store, &TranslateOptions::default()).foreign_ingresses;
+        assert!(notes.iter().all(|note| note.severity == Severity::Note));
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        assert_problems(&notes, &[note]);
+    }
 }

@@ -10,6 +10,7 @@ use crate::store::Store;
 mod classes;
 mod problems;
 mod routes;
+mod tls;
 mod upstreams;
 
 /// What a text of manifests is served as: `host pathType path -> upstream [endpoints]`, and what is wrong with it.
@@ -78,7 +79,7 @@ endpoints: [{addresses: [10.0.0.1]}]
 ";
 
 /// What [`ECHO`] is served as.
-const ECHO_80: &str = "default/echo:80 [10.0.0.1:8080]";
+const ECHO_80: &str = "default/echo:http [10.0.0.1:8080]";
 
 /// An Ingress with these metadata and this spec, both in flow style.
 fn ingress(metadata: &str, spec: &str) -> String {

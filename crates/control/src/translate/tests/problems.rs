@@ -78,10 +78,54 @@ spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
     assert_problems(
         &served.problems,
         &[
-            "m.yaml:10: Ingress default/bad: spec.defaultBackend.service.port.number: invalid type: string \"eighty\", expected i32",
+            "m.yaml:10: Ingress default/bad: spec.defaultBackend.service.port.number: must be a number, and is \"eighty\"",
             "no Service",
         ],
     );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_told_without_the_words_of_the_library() {
+    let service =
+        |spec: &str| format!("{{apiVersion: v1, kind: Service, metadata: {{name: a}}, spec: {spec}}}");
+    for (spec, problem) in [
+        ("{ports: [{port: \"80\"}]}", "spec.ports[0].port: must be a number: write 80"),
+        ("{ports: [{port: 8.5}]}", "port: must be a whole number of at most 32 bits, and is a number"),
+        (
+            "{ports: [{port: 99999999999}]}",
+            "port: must be a whole number of at most 32 bits, and is a number",
+        ),
+        ("{ports: [{port: [80]}]}", "spec.ports[0].port: must be a number, and is a list"),
+        ("{ports: [{port: null}]}", "port: 0 is not between 1 and 65535"),
+        ("{ports: 80}", "spec.ports: must be a list, and is a number"),
+        ("{ports: [80]}", "spec.ports[0]: must be a mapping, and is a number"),
+        (
+            "{ports: [{port: 80, targetPort: true}]}",
+            "targetPort: must be a number or text, and is true or false",
+        ),
+        ("{ports: [{port: 80, name: 8}]}", "spec.ports[0].name: must be text: write it in quotes"),
+        ("{ports: [{port: 80, name: []}]}", "spec.ports[0].name: must be text, and is a list"),
+        ("{publishNotReadyAddresses: \"true\"}", "must be true or false: write it without quotes"),
+        ("{publishNotReadyAddresses: 1}", "must be true or false, and is a number"),
+        ("[]", "spec: must be a mapping, and is a list"),
+    ] {
+        assert_problems(&serve(&service(spec)).problems, &[problem]);
+    }
+    let created = "{apiVersion: v1, kind: Service, metadata: {name: a, creationTimestamp: today}}";
+    assert_problems(
+        &serve(created).problems,
+        &["metadata.creationTimestamp: has a value that cannot be used"],
+    );
+    assert_problems(
+        &serve(&created.replace("today", "7")).problems,
+        &["metadata.creationTimestamp: must be a time such as \"2024-01-31T12:00:00Z\", and is a number"],
+    );
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {tls.crt: \"a!\", n: 5}}";
+    assert_problems(
+        &serve(&secret.replace(", n: 5", "")).problems,
+        &["m.yaml:1: Secret default/a: data[tls.crt]: is not valid base64"],
+    );
+    assert_problems(&serve(&secret.replace("tls.crt: \"a!\", ", "")).problems, &["data.n: must be text"]);
 }
 
 #[test]
@@ -120,15 +164,19 @@ fn what_is_no_object_is_told_and_other_kinds_are_not() {
                 "m.yaml:1: apiVersion: Ingress is not read in \"extensions/v1beta1\": write networking.k8s.io/v1",
             ],
         ),
+        (
+            "apiVersion: networking.k8s.io/v1beta1\nkind: Ingress\nmetadata: {name: a, namespace: b}\n",
+            vec!["m.yaml:1: Ingress b/a: apiVersion: Ingress is not read in \"networking.k8s.io/v1beta1\""],
+        ),
         ("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice}", vec!["write discovery.k8s.io/v1"]),
         ("\n\napiVersion: v1\nkind: Service\nmetadata: {}\n", vec!["m.yaml:5: metadata.name: is missing"]),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: \"a\\nb\"}}",
-            vec!["metadata.name: \"a\\nb\" is not a DNS name"],
+            vec!["m.yaml:1: Service default/a\\nb: metadata.name: \"a\\nb\" is not a DNS name"],
         ),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: A}}",
-            vec!["metadata.namespace: \"A\""],
+            vec!["m.yaml:1: Service A/a: metadata.namespace: \"A\""],
         ),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: no}}",
@@ -136,9 +184,7 @@ fn what_is_no_object_is_told_and_other_kinds_are_not() {
         ),
         (
             "{apiVersion: v1, kind: Service, metadata: {name: a, labels: {v: 1.1}}}",
-            vec![
-                "metadata.labels.v: invalid type: floating point `1.1`, expected a string: write it in quotes",
-            ],
+            vec!["Service default/a: metadata.labels.v: must be text: write it in quotes"],
         ),
         ("", vec![]),
     ] {
@@ -158,6 +204,8 @@ items:
     metadata: {name: b}
     spec: {ports: [{port: 0}]}
   - {apiVersion: apps/v1, kind: Deployment, metadata: {name: c}}
+  - {apiVersion: v1, kind: Service, metadata: {name: Bad_Name}}
+  - {apiVersion: v1, kind: Service}
 ---
 apiVersion: v1
 kind: ServiceList
@@ -168,8 +216,10 @@ items:
     assert_problems(
         &serve(yaml).problems,
         &[
+            "m.yaml:11: Service default/Bad_Name: metadata.name: \"Bad_Name\" has upper-case letters",
+            "m.yaml:12: items[4].metadata.name: is missing in an object of kind Service",
             "m.yaml:9: Service default/b: spec.ports[0].port: 0 is not",
-            "m.yaml:16: Service default/c: spec.ports[0].port: 99999 is not",
+            "m.yaml:18: Service default/c: spec.ports[0].port: 99999 is not",
         ],
     );
 }
@@ -198,14 +248,39 @@ fn nothing_of_a_secret_is_shown() {
 }
 
 #[test]
+fn json_documents_one_after_another_are_read() {
+    let mut store = Store::default();
+    let service = |name: &str| {
+        format!(
+            "{{\"apiVersion\": \"v1\", \"kind\": \"Service\", \"metadata\": {{\"name\": \"{name}\"}},\n \
+             \"spec\": {{\"ports\": [{{\"port\": 0}}]}}}}\n"
+        )
+    };
+    store.set_file(
+        Path::new("a.json"),
+        &format!("{}{}\n{}{{\n\"a\" 1", service("a"), service("b"), service("c")),
+    );
+    let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+    assert_problems(
+        &problems,
+        &[
+            "a.json:9: cannot be read: expected ':'",
+            "a.json:2: Service default/a: spec.ports[0].port",
+            "a.json:4: Service default/b: spec.ports[0].port",
+            "a.json:7: Service default/c: spec.ports[0].port",
+        ],
+    );
+}
+
+#[test]
 fn json_is_read_with_its_lines() {
     let mut store = Store::default();
     let json = "{\"apiVersion\": \"v1\",\n \"kind\": \"Service\",\n \"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\"ports\": [{\"port\": 0}]}}\n";
     store.set_file(Path::new("a.json"), json);
-    store.set_file(Path::new("b.json"), "{\n\"kind\": \n}");
+    store.set_file(Path::new("b.JSON"), "{\n\"kind\": \n}");
     let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
     assert_problems(
         &problems,
-        &["b.json:3: cannot be read: expected value", "a.json:4: Service default/a: spec.ports[0].port"],
+        &["b.JSON:3: cannot be read: a value is missing", "a.json:4: Service default/a: spec.ports[0].port"],
     );
 }

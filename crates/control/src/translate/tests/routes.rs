@@ -219,10 +219,3 @@ fn an_ingress_of_nothing_is_an_error() {
         &["Ingress default/a: spec: has neither rules nor a defaultBackend"],
     );
 }
-
-#[test]
-fn a_tls_section_is_accepted() {
-    let spec =
-        format!("tls: [{{hosts: [a.example], secretName: s}}], {}", rules(&["a.example Prefix / echo:80"]));
-    check(&[ingress("name: a", &spec)], &["a.example Prefix / -> ECHO"], &[]);
-}

@@ -1,6 +1,6 @@
 //! Services and their EndpointSlices.
 
-use sluicegate_model::{Balance, UpstreamKey, UpstreamLimits};
+use sluicegate_model::{Balance, UpstreamLimits};
 
 use super::{assert_lines, assert_problems, ingress, rules, serve};
 
@@ -21,7 +21,9 @@ fn slice(name: &str, rest: &str) -> String {
 fn check(port: &str, manifests: &[String], endpoints: &str, problems: &[&str]) {
     let ingress = ingress("name: a", &rules(&[&format!("* Prefix / echo:{port}")]));
     let served = serve(&format!("{ingress}{}", manifests.concat()));
-    assert_lines(&served.routes, &[&format!("* Prefix / -> default/echo:{port} [{endpoints}]")]);
+    let actual: Vec<String> =
+        served.routes.iter().filter_map(|route| Some(route.split_once(" [")?.1.to_owned())).collect();
+    assert_lines(&actual, &[&format!("{endpoints}]")]);
     assert_problems(&served.problems, problems);
 }
 
@@ -42,6 +44,33 @@ fn ports_are_joined_by_their_name() {
         ("admin", "10.0.0.1:9001"),
     ] {
         check(port, &[service(two), slices.clone()], endpoints, &[]);
+    }
+}
+
+#[test]
+fn one_service_port_is_one_upstream_however_it_is_named() {
+    let external = "type: ExternalName, externalName: api.example";
+    for (spec, expected) in [
+        // By its name, which stays when the number changes.
+        ("ports: [{name: http, port: 80}]", "echo:443 echo:http"),
+        ("ports: [{name: http, port: 80}, {name: https, port: 443}]", "echo:http echo:https"),
+        ("ports: [{port: 80}]", "echo:443 echo:80 echo:http"),
+        (&format!("{external}, ports: [{{name: http, port: 80}}]"), "echo:443 echo:http"),
+        // What is not known is what it is called.
+        (external, "echo:443 echo:80 echo:http"),
+        ("ports: []", "echo:443 echo:80 echo:http"),
+    ] {
+        let routes = rules(&["* Exact /a echo:80", "* Exact /b echo:http", "* Exact /c echo:443"]);
+        let mut store = crate::Store::default();
+        store.set_file(
+            std::path::Path::new("m.yaml"),
+            &format!("{}{}", ingress("name: a", &routes), service(spec)),
+        );
+        let config = crate::translate(&store, &crate::TranslateOptions::default()).config;
+        let keys: Vec<String> =
+            config.upstreams.keys().map(|key| key.to_string().replace("default/", "")).collect();
+        assert_eq!(keys.join(" "), expected, "{spec}");
+        assert!(config.routes().all(|route| config.upstreams.contains_key(&route.upstream)));
     }
 }
 
@@ -204,8 +233,8 @@ fn translated(manifests: &str, port: &str) -> (sluicegate_model::Upstream, Optio
     let ingress = ingress("name: a", &rules(&[&format!("* Prefix / echo:{port}")]));
     store.set_file(std::path::Path::new("m.yaml"), &format!("{ingress}{manifests}"));
     let translation = crate::translate(&store, &crate::TranslateOptions::default());
-    let key = UpstreamKey { namespace: "default".into(), service: "echo".into(), port: port.into() };
-    ((*translation.config.upstreams[&key]).clone(), translation.external_ports.get(&key).copied())
+    let (key, upstream) = translation.config.upstreams.iter().next().unwrap();
+    ((**upstream).clone(), translation.external_ports.get(key).copied())
 }
 
 #[test]

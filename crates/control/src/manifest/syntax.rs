@@ -1,0 +1,251 @@
+//! The text of a document into an untyped value; what is wrong with it in plain words.
+
+use granit_parser::ErrorKind;
+use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::localizer::ExternalMessageSource;
+
+use super::Syntax;
+
+/// How deep lists and mappings of a YAML document may be nested.
+const YAML_DEPTH_MAX: usize = 64;
+
+/// The same for JSON: what `serde_json` allows.
+const JSON_DEPTH_MAX: usize = 128;
+
+const ENDS_TOO_EARLY: &str = "it ends before it is complete";
+const EXPANDS_TOO_MUCH: &str = "its anchors expand to too much";
+const NO_ANCHOR: &str = "an alias names no anchor: put text that begins with '*' in quotes";
+
+/// What keeps a document from being read.
+#[derive(Debug)]
+pub(super) struct SyntaxFault {
+    /// From 1, counted in the document.
+    pub(super) line: Option<u32>,
+    /// Without any of the document's values, which may be a Secret's.
+    pub(super) message: String,
+}
+
+impl Syntax {
+    pub(super) fn parse(self, text: &str) -> Result<Value, SyntaxFault> {
+        let fault = |line: Option<u64>, message| SyntaxFault {
+            line: line.and_then(|line| u32::try_from(line).ok()),
+            message,
+        };
+        match self {
+            Self::Yaml => serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| {
+                fault(error.location().map(|location| location.line()), yaml_in_words(&error))
+            }),
+            Self::Json => serde_json::from_str(text)
+                .map_err(|error| fault(Some(error.line() as u64), json_in_words(&error))),
+        }
+    }
+}
+
+/// Room for a `List` of 100,000 objects; aliases stay bounded, so that a small file cannot become a large one.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: YAML_DEPTH_MAX,
+            max_events: 20_000_000,
+            max_nodes: 10_000_000,
+            max_total_scalar_bytes: 256 * 1024 * 1024,
+        },
+        with_snippet: false,
+    }
+}
+
+fn yaml_in_words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            return format!("the key {} is written twice", key.escape_debug());
+        }
+        Error::DuplicateMappingKey { key: None, .. } => "a key is written twice",
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            return format!("it is nested deeper than {YAML_DEPTH_MAX} levels");
+        }
+        Error::Budget {
+            breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. },
+            ..
+        } => "it is too large: cut it into several documents",
+        Error::AliasError { error, .. } => match &**error {
+            Error::Budget { .. } => EXPANDS_TOO_MUCH,
+            error => return yaml_in_words(error),
+        },
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => EXPANDS_TOO_MUCH,
+        Error::RecursiveReferencesRequireWeakTypes { .. } => "an anchor contains itself",
+        Error::UnknownAnchor { .. } => NO_ANCHOR,
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => "'<<' takes a mapping, or a list of mappings",
+        Error::Eof { .. } => ENDS_TOO_EARLY,
+        // All that a value cannot be is the key of a mapping.
+        Error::Unexpected { .. } => {
+            "a key is a list or a mapping: put text that begins with '{' or '[' in quotes, and render templates first"
+        }
+        Error::NullIntoString { .. } => "a key is empty or null: put it in quotes",
+        Error::NonFiniteFloat { .. } => "a number is infinite or none at all: put text in quotes",
+        Error::InvalidScalar { .. } | Error::UnsupportedTag { .. } => {
+            "a value does not fit its tag: put text that begins with '!' in quotes"
+        }
+        Error::ExternalMessage { source, .. } => match &**source {
+            ExternalMessageSource::Parser(error) => return scan_in_words(error.kind()),
+            _ => "it is not valid YAML",
+        },
+        _ => "it is not valid YAML",
+    }
+    .to_owned()
+}
+
+/// What the text itself violates.
+fn scan_in_words(kind: &ErrorKind) -> String {
+    match kind {
+        ErrorKind::UnexpectedEof
+        | ErrorKind::UnexpectedEofFlowSequence
+        | ErrorKind::UnexpectedEofFlowMapping
+        | ErrorKind::UnexpectedEofImplicitFlowMapping
+        | ErrorKind::UnexpectedEofBlockSequence
+        | ErrorKind::UnexpectedEofBlockMapping => ENDS_TOO_EARLY,
+        ErrorKind::UnclosedFlowCollection { open } => return format!("'{open}' is not closed"),
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            return format!("'{open}' is closed by '{close}'");
+        }
+        ErrorKind::MisplacedFlowCollectionEnd => "a bracket is closed that was not opened",
+        ErrorKind::ExpectedFlowMappingSeparator => "',' or '}' is missing",
+        ErrorKind::ExpectedFlowSequenceSeparator => "',' or ']' is missing",
+        ErrorKind::RecursionLimitExceeded => {
+            return format!("it is nested deeper than {YAML_DEPTH_MAX} levels");
+        }
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
+            "a quote is not closed"
+        }
+        ErrorKind::UnknownQuotedScalarEscape
+        | ErrorKind::InvalidQuotedScalarHexEscape
+        | ErrorKind::InvalidUnicodeEscape
+        | ErrorKind::InvalidLowSurrogateHexEscape
+        | ErrorKind::InvalidLowSurrogate
+        | ErrorKind::MissingLowSurrogate
+        | ErrorKind::UnpairedLowSurrogate => {
+            "a backslash in double quotes begins no known escape: write it twice, or use single quotes"
+        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            "there is text behind a closing quote"
+        }
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabAtBlockScalarStart
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar => "a tab is where only spaces may be: indent with spaces",
+        ErrorKind::InvalidIndentation
+        | ErrorKind::ExpectedBlockMappingKey
+        | ErrorKind::ExpectedBlockSequenceEntry
+        | ErrorKind::BlockSequenceEntryNotAllowed
+        | ErrorKind::InvalidBlockScalarIndent
+        | ErrorKind::InvalidQuotedScalarIndent
+        | ErrorKind::InvalidFlowScalarIndent => "the indentation does not fit the lines above",
+        ErrorKind::MappingValueNotAllowed
+        | ErrorKind::MappingKeyNotAllowed
+        | ErrorKind::InvalidColonPlacement
+        | ErrorKind::FlowMappingValueAdjacentCollection
+        | ErrorKind::InvalidMappingValueWhitespace => {
+            "a ':' is where none may be: look at the indentation, and put text with \": \" in it in quotes"
+        }
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "a key has no ':'",
+        ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
+            return format!("the control character U+{:04X} may not be written", u32::from(*character));
+        }
+        ErrorKind::UnexpectedCharacter { character } => {
+            return format!("text begins with '{character}': put it in quotes");
+        }
+        ErrorKind::CommentNotSeparated | ErrorKind::CommentInterceptedScalar => {
+            "a comment is where none may be: put a space before '#', and text with \" #\" in it in quotes"
+        }
+        ErrorKind::UnknownAnchor | ErrorKind::MissingAnchorOrAliasName => NO_ANCHOR,
+        _ => "it is not valid YAML",
+    }
+    .to_owned()
+}
+
+/// `serde_json` tells what is wrong by its text alone.
+fn json_in_words(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return ENDS_TOO_EARLY.to_owned();
+    }
+    let text = error.to_string();
+    match text.split(" at line ").next().unwrap_or_default() {
+        "recursion limit exceeded" => format!("it is nested deeper than {JSON_DEPTH_MAX} levels"),
+        "expected value" => "a value is missing, or text without quotes".to_owned(),
+        "trailing comma" => "a ',' is before a closing bracket".to_owned(),
+        "trailing characters" => "there is text behind its end".to_owned(),
+        "invalid escape" => "a backslash begins no known escape: write it twice".to_owned(),
+        other => other.replace('`', "'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Syntax;
+
+    #[track_caller]
+    fn check(syntax: Syntax, text: &str, line: u32, message: &str) {
+        let fault = syntax.parse(text).unwrap_err();
+        assert!(fault.message.contains(message), "{text:?}: {}", fault.message);
+        assert_eq!(fault.line, Some(line), "{text:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_yaml_is_told_in_plain_words_with_its_line() {
+        for (text, line, message) in [
+            ("a: 1\nports: 1\nports: 2\n", 3, "the key ports is written twice"),
+            ("a:\n  b: [1", 2, "'[' is not closed"),
+            ("a: [1, 2}", 1, "'[' is closed by '}'"),
+            ("a: \"x\\q\"", 1, "a backslash in double quotes begins no known escape"),
+            ("a: 'x", 1, "a quote is not closed"),
+            ("a: 'x' y", 1, "text behind a closing quote"),
+            ("a:\n\tb: 1", 2, "indent with spaces"),
+            ("a:\n  - b\n c: 1", 3, "the indentation does not fit"),
+            ("- a\nb: 1", 2, "the indentation does not fit"),
+            ("a: b: c", 1, "a ':' is where none may be"),
+            ("a: *x", 1, "an alias names no anchor"),
+            ("a: &a [*a]", 1, "an anchor contains itself"),
+            ("a: @x", 1, "text begins with '@': put it in quotes"),
+            ("a: \u{1}", 1, "the control character U+0001"),
+            ("a: {{ .Values.x }}", 1, "render templates first"),
+            ("null: 1", 1, "a key is empty or null"),
+            ("<<: 3", 1, "'<<' takes a mapping"),
+            ("a: .inf", 1, "a number is infinite"),
+            ("a: !!int x", 1, "does not fit its tag"),
+        ] {
+            check(Syntax::Yaml, text, line, message);
+        }
+        let deep = format!("a: {}{}", "[".repeat(64), "]".repeat(64));
+        check(Syntax::Yaml, &deep, 1, "it is nested deeper than 64 levels");
+    }
+
+    #[test]
+    fn anchors_cannot_make_a_large_document_of_a_small_one() {
+        let mut text = format!("a0: &a0 [{}]\n", "x,".repeat(10));
+        for level in 1..10 {
+            let aliases = format!("*a{},", level - 1).repeat(10);
+            text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        let fault = Syntax::Yaml.parse(&text).unwrap_err();
+        assert_eq!(fault.message, "its anchors expand to too much");
+    }
+
+    #[test]
+    fn what_is_wrong_with_json_is_told_in_plain_words_with_its_line() {
+        for (text, line, message) in [
+            ("{\n\"a\": \n}", 3, "a value is missing"),
+            ("{\"a\": 1,}", 1, "a ',' is before a closing bracket"),
+            ("{\"a\": 1", 1, "it ends before it is complete"),
+            ("{\"a\" 1}", 1, "expected ':'"),
+            (&"[".repeat(200), 1, "it is nested deeper than 128 levels"),
+        ] {
+            check(Syntax::Json, text, line, message);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What is logged, once each.
+
+use std::fs;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use tracing::subscriber::DefaultGuard;
+
+use super::{Followed, app, ingress, slice};
+
+/// All that is logged on this thread, at `info` and above.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn capture() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// The lines with this text in them.
+    fn lines(&self, with: &str) -> Vec<String> {
+        let bytes = self.0.lock().unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().filter(|line| line.contains(with)).map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn of_class(class: &str, name: &str) -> String {
+    app(name, &[1]).replacen("spec: {", &format!("spec: {{ingressClassName: {class}, "), 1)
+}
+
+#[tokio::test]
+async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change() {
+    let (log, _guard) = Log::capture();
+    let many: String = ["b", "c", "d", "e", "f"].map(|name| of_class("nginx", name)).concat();
+    let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("many.yaml", many)]).await;
+    followed.write("one.yaml", &of_class("nginx", "g"));
+    followed.catch_up().await;
+    let lines = log.lines("other classes");
+    assert_eq!(
+        lines,
+        ["INFO 5 Ingresses are of other classes and are not served here; sluicegate check says what would \
+          serve them: Ingress default/b, Ingress default/c, Ingress default/d, and 2 more"]
+    );
+    let lines = log.lines("--ingress-class");
+    let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; \
+                    --ingress-class nginx serves it";
+    assert!(lines.len() == 1 && lines[0].ends_with(expected), "{lines:#?}");
+}
+
+#[tokio::test]
+async fn each_change_of_the_configuration_leaves_one_line() {
+    let (log, _guard) = Log::capture();
+    let files =
+        [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[1]))];
+    let mut followed = Followed::with_files(&files).await;
+    followed.write("slice.yaml", &slice("a", &[1, 2]));
+    followed.served("/a[1,2] /b[1]").await;
+    followed.write("c.yaml", &app("c", &[1]));
+    followed.served("/a[1,2] /b[1] /c[1]").await;
+    fs::remove_file(followed.path("b.yaml")).unwrap();
+    followed.served("/a[1,2] /c[1]").await;
+    let configs = followed.published.borrow().configs;
+    followed.write("a.yaml", &ingress("a", "/new"));
+    followed.served("/c[1] /new[1,2]").await;
+    let limit = "{name: c, annotations: {sluicegate.dev/max-requests: \"5\"}}\nspec: {ports";
+    followed.write("c.yaml", &app("c", &[1]).replace("{name: c}\nspec: {ports", limit));
+    followed.wait(|published| published.configs == configs + 2).await;
+    assert_eq!(
+        log.lines("configuration changed"),
+        [
+            "INFO configuration changed routes=+2 -0 upstreams=+2 -0",
+            "INFO configuration changed routes=+1 -0 upstreams=+1 -0",
+            "INFO configuration changed routes=+0 -1 upstreams=+0 -1",
+            "INFO configuration changed routes=+1 -1 upstreams=+0 -0",
+            "INFO configuration changed routes=+0 -0 upstreams=+1 -1",
+        ]
+    );
+    assert!(log.lines("endpoints changed").is_empty(), "it is for debugging");
+}
