@@ -14,7 +14,7 @@ pub struct UpstreamKey {
     pub namespace: Arc<str>,
     /// The Service's name.
     pub service: Arc<str>,
-    /// The Service's port as the route names it: a name or a number.
+    /// The Service port's name, or its number if it has no name; as the route writes it where there is no such port.
     pub port: Arc<str>,
 }
 

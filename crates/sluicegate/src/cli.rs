@@ -27,10 +27,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the gateway on the manifests of a directory, and follow their changes.
+    /// Run the gateway on a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
-    /// Check the manifests of a directory: exit with 1 if something is wrong, and print the routes that would
-    /// be served.
+    /// Check manifests: exit with 1 if something is wrong, and print the routes that would be served.
     Check(CheckArgs),
     /// Print the routes that a running gateway serves.
     Routes(AdminArgs),
@@ -42,7 +41,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The directory of manifests, with its sub-folders.
+    /// A directory of manifests with its sub-folders, or one file.
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) class: ClassArgs,
