@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluicegate_model::Change;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::options::{Listener, Options};
 use crate::publish::Publisher;
@@ -24,6 +25,7 @@ pub struct Proxy {
     mailboxes: Arc<[Mailbox]>,
     publisher: Mutex<Publisher>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    grace_over: Notify,
 }
 
 /// Why a data plane does not start.
@@ -98,6 +100,7 @@ impl Proxy {
             telemetry,
             mailboxes,
             threads: Mutex::new(threads),
+            grace_over: Notify::new(),
         })
     }
 
@@ -139,7 +142,8 @@ impl Proxy {
     /// Comes to an end without losing a request, as [`Drain`] says; sooner once no connection is left.
     pub async fn shutdown(&self, drain: Drain) {
         self.tell(Stop::Announce);
-        sleep(drain.grace).await;
+        // Whether it ran out or was ended: it is over.
+        let _ = timeout(drain.grace, self.grace_over.notified()).await;
         let end = Instant::now() + drain.timeout;
         // A socket that stays open takes connections that nobody serves.
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -160,6 +164,12 @@ impl Proxy {
         });
         // It only fails if the runtime is going down, which is what we are after.
         let _ = join.await;
+    }
+
+    /// Ends the grace of a shutdown that is under way or comes: another process accepts at the same sockets, and
+    /// by newer routes.
+    pub fn end_grace(&self) {
+        self.grace_over.notify_one();
     }
 
     fn tell(&self, stop: Stop) {

@@ -26,7 +26,8 @@ SIGTERM and SIGINT drain: /readyz fails at once and responses say Connection: cl
 for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
 --shutdown-timeout. A second signal ends it at once.\n\n\
 Started beside a running gateway of the same user with the same first --listen address, it takes over the \
-listening sockets, and the running one drains once this one serves.")]
+listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
+further connection.")]
 pub(crate) struct ServeArgs {
     /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Service,
     /// EndpointSlice, Secret and ConfigMap. It is watched.
@@ -78,13 +79,6 @@ impl ServeArgs {
     }
 }
 
-/// Why a gateway ends.
-enum End {
-    Signal,
-    /// Another process serves in its place.
-    TakenOver,
-}
-
 /// The control side has a runtime of its own, so that translating thousands of routes never delays a request.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -132,31 +126,31 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     for address in proxy.addresses() {
         tracing::info!(%address, admin = %args.admin, taking_over, "serving");
     }
-    if let Some(inheritance) = inheritance {
-        inheritance.complete().context("the gateway that was taken over from is gone")?;
+    if let Some(inheritance) = inheritance
+        && let Err(error) = inheritance.complete()
+    {
+        tracing::info!(%error, "the gateway that was taken over from has ended already");
     }
 
-    let end = tokio::select! {
-        _ = signals.recv() => End::Signal,
-        () = taken_over(offer, proxy.clone(), handed_admin) => End::TakenOver,
-    };
-    let grace = match end {
-        End::Signal => args.shutdown_grace,
-        // The other process accepts already, and answers at the admin address.
-        End::TakenOver => {
+    let mut over = tokio::spawn({
+        let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed_admin));
+        async move {
+            taken_over.await;
+            // The other process accepts already, and answers at the admin address: whether this one was draining
+            // or not, its routes are the old ones.
             admin.abort();
-            Duration::ZERO
+            proxy.end_grace();
+            tracing::info!("another process has taken over: no connection is accepted any more");
         }
+    });
+    let reason = tokio::select! {
+        _ = signals.recv() => "signal",
+        _ = &mut over => "taken over",
     };
     readiness.set(Phase::Draining);
-    tracing::info!(
-        reason = match end {
-            End::Signal => "signal",
-            End::TakenOver => "taken over",
-        },
-        "draining"
-    );
-    let drain = Drain { grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
+    tracing::info!(reason, "draining");
+    let drain =
+        Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
     tokio::select! {
         () = proxy.shutdown(drain) => tracing::info!("drained"),
         _ = signals.recv() => tracing::warn!("second signal: ending at once"),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::support::{LIMIT, Site};
+use crate::support::{LIMIT, Site, ingress, sluicegate};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
 use sluicegate_testkit::load::Load;
+use sluicegate_testkit::process::Process;
 
 type TestResult = anyhow::Result<()>;
 
@@ -63,16 +64,60 @@ async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> Te
 }
 
 #[tokio::test]
+async fn a_draining_process_accepts_no_more_once_a_successor_serves() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    // Far longer than the test waits for anything.
+    let mut old = site.serve(&["--shutdown-grace", "10m", "--shutdown-idle", "0s"]).await?;
+    old.terminate()?;
+    wait_for_draining(&site).await?;
+    assert_eq!(site.status("/").await?, 200, "it accepts during its grace");
+
+    let mut changed = Site::new()?;
+    (changed.http, changed.admin) = (site.http, site.admin);
+    changed.save_all([&backend])?;
+    changed.save("ingress.yaml", &ingress("web", "/new"))?;
+    let mut new = changed.start(&QUICK)?;
+    assert!(old.wait(LIMIT).await?.success(), "{}", old.output());
+    assert!(new.is_running(), "{}", new.output());
+    assert_eq!((changed.status("/").await?, changed.status("/new").await?), (404, 200));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut old = site.serve(&QUICK).await?;
+    let mut later = Site::new()?;
+    (later.http, later.admin) = (site.http, site.admin);
+    later.save_all([&backend])?;
+    let moved = later.path().with_extension("moved");
+    std::fs::rename(later.path(), &moved)?;
+    let mut new = later.start(&[])?;
+    wait_for_output(&mut new, "admin interface").await?;
+    old.terminate()?;
+    assert!(old.wait(LIMIT).await?.success());
+    std::fs::rename(&moved, later.path())?;
+    new.wait_for_ok(later.admin, "/readyz", LIMIT).await?;
+    wait_for_output(&mut new, "has ended already").await?;
+    assert!(new.is_running(), "{}", new.output());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
     site.save_all([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     // It gets the sockets, but never a first configuration.
-    let mut broken = crate::support::sluicegate();
+    let mut broken = sluicegate();
     broken.args(["serve", "--manifests", "/nonexistent", "--listen", &site.http.to_string()]);
     broken.args(["--admin", &site.admin.to_string()]);
-    let mut broken = sluicegate_testkit::process::Process::start(broken)?;
+    let mut broken = Process::start(broken)?;
     for _ in 0..20 {
         assert_eq!(site.status("/").await?, 200);
     }
@@ -126,9 +171,9 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
     let missing = site.path().join("later");
-    let mut command = crate::support::sluicegate();
+    let mut command = sluicegate();
     command.args(["serve", "--listen", &site.http.to_string(), "--admin", &site.admin.to_string()]);
-    let mut gateway = sluicegate_testkit::process::Process::start({
+    let mut gateway = Process::start({
         command.arg("--manifests").arg(&missing);
         command
     })?;
@@ -146,6 +191,16 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     std::fs::rename(&staged, &missing)?;
     gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
     assert_eq!(early.read_response().await?.status, 200);
+    Ok(())
+}
+
+async fn wait_for_output(gateway: &mut Process, text: &str) -> TestResult {
+    let end = std::time::Instant::now() + LIMIT;
+    while !gateway.output().contains(text) {
+        let waits = gateway.is_running() && std::time::Instant::now() < end;
+        anyhow::ensure!(waits, "waited in vain for {text:?}:\n{}", gateway.output());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     Ok(())
 }
 
