@@ -46,7 +46,7 @@ pub(crate) fn run(args: &EchoArgs) -> anyhow::Result<()> {
         }
         tokio::select! {
             _ = servers.join_next() => Ok(()),
-            signal = crate::serve::terminated() => signal,
+            signal = crate::signals::terminated() => signal,
         }
     })
 }

@@ -6,6 +6,7 @@
 //! | [`cli`] | the command line |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`serve`] | `sluicegate serve` |
+//! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
 //! | [`check`] | `sluicegate check` |
 //! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
@@ -17,6 +18,7 @@ mod echo;
 mod serve;
 mod settings;
 mod show;
+mod signals;
 mod takeover;
 
 use std::process::ExitCode;

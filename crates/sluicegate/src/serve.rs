@@ -12,12 +12,12 @@ use sluicegate_control::DirectorySource;
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::check::translate_options;
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
+use crate::signals::Signals;
 use crate::takeover::{Inheritance, Offer};
 
 #[derive(Debug, Args)]
@@ -25,6 +25,8 @@ use crate::takeover::{Inheritance, Offer};
 SIGTERM and SIGINT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
 for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
 --shutdown-timeout. A second signal ends it at once.\n\n\
+SIGHUP, SIGUSR1 and SIGUSR2 (nginx' reload, reopen and upgrade) change nothing and are logged: manifests are \
+followed, and a renamed access log is opened anew, without a signal.\n\n\
 Started beside a running gateway of the same user with the same first --listen address, it takes over the \
 listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
 further connection.")]
@@ -91,6 +93,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let (mut inheritance, offer) = match args.takes_over() {
         true => {
             (Inheritance::ask(args.listen[0])?, Offer::new(args.listen[0]).inspect_err(warn_of_offer).ok())
@@ -117,10 +120,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let (configured, first) = oneshot::channel();
     let follower = tokio::spawn(follow(source, proxy.clone(), configured));
 
-    let mut signals = signals()?;
     tokio::select! {
         first = first => first.context("the manifests' source ended")?,
-        _ = signals.recv() => return Ok(()),
+        () = signals.recv() => return Ok(()),
     }
     readiness.set(Phase::Ready);
     for address in proxy.addresses() {
@@ -144,7 +146,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         }
     });
     let reason = tokio::select! {
-        _ = signals.recv() => "signal",
+        () = signals.recv() => "signal",
         _ = &mut over => "taken over",
     };
     readiness.set(Phase::Draining);
@@ -153,7 +155,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
     tokio::select! {
         () = proxy.shutdown(drain) => tracing::info!("drained"),
-        _ = signals.recv() => tracing::warn!("second signal: ending at once"),
+        () = signals.recv() => tracing::warn!("second signal: ending at once"),
     }
     follower.abort();
     Ok(())
@@ -232,21 +234,4 @@ async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener)
 
 fn warn_of_offer(error: &anyhow::Error) {
     tracing::warn!("{error:#}; a new process will have to wait for this one to end");
-}
-
-/// SIGTERM and SIGINT, one after the other.
-fn signals() -> anyhow::Result<mpsc::Receiver<()>> {
-    let (sender, receiver) = mpsc::channel(2);
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind)?;
-        let sender = sender.clone();
-        tokio::spawn(async move { while signals.recv().await.is_some() && sender.send(()).await.is_ok() {} });
-    }
-    Ok(receiver)
-}
-
-/// Returns at SIGTERM or SIGINT.
-pub(crate) async fn terminated() -> anyhow::Result<()> {
-    signals()?.recv().await;
-    Ok(())
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{LIMIT, Site, ingress, sluicegate};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
@@ -146,6 +149,21 @@ async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult
 }
 
 #[tokio::test]
+async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&QUICK).await?;
+    for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
+        send(&gateway, signal)?;
+        wait_for_output(&mut gateway, &format!("{name} changes nothing")).await?;
+        assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 200, "{name}");
+        assert_eq!(site.status("/").await?, 200, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn while_draining_new_connections_are_served_and_idle_ones_get_a_last_answer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
@@ -192,6 +210,11 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
     assert_eq!(early.read_response().await?.status, 200);
     Ok(())
+}
+
+fn send(gateway: &Process, signal: Signal) -> TestResult {
+    let pid = Pid::from_raw(gateway.pid().try_into()?).context("a process id")?;
+    Ok(kill_process(pid, signal)?)
 }
 
 async fn wait_for_output(gateway: &mut Process, text: &str) -> TestResult {
