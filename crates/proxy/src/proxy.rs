@@ -57,6 +57,11 @@ pub struct Drain {
     pub timeout: Duration,
 }
 
+impl Drain {
+    /// An end that waits for nothing.
+    pub const AT_ONCE: Self = Self { grace: Duration::ZERO, idle: Duration::ZERO, timeout: Duration::ZERO };
+}
+
 impl Default for Drain {
     fn default() -> Self {
         Self { grace: Duration::from_secs(5), idle: Duration::from_secs(5), timeout: Duration::from_secs(30) }
@@ -151,6 +156,10 @@ impl Proxy {
         self.until_empty(end.min(Instant::now() + drain.idle)).await;
         self.tell(Stop::CloseIdle);
         self.until_empty(end).await;
+        let requests = self.telemetry.workers().sum(|worker| &worker.in_flight);
+        if requests > 0 {
+            tracing::warn!(requests, "their time is over: dropping the requests and tunnels in flight");
+        }
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let join = tokio::task::spawn_blocking(move || {

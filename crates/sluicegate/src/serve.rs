@@ -17,14 +17,16 @@ use tokio::sync::oneshot;
 use crate::check::translate_options;
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
-use crate::signals::Signals;
+use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SIGTERM and SIGINT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
 for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
---shutdown-timeout. A second signal ends it at once.\n\n\
+--shutdown-timeout. A further SIGTERM changes nothing. A second SIGINT, half a second after \
+the first signal or later, and SIGQUIT end it at once; if that drops requests, it says how many and exits \
+with 1.\n\n\
 SIGHUP, SIGUSR1 and SIGUSR2 (nginx' reload, reopen and upgrade) change nothing and are logged: manifests are \
 followed, and a renamed access log is opened anew, without a signal.\n\n\
 Started beside a running gateway of the same user with the same first --listen address, it takes over the \
@@ -118,11 +120,11 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
     let (configured, first) = oneshot::channel();
-    let follower = tokio::spawn(follow(source, proxy.clone(), configured));
+    tokio::spawn(follow(source, proxy.clone(), configured));
 
     tokio::select! {
         first = first => first.context("the manifests' source ended")?,
-        () = signals.recv() => return Ok(()),
+        _ = signals.recv() => return Ok(()),
     }
     readiness.set(Phase::Ready);
     for address in proxy.addresses() {
@@ -145,19 +147,36 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             tracing::info!("another process has taken over: no connection is accepted any more");
         }
     });
-    let reason = tokio::select! {
-        () = signals.recv() => "signal",
-        _ = &mut over => "taken over",
+    let wish = tokio::select! {
+        wish = signals.recv() => wish,
+        _ = &mut over => Wish::Drain,
     };
     readiness.set(Phase::Draining);
-    tracing::info!(reason, "draining");
     let drain =
         Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
-    tokio::select! {
-        () = proxy.shutdown(drain) => tracing::info!("drained"),
-        () = signals.recv() => tracing::warn!("second signal: ending at once"),
+    end(wish, &proxy, drain, &mut signals).await
+}
+
+/// Drains unless nobody wants that (any more). What a signal cuts off is a failure; what lasts longer than it may,
+/// such as a tunnel, is not.
+async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> anyhow::Result<()> {
+    if wish == Wish::Drain {
+        tracing::info!("draining");
+        tokio::select! {
+            () = proxy.shutdown(drain) => {
+                tracing::info!("drained");
+                return Ok(());
+            }
+            () = signals.end_now() => {}
+        }
     }
-    follower.abort();
+    tracing::warn!("ending at once");
+    let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
+    proxy.shutdown(Drain::AT_ONCE).await;
+    anyhow::ensure!(
+        dropped == 0,
+        "a signal ended it at once, and requests in flight were dropped: {dropped}; SIGTERM lets them end"
+    );
     Ok(())
 }
 

@@ -149,6 +149,64 @@ async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult
 }
 
 #[tokio::test]
+async fn a_signal_that_comes_twice_drains_once() -> TestResult {
+    let backend = Backend::start(Behaviour::ok().delay(Duration::from_secs(2))).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&QUICK).await?;
+    let mut client = Client::connect(site.http).await?;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    // As `timeout` and process groups do it.
+    gateway.terminate()?;
+    send(&gateway, Signal::INT)?;
+    wait_for_output(&mut gateway, "draining").await?;
+    gateway.terminate()?;
+    wait_for_output(&mut gateway, "SIGTERM again").await?;
+    assert_eq!(client.read_response().await?.status, 200);
+    assert!(gateway.wait(LIMIT).await?.success(), "{}", gateway.output());
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult {
+    for (first, insists) in
+        [(None, Signal::QUIT), (Some(Signal::TERM), Signal::QUIT), (Some(Signal::INT), Signal::INT)]
+    {
+        let backend = Backend::start(Behaviour::silent()).await?;
+        let site = Site::new()?;
+        site.save_all([&backend])?;
+        let mut gateway = site.serve(&QUICK).await?;
+        let mut client = Client::connect(site.http).await?;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+        backend.wait_until(|backend| backend.requests() == 1).await?;
+        if let Some(first) = first {
+            send(&gateway, first)?;
+            wait_for_output(&mut gateway, "draining").await?;
+        }
+        while gateway.is_running() {
+            send(&gateway, insists)?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let output = gateway.output();
+        assert_eq!(gateway.wait(LIMIT).await?.code(), Some(1), "{output}");
+        assert!(output.contains("requests in flight were dropped: 1"), "{output}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_end_at_once_that_costs_nothing_is_no_failure() -> TestResult {
+    let site = Site::new()?;
+    let mut gateway = site.serve(&["--shutdown-grace", "10m"]).await?;
+    gateway.terminate()?;
+    wait_for_draining(&site).await?;
+    send(&gateway, Signal::QUIT)?;
+    assert!(gateway.wait(LIMIT).await?.success(), "{}", gateway.output());
+    Ok(())
+}
+
+#[tokio::test]
 async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
