@@ -22,6 +22,8 @@ use crate::takeover::{Inheritance, Offer};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Times are written as 250ms, 60s, 5m or 1h: at least 1ms, unless 0s is said to mean something, and at most 365d. \
+Sizes are bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n\
 SIGTERM and SIGINT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
 for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
 --shutdown-timeout. A further SIGTERM changes nothing. A second SIGINT, half a second after \
@@ -57,7 +59,7 @@ pub(crate) struct ServeArgs {
     /// Do not take over from a running gateway, nor offer to be taken over from.
     #[arg(long)]
     no_takeover: bool,
-    /// How long connections are accepted after SIGTERM, until load balancers know.
+    /// How long connections are accepted after SIGTERM, until load balancers know; 0s: not at all.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     shutdown_grace: Duration,
     /// How long idle connections are kept after that.
@@ -67,7 +69,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     shutdown_timeout: Duration,
     #[command(flatten)]
-    settings: SettingsArgs,
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
