@@ -3,6 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`address`] | addresses and networks as people write them |
 //! | [`cli`] | the command line |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`serve`] | `sluicegate serve` |
@@ -12,6 +13,7 @@
 //! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
 //! | [`echo`] | `sluicegate echo` |
 
+mod address;
 mod check;
 mod cli;
 mod echo;

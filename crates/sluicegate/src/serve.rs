@@ -14,6 +14,7 @@ use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
 use tokio::sync::oneshot;
 
+use crate::address::{listen_address, local_address};
 use crate::check::translate_options;
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
@@ -39,11 +40,12 @@ pub(crate) struct ServeArgs {
     /// EndpointSlice, Secret and ConfigMap. It is watched.
     #[arg(long, value_name = "DIR")]
     manifests: PathBuf,
-    /// Where HTTP is served; may be given several times.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
+    /// several times.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     listen: Vec<SocketAddr>,
     /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
     /// How many workers. [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

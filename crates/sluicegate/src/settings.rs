@@ -8,6 +8,8 @@ use ipnet::IpNet;
 use sluicegate_model::Settings;
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 
+use crate::address::network;
+
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Longer times have no use, and may overflow clocks.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -19,8 +21,8 @@ const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
     /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) are believed: networks such as
-    /// 10.0.0.0/8, comma separated. [default: none]
-    #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Clients")]
+    /// 10.0.0.0/8, or single addresses, comma separated. [default: none]
+    #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     trusted_peers: Vec<IpNet>,
     /// From the first byte of a request's head to its last: 408 after it. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
