@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::Admin;
 use crate::content::{Content, Writer};
-use crate::metrics::{self, Metrics};
+use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;
 use crate::state::{ConfigDocument, ServedRoute, Upstreams};
 
@@ -22,7 +22,7 @@ const PATHS: [(&str, &str); 7] = [
     ("/", "this list"),
     ("/healthz", "200 as long as the process lives"),
     ("/readyz", "200 while traffic is wanted, 503 before and after"),
-    ("/metrics", "counters and histograms, for Prometheus (OpenMetrics text)"),
+    ("/metrics", "counters and histograms, for Prometheus (OpenMetrics for who accepts it)"),
     ("/config", "what is served, and what is wrong with it (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
@@ -56,8 +56,8 @@ impl Pages {
             "/healthz" => text(StatusCode::OK, "ok\n".into()),
             "/readyz" => self.readyz(),
             "/metrics" => {
-                let metrics = self.metrics.clone();
-                document.written(metrics::CONTENT_TYPE, move |out| metrics.write(out))
+                let (metrics, format) = (self.metrics.clone(), Format::accepted(request.headers()));
+                document.written(format.content_type(), move |out| metrics.write(out, format))
             }
             "/config" => document.json(move |out| {
                 let config = admin.telemetry.config();

@@ -1,4 +1,4 @@
-//! The Prometheus exposition, in OpenMetrics text.
+//! The Prometheus exposition, in OpenMetrics text or the older text format.
 //!
 //! Every series is bounded by the configuration, none by traffic or by pods that come and go:
 //!
@@ -10,6 +10,7 @@
 //! - for the process: all, every known reason included.
 
 mod families;
+mod format;
 mod process;
 mod route;
 mod upstream;
@@ -25,10 +26,9 @@ use prometheus_client::registry::Registry;
 use crate::readiness::Phase;
 use crate::{Admin, content};
 use families::Families;
+pub(crate) use format::Format;
+use format::Plain;
 use process::Process;
-
-/// The media type of the exposition.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What there is to scrape.
 pub(crate) struct Metrics {
@@ -42,8 +42,12 @@ impl Metrics {
         Self { registry }
     }
 
-    pub(crate) fn write(&self, out: &mut content::Writer) -> io::Result<()> {
-        encode(out, &self.registry).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    pub(crate) fn write(&self, out: &mut content::Writer, format: Format) -> io::Result<()> {
+        let written = match format {
+            Format::OpenMetrics => encode(out, &self.registry),
+            Format::Plain => encode(&mut Plain::new(out), &self.registry),
+        };
+        written.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 

@@ -10,7 +10,7 @@ use sluicegate_model::{
     VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
-use sluicegate_testkit::client::{self, LIMIT, Response};
+use sluicegate_testkit::client::{self, Client, LIMIT, Response};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -80,7 +80,9 @@ impl Gateway {
 
     /// The metrics.
     pub(crate) async fn scrape(&self) -> anyhow::Result<Exposition> {
-        let response = self.ask("/metrics").await?;
+        let accept = "Accept: application/openmetrics-text";
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n\r\n");
+        let response = Client::connect(self.admin).await?.request(request).await?;
         assert_eq!(response.status, 200);
         Ok(Exposition::parse(&response.text()))
     }

@@ -245,6 +245,30 @@ async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn who_does_not_name_openmetrics_gets_the_format_that_every_tool_reads() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let mut client = Client::connect(gateway.admin).await?;
+    let mut scrape = async |accept: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");
+        let response = client.request(head).await?;
+        let content_type = response.header("content-type").unwrap_or_default().to_owned();
+        anyhow::Ok((content_type, response.text()))
+    };
+    let (content_type, text) = scrape("text/plain;version=0.0.4").await?;
+    assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+    assert!(text.contains("# TYPE sluicegate_build_info gauge\nsluicegate_build_info{version="), "{text}");
+    assert!(text.contains("\n# TYPE sluicegate_requests_unrouted_total counter\n"), "{text}");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+
+    let (content_type, open) = scrape("application/openmetrics-text;version=1.0.0,*/*;q=0.1").await?;
+    assert_eq!(content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open.ends_with("# EOF\n"), "{open}");
+    let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(samples(&text), samples(&open));
+    Ok(())
+}
+
+#[tokio::test]
 async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
     let exposition = Gateway::serving(Config::default()).await?.scrape().await?;
     let mut families: Vec<_> = exposition.families().collect();

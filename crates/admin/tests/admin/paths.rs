@@ -69,7 +69,7 @@ async fn head_is_get_without_the_body() -> anyhow::Result<()> {
     let mut client = Client::connect(gateway.admin).await?;
     for (path, content_type) in [
         ("/healthz", "text/plain; charset=utf-8"),
-        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
         ("/config", "application/json"),
     ] {
         let get = client.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await?;
