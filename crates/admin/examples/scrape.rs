@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Readiness};
+use sluicegate_admin::{Admin, Hosts, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
     VirtualHost,
@@ -33,6 +33,7 @@ async fn main() -> anyhow::Result<()> {
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
+        hosts: Hosts::Any,
         problems: Arc::new(Vec::new),
     };
     tokio::spawn(admin.serve(listener));

@@ -10,6 +10,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`readiness`] | starting, ready, draining |
+//! | [`hosts`] | against pages of other sites in a browser |
 //! | `server` | connections: how many, how long |
 //! | `pages` | what is served at which path |
 //! | `content` | bodies, written while they are sent |
@@ -24,6 +25,7 @@ use sluicegate_proxy::telemetry::Telemetry;
 
 mod content;
 pub mod fetch;
+pub mod hosts;
 mod metrics;
 mod pages;
 pub mod readiness;
@@ -32,6 +34,7 @@ pub mod state;
 pub mod table;
 
 pub use fetch::{FetchError, fetch};
+pub use hosts::Hosts;
 pub use readiness::{Phase, Readiness};
 
 /// The admin interface of one gateway process.
@@ -41,6 +44,8 @@ pub struct Admin {
     pub telemetry: Arc<Telemetry>,
     /// Whether the process wants traffic.
     pub readiness: Readiness,
+    /// The hosts that it answers for.
+    pub hosts: Hosts,
     /// What is wrong with the configuration now, one message each. It is called by every scrape, on a thread
     /// that may block, and should be cheap.
     pub problems: Arc<dyn Fn() -> Vec<String> + Send + Sync>,

@@ -40,6 +40,16 @@ impl Pages {
     }
 
     pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
+        if let Some(host) = self.admin.hosts.refused(request.headers()) {
+            return text(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "The admin interface does not answer for the host {host:?}, so that pages of other sites cannot \
+                     read it through a browser. Ask for localhost or an IP address, or start the gateway with \
+                     --admin-host NAME.\n"
+                ),
+            );
+        }
         let path = request.uri().path();
         if !PATHS.iter().any(|(known, _)| *known == path) {
             return text(StatusCode::NOT_FOUND, format!("There is nothing at {path}. There is:\n{}", list()));

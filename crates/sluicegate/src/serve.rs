@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use sluicegate_admin::{Admin, Phase, Readiness};
+use sluicegate_admin::{Admin, Hosts, Phase, Readiness};
 use sluicegate_control::DirectorySource;
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
@@ -47,6 +47,10 @@ pub(crate) struct ServeArgs {
     /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
+    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
+    /// times. [default: none, and any where --admin is not a loopback address]
+    #[arg(long, value_name = "NAME")]
+    admin_host: Vec<String>,
     /// How many workers. [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -119,6 +123,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: readiness.clone(),
+        hosts: Hosts::of(args.admin, args.admin_host.clone()),
         problems: Arc::new(move || problems.borrow().iter().map(ToString::to_string).collect()),
     };
     admin_socket.set_nonblocking(true)?;

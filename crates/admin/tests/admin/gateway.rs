@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Readiness};
+use sluicegate_admin::{Admin, Hosts, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
     VirtualHost,
@@ -45,6 +45,7 @@ impl Gateway {
         let admin = Admin {
             telemetry: proxy.telemetry().clone(),
             readiness: readiness.clone(),
+            hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
             problems: Arc::new(move || told.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         };
         Ok(Self {
