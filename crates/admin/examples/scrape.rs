@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Hosts, Readiness};
+use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
     VirtualHost,
@@ -34,7 +34,8 @@ async fn main() -> anyhow::Result<()> {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
         hosts: Hosts::Any,
-        problems: Arc::new(Vec::new),
+        last_change: LastChange::new(),
+        problems: Arc::new(Problems::default),
     };
     tokio::spawn(admin.serve(listener));
     proxy.apply(Change::Config(config(routes, backend.addr()).into())).await;

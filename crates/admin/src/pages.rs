@@ -8,11 +8,11 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
-use crate::Admin;
 use crate::content::{Content, Writer};
 use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;
 use crate::state::{ConfigDocument, ServedRoute, Upstreams};
+use crate::{Admin, Problems};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -71,7 +71,8 @@ impl Pages {
             }
             "/config" => document.json(move |out| {
                 let config = admin.telemetry.config();
-                json(out, &ConfigDocument { config: config.as_ref(), problems: &(admin.problems)() })
+                let Problems { errors, warnings } = (admin.problems)();
+                json(out, &ConfigDocument { config: config.as_ref(), problems: &[errors, warnings].concat() })
             }),
             "/routes" => document.json(move |out| {
                 let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));

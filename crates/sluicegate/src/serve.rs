@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use sluicegate_admin::{Admin, Hosts, Phase, Readiness};
-use sluicegate_control::DirectorySource;
+use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
+use sluicegate_control::{DirectorySource, Severity};
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
@@ -118,18 +118,26 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 
     let source =
         DirectorySource::new(&args.manifests, translate_options(&args.class, args.settings.settings()));
-    let readiness = Readiness::new();
+    let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let problems = source.problems();
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: readiness.clone(),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
-        problems: Arc::new(move || problems.borrow().iter().map(ToString::to_string).collect()),
+        last_change: last_change.clone(),
+        problems: Arc::new(move || {
+            let of = |severity| {
+                let problems = problems.borrow();
+                let problems = problems.iter().filter(|problem| problem.severity == severity);
+                problems.map(ToString::to_string).collect()
+            };
+            Problems { errors: of(Severity::Error), warnings: of(Severity::Warning) }
+        }),
     };
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
     let (configured, first) = oneshot::channel();
-    tokio::spawn(follow(source, proxy.clone(), configured));
+    tokio::spawn(follow(source, proxy.clone(), last_change, configured));
 
     tokio::select! {
         first = first => first.context("the manifests' source ended")?,
@@ -220,9 +228,17 @@ fn admin_socket(address: SocketAddr, inherited: &[TcpListener]) -> anyhow::Resul
 }
 
 /// Passes every change on to the proxy. `configured` is told when the first configuration is served.
-async fn follow(source: DirectorySource, proxy: Arc<Proxy>, configured: oneshot::Sender<()>) {
+async fn follow(
+    source: DirectorySource,
+    proxy: Arc<Proxy>,
+    last_change: LastChange,
+    configured: oneshot::Sender<()>,
+) {
     let mut configured = Some(configured);
     let publish = move |change: Change| {
+        if matches!(change, Change::Config(_)) {
+            last_change.set_now();
+        }
         let applied = proxy.apply(change);
         let configured = configured.take();
         tokio::spawn(async move {

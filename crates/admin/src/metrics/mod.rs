@@ -24,7 +24,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use crate::readiness::Phase;
-use crate::{Admin, content};
+use crate::{Admin, Problems, content};
 use families::Families;
 pub(crate) use format::Format;
 use format::Plain;
@@ -74,8 +74,20 @@ impl Collector for Gateway {
         )?;
         let ready = u64::from(admin.readiness.phase() == Phase::Ready);
         families.gauge("sluicegate_ready", "1 while traffic is wanted, 0 before and after", ready)?;
-        let problems = (admin.problems)().len() as u64;
-        families.gauge("sluicegate_config_problems", "Problems of the configuration now", problems)?;
+        let Problems { errors, warnings } = (admin.problems)();
+        families.gauges(
+            "sluicegate_config_problems",
+            "Problems of the configuration now",
+            [("error", errors), ("warning", warnings)]
+                .map(|(severity, problems)| ([("severity", severity)], problems.len() as u64)),
+        )?;
+        if let Some(seconds) = admin.last_change.seconds() {
+            families.gauge(
+                "sluicegate_config_last_change_timestamp_seconds",
+                "When the configuration that is served was published, since 1970; changes of endpoints do not count",
+                seconds,
+            )?;
+        }
         families.histogram(
             "sluicegate_propagation_seconds",
             "From a change being given to the data plane until its last worker serves it",

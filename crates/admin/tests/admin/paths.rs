@@ -102,7 +102,7 @@ async fn head_is_get_without_the_body() -> anyhow::Result<()> {
 async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let long = "x".repeat(1000);
-    gateway.set_problems(&vec![long.as_str(); 8000]);
+    gateway.set_problems(&vec![long.as_str(); 8000], &[]);
     let mut slow = Vec::new();
     for request in [
         "GET /config HTTP/1.1\r\nHost: a\r\n\r\n",
