@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Readiness};
+use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
     VirtualHost,
@@ -33,7 +33,9 @@ async fn main() -> anyhow::Result<()> {
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
-        problems: Arc::new(Vec::new),
+        hosts: Hosts::Any,
+        last_change: LastChange::new(),
+        problems: Arc::new(Problems::default),
     };
     tokio::spawn(admin.serve(listener));
     proxy.apply(Change::Config(config(routes, backend.addr()).into())).await;

@@ -10,6 +10,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`readiness`] | starting, ready, draining |
+//! | [`hosts`] | against pages of other sites in a browser |
+//! | [`last_change`] | when the configuration last changed |
 //! | `server` | connections: how many, how long |
 //! | `pages` | what is served at which path |
 //! | `content` | bodies, written while they are sent |
@@ -24,6 +26,8 @@ use sluicegate_proxy::telemetry::Telemetry;
 
 mod content;
 pub mod fetch;
+pub mod hosts;
+pub mod last_change;
 mod metrics;
 mod pages;
 pub mod readiness;
@@ -32,6 +36,8 @@ pub mod state;
 pub mod table;
 
 pub use fetch::{FetchError, fetch};
+pub use hosts::Hosts;
+pub use last_change::LastChange;
 pub use readiness::{Phase, Readiness};
 
 /// The admin interface of one gateway process.
@@ -41,7 +47,20 @@ pub struct Admin {
     pub telemetry: Arc<Telemetry>,
     /// Whether the process wants traffic.
     pub readiness: Readiness,
-    /// What is wrong with the configuration now, one message each. It is called by every scrape, on a thread
+    /// The hosts that it answers for.
+    pub hosts: Hosts,
+    /// When the configuration last changed.
+    pub last_change: LastChange,
+    /// What is wrong with the configuration now. It is called by every scrape, on a thread
     /// that may block, and should be cheap.
-    pub problems: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    pub problems: Arc<dyn Fn() -> Problems + Send + Sync>,
+}
+
+/// What is wrong with the configuration, one message each.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    /// What is not served as it was asked for.
+    pub errors: Vec<String>,
+    /// What is served, and may not be what was meant.
+    pub warnings: Vec<String>,
 }

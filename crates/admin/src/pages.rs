@@ -8,11 +8,11 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
-use crate::Admin;
 use crate::content::{Content, Writer};
-use crate::metrics::{self, Metrics};
+use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;
 use crate::state::{ConfigDocument, ServedRoute, Upstreams};
+use crate::{Admin, Problems};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -22,7 +22,7 @@ const PATHS: [(&str, &str); 7] = [
     ("/", "this list"),
     ("/healthz", "200 as long as the process lives"),
     ("/readyz", "200 while traffic is wanted, 503 before and after"),
-    ("/metrics", "counters and histograms, for Prometheus (OpenMetrics text)"),
+    ("/metrics", "counters and histograms, for Prometheus (OpenMetrics for who accepts it)"),
     ("/config", "what is served, and what is wrong with it (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
@@ -40,6 +40,16 @@ impl Pages {
     }
 
     pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
+        if let Some(host) = self.admin.hosts.refused(request.headers()) {
+            return text(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "The admin interface does not answer for the host {host:?}, so that pages of other sites cannot \
+                     read it through a browser. Ask for localhost or an IP address, or start the gateway with \
+                     --admin-host NAME.\n"
+                ),
+            );
+        }
         let path = request.uri().path();
         if !PATHS.iter().any(|(known, _)| *known == path) {
             return text(StatusCode::NOT_FOUND, format!("There is nothing at {path}. There is:\n{}", list()));
@@ -56,12 +66,13 @@ impl Pages {
             "/healthz" => text(StatusCode::OK, "ok\n".into()),
             "/readyz" => self.readyz(),
             "/metrics" => {
-                let metrics = self.metrics.clone();
-                document.written(metrics::CONTENT_TYPE, move |out| metrics.write(out))
+                let (metrics, format) = (self.metrics.clone(), Format::accepted(request.headers()));
+                document.written(format.content_type(), move |out| metrics.write(out, format))
             }
             "/config" => document.json(move |out| {
                 let config = admin.telemetry.config();
-                json(out, &ConfigDocument { config: config.as_ref(), problems: &(admin.problems)() })
+                let Problems { errors, warnings } = (admin.problems)();
+                json(out, &ConfigDocument { config: config.as_ref(), problems: &[errors, warnings].concat() })
             }),
             "/routes" => document.json(move |out| {
                 let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));

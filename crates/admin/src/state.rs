@@ -16,6 +16,7 @@ use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
 pub(crate) struct ConfigDocument<'a> {
     /// `null` before the first configuration.
     pub(crate) config: Option<&'a Config>,
+    /// Errors first.
     pub(crate) problems: &'a [String],
 }
 

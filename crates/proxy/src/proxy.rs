@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluicegate_model::Change;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::options::{Listener, Options};
 use crate::publish::Publisher;
@@ -27,6 +28,7 @@ pub struct Proxy {
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
     /// The thread that writes the access log, which ends when no worker is left.
     writer: Mutex<Option<JoinHandle<()>>>,
+    grace_over: Notify,
 }
 
 /// Why a data plane does not start.
@@ -56,6 +58,11 @@ pub struct Drain {
     pub idle: Duration,
     /// How long after the grace requests in flight may go on. Default 30 s.
     pub timeout: Duration,
+}
+
+impl Drain {
+    /// An end that waits for nothing.
+    pub const AT_ONCE: Self = Self { grace: Duration::ZERO, idle: Duration::ZERO, timeout: Duration::ZERO };
 }
 
 impl Default for Drain {
@@ -102,6 +109,7 @@ impl Proxy {
             mailboxes,
             threads: Mutex::new(threads),
             writer: Mutex::new(options.access_log.map(AccessLog::into_writer)),
+            grace_over: Notify::new(),
         })
     }
 
@@ -143,7 +151,8 @@ impl Proxy {
     /// Comes to an end without losing a request, as [`Drain`] says; sooner once no connection is left.
     pub async fn shutdown(&self, drain: Drain) {
         self.tell(Stop::Announce);
-        sleep(drain.grace).await;
+        // Whether it ran out or was ended: it is over.
+        let _ = timeout(drain.grace, self.grace_over.notified()).await;
         let end = Instant::now() + drain.timeout;
         // A socket that stays open takes connections that nobody serves.
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -151,6 +160,10 @@ impl Proxy {
         self.until_empty(end.min(Instant::now() + drain.idle)).await;
         self.tell(Stop::CloseIdle);
         self.until_empty(end).await;
+        let requests = self.telemetry.workers().sum(|worker| &worker.in_flight);
+        if requests > 0 {
+            tracing::warn!(requests, "their time is over: dropping the requests and tunnels in flight");
+        }
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -168,6 +181,12 @@ impl Proxy {
         });
         // It only fails if the runtime is going down, which is what we are after.
         let _ = join.await;
+    }
+
+    /// Ends the grace of a shutdown that is under way or comes: another process accepts at the same sockets, and
+    /// by newer routes.
+    pub fn end_grace(&self) {
+        self.grace_over.notify_one();
     }
 
     fn tell(&self, stop: Stop) {

@@ -5,8 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::address::local_address;
 use crate::echo::EchoArgs;
 use crate::serve::ServeArgs;
 
@@ -65,16 +69,23 @@ pub(crate) struct ClassArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
     /// The admin address of the running gateway.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as
-    /// info,sluicegate_control=debug.
-    #[arg(long, global = true, value_name = "FILTER", default_value = "info", env = "SLUICEGATE_LOG")]
-    log: String,
+    /// What is logged to standard error: error, warn, info, debug, trace or off, and other levels for parts of
+    /// the program, such as info,sluicegate_control=debug.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        value_parser = filter,
+        default_value = "info",
+        env = "SLUICEGATE_LOG"
+    )]
+    log: Targets,
     /// How log lines look.
     #[arg(long, global = true, value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -88,28 +99,66 @@ enum LogFormat {
 
 impl LogArgs {
     pub(crate) fn init(&self) {
-        let filter = EnvFilter::try_new(&self.log).unwrap_or_else(|error| {
-            crate::complain(&format!("--log {:?} is not a filter ({error}); logging at info", self.log));
-            EnvFilter::new("info")
-        });
-        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let subscriber = tracing_subscriber::registry().with(self.log.clone());
         match self.log_format {
-            LogFormat::Json => subscriber.json().init(),
+            LogFormat::Json => subscriber.with(lines.json()).init(),
             LogFormat::Text => {
-                subscriber.with_target(false).with_ansi(std::io::stderr().is_terminal()).init();
+                let lines = lines.with_target(false).with_ansi(std::io::stderr().is_terminal());
+                subscriber.with(lines).init();
             }
         }
     }
+}
+
+/// A level for all, and `PART=LEVEL` for parts, separated by commas.
+fn filter(text: &str) -> Result<Targets, String> {
+    let level = |text: &str| {
+        let example = "write it as info or info,sluicegate_control=debug";
+        let refused = || format!("{text:?} is not a level (error, warn, info, debug, trace, off); {example}");
+        // The library takes nothing for error.
+        let level = text.trim().parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
+        level.ok_or_else(refused)
+    };
+    let mut filter = Targets::new().with_default(LevelFilter::INFO);
+    for part in text.split(',') {
+        filter = match part.split_once('=') {
+            Some((target, of_target)) => filter.with_target(target.trim(), level(of_target)?),
+            None => filter.with_default(level(part)?),
+        };
+    }
+    Ok(filter)
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
-    use super::Cli;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_filter_names_levels_for_all_and_for_parts() {
+        let parts = |text: &str| filter(text).map(|filter| filter.to_string());
+        assert_eq!(parts("warn"), Ok("warn".into()));
+        assert_eq!(parts("debug,hyper=off"), Ok("hyper=off,debug".into()));
+        assert_eq!(
+            parts("sluicegate_proxy=trace"),
+            Ok("sluicegate_proxy=trace,info".into()),
+            "the rest stays"
+        );
+        for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {
+            let error = parts(wrong).expect_err(wrong);
+            assert!(
+                error.contains("is not a level (error, warn,") && error.contains("write it as"),
+                "{error}"
+            );
+        }
+        let line = ["sluicegate", "--log", "foo=bar", "check", "x"];
+        assert_eq!(Cli::try_parse_from(line).expect_err("no level").exit_code(), 2);
     }
 }

@@ -16,6 +16,8 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
+use crate::address::listen_address;
+
 /// About how much the metadata is, as in the published experiment.
 const METADATA: usize = 1024;
 /// The largest answer that a URL can ask for.
@@ -27,7 +29,7 @@ The URL shapes the answer: ?s=SIZE bytes of body (k and m are understood), ?t=MS
 ?r=STATUS as the status, joined by &. /healthz answers 200.")]
 pub(crate) struct EchoArgs {
     /// Where to listen; may be given several times.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "127.0.0.1:9000")]
     listen: Vec<SocketAddr>,
     /// The server's name in the answers.
     #[arg(long, value_name = "NAME", default_value = "echo")]
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &EchoArgs) -> anyhow::Result<()> {
         }
         tokio::select! {
             _ = servers.join_next() => Ok(()),
-            signal = crate::serve::terminated() => signal,
+            signal = crate::signals::terminated() => signal,
         }
     })
 }

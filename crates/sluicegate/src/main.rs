@@ -3,20 +3,24 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`address`] | addresses and networks as people write them |
 //! | [`cli`] | the command line |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`serve`] | `sluicegate serve` |
+//! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
 //! | [`check`] | `sluicegate check` |
 //! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
 //! | [`echo`] | `sluicegate echo` |
 
+mod address;
 mod check;
 mod cli;
 mod echo;
 mod serve;
 mod settings;
 mod show;
+mod signals;
 mod takeover;
 
 use std::process::ExitCode;

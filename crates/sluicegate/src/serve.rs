@@ -7,37 +7,49 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use sluicegate_admin::{Admin, Phase, Readiness};
-use sluicegate_control::DirectorySource;
+use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
+use sluicegate_control::{DirectorySource, Severity};
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use crate::address::{listen_address, local_address};
 use crate::check::translate_options;
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
+use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-SIGTERM and SIGINT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
+Times are written as 250ms, 60s, 5m or 1h: at least 1ms, unless 0s is said to mean something, and at most 365d. \
+Sizes are bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n\
+SIGTERM, SIGINT and SIGQUIT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
 for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
---shutdown-timeout. A second signal ends it at once.\n\n\
+--shutdown-timeout. A further signal changes nothing, but a SIGINT half a second after the first signal or later \
+ends it at once; if that drops requests, it says how many and exits with 1.\n\n\
+SIGHUP, SIGUSR1 and SIGUSR2 (nginx' reload, reopen and upgrade) change nothing and are logged: manifests are \
+followed, and a renamed access log is opened anew, without a signal.\n\n\
 Started beside a running gateway of the same user with the same first --listen address, it takes over the \
-listening sockets, and the running one drains once this one serves.")]
+listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
+further connection.")]
 pub(crate) struct ServeArgs {
     /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Service,
     /// EndpointSlice, Secret and ConfigMap. It is watched.
     #[arg(long, value_name = "DIR")]
     manifests: PathBuf,
-    /// Where HTTP is served; may be given several times.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
+    /// several times.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     listen: Vec<SocketAddr>,
     /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
+    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
+    /// times. [default: none, and any where --admin is not a loopback address]
+    #[arg(long, value_name = "NAME")]
+    admin_host: Vec<String>,
     /// How many workers. [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -52,7 +64,7 @@ pub(crate) struct ServeArgs {
     /// Do not take over from a running gateway, nor offer to be taken over from.
     #[arg(long)]
     no_takeover: bool,
-    /// How long connections are accepted after SIGTERM, until load balancers know.
+    /// How long connections are accepted after SIGTERM, until load balancers know; 0s: not at all.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     shutdown_grace: Duration,
     /// How long idle connections are kept after that.
@@ -62,7 +74,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     shutdown_timeout: Duration,
     #[command(flatten)]
-    settings: SettingsArgs,
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -78,13 +90,6 @@ impl ServeArgs {
     }
 }
 
-/// Why a gateway ends.
-enum End {
-    Signal,
-    /// Another process serves in its place.
-    TakenOver,
-}
-
 /// The control side has a runtime of its own, so that translating thousands of routes never delays a request.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -97,6 +102,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let (mut inheritance, offer) = match args.takes_over() {
         true => {
             (Inheritance::ask(args.listen[0])?, Offer::new(args.listen[0]).inspect_err(warn_of_offer).ok())
@@ -111,19 +117,27 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 
     let source =
         DirectorySource::new(&args.manifests, translate_options(&args.class, args.settings.settings()));
-    let readiness = Readiness::new();
+    let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let problems = source.problems();
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: readiness.clone(),
-        problems: Arc::new(move || problems.borrow().iter().map(ToString::to_string).collect()),
+        hosts: Hosts::of(args.admin, args.admin_host.clone()),
+        last_change: last_change.clone(),
+        problems: Arc::new(move || {
+            let of = |severity| {
+                let problems = problems.borrow();
+                let problems = problems.iter().filter(|problem| problem.severity == severity);
+                problems.map(ToString::to_string).collect()
+            };
+            Problems { errors: of(Severity::Error), warnings: of(Severity::Warning) }
+        }),
     };
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
     let (configured, first) = oneshot::channel();
-    let follower = tokio::spawn(follow(source, proxy.clone(), configured));
+    tokio::spawn(follow(source, proxy.clone(), last_change, configured));
 
-    let mut signals = signals()?;
     tokio::select! {
         first = first => first.context("the manifests' source ended")?,
         _ = signals.recv() => return Ok(()),
@@ -132,36 +146,53 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     for address in proxy.addresses() {
         tracing::info!(%address, admin = %args.admin, taking_over, "serving");
     }
-    if let Some(inheritance) = inheritance {
-        inheritance.complete().context("the gateway that was taken over from is gone")?;
+    if let Some(inheritance) = inheritance
+        && let Err(error) = inheritance.complete()
+    {
+        tracing::info!(%error, "the gateway that was taken over from has ended already");
     }
 
-    let end = tokio::select! {
-        _ = signals.recv() => End::Signal,
-        () = taken_over(offer, proxy.clone(), handed_admin) => End::TakenOver,
-    };
-    let grace = match end {
-        End::Signal => args.shutdown_grace,
-        // The other process accepts already, and answers at the admin address.
-        End::TakenOver => {
+    let mut over = tokio::spawn({
+        let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed_admin));
+        async move {
+            taken_over.await;
+            // The other process accepts already, and answers at the admin address: whether this one was draining
+            // or not, its routes are the old ones.
             admin.abort();
-            Duration::ZERO
+            proxy.end_grace();
+            tracing::info!("another process has taken over: no connection is accepted any more");
         }
+    });
+    let wish = tokio::select! {
+        wish = signals.recv() => wish,
+        _ = &mut over => Wish::Drain,
     };
     readiness.set(Phase::Draining);
-    tracing::info!(
-        reason = match end {
-            End::Signal => "signal",
-            End::TakenOver => "taken over",
-        },
-        "draining"
-    );
-    let drain = Drain { grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
-    tokio::select! {
-        () = proxy.shutdown(drain) => tracing::info!("drained"),
-        _ = signals.recv() => tracing::warn!("second signal: ending at once"),
+    let drain =
+        Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
+    end(wish, &proxy, drain, &mut signals).await
+}
+
+/// Drains unless nobody wants that (any more). What a signal cuts off is a failure; what lasts longer than it may,
+/// such as a tunnel, is not.
+async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> anyhow::Result<()> {
+    if wish == Wish::Drain {
+        tracing::info!("draining");
+        tokio::select! {
+            () = proxy.shutdown(drain) => {
+                tracing::info!("drained");
+                return Ok(());
+            }
+            () = signals.end_now() => {}
+        }
     }
-    follower.abort();
+    tracing::warn!("ending at once");
+    let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
+    proxy.shutdown(Drain::AT_ONCE).await;
+    anyhow::ensure!(
+        dropped == 0,
+        "a signal ended it at once, and requests in flight were dropped: {dropped}; SIGTERM lets them end"
+    );
     Ok(())
 }
 
@@ -196,9 +227,17 @@ fn admin_socket(address: SocketAddr, inherited: &[TcpListener]) -> anyhow::Resul
 }
 
 /// Passes every change on to the proxy. `configured` is told when the first configuration is served.
-async fn follow(source: DirectorySource, proxy: Arc<Proxy>, configured: oneshot::Sender<()>) {
+async fn follow(
+    source: DirectorySource,
+    proxy: Arc<Proxy>,
+    last_change: LastChange,
+    configured: oneshot::Sender<()>,
+) {
     let mut configured = Some(configured);
     let publish = move |change: Change| {
+        if matches!(change, Change::Config(_)) {
+            last_change.set_now();
+        }
         let applied = proxy.apply(change);
         let configured = configured.take();
         tokio::spawn(async move {
@@ -238,21 +277,4 @@ async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener)
 
 fn warn_of_offer(error: &anyhow::Error) {
     tracing::warn!("{error:#}; a new process will have to wait for this one to end");
-}
-
-/// SIGTERM and SIGINT, one after the other.
-fn signals() -> anyhow::Result<mpsc::Receiver<()>> {
-    let (sender, receiver) = mpsc::channel(2);
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind)?;
-        let sender = sender.clone();
-        tokio::spawn(async move { while signals.recv().await.is_some() && sender.send(()).await.is_ok() {} });
-    }
-    Ok(receiver)
-}
-
-/// Returns at SIGTERM or SIGINT.
-pub(crate) async fn terminated() -> anyhow::Result<()> {
-    signals()?.recv().await;
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Limits and timeouts as options of the command line.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::Args;
@@ -7,78 +8,92 @@ use ipnet::IpNet;
 use sluicegate_model::Settings;
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 
+use crate::address::network;
+
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Longer times have no use, and may overflow clocks.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// What a head may be limited to: small ones refuse browsers, and each connection may fill large ones.
+const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
+
 /// Every limit of the data plane. What is not given keeps its default, which is written down once, in the
-/// model.
+/// model. Where 0 means something (never, none, no limit), the option's help says so; elsewhere it is refused.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
     /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) are believed: networks such as
-    /// 10.0.0.0/8, comma separated. [default: none]
-    #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Clients")]
+    /// 10.0.0.0/8, or single addresses, comma separated. [default: none]
+    #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     trusted_peers: Vec<IpNet>,
+    /// Pass on request headers with an underscore in their name, which are dropped otherwise: many back ends take
+    /// X_Forwarded_For for X-Forwarded-For.
+    #[arg(long, help_heading = "Clients")]
+    underscores_in_headers: bool,
     /// From the first byte of a request's head to its last: 408 after it. [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_head_timeout: Option<Duration>,
     /// Between two reads of a request's body: 408 after it. [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_body_timeout: Option<Duration>,
     /// How long a kept-alive connection may wait for its next request. [default: 75s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_idle_timeout: Option<Duration>,
     /// Between two writes to a client that does not read. [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_write_timeout: Option<Duration>,
-    /// The head of a request: 431 above it, 414 if its first line alone is over it. [default: 32Ki]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Clients")]
+    /// The head of a request: 431 above it, 414 if its first line alone is over it. [default: 32Ki, 1Ki to 1Mi]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Clients")]
     max_request_head: Option<u64>,
     /// Header lines in one head. [default: 100, at most 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Clients")]
     max_headers: Option<u16>,
-    /// The body of a request: 413 above it. [default: no limit]
+    /// The body of a request: 413 above it; 0: no limit. [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Clients")]
     max_request_body: Option<u64>,
-    /// Requests on one connection, which is closed after them. [default: no limit]
+    /// Requests on one connection, which is closed after them; 0: no limit. [default: 0]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_requests_per_connection: Option<u64>,
-    /// Connections of one worker; further ones wait. [default: 65536]
-    #[arg(long, value_name = "N", help_heading = "Clients")]
-    max_connections_per_worker: Option<usize>,
+    /// Connections of one worker; further ones wait. [default: 65536, at least 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
+    max_connections_per_worker: Option<u32>,
 
     /// For one connect to one endpoint. [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     connect_timeout: Option<Duration>,
     /// From the end of a request to the head of its response: 504 after it. [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     response_timeout: Option<Duration>,
     /// Between two reads of a response's body, or two writes of a request's body. [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     upstream_idle_timeout: Option<Duration>,
     /// How long a tunnel (WebSocket or another upgrade) may be silent. [default: 1h]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     tunnel_idle_timeout: Option<Duration>,
-    /// How long requests and tunnels may go on at an endpoint that was removed. [default: 4m]
+    /// How long requests and tunnels may go on at an endpoint that was removed; 0s: they are cut off.
+    /// [default: 4m]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
     endpoint_drain_timeout: Option<Duration>,
-    /// The head of a response: 502 above it. [default: 64Ki]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Endpoints")]
+    /// The head of a response: 502 above it. [default: 64Ki, 1Ki to 1Mi]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Endpoints")]
     max_response_head: Option<u64>,
-    /// Unused connections kept for each endpoint, by each worker. [default: 128]
+    /// Unused connections kept for each endpoint, by each worker; 0: none. [default: 128, at most 65535]
     #[arg(long, value_name = "N", help_heading = "Endpoints")]
-    pool_size: Option<usize>,
-    /// How long an unused connection is kept. [default: 60s]
+    pool_size: Option<u16>,
+    /// How long an unused connection is kept; 0s: not at all. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
     pool_idle_timeout: Option<Duration>,
 
     /// How many endpoints a request may be sent to in all. [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Failures")]
     attempts: Option<u32>,
-    /// What is kept of a request's body so that it can be sent again. [default: 64Ki]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Failures")]
+    /// What is kept of a request's body so that it can be sent again; 0: nothing.
+    /// [default: 64Ki, at most 64Mi]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(0..=64 << 20), help_heading = "Failures")]
     replay_buffer: Option<u64>,
     /// The longest that a connect goes unanswered before another endpoint is tried beside it; 0s: never.
     /// [default: 50ms]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     connect_hedge: Option<Duration>,
-    /// How long a request waits when no endpoint can be connected to. [default: 1s]
+    /// How long a request waits when no endpoint can be connected to; 0s: not at all. [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     endpoint_wait: Option<Duration>,
     /// How long an endpoint's kernel may leave an idempotent request unacknowledged before it is given to
@@ -92,10 +107,10 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), help_heading = "Failures")]
     panic_threshold: Option<u8>,
     /// The first time between two probes of a suspect endpoint; it doubles. [default: 250ms]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Failures")]
     probe_interval: Option<Duration>,
     /// The longest time between two probes of a suspect endpoint. [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Failures")]
     probe_interval_max: Option<Duration>,
 }
 
@@ -104,6 +119,7 @@ impl SettingsArgs {
         let (timeouts, limits, resilience) = (Timeouts::default(), Limits::default(), Resilience::default());
         Settings {
             trusted_peers: self.trusted_peers.clone(),
+            underscores_in_headers: self.underscores_in_headers,
             timeouts: Timeouts {
                 request_head: self.request_head_timeout.unwrap_or(timeouts.request_head),
                 request_body: self.request_body_timeout.unwrap_or(timeouts.request_body),
@@ -117,16 +133,18 @@ impl SettingsArgs {
                 drain: self.endpoint_drain_timeout.unwrap_or(timeouts.drain),
             },
             limits: Limits {
-                request_head: self.max_request_head.map_or(limits.request_head, bytes),
-                response_head: self.max_response_head.map_or(limits.response_head, bytes),
+                request_head: self.max_request_head.map_or(limits.request_head, whole),
+                response_head: self.max_response_head.map_or(limits.response_head, whole),
                 headers: self.max_headers.map_or(limits.headers, usize::from),
-                request_body: self.max_request_body.or(limits.request_body),
-                requests_per_connection: self.max_requests_per_connection.or(limits.requests_per_connection),
+                request_body: self.max_request_body.map_or(limits.request_body, unless_zero),
+                requests_per_connection: self
+                    .max_requests_per_connection
+                    .map_or(limits.requests_per_connection, unless_zero),
                 connections_per_worker: self
                     .max_connections_per_worker
-                    .unwrap_or(limits.connections_per_worker),
-                pool_per_endpoint: self.pool_size.unwrap_or(limits.pool_per_endpoint),
-                replay: self.replay_buffer.map_or(limits.replay, bytes),
+                    .map_or(limits.connections_per_worker, |most| whole(most.into())),
+                pool_per_endpoint: self.pool_size.map_or(limits.pool_per_endpoint, usize::from),
+                replay: self.replay_buffer.map_or(limits.replay, whole),
             },
             resilience: Resilience {
                 attempts: self.attempts.unwrap_or(resilience.attempts),
@@ -142,13 +160,45 @@ impl SettingsArgs {
     }
 }
 
-fn bytes(size: u64) -> usize {
+fn whole(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// A duration such as `250ms`, `60s`, `5m` or `1h30m`.
+/// 0 is how no limit is written, as in nginx.
+fn unless_zero(limit: u64) -> Option<u64> {
+    (limit > 0).then_some(limit)
+}
+
+/// A duration such as `250ms`, `60s`, `5m` or `1h30m`, of a year at most.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 250ms, 60s, 5m or 1h"))
+    let time = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write it as 250ms, 60s, 5m or 1h"))?;
+    if time > LONGEST { Err("the longest time is 365d".to_owned()) } else { Ok(time) }
+}
+
+/// A time limit: one of 0 would be over before anything could happen.
+fn limit(text: &str) -> Result<Duration, String> {
+    let limit = time(text)?;
+    if limit < SHORTEST {
+        return Err("nothing could be done in that time; the shortest limit is 1ms".to_owned());
+    }
+    Ok(limit)
+}
+
+/// A size within these bounds.
+fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| {
+        let size = size(text)?;
+        if range.contains(&size) {
+            return Ok(size);
+        }
+        let [least, most] = [range.start(), range.end()].map(|bound| match bound {
+            bound if *bound >= 1 << 20 => format!("{}Mi", bound >> 20),
+            bound if *bound >= 1 << 10 => format!("{}Ki", bound >> 10),
+            bound => bound.to_string(),
+        });
+        Err(format!("it must be from {least} to {most}"))
+    }
 }
 
 /// A size in bytes: a number, with `k`, `m` or `g` (as nginx) or `Ki`, `Mi`, `Gi` (as Kubernetes) for powers
@@ -168,11 +218,61 @@ fn size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::cli::{Cli, Command};
 
     #[test]
     fn without_options_the_defaults_of_the_model_hold() {
         assert_eq!(SettingsArgs::default().settings(), Settings::default());
+    }
+
+    fn parsed(option: &str, value: &str) -> Result<Settings, clap::Error> {
+        let line = ["sluicegate", "serve", "--manifests", "x", option, value];
+        let Command::Serve(args) = Cli::try_parse_from(line)?.command else { unreachable!("it is serve") };
+        Ok(args.settings.settings())
+    }
+
+    #[test]
+    fn limits_that_nothing_could_keep_are_refused_and_the_message_says_what_is_possible() {
+        for (option, wrong, message) in [
+            ("--request-head-timeout", "0s", "the shortest limit is 1ms"),
+            ("--request-body-timeout", "0s", "the shortest limit is 1ms"),
+            ("--client-idle-timeout", "0s", "the shortest limit is 1ms"),
+            ("--client-write-timeout", "999us", "the shortest limit is 1ms"),
+            ("--connect-timeout", "0s", "the shortest limit is 1ms"),
+            ("--response-timeout", "0s", "the shortest limit is 1ms"),
+            ("--upstream-idle-timeout", "0s", "the shortest limit is 1ms"),
+            ("--tunnel-idle-timeout", "0s", "the shortest limit is 1ms"),
+            ("--probe-interval", "0s", "the shortest limit is 1ms"),
+            ("--probe-interval-max", "0s", "the shortest limit is 1ms"),
+            ("--shutdown-grace", "100y", "365d"),
+            ("--max-request-head", "1", "from 1Ki to 1Mi"),
+            ("--max-request-head", "99G", "from 1Ki to 1Mi"),
+            ("--max-response-head", "0", "from 1Ki to 1Mi"),
+            ("--replay-buffer", "65Mi", "from 0 to 64Mi"),
+            ("--max-connections-per-worker", "0", "1.."),
+            ("--attempts", "0", "1.."),
+        ] {
+            let error = parsed(option, wrong).expect_err(option);
+            let text = error.to_string();
+            assert!(text.contains(option) && text.contains(message), "{option} {wrong}: {text}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn zero_is_no_limit_where_the_help_says_so() -> Result<(), clap::Error> {
+        assert_eq!(parsed("--max-request-body", "0")?.limits.request_body, None);
+        assert_eq!(parsed("--max-request-body", "1m")?.limits.request_body, Some(1 << 20));
+        assert_eq!(parsed("--max-requests-per-connection", "0")?.limits.requests_per_connection, None);
+        assert_eq!(parsed("--max-requests-per-connection", "1")?.limits.requests_per_connection, Some(1));
+        for never in ["--connect-hedge", "--unacknowledged-timeout", "--slow-start", "--endpoint-wait"] {
+            parsed(never, "0s")?;
+        }
+        parsed("--pool-size", "0")?;
+        Ok(())
     }
 
     #[test]

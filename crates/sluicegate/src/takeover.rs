@@ -9,6 +9,8 @@
 //! 1. The new process connects; the old one gives up the name, sends its sockets, and goes on serving.
 //! 2. The new one takes the name, loads its configuration, serves, and says so.
 //! 3. The old one stops accepting, and drains. If the new one dies before step 2, nothing has happened.
+//!
+//! It is the same for an old process that drains already: it accepts until step 3 or the end of its grace.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -59,6 +61,9 @@ impl Inheritance {
     }
 
     /// Tells the old process that this one serves, so that it drains.
+    ///
+    /// # Errors
+    /// If the old process has ended, which is no harm: its sockets live on here.
     pub(crate) fn complete(mut self) -> io::Result<()> {
         self.old.write_all(b"R")
     }

@@ -1,4 +1,4 @@
-//! The Prometheus exposition, in OpenMetrics text.
+//! The Prometheus exposition, in OpenMetrics text or the older text format.
 //!
 //! Every series is bounded by the configuration, none by traffic or by pods that come and go:
 //!
@@ -10,6 +10,7 @@
 //! - for the process: all, every known reason included.
 
 mod families;
+mod format;
 mod process;
 mod route;
 mod upstream;
@@ -23,12 +24,11 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use crate::readiness::Phase;
-use crate::{Admin, content};
+use crate::{Admin, Problems, content};
 use families::Families;
+pub(crate) use format::Format;
+use format::Plain;
 use process::Process;
-
-/// The media type of the exposition.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What there is to scrape.
 pub(crate) struct Metrics {
@@ -42,8 +42,12 @@ impl Metrics {
         Self { registry }
     }
 
-    pub(crate) fn write(&self, out: &mut content::Writer) -> io::Result<()> {
-        encode(out, &self.registry).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    pub(crate) fn write(&self, out: &mut content::Writer, format: Format) -> io::Result<()> {
+        let written = match format {
+            Format::OpenMetrics => encode(out, &self.registry),
+            Format::Plain => encode(&mut Plain::new(out), &self.registry),
+        };
+        written.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -70,8 +74,20 @@ impl Collector for Gateway {
         )?;
         let ready = u64::from(admin.readiness.phase() == Phase::Ready);
         families.gauge("sluicegate_ready", "1 while traffic is wanted, 0 before and after", ready)?;
-        let problems = (admin.problems)().len() as u64;
-        families.gauge("sluicegate_config_problems", "Problems of the configuration now", problems)?;
+        let Problems { errors, warnings } = (admin.problems)();
+        families.gauges(
+            "sluicegate_config_problems",
+            "Problems of the configuration now",
+            [("error", errors), ("warning", warnings)]
+                .map(|(severity, problems)| ([("severity", severity)], problems.len() as u64)),
+        )?;
+        if let Some(seconds) = admin.last_change.seconds() {
+            families.gauge(
+                "sluicegate_config_last_change_timestamp_seconds",
+                "When the configuration that is served was published, since 1970; changes of endpoints do not count",
+                seconds,
+            )?;
+        }
         families.histogram(
             "sluicegate_propagation_seconds",
             "From a change being given to the data plane until its last worker serves it",

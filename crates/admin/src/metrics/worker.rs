@@ -50,6 +50,11 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         }),
     )?;
     families.counter(
+        "sluicegate_request_headers_dropped",
+        "Request headers dropped because of their names: with an underscore, Proxy, forged forwarding headers",
+        workers.sum(|worker| &worker.headers_dropped),
+    )?;
+    families.counter(
         "sluicegate_requests_unrouted",
         "Requests that no route takes, answered 404",
         workers.sum(|worker| &worker.unrouted),

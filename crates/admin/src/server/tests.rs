@@ -5,7 +5,7 @@ use sluicegate_testkit::client::Client;
 use tokio::time::Instant;
 
 use super::*;
-use crate::Readiness;
+use crate::{Hosts, LastChange, Problems, Readiness};
 
 const GET: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -16,7 +16,9 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
-        problems: Arc::new(|| vec!["x".repeat(8_000_000)]),
+        hosts: Hosts::Any,
+        last_change: LastChange::new(),
+        problems: Arc::new(|| Problems { errors: vec!["x".repeat(8_000_000)], warnings: vec![] }),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -42,10 +42,13 @@ async fn config_is_the_model_with_the_endpoints_of_now() -> anyhow::Result<()> {
 
     let mut config = config(&[("/", "web", &[ready(([127, 0, 0, 1], 1).into())])]);
     gateway.apply(config.clone()).await;
-    gateway.set_problems(&["web.yaml:7: Ingress shop/web: spec.rules[0]: is odd"]);
+    gateway.set_problems(&["web.yaml:7: Ingress shop/web: spec.rules[0]: is odd"], &["a.yaml: may be odd"]);
     let document: Value = fetch(gateway.admin, "/config").await?;
     assert_eq!(document["config"], serde_json::to_value(&config)?);
-    assert_eq!(document["problems"], json!(["web.yaml:7: Ingress shop/web: spec.rules[0]: is odd"]));
+    assert_eq!(
+        document["problems"],
+        json!(["web.yaml:7: Ingress shop/web: spec.rules[0]: is odd", "a.yaml: may be odd"])
+    );
 
     let endpoints = [ready(([127, 0, 0, 1], 2).into()), ready(([127, 0, 0, 1], 3).into())];
     gateway

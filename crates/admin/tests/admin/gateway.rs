@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Readiness};
+use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
-use sluicegate_testkit::client::{self, LIMIT, Response};
+use sluicegate_testkit::client::{self, Client, LIMIT, Response};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -25,7 +25,8 @@ pub(crate) struct Gateway {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) readiness: Readiness,
-    pub(crate) problems: Arc<Mutex<Vec<String>>>,
+    last_change: LastChange,
+    problems: Arc<Mutex<Problems>>,
     serving: JoinHandle<std::io::Result<()>>,
 }
 
@@ -40,11 +41,14 @@ impl Gateway {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let proxy = Proxy::start(Options { http: vec![any], workers: WORKERS, ..Options::default() })?;
         let listener = TcpListener::bind(any).await?;
-        let (readiness, problems) = (Readiness::new(), Arc::new(Mutex::new(Vec::new())));
+        let (readiness, problems) = (Readiness::new(), Arc::new(Mutex::new(Problems::default())));
+        let last_change = LastChange::new();
         let told = problems.clone();
         let admin = Admin {
             telemetry: proxy.telemetry().clone(),
             readiness: readiness.clone(),
+            hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
+            last_change: last_change.clone(),
             problems: Arc::new(move || told.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         };
         Ok(Self {
@@ -52,6 +56,7 @@ impl Gateway {
             admin: listener.local_addr()?,
             proxy,
             readiness,
+            last_change,
             problems,
             serving: tokio::spawn(admin.serve(listener)),
         })
@@ -66,10 +71,12 @@ impl Gateway {
 
     pub(crate) async fn apply(&self, config: Config) {
         self.proxy.apply(Change::Config(config.into())).await;
+        self.last_change.set_now();
     }
 
-    pub(crate) fn set_problems(&self, problems: &[&str]) {
-        let problems = problems.iter().map(|problem| (*problem).to_owned()).collect();
+    pub(crate) fn set_problems(&self, errors: &[&str], warnings: &[&str]) {
+        let owned = |problems: &[&str]| problems.iter().map(|problem| (*problem).to_owned()).collect();
+        let problems = Problems { errors: owned(errors), warnings: owned(warnings) };
         *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
     }
 
@@ -80,7 +87,9 @@ impl Gateway {
 
     /// The metrics.
     pub(crate) async fn scrape(&self) -> anyhow::Result<Exposition> {
-        let response = self.ask("/metrics").await?;
+        let accept = "Accept: application/openmetrics-text";
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n\r\n");
+        let response = Client::connect(self.admin).await?.request(request).await?;
         assert_eq!(response.status, 200);
         Ok(Exposition::parse(&response.text()))
     }

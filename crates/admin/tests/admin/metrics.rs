@@ -228,10 +228,11 @@ async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
     gateway.apply(config).await;
     let endpoints = [ready(nobody().await?)].into();
     gateway.proxy.apply(Change::Endpoints { upstream: key("web"), endpoints }).await;
-    gateway.set_problems(&["a.yaml:1: no", "b.yaml:2: no"]);
+    gateway.set_problems(&["a.yaml:1: no", "b.yaml:2: no"], &["c.yaml:3: hm"]);
     let exposition = gateway.scrape().await?;
     assert_eq!(exposition.value("sluicegate_propagation_seconds_count", &[]), Some(3.0));
-    assert_eq!(exposition.value("sluicegate_config_problems", &[]), Some(2.0));
+    let problems = |severity| exposition.value("sluicegate_config_problems", &[("severity", severity)]);
+    assert_eq!((problems("error"), problems("warning")), (Some(2.0), Some(1.0)));
     assert_eq!(exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", "ready")]), Some(1.0));
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     assert_eq!(exposition.value("sluicegate_build_info", &version), Some(1.0));
@@ -239,8 +240,34 @@ async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
     assert!(exposition.sum("process_resident_memory_bytes", &[]) > 1e6);
     assert!(exposition.sum("process_open_fds", &[]) > 5.0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs_f64();
+    let changed = exposition.sum("sluicegate_config_last_change_timestamp_seconds", &[]);
+    assert!((-2.0..600.0).contains(&(now - changed)), "the configuration changed at {changed}, now is {now}");
     let age = now - exposition.sum("process_start_time_seconds", &[]);
     assert!((-2.0..600.0).contains(&age), "the process started {age} s ago");
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_does_not_name_openmetrics_gets_the_format_that_every_tool_reads() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let mut client = Client::connect(gateway.admin).await?;
+    let mut scrape = async |accept: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");
+        let response = client.request(head).await?;
+        let content_type = response.header("content-type").unwrap_or_default().to_owned();
+        anyhow::Ok((content_type, response.text()))
+    };
+    let (content_type, text) = scrape("text/plain;version=0.0.4").await?;
+    assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+    assert!(text.contains("# TYPE sluicegate_build_info gauge\nsluicegate_build_info{version="), "{text}");
+    assert!(text.contains("\n# TYPE sluicegate_requests_unrouted_total counter\n"), "{text}");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+
+    let (content_type, open) = scrape("application/openmetrics-text;version=1.0.0,*/*;q=0.1").await?;
+    assert_eq!(content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open.ends_with("# EOF\n"), "{open}");
+    let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(samples(&text), samples(&open));
     Ok(())
 }
 
@@ -254,6 +281,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_access_log_dropped",
         "sluicegate_build",
         "sluicegate_client_faults",
+        "sluicegate_config_last_change_timestamp_seconds",
         "sluicegate_config_problems",
         "sluicegate_connections_accepted",
         "sluicegate_connections_handed_over",
@@ -261,6 +289,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_propagation_seconds",
         "sluicegate_ready",
         "sluicegate_request_duration_seconds",
+        "sluicegate_request_headers_dropped",
         "sluicegate_requests",
         "sluicegate_requests_aborted",
         "sluicegate_requests_in_flight",

@@ -52,6 +52,23 @@ async fn every_path_of_the_list_is_served_and_no_other() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_is_told_nothing() -> anyhow::Result<()> {
+    let gateway = Gateway::serving(Config::default()).await?;
+    let mut client = Client::connect(gateway.admin).await?;
+    for path in ["/config", "/metrics", "/healthz", "/nothing"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: evil.example:9901\r\n\r\n");
+        let response = client.request(request).await?;
+        assert_eq!(response.status, 403, "{path}");
+        assert!(
+            response.text().contains("\"evil.example:9901\"") && response.text().contains("--admin-host")
+        );
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", gateway.admin);
+        assert_ne!(client.request(request).await?.status, 403, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn documents_are_only_read() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let mut client = Client::connect(gateway.admin).await?;
@@ -69,7 +86,7 @@ async fn head_is_get_without_the_body() -> anyhow::Result<()> {
     let mut client = Client::connect(gateway.admin).await?;
     for (path, content_type) in [
         ("/healthz", "text/plain; charset=utf-8"),
-        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
         ("/config", "application/json"),
     ] {
         let get = client.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await?;
@@ -85,7 +102,7 @@ async fn head_is_get_without_the_body() -> anyhow::Result<()> {
 async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let long = "x".repeat(1000);
-    gateway.set_problems(&vec![long.as_str(); 8000]);
+    gateway.set_problems(&vec![long.as_str(); 8000], &[]);
     let mut slow = Vec::new();
     for request in [
         "GET /config HTTP/1.1\r\nHost: a\r\n\r\n",

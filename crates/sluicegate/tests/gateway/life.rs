@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::{LIMIT, Site};
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{LIMIT, Site, ingress, sluicegate};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
 use sluicegate_testkit::load::Load;
+use sluicegate_testkit::process::Process;
 
 type TestResult = anyhow::Result<()>;
 
@@ -63,16 +67,60 @@ async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> Te
 }
 
 #[tokio::test]
+async fn a_draining_process_accepts_no_more_once_a_successor_serves() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    // Far longer than the test waits for anything.
+    let mut old = site.serve(&["--shutdown-grace", "10m", "--shutdown-idle", "0s"]).await?;
+    old.terminate()?;
+    wait_for_draining(&site).await?;
+    assert_eq!(site.status("/").await?, 200, "it accepts during its grace");
+
+    let mut changed = Site::new()?;
+    (changed.http, changed.admin) = (site.http, site.admin);
+    changed.save_all([&backend])?;
+    changed.save("ingress.yaml", &ingress("web", "/new"))?;
+    let mut new = changed.start(&QUICK)?;
+    assert!(old.wait(LIMIT).await?.success(), "{}", old.output());
+    assert!(new.is_running(), "{}", new.output());
+    assert_eq!((changed.status("/").await?, changed.status("/new").await?), (404, 200));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut old = site.serve(&QUICK).await?;
+    let mut later = Site::new()?;
+    (later.http, later.admin) = (site.http, site.admin);
+    later.save_all([&backend])?;
+    let moved = later.path().with_extension("moved");
+    std::fs::rename(later.path(), &moved)?;
+    let mut new = later.start(&[])?;
+    wait_for_output(&mut new, "admin interface").await?;
+    old.terminate()?;
+    assert!(old.wait(LIMIT).await?.success());
+    std::fs::rename(&moved, later.path())?;
+    new.wait_for_ok(later.admin, "/readyz", LIMIT).await?;
+    wait_for_output(&mut new, "has ended already").await?;
+    assert!(new.is_running(), "{}", new.output());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
     site.save_all([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     // It gets the sockets, but never a first configuration.
-    let mut broken = crate::support::sluicegate();
+    let mut broken = sluicegate();
     broken.args(["serve", "--manifests", "/nonexistent", "--listen", &site.http.to_string()]);
     broken.args(["--admin", &site.admin.to_string()]);
-    let mut broken = sluicegate_testkit::process::Process::start(broken)?;
+    let mut broken = Process::start(broken)?;
     for _ in 0..20 {
         assert_eq!(site.status("/").await?, 200);
     }
@@ -97,6 +145,78 @@ async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult
     assert_eq!((response.status, response.header("connection")), (200, Some("close")));
     client.expect_end().await?;
     assert!(gateway.wait(LIMIT).await?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_signal_that_comes_twice_drains_once() -> TestResult {
+    let backend = Backend::start(Behaviour::ok().delay(Duration::from_secs(2))).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&QUICK).await?;
+    let mut client = Client::connect(site.http).await?;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    // As `timeout` and process groups do it.
+    gateway.terminate()?;
+    send(&gateway, Signal::INT)?;
+    wait_for_output(&mut gateway, "draining").await?;
+    gateway.terminate()?;
+    wait_for_output(&mut gateway, "SIGTERM again").await?;
+    assert_eq!(client.read_response().await?.status, 200);
+    assert!(gateway.wait(LIMIT).await?.success(), "{}", gateway.output());
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult {
+    for first in [Signal::TERM, Signal::QUIT, Signal::INT] {
+        let backend = Backend::start(Behaviour::silent()).await?;
+        let site = Site::new()?;
+        site.save_all([&backend])?;
+        let mut gateway = site.serve(&QUICK).await?;
+        let mut client = Client::connect(site.http).await?;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+        backend.wait_until(|backend| backend.requests() == 1).await?;
+        send(&gateway, first)?;
+        wait_for_output(&mut gateway, "draining").await?;
+        while gateway.is_running() {
+            send(&gateway, Signal::INT)?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let output = gateway.output();
+        assert_eq!(gateway.wait(LIMIT).await?.code(), Some(1), "{output}");
+        assert!(output.contains("requests in flight were dropped: 1"), "{output}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_end_at_once_that_costs_nothing_is_no_failure() -> TestResult {
+    let site = Site::new()?;
+    let mut gateway = site.serve(&["--shutdown-grace", "10m"]).await?;
+    gateway.terminate()?;
+    wait_for_draining(&site).await?;
+    while gateway.is_running() {
+        send(&gateway, Signal::INT)?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(gateway.wait(LIMIT).await?.success(), "{}", gateway.output());
+    Ok(())
+}
+
+#[tokio::test]
+async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::new()?;
+    site.save_all([&backend])?;
+    let mut gateway = site.serve(&QUICK).await?;
+    for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
+        send(&gateway, signal)?;
+        wait_for_output(&mut gateway, &format!("{name} changes nothing")).await?;
+        assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 200, "{name}");
+        assert_eq!(site.status("/").await?, 200, "{name}");
+    }
     Ok(())
 }
 
@@ -126,9 +246,9 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
     let missing = site.path().join("later");
-    let mut command = crate::support::sluicegate();
+    let mut command = sluicegate();
     command.args(["serve", "--listen", &site.http.to_string(), "--admin", &site.admin.to_string()]);
-    let mut gateway = sluicegate_testkit::process::Process::start({
+    let mut gateway = Process::start({
         command.arg("--manifests").arg(&missing);
         command
     })?;
@@ -146,6 +266,21 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     std::fs::rename(&staged, &missing)?;
     gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
     assert_eq!(early.read_response().await?.status, 200);
+    Ok(())
+}
+
+fn send(gateway: &Process, signal: Signal) -> TestResult {
+    let pid = Pid::from_raw(gateway.pid().try_into()?).context("a process id")?;
+    Ok(kill_process(pid, signal)?)
+}
+
+async fn wait_for_output(gateway: &mut Process, text: &str) -> TestResult {
+    let end = std::time::Instant::now() + LIMIT;
+    while !gateway.output().contains(text) {
+        let waits = gateway.is_running() && std::time::Instant::now() < end;
+        anyhow::ensure!(waits, "waited in vain for {text:?}:\n{}", gateway.output());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! and Z12).
 
 use std::process::Stdio;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::{LIMIT, Site, ingress, sluicegate};
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -52,11 +53,35 @@ async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problem
     while !client::get(site.admin, "localhost", "/metrics")
         .await?
         .text()
-        .contains("\nsluicegate_config_problems 0\n")
+        .contains("\nsluicegate_config_problems{severity=\"error\"} 0\n")
     {
         anyhow::ensure!(std::time::Instant::now() < end, "the problems stay");
         tokio::task::yield_now().await;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn metrics_tell_errors_from_warnings_and_when_the_configuration_changed() -> TestResult {
+    let site = Site::new()?;
+    site.save_all([])?;
+    let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let _gateway = site.serve(&[]).await?;
+    site.save("wrong.yaml", &ingress("wrong", "a//b"))?;
+    site.save("odd.yaml", &ingress("odd", "/odd").replace("pathType", "pathtype"))?;
+    wait_for_problem(&site, "wrong.yaml").await?;
+    wait_for_problem(&site, "odd.yaml").await?;
+    let metrics = client::get(site.admin, "localhost", "/metrics").await?.text();
+    let value = |series: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series));
+        line.and_then(|value| value.trim().parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("{series}:\n{metrics}"))
+    };
+    let document = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(value("sluicegate_config_problems{severity=\"error\"}") > 0, "{document}");
+    assert!(value("sluicegate_config_problems{severity=\"warning\"}") > 0, "{document}");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    assert!((before..=now).contains(&value("sluicegate_config_last_change_timestamp_seconds")));
     Ok(())
 }
 

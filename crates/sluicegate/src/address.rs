@@ -1,0 +1,96 @@
+//! Addresses and networks as people write them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ipnet::IpNet;
+
+/// Where to listen: `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; `:8080` and `8080` are all IPv4
+/// addresses, as in nginx' `listen 8080`.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    match text.strip_prefix(':').unwrap_or(text).parse() {
+        Ok(port) => Ok((Ipv4Addr::UNSPECIFIED, port).into()),
+        Err(_) => local_address(text).map_err(|error| format!("{error} or :8080")),
+    }
+}
+
+/// An address with its host: `127.0.0.1:9901`, `[::1]:9901` or `localhost:9901`. What is not for strangers should
+/// not come to listen everywhere because its host was left out.
+pub(crate) fn local_address(text: &str) -> Result<SocketAddr, String> {
+    let of_localhost = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    match of_localhost {
+        Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        None => text.parse().map_err(|_| {
+            "not an IP address and a port up to 65535; write it as 127.0.0.1:8080, [::1]:8080, localhost:8080"
+                .to_owned()
+        }),
+    }
+}
+
+/// A network such as `10.0.0.0/8`; an address alone is a network of one.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+    let (address, prefix) = text.split_once('/').map_or((text, None), |(left, right)| (left, Some(right)));
+    let address: IpAddr = address.trim().parse().map_err(|_| {
+        format!("{address:?} is not an IP address; write a network as 10.0.0.0/8 or 2001:db8::/32")
+    })?;
+    let Some(prefix) = prefix else { return Ok(address.into()) };
+    let (longest, family) = if address.is_ipv4() { (32, "IPv4") } else { (128, "IPv6") };
+    let length: u32 = prefix.parse().map_err(|_| {
+        format!("{prefix:?} is not a prefix length; write a network as 10.0.0.0/8 or 2001:db8::/32")
+    })?;
+    let too_long = || format!("the prefix /{length} is too long; an {family} network has at most /{longest}");
+    u8::try_from(length).ok().and_then(|length| IpNet::new(address, length).ok()).ok_or_else(too_long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_takes_a_port_alone_for_all_addresses() {
+        for (text, address) in [
+            ("8080", "0.0.0.0:8080"),
+            (":8080", "0.0.0.0:8080"),
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("10.0.0.1:80", "10.0.0.1:80"),
+            ("[::]:80", "[::]:80"),
+        ] {
+            assert_eq!(
+                listen_address(text).map(|address| address.to_string()),
+                Ok(address.to_owned()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_answered_with_an_example() {
+        for wrong in ["", ":", "localhost", "127.0.0.1", "::1:8080", "example.com:80", "70000", ":70000"] {
+            let error = listen_address(wrong).expect_err(wrong);
+            assert!(
+                error.contains("write it as 127.0.0.1:8080, [::1]:8080, localhost:8080 or :8080"),
+                "{error}"
+            );
+        }
+        assert!(
+            local_address(":9901").is_err(),
+            "the admin interface is not opened to everybody by accident"
+        );
+    }
+
+    #[test]
+    fn a_network_that_is_none_says_why() {
+        let net = |text: &str| network(text).map(|network| network.to_string());
+        assert_eq!(net("10.0.0.0/8"), Ok("10.0.0.0/8".into()));
+        assert_eq!(net("2001:db8::/32"), Ok("2001:db8::/32".into()));
+        assert_eq!(net("10.1.2.3"), Ok("10.1.2.3/32".into()));
+        for (wrong, message) in [
+            ("10.0.0.0/33", "the prefix /33 is too long; an IPv4 network has at most /32"),
+            ("::/129", "the prefix /129 is too long; an IPv6 network has at most /128"),
+            ("10.0.0.0/999", "the prefix /999 is too long; an IPv4 network has at most /32"),
+            ("10.0.0/8", "\"10.0.0\" is not an IP address; write a network as 10.0.0.0/8 or 2001:db8::/32"),
+            ("10.0.0.0/", "\"\" is not a prefix length; write a network as 10.0.0.0/8 or 2001:db8::/32"),
+        ] {
+            assert_eq!(net(wrong), Err(message.to_owned()));
+        }
+    }
+}

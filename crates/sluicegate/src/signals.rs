@@ -1,0 +1,107 @@
+//! What signals ask of a gateway.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A further SIGINT within this time of the first signal is the same one, delivered twice: `timeout`, shells and
+/// process groups do that.
+const DUPLICATE: Duration = Duration::from_millis(500);
+
+/// What a gateway is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// To end without losing a request.
+    Drain,
+    /// To end now.
+    EndNow,
+}
+
+/// The signals of a gateway, from the moment that it listens for them.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    hangup: Signal,
+    user1: Signal,
+    user2: Signal,
+    /// When it was first asked to drain.
+    first: Option<Instant>,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
+            first: None,
+        })
+    }
+
+    /// Returns at the next signal that asks for an end; [`Wish::Drain`] comes once. What nginx takes as reload,
+    /// reopen and upgrade is sent by every logrotate and deploy script, and would kill a process that does not
+    /// expect it.
+    pub(crate) async fn recv(&mut self) -> Wish {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {
+                    if self.is_first() {
+                        return Wish::Drain;
+                    }
+                    tracing::info!("SIGTERM again: draining goes on; SIGINT ends it at once");
+                }
+                // nginx' graceful end, and so the stop signal of its images and of many unit files.
+                _ = self.quit.recv() => {
+                    if self.is_first() {
+                        return Wish::Drain;
+                    }
+                }
+                _ = self.interrupt.recv() => {
+                    if self.is_first() {
+                        return Wish::Drain;
+                    }
+                    if self.first.is_some_and(|first| first.elapsed() > DUPLICATE) {
+                        return Wish::EndNow;
+                    }
+                }
+                _ = self.hangup.recv() => tracing::info!(
+                    "SIGHUP changes nothing: changes of manifests are followed by themselves, other options need \
+                     a new process, which takes over from this one"
+                ),
+                _ = self.user1.recv() => tracing::info!(
+                    "SIGUSR1 changes nothing: the access log is opened anew by itself once its file was renamed"
+                ),
+                _ = self.user2.recv() => tracing::info!(
+                    "SIGUSR2 changes nothing: to upgrade, start the new binary with the same options; it takes \
+                     over from this one"
+                ),
+            }
+        }
+    }
+
+    /// Returns when a draining process is to end now.
+    pub(crate) async fn end_now(&mut self) {
+        while self.recv().await != Wish::EndNow {}
+    }
+
+    fn is_first(&mut self) -> bool {
+        let is_first = self.first.is_none();
+        self.first.get_or_insert_with(Instant::now);
+        is_first
+    }
+}
+
+/// Returns at SIGTERM or SIGINT.
+pub(crate) async fn terminated() -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
