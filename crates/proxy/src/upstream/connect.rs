@@ -322,8 +322,10 @@ impl Race<'_> {
     fn won(self, racer: Racer, stream: TcpStream, settings: &Settings) -> Result<Connection, Failure> {
         let took = racer.started.elapsed();
         self.upstream.connect_time.add(took);
+        // Who is as distant as the winner is not to blame for the start that it was given.
+        let limit = settings.resilience.connect_hedge.max(2 * took);
         for outrun in self.racers {
-            let rest = settings.resilience.connect_hedge.saturating_sub(outrun.started.elapsed());
+            let rest = limit.saturating_sub(outrun.started.elapsed());
             tokio::task::spawn_local(finish(self.worker.clone(), outrun, rest));
         }
         let socket = connected(self.worker, &racer.seat, stream, took);
