@@ -136,7 +136,11 @@ impl Pair {
             }
             return Ok(());
         }
-        let read = self.ends[side].stream.read(buffer)?;
+        let read = match self.ends[side].stream.read(buffer) {
+            // The event was an earlier pair's, which had this place when the batch began.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            result => result?,
+        };
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -128,7 +128,9 @@ impl Gateway {
     /// Makes sure that it really serves what the back ends serve.
     pub(crate) async fn check(&self) -> anyhow::Result<()> {
         for _ in 0..usize::from(BACKENDS) * 2 {
-            let response = client::get(self.addr, "bench.example", "/").await?;
+            let response = client::get(self.addr, "bench.example", "/")
+                .await
+                .with_context(|| format!("asking {}", self.kind.name()))?;
             ensure!(
                 response.status == 200 && response.body == body().as_bytes(),
                 "{} answers {} with {} bytes",
