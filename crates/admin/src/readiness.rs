@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Where the process is in its life. It only ever goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// No configuration is served yet (DESIGN Z11).
+    /// No configuration is served yet (Z11).
     Starting,
     /// It serves.
     Ready,
-    /// It comes to its end (DESIGN Z10).
+    /// It comes to its end (Z10).
     Draining,
 }
 

@@ -1,5 +1,5 @@
 //! One process taking over the listening sockets of another, so that no connection is refused or lost between
-//! the two (DESIGN Z10).
+//! the two (Z10).
 //!
 //! The sockets themselves are passed on, not just their ports: with them goes the queue of connections that
 //! nobody has accepted yet, which closing a socket would reset. The two meet at an abstract Unix socket named

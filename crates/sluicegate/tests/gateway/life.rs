@@ -1,4 +1,4 @@
-//! The life of a gateway process: ready, taken over, drained (DESIGN Z10 and Z11).
+//! The life of a gateway process: ready, taken over, drained (Z10 and Z11).
 
 use std::time::Duration;
 
@@ -19,8 +19,7 @@ const QUICK: [&str; 4] = ["--shutdown-grace", "0s", "--shutdown-idle", "300ms"];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_process_takes_over_under_load_without_a_failure() -> TestResult {
     let backends = Backend::group(3, Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all(&backends)?;
+    let site = Site::of(&backends)?;
     let mut gateway = site.serve(&QUICK).await?;
     let load = Load::new(site.http).connections(20).posts(0.2, 100).expect_own_id().start()?;
     for round in 1..=3 {
@@ -42,8 +41,7 @@ async fn a_new_process_takes_over_under_load_without_a_failure() -> TestResult {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     let http = site.http;
     let (stop, stopped) = tokio::sync::watch::channel(());
@@ -69,8 +67,7 @@ async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> Te
 #[tokio::test]
 async fn a_draining_process_accepts_no_more_once_a_successor_serves() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     // Far longer than the test waits for anything.
     let mut old = site.serve(&["--shutdown-grace", "10m", "--shutdown-idle", "0s"]).await?;
     old.terminate()?;
@@ -91,8 +88,7 @@ async fn a_draining_process_accepts_no_more_once_a_successor_serves() -> TestRes
 #[tokio::test]
 async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut old = site.serve(&QUICK).await?;
     let mut later = Site::new()?;
     (later.http, later.admin) = (site.http, site.admin);
@@ -113,8 +109,7 @@ async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready()
 #[tokio::test]
 async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     // It gets the sockets, but never a first configuration.
     let mut broken = sluicegate();
@@ -133,12 +128,9 @@ async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> Tes
 #[tokio::test]
 async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(800))).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&["--shutdown-grace", "1s", "--shutdown-idle", "5s"]).await?;
-    let mut client = Client::connect(site.http).await?;
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
-    backend.wait_until(|backend| backend.requests() == 1).await?;
+    let mut client = in_flight(&site, &backend).await?;
     gateway.terminate()?;
     wait_for_draining(&site).await?;
     let response = client.read_response().await?;
@@ -151,12 +143,9 @@ async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult
 #[tokio::test]
 async fn a_signal_that_comes_twice_drains_once() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_secs(2))).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
-    let mut client = Client::connect(site.http).await?;
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
-    backend.wait_until(|backend| backend.requests() == 1).await?;
+    let mut client = in_flight(&site, &backend).await?;
     // As `timeout` and process groups do it.
     gateway.terminate()?;
     send(&gateway, Signal::INT)?;
@@ -172,12 +161,9 @@ async fn a_signal_that_comes_twice_drains_once() -> TestResult {
 async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult {
     for first in [Signal::TERM, Signal::QUIT, Signal::INT] {
         let backend = Backend::start(Behaviour::silent()).await?;
-        let site = Site::new()?;
-        site.save_all([&backend])?;
+        let site = Site::of([&backend])?;
         let mut gateway = site.serve(&QUICK).await?;
-        let mut client = Client::connect(site.http).await?;
-        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
-        backend.wait_until(|backend| backend.requests() == 1).await?;
+        let _client = in_flight(&site, &backend).await?;
         send(&gateway, first)?;
         wait_for_output(&mut gateway, "draining").await?;
         while gateway.is_running() {
@@ -208,8 +194,7 @@ async fn an_end_at_once_that_costs_nothing_is_no_failure() -> TestResult {
 #[tokio::test]
 async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
         send(&gateway, signal)?;
@@ -223,8 +208,7 @@ async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
 #[tokio::test]
 async fn while_draining_new_connections_are_served_and_idle_ones_get_a_last_answer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&["--shutdown-grace", "2s", "--shutdown-idle", "300ms"]).await?;
     let mut idle = Client::connect(site.http).await?;
     idle.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
@@ -267,6 +251,14 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
     assert_eq!(early.read_response().await?.status, 200);
     Ok(())
+}
+
+/// A client whose request has come to the back end.
+async fn in_flight(site: &Site, backend: &Backend) -> anyhow::Result<Client> {
+    let mut client = Client::connect(site.http).await?;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    Ok(client)
 }
 
 fn send(gateway: &Process, signal: Signal) -> TestResult {

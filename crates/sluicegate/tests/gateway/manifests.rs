@@ -1,4 +1,4 @@
-//! A gateway process follows its manifests, and nothing wrong in them takes a working route away (DESIGN Z1
+//! A gateway process follows its manifests, and nothing wrong in them takes a working route away (Z1
 //! and Z12).
 
 use std::process::Stdio;
@@ -14,8 +14,7 @@ type TestResult = anyhow::Result<()>;
 #[tokio::test]
 async fn routes_come_and_go_with_their_files() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     site.save("ingress.yaml", &ingress("web", "/a"))?;
     let _gateway = site.serve(&[]).await?;
     assert_eq!((site.status("/a").await?, site.status("/b").await?), (200, 404));
@@ -29,8 +28,7 @@ async fn routes_come_and_go_with_their_files() -> TestResult {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problems() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let gateway = site.serve(&[]).await?;
     let load = Load::new(site.http).connections(5).start()?;
     for (file, broken) in [
@@ -63,8 +61,7 @@ async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problem
 
 #[tokio::test]
 async fn metrics_tell_errors_from_warnings_and_when_the_configuration_changed() -> TestResult {
-    let site = Site::new()?;
-    site.save_all([])?;
+    let site = Site::of([])?;
     let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let _gateway = site.serve(&[]).await?;
     site.save("wrong.yaml", &ingress("wrong", "a//b"))?;
@@ -88,8 +85,7 @@ async fn metrics_tell_errors_from_warnings_and_when_the_configuration_changed() 
 #[tokio::test]
 async fn without_its_manifests_the_gateway_serves_on() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let mut gateway = site.serve(&[]).await?;
     let moved = site.path().with_extension("moved");
     std::fs::rename(site.path(), &moved)?;
@@ -106,8 +102,7 @@ async fn without_its_manifests_the_gateway_serves_on() -> TestResult {
 
 #[tokio::test]
 async fn check_says_what_is_wrong_and_where() -> TestResult {
-    let site = Site::new()?;
-    site.save_all([])?;
+    let site = Site::of([])?;
     let check = |arguments: &[&str]| {
         let output =
             sluicegate().arg("check").args(arguments).arg(site.path()).stdin(Stdio::null()).output()?;
@@ -132,8 +127,7 @@ async fn check_says_what_is_wrong_and_where() -> TestResult {
 #[tokio::test]
 async fn the_tables_show_what_a_running_gateway_serves() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::new()?;
-    site.save_all([&backend])?;
+    let site = Site::of([&backend])?;
     let _gateway = site.serve(&[]).await?;
     assert_eq!(site.status("/").await?, 200);
     for (table, expected) in

@@ -25,6 +25,13 @@ impl Site {
         Ok(Self { dir: tempfile::tempdir()?, http: free_address()?, admin: free_address()? })
     }
 
+    /// A site in front of these back ends.
+    pub(crate) fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
+        let site = Self::new()?;
+        site.save_all(backends)?;
+        Ok(site)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
