@@ -371,3 +371,42 @@ fn is_silent(stream: &TcpStream) -> bool {
     let peeked = recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
     peeked.is_err_and(|error| io::Error::from(error).kind() == io::ErrorKind::WouldBlock)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluicegate_model::{Conditions, UpstreamKey};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::upstream::pool::IdleEvent;
+    use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
+
+    #[tokio::test]
+    async fn a_close_that_only_the_kernel_knows_of_is_seen_by_the_careful() -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let key = UpstreamKey { namespace: "n".into(), service: "s".into(), port: "80".into() };
+        let upstream = Rc::new(LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0));
+        let shared = Arc::new(SharedEndpoint::new(listener.local_addr()?, 1, false));
+        let set = EndpointSet { endpoints: vec![(shared, Conditions::READY)], ..EndpointSet::default() };
+        upstream.update(&set, Duration::ZERO);
+        let [endpoint] = &upstream.endpoints()[..] else { unreachable!("one was given") };
+        for (careful, closed) in [(false, false), (true, false), (false, true), (true, true)] {
+            let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr()?), listener.accept());
+            let (near, far) = (near?, far?.0);
+            // Until reading proved otherwise, the runtime takes a new socket to be readable.
+            assert!(near.try_read(&mut [0]).is_err());
+            let event = IdleEvent { upstream: 0, endpoint: 0, socket: 1 };
+            let socket = Socket::new(near, event, &Arc::default());
+            let (now, stats) = (Instant::now(), endpoint.stats());
+            endpoint.pool.borrow_mut().put(socket, now + Duration::from_secs(60), 1, stats);
+            let far = (!closed).then_some(far);
+            // Nothing was awaited: the runtime has not heard of the close.
+            let pooled = upstream.pooled(endpoint, careful, now);
+            assert_eq!(pooled.is_some(), !(careful && closed), "careful: {careful}, closed: {closed}");
+            drop(far);
+        }
+        Ok(())
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_model::Config;
 use sluicegate_proxy::failure::Failure;
-use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::backend::{Backend, Behaviour, Request};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
 
@@ -32,6 +32,22 @@ async fn unused_connections_to_a_removed_endpoint_are_closed_at_once() -> TestRe
     gateway.set_addresses([kept.addr()]).await;
     removed.wait_until(|removed| removed.open() == 0).await?;
     assert_eq!(kept.open(), of_kept, "the other endpoint keeps its own");
+    Ok(())
+}
+
+#[tokio::test]
+async fn unused_connections_do_not_stay_for_what_is_in_flight_beside_them() -> TestResult {
+    let hangs =
+        |request: &Request| if request.target == "/hang" { Behaviour::silent() } else { Behaviour::ok() };
+    let removed = Backend::start(Behaviour::choose(hangs)).await?;
+    let gateway = Gateway::builder().backends([&removed]).workers(1).start().await?;
+    let (mut hanging, mut other) = (gateway.connect().await?, gateway.connect().await?);
+    hanging.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    removed.wait_until(|removed| removed.requests() == 1).await?;
+    assert_eq!(other.request(GET).await?.status, 200);
+    gateway.wait_until(|gateway| unused(gateway, removed.addr()) == 1).await?;
+    gateway.set_addresses([]).await;
+    removed.wait_until(|removed| removed.open() == 1).await?;
     Ok(())
 }
 
