@@ -1,42 +1,59 @@
 //! What is logged, once each.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
-
-use tracing::subscriber::DefaultGuard;
+use std::sync::Once;
 
 use super::{Followed, app, ingress, slice};
 
+thread_local! {
+    /// What was logged on this thread since the capture began.
+    static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
 /// All that is logged on this thread, at `info` and above.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct Log(());
 
 impl Log {
-    fn capture() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::INFO)
-            .with_ansi(false)
-            .without_time()
-            .with_target(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
+    /// One subscriber serves all threads: whether a place in the code logs at all is asked once, by whichever thread
+    /// comes there first, also that of a test which captures nothing.
+    fn capture() -> Self {
+        static SUBSCRIBE: Once = Once::new();
+        SUBSCRIBE.call_once(|| {
+            tracing_subscriber::fmt()
+                .with_max_level(tracing::Level::INFO)
+                .with_ansi(false)
+                .without_time()
+                .with_target(false)
+                .with_writer(|| ThisThread)
+                .init();
+        });
+        LOGGED.set(Some(Vec::new()));
+        Self(())
     }
 
     /// The lines with this text in them.
     fn lines(&self, with: &str) -> Vec<String> {
-        let bytes = self.0.lock().unwrap();
-        let text = String::from_utf8_lossy(&bytes);
-        text.lines().filter(|line| line.contains(with)).map(|line| line.trim().to_owned()).collect()
+        LOGGED.with_borrow(|bytes| {
+            let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
+            text.lines().filter(|line| line.contains(with)).map(|line| line.trim().to_owned()).collect()
+        })
     }
 }
 
-impl Write for Log {
+impl Drop for Log {
+    fn drop(&mut self) {
+        LOGGED.set(None);
+    }
+}
+
+struct ThisThread;
+
+impl Write for ThisThread {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        LOGGED.with_borrow_mut(|logged| logged.iter_mut().for_each(|logged| logged.extend_from_slice(bytes)));
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -50,7 +67,7 @@ fn of_class(class: &str, name: &str) -> String {
 
 #[tokio::test]
 async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change() {
-    let (log, _guard) = Log::capture();
+    let log = Log::capture();
     let many: String = ["b", "c", "d", "e", "f"].map(|name| of_class("nginx", name)).concat();
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("many.yaml", many)]).await;
     followed.write("one.yaml", &of_class("nginx", "g"));
@@ -69,7 +86,7 @@ async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change()
 
 #[tokio::test]
 async fn each_change_of_the_configuration_leaves_one_line() {
-    let (log, _guard) = Log::capture();
+    let log = Log::capture();
     let files =
         [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[1]))];
     let mut followed = Followed::with_files(&files).await;
