@@ -87,15 +87,11 @@ fn config(routes: usize, backend: SocketAddr) -> Config {
     let endpoint = Endpoint { address: backend, conditions: Conditions::READY };
     let host = |index| VirtualHost {
         host: HostPattern::Exact(format!("shop-{index}.example.com").into()),
-        routes: vec![Route {
-            id: RouteId {
-                kind: "Ingress",
-                namespace: "shop".into(),
-                name: format!("ingress-{index}").into(),
-            },
-            path: PathPattern::Prefix("/some/path".into()),
-            upstream: key(index),
-        }],
+        routes: vec![Route::new(
+            RouteId { kind: "Ingress", namespace: "shop".into(), name: format!("ingress-{index}").into() },
+            PathPattern::Prefix("/some/path".into()),
+            key(index),
+        )],
         fallback: None,
     };
     let upstream = Arc::new(Upstream { endpoints: [endpoint].into(), ..Upstream::default() });

@@ -25,8 +25,9 @@ pub mod source;
 pub mod store;
 pub mod translate;
 
+pub use object::certificate::generate as self_signed_certificate;
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
 pub use source::{DirectorySource, Loaded, load_once};
 pub use store::Store;
-pub use translate::{TranslateOptions, Translation, translate};
+pub use translate::{ObjectName, TranslateOptions, Translation, translate};

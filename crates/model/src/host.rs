@@ -19,6 +19,20 @@ pub enum HostPattern {
     Any,
 }
 
+impl HostPattern {
+    /// Whether it takes this name, which is in lower case and has no port.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(exact) => **exact == *name,
+            Self::Wildcard(suffix) => {
+                name.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && *rest == **suffix)
+            }
+            Self::Any => true,
+        }
+    }
+}
+
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

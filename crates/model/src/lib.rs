@@ -12,16 +12,19 @@
 //! | [`host`] | host patterns: exact, one-label wildcard, any |
 //! | [`route`] | virtual hosts, routes, path patterns |
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
+//! | [`tls`] | certificates by name, client certificates |
 //! | [`settings`] | every time limit and size limit, with its default |
 
 pub mod config;
 pub mod host;
 pub mod route;
 pub mod settings;
+pub mod tls;
 pub mod upstream;
 
 pub use config::{Change, Config};
 pub use host::HostPattern;
 pub use route::{PathPattern, Route, RouteId, VirtualHost};
 pub use settings::Settings;
+pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
 pub use upstream::{Balance, Conditions, Endpoint, Upstream, UpstreamKey, UpstreamLimits};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{HostPattern, UpstreamKey};
+use crate::{ClientAuth, HostPattern, UpstreamKey};
 
 /// A host and its routes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,6 +28,18 @@ pub struct Route {
     pub path: PathPattern,
     /// Who serves it.
     pub upstream: UpstreamKey,
+    /// Whether clients that come over plain HTTP are sent to HTTPS, by 308 (ingress-nginx `ssl-redirect`).
+    pub https_only: bool,
+    /// The policy for certificates of clients that a connection must have been opened under.
+    pub client_auth: Option<Arc<ClientAuth>>,
+}
+
+impl Route {
+    /// A route without any policy.
+    #[must_use]
+    pub fn new(id: RouteId, path: PathPattern, upstream: UpstreamKey) -> Self {
+        Self { id, path, upstream, https_only: false, client_auth: None }
+    }
 }
 
 /// The object that a route was written in; routes of one object share it.

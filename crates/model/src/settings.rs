@@ -5,6 +5,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 
+use crate::tls::TlsSettings;
+
 /// Limits and policies of the data plane. A change takes effect for the next request, without a restart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Settings {
@@ -21,11 +23,16 @@ pub struct Settings {
     /// because many back ends take `X_Forwarded_For` for `X-Forwarded-For`. Default: false (nginx
     /// `underscores_in_headers`, ingress-nginx `enable-underscores-in-headers`).
     pub underscores_in_headers: bool,
+    /// How TLS is spoken with clients.
+    pub tls: TlsSettings,
 }
 
 /// Time limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timeouts {
+    /// From the connection to the end of the TLS handshake: the connection is closed after it. Default 10 s.
+    #[serde(serialize_with = "seconds")]
+    pub tls_handshake: Duration,
     /// From the first byte of a request's head to its last: 408 after it. Default 60 s (nginx
     /// `client_header_timeout`).
     #[serde(serialize_with = "seconds")]
@@ -69,6 +76,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
+            tls_handshake: Duration::from_secs(10),
             request_head: Duration::from_secs(60),
             request_body: Duration::from_secs(60),
             client_idle: Duration::from_secs(75),
@@ -86,6 +94,9 @@ impl Default for Timeouts {
 /// Size limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
+    /// What a client says first over TLS (ClientHello), in bytes: the connection is closed above it. Default
+    /// 16 KiB.
+    pub client_hello: usize,
     /// A request's head, in bytes: 431 above it, 414 if the target alone is over it. Default 32 KiB (nginx
     /// `large_client_header_buffers 4 8k`).
     pub request_head: usize,
@@ -109,6 +120,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            client_hello: 16 * 1024,
             request_head: 32 * 1024,
             response_head: 64 * 1024,
             headers: 100,

@@ -160,11 +160,15 @@ pub enum ClientFault {
     /// `CONNECT` or `TRACE`.
     #[error("the method is not served")]
     Method,
+    /// The TLS connection was opened for another host, and its certificate or its policy for certificates of
+    /// clients does not hold for this one (RFC 9110, 7.4).
+    #[error("the connection is not good for this host")]
+    Misdirected,
 }
 
 impl ClientFault {
     /// Every kind, by [`index`](Self::index).
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Closed,
         Self::HeadTimeout,
         Self::BodyTimeout,
@@ -172,6 +176,7 @@ impl ClientFault {
         Self::BodyTooLarge,
         Self::BadBody,
         Self::Method,
+        Self::Misdirected,
     ];
 
     /// The kind's number, below the length of [`ALL`](Self::ALL).
@@ -191,6 +196,7 @@ impl ClientFault {
             Self::BodyTooLarge => "body_too_large",
             Self::BadBody => "bad_body",
             Self::Method => "method_not_allowed",
+            Self::Misdirected => "misdirected",
         }
     }
 
@@ -203,6 +209,91 @@ impl ClientFault {
             Self::BodyTooLarge => 413,
             Self::BadBody => 400,
             Self::Method => 405,
+            Self::Misdirected => 421,
+        }
+    }
+}
+
+/// A connection ended before its TLS handshake did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsFault {
+    /// The client closed the connection, or it broke.
+    #[error("the connection was closed during the handshake")]
+    Closed,
+    /// The handshake took too long.
+    #[error("the handshake did not end in time")]
+    Timeout,
+    /// What came first is no TLS.
+    #[error("what came first is no TLS")]
+    NotTls,
+    /// A request in plain HTTP came, and was answered 400.
+    #[error("a request in plain HTTP came")]
+    ClearText,
+    /// What the client says first is over the limit.
+    #[error("the ClientHello is over the limit")]
+    HelloTooLarge,
+    /// There is no certificate for the name that the client asks for.
+    #[error("there is no certificate for the name")]
+    UnknownName,
+    /// Client and gateway have no version, algorithm or protocol in common.
+    #[error("nothing is supported by both sides")]
+    Incompatible,
+    /// The client's certificate is missing or not accepted.
+    #[error("the client's certificate is missing or not accepted")]
+    ClientCertificate,
+    /// The client refused to go on, most likely because it does not trust the certificate.
+    #[error("the client refused to go on")]
+    Refused,
+    /// The client broke the protocol.
+    #[error("the client broke the protocol")]
+    Protocol,
+}
+
+impl TlsFault {
+    /// Every kind, by [`index`](Self::index).
+    pub const ALL: [Self; 10] = [
+        Self::Closed,
+        Self::Timeout,
+        Self::NotTls,
+        Self::ClearText,
+        Self::HelloTooLarge,
+        Self::UnknownName,
+        Self::Incompatible,
+        Self::ClientCertificate,
+        Self::Refused,
+        Self::Protocol,
+    ];
+
+    /// The kind's number, below the length of [`ALL`](Self::ALL).
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The stable name for metrics and logs.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Timeout => "timeout",
+            Self::NotTls => "not_tls",
+            Self::ClearText => "clear_text",
+            Self::HelloTooLarge => "hello_too_large",
+            Self::UnknownName => "unknown_name",
+            Self::Incompatible => "incompatible",
+            Self::ClientCertificate => "client_certificate",
+            Self::Refused => "refused_by_client",
+            Self::Protocol => "protocol",
+        }
+    }
+
+    pub(crate) fn of(error: &rustls::Error) -> Self {
+        use rustls::Error;
+        match error {
+            Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Self::Incompatible,
+            Error::NoCertificatesPresented | Error::InvalidCertificate(_) => Self::ClientCertificate,
+            Error::AlertReceived(_) => Self::Refused,
+            _ => Self::Protocol,
         }
     }
 }
@@ -239,6 +330,9 @@ mod tests {
     #[test]
     fn numbers_and_names_agree() {
         for (index, fault) in ClientFault::ALL.iter().enumerate() {
+            assert_eq!(fault.index(), index);
+        }
+        for (index, fault) in TlsFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }
         assert_eq!(Failure::Unsolicited.index(), Failure::COUNT - 1);

@@ -11,6 +11,7 @@
 //! | `publish` | from the model to what workers are given |
 //! | `worker` | threads, mailboxes, accepting, buffers |
 //! | `route` | the compiled routing table |
+//! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
 //! | `http` | a client connection, and the life of a request |
 //! | [`upstream`] | endpoints: choosing, connecting, health, pools |
 //! | [`failure`] | why requests fail, and who gets the blame |
@@ -25,7 +26,9 @@ mod options;
 mod proxy;
 mod publish;
 mod route;
+mod stream;
 pub mod telemetry;
+mod tls;
 pub mod upstream;
 mod worker;
 

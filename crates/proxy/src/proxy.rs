@@ -10,7 +10,7 @@ use sluicegate_model::Change;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::options::{Listener, Options};
+use crate::options::{Listener, Options, Protocol};
 use crate::publish::Publisher;
 use crate::route::Table;
 use crate::telemetry::Telemetry;
@@ -87,7 +87,8 @@ impl Proxy {
             .map(|listener| listener.socket.try_clone())
             .collect::<io::Result<_>>()
             .map_err(StartError::Worker)?;
-        let table = Arc::new(Table::new(&sluicegate_model::Config::default(), |_, _| unreachable_route()));
+        let nothing = sluicegate_model::Config::default();
+        let table = Arc::new(Table::new(&nothing, Arc::default(), |_, _| unreachable_route()));
         let mut threads = Vec::new();
         for (id, listeners) in listeners.into_iter().enumerate() {
             let start = Start {
@@ -113,7 +114,7 @@ impl Proxy {
         })
     }
 
-    /// Where it listens, in the order of [`Options::http`].
+    /// Where it listens, in the order of [`Options::http`] and then [`Options::https`].
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -214,12 +215,14 @@ impl Proxy {
 fn listen(options: &Options, workers: usize) -> Result<(Vec<SocketAddr>, Vec<Vec<Listener>>), StartError> {
     let mut of_workers: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
-    for &wanted in &options.http {
+    let http = options.http.iter().map(|address| (*address, Protocol::Http));
+    let https = options.https.iter().map(|address| (*address, Protocol::Https));
+    for (wanted, protocol) in http.chain(https) {
         let failed = |error| StartError::Listen { address: wanted, error };
         let mut inherited = Vec::new();
         for socket in &options.inherited {
             if socket.local_addr().map_err(failed)? == wanted {
-                inherited.push(Listener::of(socket.try_clone().map_err(failed)?).map_err(failed)?);
+                inherited.push(Listener::of(socket.try_clone().map_err(failed)?, protocol).map_err(failed)?);
             }
         }
         let mut address = wanted;
@@ -229,7 +232,7 @@ fn listen(options: &Options, workers: usize) -> Result<(Vec<SocketAddr>, Vec<Vec
         }
         for listeners in &mut of_workers {
             if !listeners.iter().any(|listener| listener.address == address) {
-                let listener = Listener::bind(address).map_err(failed)?;
+                let listener = Listener::bind(address, protocol).map_err(failed)?;
                 address = listener.address;
                 listeners.push(listener);
             }

@@ -7,6 +7,7 @@ use sluicegate_model::{Balance, Change, Config, Endpoint, HostPattern, Route, Up
 
 use crate::route::{Table, Target};
 use crate::telemetry::{RouteLabels, Telemetry};
+use crate::tls::Compiler;
 use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 use crate::worker::{Mailbox, Placed};
 
@@ -18,13 +19,22 @@ pub(crate) struct Publisher {
     /// Places in the workers' lists that nobody holds.
     free_slots: Vec<usize>,
     slots: usize,
+    tls: Compiler,
     /// The number of the last change.
     change: u64,
 }
 
 impl Publisher {
     pub(crate) fn new(telemetry: Arc<Telemetry>, mailboxes: Arc<[Mailbox]>) -> Self {
-        Self { telemetry, mailboxes, upstreams: HashMap::new(), free_slots: Vec::new(), slots: 0, change: 0 }
+        Self {
+            telemetry,
+            mailboxes,
+            upstreams: HashMap::new(),
+            free_slots: Vec::new(),
+            slots: 0,
+            tls: Compiler::new(),
+            change: 0,
+        }
     }
 
     /// Gives the change to every worker. Returns its number.
@@ -129,7 +139,7 @@ impl Publisher {
         (set, true)
     }
 
-    fn table(&self, config: &Arc<Config>) -> Arc<Table> {
+    fn table(&mut self, config: &Arc<Config>) -> Arc<Table> {
         let labels = |host: &HostPattern, route: &Route| RouteLabels {
             id: Some(route.id.clone()),
             host: host.to_string().into(),
@@ -143,10 +153,13 @@ impl Publisher {
         let of_default = config.default_route.iter().map(|route| labels(&HostPattern::Any, route));
         let all = of_hosts.chain(of_default);
         let stats = self.telemetry.publish(config, self.upstreams.clone(), all, self.mailboxes.len());
-        Arc::new(Table::new(config, |host, route| Target {
+        let tls = self.tls.compile(&config.tls, &config.settings);
+        Arc::new(Table::new(config, tls, |host, route| Target {
             id: route.id.clone(),
             // The translation gives every upstream that a route names; a slot that nobody has answers 503.
             upstream: self.upstreams.get(&route.upstream).map_or(usize::MAX, |upstream| upstream.slot),
+            https_only: route.https_only,
+            client_auth: route.client_auth.clone(),
             stats: stats[&labels(host, route)].clone(),
         }))
     }

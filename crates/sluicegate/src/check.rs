@@ -69,6 +69,7 @@ pub(crate) fn translate_options(class: &ClassArgs, settings: Settings) -> Transl
         settings,
         ingress_class: class.ingress_class.clone(),
         watch_ingress_without_class: class.watch_ingress_without_class,
+        ..TranslateOptions::default()
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`address`] | addresses and networks as people write them |
 //! | [`cli`] | the command line |
 //! | [`settings`] | limits and timeouts as options |
+//! | [`tls`] | what is served over TLS, as options |
 //! | [`serve`] | `sluicegate serve` |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
@@ -22,6 +23,7 @@ mod settings;
 mod show;
 mod signals;
 mod takeover;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -20,6 +20,7 @@ use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
+use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -74,6 +75,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     shutdown_timeout: Duration,
     #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
 
@@ -115,8 +118,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let handed_admin = admin_socket.try_clone()?;
     let proxy = Arc::new(Proxy::start(options(&args, inherited)?)?);
 
-    let source =
-        DirectorySource::new(&args.manifests, translate_options(&args.class, args.settings.settings()));
+    let mut translation = translate_options(&args.class, args.settings.settings());
+    args.tls.apply(&mut translation)?;
+    let source = DirectorySource::new(&args.manifests, translation);
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let problems = source.problems();
     let admin = Admin {
@@ -143,8 +147,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         _ = signals.recv() => return Ok(()),
     }
     readiness.set(Phase::Ready);
-    for address in proxy.addresses() {
-        tracing::info!(%address, admin = %args.admin, taking_over, "serving");
+    for (nth, address) in proxy.addresses().iter().enumerate() {
+        let protocol = if nth < args.listen.len() { "http" } else { "https" };
+        tracing::info!(%address, protocol, admin = %args.admin, taking_over, "serving");
     }
     if let Some(inheritance) = inheritance
         && let Err(error) = inheritance.complete()
@@ -209,6 +214,7 @@ fn options(args: &ServeArgs, inherited: Vec<TcpListener>) -> anyhow::Result<Opti
     let default = Options::default();
     Ok(Options {
         http: args.listen.clone(),
+        https: args.tls.listen_https.clone(),
         workers: args.workers.map_or(default.workers, usize::from),
         access_log: access_log.transpose()?,
         inherited,

@@ -7,6 +7,7 @@ use clap::Args;
 use ipnet::IpNet;
 use sluicegate_model::Settings;
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
+use sluicegate_model::tls::TlsSettings;
 
 use crate::address::network;
 
@@ -40,6 +41,12 @@ pub(crate) struct SettingsArgs {
     /// Between two writes to a client that does not read. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_write_timeout: Option<Duration>,
+    /// From a connection to the end of its TLS handshake. [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
+    tls_handshake_timeout: Option<Duration>,
+    /// What a client says first over TLS (ClientHello). [default: 16Ki, 1Ki to 64Ki]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 10..=1 << 16), help_heading = "Clients")]
+    max_client_hello: Option<u64>,
     /// The head of a request: 431 above it, 414 if its first line alone is over it. [default: 32Ki, 1Ki to 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Clients")]
     max_request_head: Option<u64>,
@@ -120,7 +127,10 @@ impl SettingsArgs {
         Settings {
             trusted_peers: self.trusted_peers.clone(),
             underscores_in_headers: self.underscores_in_headers,
+            // Its own options are applied later.
+            tls: TlsSettings::default(),
             timeouts: Timeouts {
+                tls_handshake: self.tls_handshake_timeout.unwrap_or(timeouts.tls_handshake),
                 request_head: self.request_head_timeout.unwrap_or(timeouts.request_head),
                 request_body: self.request_body_timeout.unwrap_or(timeouts.request_body),
                 client_idle: self.client_idle_timeout.unwrap_or(timeouts.client_idle),
@@ -133,6 +143,7 @@ impl SettingsArgs {
                 drain: self.endpoint_drain_timeout.unwrap_or(timeouts.drain),
             },
             limits: Limits {
+                client_hello: self.max_client_hello.map_or(limits.client_hello, whole),
                 request_head: self.max_request_head.map_or(limits.request_head, whole),
                 response_head: self.max_response_head.map_or(limits.response_head, whole),
                 headers: self.max_headers.map_or(limits.headers, usize::from),

@@ -241,11 +241,8 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
         _ => HostPattern::Exact(host.into()),
     };
     config.upstreams.entry(key(name)).or_default();
-    let route = Route {
-        id: RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() },
-        path: PathPattern::Prefix(path.into()),
-        upstream: key(name),
-    };
+    let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
+    let route = Route::new(id, PathPattern::Prefix(path.into()), key(name));
     match config.hosts.iter_mut().find(|virtual_host| virtual_host.host == pattern) {
         Some(virtual_host) => virtual_host.routes.push(route),
         None => config.hosts.push(VirtualHost { host: pattern, routes: vec![route], fallback: None }),

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use sluicegate_http1::Rejection;
-use sluicegate_proxy::failure::ClientFault;
-use sluicegate_proxy::telemetry::{Tally, Telemetry, WorkerStats};
+use sluicegate_proxy::failure::{ClientFault, TlsFault};
+use sluicegate_proxy::telemetry::{Tally, Telemetry, WorkerStats, handshake_index};
 
 use super::families::Families;
 
@@ -46,6 +46,25 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         "Requests that the client ended, or a limit on what clients may do",
         ClientFault::ALL.iter().map(|fault| {
             let count = workers.sum(|worker| &worker.client_faults[fault.index()]);
+            ([("reason", fault.reason())], count)
+        }),
+    )?;
+    let handshakes = [(false, false), (false, true), (true, false), (true, true)];
+    families.counters(
+        "sluicegate_tls_handshakes",
+        "TLS handshakes with clients that came to their end",
+        handshakes.into_iter().map(|(is_tls13, is_resumed)| {
+            let index = handshake_index(is_tls13, is_resumed);
+            let version = if is_tls13 { "1.3" } else { "1.2" };
+            let labels = [("version", version), ("resumed", if is_resumed { "true" } else { "false" })];
+            (labels, workers.sum(|worker| &worker.handshakes[index]))
+        }),
+    )?;
+    families.counters(
+        "sluicegate_tls_handshake_failures",
+        "Connections of clients that ended before their TLS handshake did",
+        TlsFault::ALL.iter().map(|fault| {
+            let count = workers.sum(|worker| &worker.tls_faults[fault.index()]);
             ([("reason", fault.reason())], count)
         }),
     )?;

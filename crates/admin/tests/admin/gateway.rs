@@ -120,11 +120,8 @@ pub(crate) fn key(service: &str) -> UpstreamKey {
 
 /// A route to a service, from an Ingress of the service's name.
 pub(crate) fn route(path: &str, service: &str) -> Route {
-    Route {
-        id: RouteId { kind: "Ingress", namespace: "shop".into(), name: service.into() },
-        path: PathPattern::Prefix(path.into()),
-        upstream: key(service),
-    }
+    let id = RouteId { kind: "Ingress", namespace: "shop".into(), name: service.into() };
+    Route::new(id, PathPattern::Prefix(path.into()), key(service))
 }
 
 pub(crate) fn ready(address: SocketAddr) -> Endpoint {

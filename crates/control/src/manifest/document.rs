@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::{Syntax, split, typed};
 use crate::object::class::IngressClass;
 use crate::object::ingress::Ingress;
+use crate::object::secret::{ConfigMap, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
-use crate::object::{Confidential, Kind, Object, ObjectRef, host};
+use crate::object::{Kind, Object, ObjectRef, host};
 use crate::problem::{Findings, Severity};
 
 /// A parsed document.
@@ -224,11 +225,11 @@ fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<O
         }
         Kind::Secret => {
             let raw = typed::parse::<core::Secret>(value, true, findings)?;
-            Object::Secret(Confidential(Arc::new(raw)))
+            Object::Secret(Arc::new(Secret::check(raw, object, findings)))
         }
         Kind::ConfigMap => {
             let raw = typed::parse::<core::ConfigMap>(value, true, findings)?;
-            Object::ConfigMap(Confidential(Arc::new(raw)))
+            Object::ConfigMap(Arc::new(ConfigMap::check(raw, findings)))
         }
     })
 }

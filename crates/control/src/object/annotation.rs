@@ -20,6 +20,55 @@ pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-
 
 const SERVICE_ANNOTATIONS: [&str; 3] = [LOAD_BALANCE, MAX_REQUESTS, MAX_REQUESTS_PER_ENDPOINT];
 
+/// Whether plain HTTP is redirected to HTTPS where the host has TLS: `true` (default) or `false`.
+pub(crate) const SSL_REDIRECT: &str = "sluicegate.dev/ssl-redirect";
+/// Whether plain HTTP is redirected to HTTPS in any case, as behind a load balancer that ends TLS: `true` or `false`.
+pub(crate) const FORCE_SSL_REDIRECT: &str = "sluicegate.dev/force-ssl-redirect";
+/// The Secret with the authorities (`ca.crt`, and `ca.crl`) for certificates of clients: `name`, or
+/// `namespace/name` of the same namespace.
+pub(crate) const AUTH_TLS_SECRET: &str = "sluicegate.dev/auth-tls-secret";
+/// The same in a ConfigMap.
+pub(crate) const AUTH_TLS_CONFIGMAP: &str = "sluicegate.dev/auth-tls-configmap";
+/// Which clients may connect: `on` (default), `optional`, `optional_no_ca` or `off`.
+pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-client";
+/// Whether endpoints get the client's certificate: `true` or `false` (default).
+pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
+
+const INGRESS_ANNOTATIONS: [&str; 6] = [
+    SSL_REDIRECT,
+    FORCE_SSL_REDIRECT,
+    AUTH_TLS_SECRET,
+    AUTH_TLS_CONFIGMAP,
+    AUTH_TLS_VERIFY_CLIENT,
+    AUTH_TLS_PASS_CERTIFICATE,
+];
+
+/// Those that do something on an object of this kind.
+fn known(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Service => &SERVICE_ANNOTATIONS,
+        Kind::Ingress => &INGRESS_ANNOTATIONS,
+        _ => &[],
+    }
+}
+
+/// The value of an annotation that is `true` or `false`.
+pub(crate) fn flag(
+    annotations: Option<&BTreeMap<String, String>>,
+    name: &str,
+    findings: &mut Findings,
+) -> Option<bool> {
+    let value = annotations?.get(name)?;
+    match &**value {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => {
+            findings.error(field(name), format!("{value:?} is neither \"true\" nor \"false\""));
+            None
+        }
+    }
+}
+
 /// The field of an annotation, as problems name it.
 pub(crate) fn field(annotation: &str) -> String {
     format!("metadata.annotations[{annotation}]")
@@ -35,12 +84,14 @@ pub(crate) fn check_names(
         if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress {
             findings.warning(field(name), "is not applied: annotations of ingress-nginx are not read yet");
         }
-        if !name.starts_with(PREFIX) || (kind == Kind::Service && SERVICE_ANNOTATIONS.contains(&&**name)) {
+        if !name.starts_with(PREFIX) || known(kind).contains(&&**name) {
             continue;
         }
-        let message = if SERVICE_ANNOTATIONS.contains(&&**name) {
-            format!("does nothing on an object of kind {kind}: write it on the Service")
-        } else if let Some(meant) = closest(name, &SERVICE_ANNOTATIONS) {
+        let elsewhere =
+            [Kind::Service, Kind::Ingress].into_iter().find(|kind| known(*kind).contains(&&**name));
+        let message = if let Some(right) = elsewhere {
+            format!("does nothing on an object of kind {kind}: write it on the {right}")
+        } else if let Some(meant) = closest(name, known(kind)) {
             format!("is unknown and does nothing: did you mean {meant}?")
         } else {
             "is unknown and does nothing".to_owned()

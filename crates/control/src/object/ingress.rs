@@ -1,11 +1,12 @@
 //! `Ingress`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::networking::v1;
-use sluicegate_model::{HostPattern, PathPattern, UpstreamKey};
+use sluicegate_model::{ClientAuthMode, HostPattern, PathPattern, UpstreamKey};
 
-use super::{Kind, annotation, host, path};
+use super::{Kind, ObjectRef, annotation, host, path};
 use crate::problem::Findings;
 
 /// The annotation that named an Ingress' class before `spec.ingressClassName` did.
@@ -28,13 +29,32 @@ pub(crate) struct Ingress {
     pub(crate) rules: Vec<Rule>,
     /// `spec.tls`.
     pub(crate) tls: Vec<Tls>,
+    /// Whether plain HTTP is redirected to HTTPS where the host has TLS, if it says so.
+    pub(crate) ssl_redirect: Option<bool>,
+    /// Whether plain HTTP is redirected to HTTPS in any case.
+    pub(crate) force_ssl_redirect: bool,
+    /// Which clients may connect to its hosts.
+    pub(crate) client_auth: Option<ClientAuth>,
+}
+
+/// Which clients may connect.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ClientAuth {
+    /// The annotation that names the authorities.
+    pub(crate) annotation: &'static str,
+    /// Where the authorities are; `None` if that is written wrongly, so that nobody may connect.
+    pub(crate) authorities: Option<ObjectRef>,
+    pub(crate) mode: ClientAuthMode,
+    pub(crate) forward: bool,
 }
 
 /// An entry of `spec.tls`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Tls {
-    /// The hosts as written; none means every host of the Ingress.
-    pub(crate) hosts: Vec<Box<str>>,
+    /// The hosts; none means every host of the Ingress.
+    pub(crate) hosts: Vec<HostPattern>,
+    /// Whether hosts were written, even if none of them is valid.
+    pub(crate) has_hosts: bool,
     /// The Secret of the same namespace that holds the certificate.
     pub(crate) secret: Option<Arc<str>>,
 }
@@ -76,6 +96,13 @@ impl Ingress {
             .enumerate()
             .filter_map(|(index, rule)| Rule::check(rule, index, namespace, findings))
             .collect();
+        let annotations = raw.metadata.annotations.as_ref();
+        let ssl_redirect = annotation::flag(annotations, annotation::SSL_REDIRECT, findings);
+        let force_ssl_redirect =
+            annotation::flag(annotations, annotation::FORCE_SSL_REDIRECT, findings).unwrap_or_default();
+        let client_auth = ClientAuth::check(annotations, namespace, findings);
+        let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
+        let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
         let class_annotation =
             raw.metadata.annotations.and_then(|mut annotations| annotations.remove(CLASS_ANNOTATION));
         if class_annotation.is_some() && spec.ingress_class_name.is_some() {
@@ -93,17 +120,84 @@ impl Ingress {
                 .and_then(|backend| check_backend(backend, "spec.defaultBackend", namespace, findings)),
             has_rules,
             rules,
-            tls: spec.tls.unwrap_or_default().into_iter().map(Tls::from).collect(),
+            tls,
+            ssl_redirect,
+            force_ssl_redirect,
+            client_auth,
         }
     }
 }
 
-impl From<v1::IngressTLS> for Tls {
-    fn from(raw: v1::IngressTLS) -> Self {
-        Self {
-            hosts: raw.hosts.unwrap_or_default().into_iter().map(Into::into).collect(),
-            secret: raw.secret_name.filter(|name| !name.is_empty()).map(Into::into),
+impl Tls {
+    fn check(raw: v1::IngressTLS, index: usize, findings: &mut Findings) -> Self {
+        let written = raw.hosts.unwrap_or_default();
+        let has_hosts = !written.is_empty();
+        let mut hosts = Vec::new();
+        for (nth, host) in written.into_iter().enumerate() {
+            let field = format!("spec.tls[{index}].hosts[{nth}]");
+            match host::parse(&host) {
+                Ok(HostPattern::Any) => findings.error(field, "is empty"),
+                Ok(pattern) => hosts.push(pattern),
+                Err(fault) => findings.error(field, fault),
+            }
         }
+        Self { hosts, has_hosts, secret: raw.secret_name.filter(|name| !name.is_empty()).map(Into::into) }
+    }
+}
+
+impl ClientAuth {
+    fn check(
+        annotations: Option<&BTreeMap<String, String>>,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Option<Self> {
+        let annotations = annotations?;
+        let sources =
+            [(annotation::AUTH_TLS_SECRET, Kind::Secret), (annotation::AUTH_TLS_CONFIGMAP, Kind::ConfigMap)];
+        let mut named =
+            sources.into_iter().filter_map(|(name, kind)| Some((name, kind, annotations.get(name)?)));
+        let first = named.next();
+        let verify = annotations.get(annotation::AUTH_TLS_VERIFY_CLIENT);
+        let Some((annotation, kind, value)) = first else {
+            for name in [annotation::AUTH_TLS_VERIFY_CLIENT, annotation::AUTH_TLS_PASS_CERTIFICATE] {
+                if annotations.contains_key(name) {
+                    let needed = annotation::AUTH_TLS_SECRET;
+                    findings.warning(annotation::field(name), format!("does nothing without {needed}"));
+                }
+            }
+            return None;
+        };
+        if let Some((other, ..)) = named.next() {
+            findings
+                .warning(annotation::field(other), format!("is passed over, because {annotation} is set"));
+        }
+        let mode = match verify.map(String::as_str) {
+            None | Some("on") => ClientAuthMode::Required,
+            Some("optional") => ClientAuthMode::Optional,
+            Some("optional_no_ca") => ClientAuthMode::OptionalNoCa,
+            Some("off") => return None,
+            Some(other) => {
+                let field = annotation::field(annotation::AUTH_TLS_VERIFY_CLIENT);
+                let fault = format!("{other:?} is none of on, optional, optional_no_ca and off: on is taken");
+                findings.error(field, fault);
+                ClientAuthMode::Required
+            }
+        };
+        let (within, name) = value.split_once('/').unwrap_or((namespace, value));
+        let authorities = if *within != **namespace {
+            let fault = format!(
+                "{value:?} is of another namespace, whose owner has not agreed: no client may connect"
+            );
+            findings.error(annotation::field(annotation), fault);
+            None
+        } else if let Some(fault) = host::dns_name_fault(name) {
+            findings.error(annotation::field(annotation), format!("{name:?} {fault}: no client may connect"));
+            None
+        } else {
+            Some(ObjectRef { kind, namespace: namespace.clone(), name: name.into() })
+        };
+        let forward = annotation::flag(Some(annotations), annotation::AUTH_TLS_PASS_CERTIFICATE, findings);
+        Some(Self { annotation, authorities, mode, forward: forward.unwrap_or_default() })
     }
 }
 

@@ -6,19 +6,20 @@
 //! | [`class`] | `networking.k8s.io/v1` IngressClass |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
+//! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, authorities |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
 
 use std::fmt;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-
 pub(crate) mod annotation;
+pub(crate) mod certificate;
 pub(crate) mod class;
 pub(crate) mod host;
 pub(crate) mod ingress;
 pub(crate) mod path;
+pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod slice;
 
@@ -109,9 +110,8 @@ pub(crate) enum Object {
     Ingress(Arc<ingress::Ingress>),
     Service(Arc<service::Service>),
     EndpointSlice(Arc<slice::EndpointSlice>),
-    /// Kept for TLS.
-    Secret(Confidential<Arc<Secret>>),
-    ConfigMap(Confidential<Arc<ConfigMap>>),
+    Secret(Arc<secret::Secret>),
+    ConfigMap(Arc<secret::ConfigMap>),
 }
 
 impl PartialEq for Object {
@@ -124,19 +124,9 @@ impl PartialEq for Object {
             (Self::Ingress(one), Self::Ingress(other)) => same(one, other),
             (Self::Service(one), Self::Service(other)) => same(one, other),
             (Self::EndpointSlice(one), Self::EndpointSlice(other)) => same(one, other),
-            (Self::Secret(one), Self::Secret(other)) => same(&one.0, &other.0),
-            (Self::ConfigMap(one), Self::ConfigMap(other)) => same(&one.0, &other.0),
+            (Self::Secret(one), Self::Secret(other)) => same(one, other),
+            (Self::ConfigMap(one), Self::ConfigMap(other)) => same(one, other),
             _ => false,
         }
-    }
-}
-
-/// Something that `Debug` does not show.
-#[derive(Clone)]
-pub(crate) struct Confidential<T>(pub(crate) T);
-
-impl<T> fmt::Debug for Confidential<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(confidential)")
     }
 }

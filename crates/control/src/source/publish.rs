@@ -118,8 +118,8 @@ fn has_same_settings(one: &Upstream, other: &Upstream) -> bool {
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
-    let Config { settings, hosts, default_route, upstreams } = one;
-    (settings, default_route) == (&other.settings, &other.default_route)
+    let Config { settings, hosts, default_route, tls, upstreams } = one;
+    (settings, default_route, tls) == (&other.settings, &other.default_route, &other.tls)
         && upstreams.len() == other.upstreams.len()
         && upstreams
             .iter()

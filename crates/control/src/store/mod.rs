@@ -14,11 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Secret;
-
 use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
 use crate::object::class::IngressClass;
 use crate::object::ingress::Ingress;
+use crate::object::secret::{Data, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
 use crate::object::{Kind, Object, ObjectRef};
@@ -303,11 +302,9 @@ impl Store {
                     touched.services.insert(service);
                 }
             }
-            Kind::Ingress | Kind::IngressClass | Kind::Service => touched.routing = true,
-            // What an Ingress is told of it.
-            Kind::Secret => touched.routing = true,
-            // Nothing uses them yet.
-            Kind::ConfigMap => {}
+            Kind::Ingress | Kind::IngressClass | Kind::Service | Kind::Secret | Kind::ConfigMap => {
+                touched.routing = true;
+            }
         }
     }
 
@@ -357,7 +354,16 @@ impl Store {
 
     pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {
         match self.slots.get(object)?.form()? {
-            Object::Secret(secret) => Some(&secret.0),
+            Object::Secret(secret) => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// What is in a Secret or a ConfigMap.
+    pub(crate) fn data(&self, object: &ObjectRef) -> Option<&Data> {
+        match self.slots.get(object)?.form()? {
+            Object::Secret(secret) => Some(&secret.data),
+            Object::ConfigMap(map) => Some(&map.data),
             _ => None,
         }
     }

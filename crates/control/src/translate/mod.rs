@@ -12,9 +12,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use sluicegate_model::{Config, Settings, UpstreamKey};
+use sluicegate_model::{Certificate, Config, Settings, UpstreamKey};
 
-use crate::problem::{Problem, Severity};
+use crate::object::ObjectRef;
+use crate::object::ingress::Ingress;
+use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
 
 mod class;
@@ -52,6 +54,45 @@ pub struct TranslateOptions {
     pub ingress_class: String,
     /// Whether Ingresses that name no class are ours, whatever IngressClasses there are. Default no.
     pub watch_ingress_without_class: bool,
+    /// Whether plain HTTP is redirected to HTTPS where a host has TLS, unless its Ingress says otherwise. Default yes
+    /// (ingress-nginx `ssl-redirect`).
+    pub ssl_redirect: bool,
+    /// The Secret with the certificate for clients that name no host, or an unknown one, and for hosts without one of
+    /// their own: namespace and name. Default: none.
+    pub default_certificate: Option<ObjectName>,
+    /// The certificate for the same as long as that Secret has none.
+    pub fallback_certificate: Option<Arc<Certificate>>,
+    /// The Secret with the secrets that session tickets are sealed with. Default: none.
+    pub ticket_secret: Option<ObjectName>,
+}
+
+/// An object by its namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectName {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+/// An Ingress that is ours, and where it was written.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    object: &'a ObjectRef,
+    ingress: &'a Ingress,
+    origin: &'a Origin,
+}
+
+impl Source<'_> {
+    fn problem(self, field: &str, message: String) -> Problem {
+        Problem {
+            severity: Severity::Warning,
+            origin: self.origin.clone(),
+            object: Some(self.object.clone()),
+            field: field.to_owned(),
+            message,
+        }
+    }
 }
 
 impl Default for TranslateOptions {
@@ -60,6 +101,10 @@ impl Default for TranslateOptions {
             settings: Settings::default(),
             ingress_class: "sluicegate".to_owned(),
             watch_ingress_without_class: false,
+            ssl_redirect: true,
+            default_certificate: None,
+            fallback_certificate: None,
+            ticket_secret: None,
         }
     }
 }
@@ -83,13 +128,11 @@ pub struct Translation {
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let classes = class::Classes::new(store, options);
-    let mut routes = routes::Routes::new(store);
+    let mut ingresses = Vec::new();
     let mut foreign_ingresses = Vec::new();
-    let mut problems = Vec::new();
     for (object, ingress, origin) in store.ingresses() {
         if classes.serves(ingress) {
-            routes.add(object, ingress, origin);
-            problems.extend(tls::problems(store, object, ingress, origin));
+            ingresses.push(Source { object, ingress, origin });
         } else {
             let (field, message) = classes.refusal(ingress);
             foreign_ingresses.push(Problem {
@@ -101,7 +144,14 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
             });
         }
     }
-    let built = routes.build();
+    // The oldest wins. What has no creation time was never created in a cluster, so it counts as youngest.
+    ingresses.sort_by_key(|source| {
+        let created = source.ingress.created;
+        (created.is_none(), created, &source.object.namespace, &source.object.name)
+    });
+    let mut tls = tls::build(store, &ingresses, options);
+    let mut problems = std::mem::take(&mut tls.problems);
+    let built = routes::build(store, &ingresses, &tls);
     problems.extend(built.problems);
     let mut upstreams = BTreeMap::new();
     let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
@@ -124,6 +174,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
         settings: options.settings.clone(),
         hosts: built.hosts,
         default_route: built.default_route,
+        tls: Arc::new(tls.tls),
         upstreams,
     };
     Translation { config, problems, upstream_problems, external_ports, foreign_ingresses }

@@ -5,25 +5,10 @@ use std::collections::hash_map::{Entry, HashMap};
 
 use sluicegate_model::{HostPattern, PathPattern, Route, RouteId, UpstreamKey, VirtualHost};
 
-use crate::object::ObjectRef;
-use crate::object::ingress::{Ingress, path_field};
-use crate::problem::{Origin, Problem, Severity};
+use super::{Source, tls, upstream};
+use crate::object::ingress::path_field;
+use crate::problem::Problem;
 use crate::store::Store;
-use crate::translate::upstream;
-
-/// The Ingresses that are ours.
-pub(super) struct Routes<'a> {
-    store: &'a Store,
-    ingresses: Vec<Source<'a>>,
-}
-
-/// An Ingress and where it was written.
-#[derive(Clone, Copy)]
-struct Source<'a> {
-    object: &'a ObjectRef,
-    ingress: &'a Ingress,
-    origin: &'a Origin,
-}
 
 /// What the Ingresses make together.
 #[derive(Default)]
@@ -51,108 +36,97 @@ struct Host<'a> {
     routes: Vec<Route>,
 }
 
-impl<'a> Routes<'a> {
-    pub(super) fn new(store: &'a Store) -> Self {
-        Self { store, ingresses: Vec::new() }
-    }
-
-    pub(super) fn add(&mut self, object: &'a ObjectRef, ingress: &'a Ingress, origin: &'a Origin) {
-        self.ingresses.push(Source { object, ingress, origin });
-    }
-
-    pub(super) fn build(mut self) -> Built<'a> {
-        // The oldest wins. What has no creation time was never created in a cluster, so it counts as youngest.
-        self.ingresses.sort_by_key(|source| {
-            let created = source.ingress.created;
-            (created.is_none(), created, &source.object.namespace, &source.object.name)
-        });
-        let mut built = Built::default();
-        let mut hosts: BTreeMap<&HostPattern, Host<'a>> = BTreeMap::new();
-        let mut taken: HashMap<(&HostPattern, &PathPattern), Source<'a>> = HashMap::new();
-        let mut default: Option<Source<'a>> = None;
-        for source in self.ingresses {
-            if !source.ingress.has_rules && source.ingress.default_backend.is_some() {
-                match default {
-                    None => default = Some(source),
-                    Some(winner) => built.problems.push(source.problem(
-                        "spec.defaultBackend",
-                        format!("is not used: {} is older and sets the default backend", winner.object),
-                    )),
-                }
+/// Builds the routes of Ingresses, the oldest first.
+pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::Built) -> Built<'a> {
+    let mut built = Built::default();
+    let mut hosts: BTreeMap<&HostPattern, Host<'a>> = BTreeMap::new();
+    let mut taken: HashMap<(&HostPattern, &PathPattern), Source<'a>> = HashMap::new();
+    let mut default: Option<Source<'a>> = None;
+    for &source in ingresses {
+        if !source.ingress.has_rules && source.ingress.default_backend.is_some() {
+            match default {
+                None => default = Some(source),
+                Some(winner) => built.problems.push(source.problem(
+                    "spec.defaultBackend",
+                    format!("is not used: {} is older and sets the default backend", winner.object),
+                )),
             }
-            for rule in &source.ingress.rules {
-                let host = hosts.entry(&rule.host).or_insert(Host { owner: source, routes: Vec::new() });
-                if source.ingress.default_backend.is_some() && host.owner.object != source.object {
-                    built.problems.push(source.problem(
-                        "spec.defaultBackend",
+        }
+        for rule in &source.ingress.rules {
+            let host = hosts.entry(&rule.host).or_insert(Host { owner: source, routes: Vec::new() });
+            if source.ingress.default_backend.is_some() && host.owner.object != source.object {
+                built.problems.push(source.problem(
+                    "spec.defaultBackend",
+                    format!(
+                        "is not used for host {}, which belongs to the older {}",
+                        rule.host, host.owner.object
+                    ),
+                ));
+            }
+            for path in &rule.paths {
+                match taken.entry((&rule.host, &path.pattern)) {
+                    Entry::Occupied(winner) => built.problems.push(source.problem(
+                        &format!("{}.path", path_field(rule.index, path.index)),
                         format!(
-                            "is not used for host {}, which belongs to the older {}",
-                            rule.host, host.owner.object
+                            "{} {} of host {} is not used: it is already taken by {}",
+                            path.pattern.path_type(),
+                            path.pattern,
+                            rule.host,
+                            source.in_words(winner.get()),
                         ),
-                    ));
-                }
-                for path in &rule.paths {
-                    match taken.entry((&rule.host, &path.pattern)) {
-                        Entry::Occupied(winner) => built.problems.push(source.problem(
-                            &format!("{}.path", path_field(rule.index, path.index)),
-                            format!(
-                                "{} {} of host {} is not used: it is already taken by {}",
-                                path.pattern.path_type(),
-                                path.pattern,
-                                rule.host,
-                                source.in_words(winner.get()),
-                            ),
-                        )),
-                        Entry::Vacant(place) => {
-                            place.insert(source);
-                            let upstream = upstream::key(self.store, &path.upstream);
-                            host.routes.push(source.route(path.pattern.clone(), &upstream));
-                            let place = Some((rule.index, path.index));
-                            built.references.push(Reference { source, place, upstream });
-                        }
+                    )),
+                    Entry::Vacant(place) => {
+                        place.insert(source);
+                        let upstream = upstream::key(store, &path.upstream);
+                        host.routes.push(source.route(&rule.host, path.pattern.clone(), &upstream, tls));
+                        let place = Some((rule.index, path.index));
+                        built.references.push(Reference { source, place, upstream });
                     }
                 }
             }
         }
-        built.default_route = default.and_then(|source| source.fallback(self.store, &mut built.references));
-        built.hosts = hosts
-            .into_iter()
-            .map(|(pattern, host)| VirtualHost {
-                host: pattern.clone(),
-                routes: host.routes,
-                fallback: host.owner.fallback(self.store, &mut built.references),
-            })
-            .collect();
-        built
     }
+    built.default_route =
+        default.and_then(|source| source.fallback(&HostPattern::Any, store, tls, &mut built.references));
+    built.hosts = hosts
+        .into_iter()
+        .map(|(pattern, host)| VirtualHost {
+            host: pattern.clone(),
+            routes: host.routes,
+            fallback: host.owner.fallback(pattern, store, tls, &mut built.references),
+        })
+        .collect();
+    built
 }
 
 impl<'a> Source<'a> {
-    fn route(self, path: PathPattern, upstream: &UpstreamKey) -> Route {
+    fn route(self, host: &HostPattern, path: PathPattern, upstream: &UpstreamKey, tls: &tls::Built) -> Route {
         let id = RouteId {
             kind: self.object.kind.as_str(),
             namespace: self.object.namespace.clone(),
             name: self.object.name.clone(),
         };
-        Route { id, path, upstream: upstream.clone() }
+        Route {
+            id,
+            path,
+            upstream: upstream.clone(),
+            https_only: tls.is_https_only(self.ingress, host),
+            client_auth: tls.client_auth_of(self.object),
+        }
     }
 
     /// The route of all paths to the Ingress' `defaultBackend`.
-    fn fallback(self, store: &Store, references: &mut Vec<Reference<'a>>) -> Option<Route> {
+    fn fallback(
+        self,
+        host: &HostPattern,
+        store: &Store,
+        tls: &tls::Built,
+        references: &mut Vec<Reference<'a>>,
+    ) -> Option<Route> {
         let upstream = upstream::key(store, self.ingress.default_backend.as_ref()?);
-        let route = self.route(PathPattern::Prefix("/".into()), &upstream);
+        let route = self.route(host, PathPattern::Prefix("/".into()), &upstream, tls);
         references.push(Reference { source: self, place: None, upstream });
         Some(route)
-    }
-
-    fn problem(self, field: &str, message: String) -> Problem {
-        Problem {
-            severity: Severity::Warning,
-            origin: self.origin.clone(),
-            object: Some(self.object.clone()),
-            field: field.to_owned(),
-            message,
-        }
     }
 
     fn in_words(self, other: &Self) -> String {

@@ -1,52 +1,257 @@
-//! `spec.tls` of Ingresses: not served yet, and told.
+//! `spec.tls` of Ingresses and its Secrets: which certificates each host has, and which clients may connect.
 
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::object::ingress::Ingress;
-use crate::object::{Kind, ObjectRef};
+use sluicegate_model::tls::TicketSecret;
+use sluicegate_model::{Certificate, ClientAuth, HostPattern, Tls, TlsHost};
+
+use super::{ObjectName, Source, TranslateOptions};
+use crate::object::ingress::{self, Ingress};
+use crate::object::secret::TLS_TYPE;
+use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
 
-/// The type of a Secret that holds a certificate and its key.
-const SECRET_TYPE: &str = "kubernetes.io/tls";
-
-/// What is wrong with the `spec.tls` of an Ingress that is served.
-pub(super) fn problems<'a>(
-    store: &'a Store,
-    object: &'a ObjectRef,
-    ingress: &'a Ingress,
-    origin: &'a Origin,
-) -> impl Iterator<Item = Problem> + 'a {
-    let warning = |field: String, message: String| Problem {
-        severity: Severity::Warning,
-        origin: origin.clone(),
-        object: Some(object.clone()),
-        field,
-        message,
-    };
-    ingress.tls.iter().enumerate().flat_map(move |(index, tls)| {
-        let hosts = match &*tls.hosts {
-            [] => "every host of this Ingress is".to_owned(),
-            [host] => format!("host {host} is"),
-            hosts => format!("hosts {} are", hosts.join(", ")),
-        };
-        let unserved = format!("is not served yet: {hosts} answered over plain HTTP");
-        let secret = tls.secret.as_ref().and_then(|name| secret_fault(store, &object.namespace, name));
-        [
-            Some(warning(format!("spec.tls[{index}]"), unserved)),
-            secret.map(|fault| warning(format!("spec.tls[{index}].secretName"), fault)),
-        ]
-        .into_iter()
-        .flatten()
-    })
+/// What the Ingresses say about TLS.
+#[derive(Default)]
+pub(super) struct Built {
+    pub(super) tls: Tls,
+    pub(super) problems: Vec<Problem>,
+    /// The policies for certificates of clients, by the Ingress that they are written in.
+    client_auth: HashMap<ObjectRef, Arc<ClientAuth>>,
+    /// The hosts that have TLS.
+    hosts: BTreeMap<HostPattern, Host>,
+    ssl_redirect: bool,
 }
 
-/// Why a Secret cannot be used for TLS. What is wrong within it is told of the Secret itself.
-fn secret_fault(store: &Store, namespace: &Arc<str>, name: &Arc<str>) -> Option<String> {
-    let object = ObjectRef { kind: Kind::Secret, namespace: namespace.clone(), name: name.clone() };
-    if !store.knows(&object) {
-        return Some(format!("{object} does not exist"));
+/// A host while it is built.
+#[derive(Default)]
+struct Host {
+    certificates: Vec<Arc<Certificate>>,
+    client_auth: Option<Arc<ClientAuth>>,
+}
+
+/// Builds the certificates of all hosts. Of two certificates for one name with the same kind of key, that of the
+/// older Ingress wins.
+pub(super) fn build(store: &Store, ingresses: &[Source<'_>], options: &TranslateOptions) -> Built {
+    let mut built = Built { ssl_redirect: options.ssl_redirect, ..Built::default() };
+    for &source in ingresses {
+        for index in 0..source.ingress.tls.len() {
+            built.add_entry(store, source, index);
+        }
+        if let Some(auth) = &source.ingress.client_auth {
+            built.add_client_auth(store, source, auth);
+        }
     }
-    let found = store.secret(&object)?.type_.as_deref().unwrap_or("Opaque");
-    (found != SECRET_TYPE).then(|| format!("{object} is of type {found:?}, and TLS needs {SECRET_TYPE}"))
+    let hosts = built.hosts.iter().map(|(pattern, host)| {
+        let mut certificates = host.certificates.clone();
+        certificates.sort_by_key(|certificate| certificate.key_kind);
+        Arc::new(TlsHost { host: pattern.clone(), certificates, client_auth: host.client_auth.clone() })
+    });
+    built.tls.hosts = hosts.collect();
+    built.tls.default = built.default_certificate(store, options).into_iter().collect();
+    built.tls.ticket_secrets = built.ticket_secrets(store, options);
+    built
+}
+
+impl Built {
+    /// Whether the routes of an Ingress for a host are served over HTTPS only.
+    pub(super) fn is_https_only(&self, ingress: &Ingress, host: &HostPattern) -> bool {
+        if ingress.force_ssl_redirect || ingress.client_auth.is_some() {
+            return true;
+        }
+        let covers_all = ingress.tls.iter().any(|tls| !tls.has_hosts);
+        let has_tls = covers_all || self.hosts.contains_key(host) || self.has_wildcard_for(host);
+        has_tls && ingress.ssl_redirect.unwrap_or(self.ssl_redirect)
+    }
+
+    /// The policy for certificates of clients that the routes of an Ingress are served under.
+    pub(super) fn client_auth_of(&self, ingress: &ObjectRef) -> Option<Arc<ClientAuth>> {
+        self.client_auth.get(ingress).cloned()
+    }
+
+    fn has_wildcard_for(&self, host: &HostPattern) -> bool {
+        let HostPattern::Exact(name) = host else { return false };
+        let suffix = name.split_once('.').map(|(_, suffix)| HostPattern::Wildcard(suffix.into()));
+        suffix.is_some_and(|suffix| self.hosts.contains_key(&suffix))
+    }
+
+    /// Takes in an entry of `spec.tls`.
+    fn add_entry(&mut self, store: &Store, source: Source<'_>, index: usize) {
+        let entry = &source.ingress.tls[index];
+        let field = format!("spec.tls[{index}].secretName");
+        let certificate = entry.secret.as_ref().and_then(|name| {
+            let object = ObjectRef {
+                kind: Kind::Secret,
+                namespace: source.object.namespace.clone(),
+                name: name.clone(),
+            };
+            let certificate = certificate(store, &object);
+            certificate
+                .map_err(|fault| {
+                    let fault = format!("{fault}: the default certificate is used");
+                    self.problems.push(source.problem(&field, fault));
+                })
+                .ok()
+        });
+        let hosts = match entry.has_hosts {
+            true => entry.hosts.clone(),
+            false => hosts_of(source.ingress, certificate.as_deref()),
+        };
+        for host in hosts {
+            if let Some(certificate) = &certificate
+                && !names(certificate, &host)
+            {
+                let fault = format!("{} is not good for host {host}: browsers refuse it", certificate.source);
+                self.problems.push(source.problem(&field, fault));
+            }
+            let known = self.hosts.entry(host.clone()).or_default();
+            let Some(certificate) = certificate.clone() else { continue };
+            match known.certificates.iter().find(|known| known.key_kind == certificate.key_kind) {
+                None => known.certificates.push(certificate),
+                Some(winner) if winner.source == certificate.source => {}
+                Some(winner) => {
+                    let fault = format!(
+                        "{} is not used for host {host}: an older Ingress gives it {}, which has an {} key as well",
+                        certificate.source, winner.source, certificate.key_kind
+                    );
+                    self.problems.push(source.problem(&field, fault));
+                }
+            }
+        }
+    }
+
+    /// Takes in which clients may connect to the hosts of an Ingress.
+    fn add_client_auth(&mut self, store: &Store, source: Source<'_>, auth: &ingress::ClientAuth) {
+        let field = annotation::field(auth.annotation);
+        let data = auth.authorities.as_ref().and_then(|object| store.data(object));
+        if let Some(object) = &auth.authorities
+            && data.is_none_or(|data| data.authorities.is_empty())
+        {
+            let fault = match store.knows(object) {
+                true => format!("{object} has no certificates in data[ca.crt]: no client may connect"),
+                false => format!("{object} does not exist: no client may connect"),
+            };
+            self.problems.push(source.problem(&field, fault));
+        }
+        let policy = Arc::new(ClientAuth {
+            source: auth
+                .authorities
+                .as_ref()
+                .map_or_else(|| "nothing".into(), |object| object.to_string().into()),
+            roots: data.map(|data| data.authorities.clone()).unwrap_or_default(),
+            crls: data.map(|data| data.revoked.clone()).unwrap_or_default(),
+            mode: auth.mode,
+            forward: auth.forward,
+        });
+        let of_rules = source.ingress.rules.iter().map(|rule| &rule.host);
+        let of_tls = source.ingress.tls.iter().flat_map(|tls| &tls.hosts);
+        let of_default = source.ingress.default_backend.iter().map(|_| &HostPattern::Any);
+        for host in of_rules.chain(of_tls).chain(of_default) {
+            let known = &mut self.hosts.entry(host.clone()).or_default().client_auth;
+            match known {
+                None => *known = Some(policy.clone()),
+                Some(winner) if **winner == *policy => {}
+                Some(_) => {
+                    let fault =
+                        format!("an older Ingress says otherwise for host {host}: no client may connect");
+                    self.problems.push(source.problem(&field, fault));
+                }
+            }
+        }
+        self.client_auth.insert(source.object.clone(), policy);
+    }
+
+    fn default_certificate(&mut self, store: &Store, options: &TranslateOptions) -> Option<Arc<Certificate>> {
+        let given = options.default_certificate.as_ref().and_then(|name| {
+            certificate(store, &name.secret())
+                .map_err(|fault| {
+                    let fault = format!("{fault}: a certificate that signs for itself is used");
+                    self.problems.push(of_option("--default-tls-certificate", fault));
+                })
+                .ok()
+        });
+        given.or_else(|| options.fallback_certificate.clone())
+    }
+
+    fn ticket_secrets(&mut self, store: &Store, options: &TranslateOptions) -> Vec<TicketSecret> {
+        let Some(object) = options.ticket_secret.as_ref().map(ObjectName::secret) else { return Vec::new() };
+        let mut problem = |fault: String| self.problems.push(of_option("--tls-ticket-secret", fault));
+        let Some(data) = store.data(&object) else {
+            problem(format!("{object} does not exist: tickets are good for this process alone"));
+            return Vec::new();
+        };
+        let mut secrets = Vec::new();
+        for (key, value) in data.values() {
+            if value.len() < TicketSecret::MIN {
+                let least = TicketSecret::MIN;
+                problem(format!(
+                    "{object}: data[{key}] has {} bytes, and needs {least}: it is not used",
+                    value.len()
+                ));
+            } else {
+                secrets.push(TicketSecret(value.into()));
+            }
+        }
+        if secrets.is_empty() {
+            problem(format!("{object} has no secret: tickets are good for this process alone"));
+        }
+        secrets
+    }
+}
+
+impl ObjectName {
+    fn secret(&self) -> ObjectRef {
+        ObjectRef { kind: Kind::Secret, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+/// What is wrong with an option of the command line.
+fn of_option(option: &str, message: String) -> Problem {
+    let origin = Origin::file(&Path::new(option).into());
+    Problem { severity: Severity::Warning, origin, object: None, field: String::new(), message }
+}
+
+/// The hosts of an entry that names none: those of the rules that the certificate is good for, and its own names
+/// where rules name no host. Without a certificate all hosts.
+fn hosts_of(ingress: &Ingress, certificate: Option<&Certificate>) -> Vec<HostPattern> {
+    let mut hosts: Vec<HostPattern> = Vec::new();
+    for rule in &ingress.rules {
+        match (&rule.host, certificate) {
+            (HostPattern::Any, Some(certificate)) => hosts.extend(certificate.names.iter().cloned()),
+            (HostPattern::Any, None) => {}
+            (host, Some(certificate)) if !names(certificate, host) => {}
+            (host, _) => hosts.push(host.clone()),
+        }
+    }
+    if ingress.rules.is_empty()
+        && let Some(certificate) = certificate
+    {
+        hosts.extend(certificate.names.iter().cloned());
+    }
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+/// Whether a certificate is good for all names of a pattern.
+fn names(certificate: &Certificate, host: &HostPattern) -> bool {
+    match host {
+        HostPattern::Exact(name) => certificate.covers(name),
+        pattern => certificate.names.contains(pattern),
+    }
+}
+
+/// The certificate of a Secret, or why there is none. What is wrong within the Secret is told of the Secret itself.
+fn certificate(store: &Store, object: &ObjectRef) -> Result<Arc<Certificate>, String> {
+    if !store.knows(object) {
+        return Err(format!("{object} does not exist"));
+    }
+    let secret = store.secret(object).ok_or_else(|| format!("{object} cannot be read"))?;
+    if *secret.kind != *TLS_TYPE {
+        return Err(format!("{object} is of type {:?}, and TLS needs {TLS_TYPE}", secret.kind));
+    }
+    secret.certificate.clone().ok_or_else(|| format!("{object} has no certificate that can be used"))
 }

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use sluicegate_http1::{HeadLimits, HeadScan, ResponseError, Version};
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::download::DRAIN_CHECK;
@@ -16,6 +15,7 @@ use super::exchange::Exchange;
 use super::upload::{Progress, Sides, UploadError};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::stream::Stream;
 use crate::upstream::{Connection, LocalUpstream};
 use crate::worker::{BUFFER, Buffer};
 
@@ -72,7 +72,7 @@ impl Exchange<'_> {
     pub(super) fn poll_upload(
         &mut self,
         cx: &mut Context<'_>,
-        endpoint: &mut TcpStream,
+        endpoint: &mut Stream,
     ) -> Result<Progress, UploadError> {
         let mut sides = Sides {
             client: &mut self.client.stream,
@@ -88,7 +88,7 @@ impl Exchange<'_> {
     fn poll_reply_head(
         &mut self,
         cx: &mut Context<'_>,
-        endpoint: &mut TcpStream,
+        endpoint: &mut Stream,
         reused: bool,
     ) -> Poll<Result<(), Failure>> {
         let limits = &self.snapshot.settings.limits;
@@ -134,7 +134,7 @@ impl Exchange<'_> {
             return Err(Failure::BadResponse(ResponseError::HeadTooLarge));
         }
         if head.status != 100 && scratch.head.version == Version::Http11 {
-            let plan = ResponsePlan { version: Version::Http11, close: false, chunked: false };
+            let plan = ResponsePlan { version: Version::Http11, close: false, hsts: None, chunked: false };
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
             // At once if the client takes it, else with the final response.
             let rest = &scratch.response[self.interim_written..];
@@ -226,7 +226,7 @@ impl Exchange<'_> {
         connection: &Connection,
     ) -> Result<(), Failure> {
         let Some(silent) = &mut clock.silent else { return Ok(()) };
-        let socket = &connection.socket.stream;
+        let socket = connection.socket.stream.tcp();
         let left = sluicegate_sys::unacknowledged_bytes(socket).unwrap_or(0);
         let unsent = sluicegate_sys::unsent_bytes(socket).unwrap_or(0);
         if left <= unsent || !self.scratch.reply.is_empty() {

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use rustix::net::Shutdown;
+use rustls::ProtocolVersion;
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
 use sluicegate_model::Settings;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -19,7 +19,11 @@ use super::exchange::{self, Persist};
 use super::record::{self, Headless};
 use super::reply;
 use crate::deadline::{Deadline, after};
-use crate::failure::ClientFault;
+use crate::failure::{ClientFault, TlsFault};
+use crate::options::Protocol;
+use crate::stream::Stream;
+use crate::telemetry::handshake_index;
+use crate::tls::{self, Accepted, Session, TlsStream};
 use crate::worker::{BUFFER, Phase, Scratch, Worker};
 
 /// How long the rest of a refused request is read, so that the client gets to see the answer rather than a
@@ -33,7 +37,9 @@ pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
 
 /// A client connection.
 pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
+    /// Over TLS: as whom it came.
+    pub(crate) session: Option<Session>,
     pub(crate) peer: IpAddr,
     /// The address of the listener that took it.
     pub(crate) listener: SocketAddr,
@@ -42,6 +48,8 @@ pub(crate) struct Client {
     pub(crate) served: u64,
     /// The forwarding headers that are the same for all its requests, as header lines.
     pub(crate) forwarding: Box<[u8]>,
+    /// What the client's certificate tells endpoints, as header lines.
+    pub(crate) identity: Box<[u8]>,
 }
 
 /// How reading a head ended without one.
@@ -57,11 +65,20 @@ enum NoHead {
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
     stream: TcpStream,
+    protocol: Protocol,
     peer: SocketAddr,
     listener: SocketAddr,
     phase: &Cell<Phase>,
 ) {
-    let mut client = Client::new(stream, peer.ip().to_canonical(), listener, &worker.settings());
+    let (stream, session) = match protocol {
+        Protocol::Http => (Stream::Plain(stream), None),
+        // Boxed, so that an idle connection's task is small.
+        Protocol::Https => match Box::pin(handshake(worker, stream)).await {
+            Some((stream, session)) => (Stream::Tls(stream), Some(session)),
+            None => return,
+        },
+    };
+    let mut client = Client::new(stream, session, peer.ip().to_canonical(), listener, &worker.settings());
     loop {
         if !client.readable().await {
             return;
@@ -74,7 +91,7 @@ pub(crate) async fn serve(
         match persist {
             Persist::KeepAlive => {}
             Persist::Close => return,
-            Persist::Linger => return client.linger().await,
+            Persist::Linger => return linger(client.stream).await,
         }
         phase.set(Phase::Idle);
         let idle = worker.settings().timeouts.client_idle;
@@ -82,27 +99,82 @@ pub(crate) async fn serve(
     }
 }
 
+/// Carries out the TLS handshake. Without a connection afterwards, it is over.
+async fn handshake(worker: &Rc<Worker>, stream: TcpStream) -> Option<(Box<TlsStream>, Session)> {
+    let snapshot = worker.snapshot();
+    let (limit, time) = (snapshot.settings.limits.client_hello, snapshot.settings.timeouts.tls_handshake);
+    let fault = match timeout(time, tls::accept(stream, &snapshot.table.tls, limit)).await {
+        Ok(Ok(Accepted::Tls(stream, session))) => {
+            let is_tls13 = stream.version() == Some(ProtocolVersion::TLSv1_3);
+            worker.stats().handshakes[handshake_index(is_tls13, stream.is_resumed())].add(1);
+            return Some((stream, session));
+        }
+        Ok(Ok(Accepted::ClearText(stream))) => {
+            let mut stream = Stream::Plain(stream);
+            let mut response = Vec::new();
+            reply::write_clear_text(&mut response, &worker.date());
+            worker.stats().tls_faults[TlsFault::ClearText.index()].add(1);
+            let write = stream.write_all(&response);
+            if let Ok(Ok(())) = timeout(snapshot.settings.timeouts.client_write, write).await {
+                linger(stream).await;
+            }
+            return None;
+        }
+        Ok(Err(fault)) => fault,
+        Err(_) => TlsFault::Timeout,
+    };
+    tracing::debug!(reason = fault.reason(), "a TLS handshake failed");
+    worker.stats().tls_faults[fault.index()].add(1);
+    None
+}
+
 impl Client {
-    fn new(stream: TcpStream, peer: IpAddr, listener: SocketAddr, settings: &Settings) -> Self {
+    fn new(
+        stream: Stream,
+        session: Option<Session>,
+        peer: IpAddr,
+        listener: SocketAddr,
+        settings: &Settings,
+    ) -> Self {
         let port = listener.port();
+        let scheme = if session.is_some() { "https" } else { "http" };
         let mut forwarding = Vec::with_capacity(192);
         // Writing to a Vec does not fail.
         let _ = write!(
             forwarding,
             "X-Forwarded-For: {peer}\r\nX-Real-IP: {peer}\r\nX-Forwarded-Port: {port}\r\n\
-             X-Forwarded-Proto: http\r\nX-Forwarded-Scheme: http\r\nX-Scheme: http\r\n"
+             X-Forwarded-Proto: {scheme}\r\nX-Forwarded-Scheme: {scheme}\r\nX-Scheme: {scheme}\r\n"
         );
+        let auth = session.as_ref().and_then(|session| session.host.client_auth.as_deref());
+        let identity = match (auth, &stream) {
+            (Some(auth), Stream::Tls(stream)) => tls::identity(auth, stream.peer_certificates()),
+            _ => Vec::new(),
+        };
         let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
-        Self { stream, peer, listener, deadline, served: 0, forwarding: forwarding.into() }
+        Self {
+            stream,
+            session,
+            peer,
+            listener,
+            deadline,
+            served: 0,
+            forwarding: forwarding.into(),
+            identity: identity.into(),
+        }
+    }
+
+    /// How it came: `http` or `https`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.session.is_some() { "https" } else { "http" }
     }
 
     /// Waits for bytes, or the end of the stream. False if none came in time.
     async fn readable(&mut self) -> bool {
         poll_fn(|cx| {
-            let ready = match self.served {
+            let ready = match (&mut self.stream, self.served) {
                 // The runtime takes an accepted connection to be readable until reading it proved otherwise.
-                0 => self.stream.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop),
-                _ => self.stream.poll_read_ready(cx),
+                (Stream::Plain(tcp), 0) => tcp.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop),
+                (stream, _) => stream.poll_readable(cx),
             };
             if let Poll::Ready(ready) = ready {
                 return Poll::Ready(ready.is_ok());
@@ -181,17 +253,27 @@ impl Client {
             _ => Persist::Close,
         }
     }
+}
 
-    /// Ends the connection so that the client can read the last response although it may still be sending.
-    async fn linger(mut self) {
-        if rustix::net::shutdown(&self.stream, Shutdown::Write).is_err() {
+/// Ends the connection so that the client can read the last response although it may still be sending.
+async fn linger(mut stream: Stream) {
+    let drain = async {
+        if stream.shutdown().await.is_err() {
             return;
         }
+        // What it is does not matter any more, so it is not decrypted.
         let mut sink = vec![0; BUFFER];
-        let drain = async {
-            use tokio::io::AsyncReadExt as _;
-            while let Ok(Ok(1..)) = timeout(LINGER_STILL, self.stream.read(&mut sink)).await {}
-        };
-        let _ = timeout(LINGER, drain).await;
-    }
+        loop {
+            match timeout(LINGER_STILL, stream.tcp().readable()).await {
+                Ok(Ok(())) => {}
+                _ => return,
+            }
+            match stream.tcp().try_read(&mut sink) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
+    };
+    let _ = timeout(LINGER, drain).await;
 }

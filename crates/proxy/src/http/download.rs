@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use sluicegate_http1::{ChunkedDecoder, ResponseFraming, write_chunk_header};
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::chunks;
@@ -15,6 +14,7 @@ use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::stream::Stream;
 use crate::upstream::{Connection, LocalEndpoint};
 use crate::worker::{BUFFER, Buffer};
 
@@ -77,8 +77,8 @@ impl Download {
         cx: &mut Context<'_>,
         response: &mut Vec<u8>,
         reply: &mut Buffer,
-        endpoint: &mut TcpStream,
-        client: &mut TcpStream,
+        endpoint: &mut Stream,
+        client: &mut Stream,
     ) -> Result<Step, Fault> {
         loop {
             // The head and what fits beside it go in one write.
@@ -171,7 +171,7 @@ impl Download {
         &mut self,
         cx: &mut Context<'_>,
         reply: &mut Buffer,
-        client: &mut TcpStream,
+        client: &mut Stream,
     ) -> Result<Poll<u64>, ClientFault> {
         let filled = reply.filled();
         let length = match &self.body {

@@ -7,8 +7,12 @@ use std::net::IpAddr;
 
 use sluicegate_http1::{Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version};
 
+use sluicegate_model::tls::Hsts;
+
 use super::connection::Client;
 use crate::date::HttpDate;
+
+const HSTS: &[u8] = b"strict-transport-security";
 
 /// How the request goes on to the endpoint.
 pub(super) struct RequestPlan<'p> {
@@ -69,6 +73,7 @@ pub(super) fn write_request(
         Some(original) => write_trusted_forwarding(out, buf, head, client, original),
         None => out.extend_from_slice(&client.forwarding),
     }
+    out.extend_from_slice(&client.identity);
     if !(trusted && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", authority);
     }
@@ -113,7 +118,7 @@ fn write_trusted_forwarding(
         (Known::XScheme, "X-Scheme"),
     ] {
         if !has(&head.lines, known) {
-            write_display(out, name, "http");
+            write_display(out, name, client.scheme());
         }
     }
 }
@@ -151,6 +156,8 @@ pub(super) struct ResponsePlan {
     pub(super) version: Version,
     /// The connection ends after it.
     pub(super) close: bool,
+    /// For `Strict-Transport-Security`.
+    pub(super) hsts: Option<Hsts>,
     /// The body goes to the client in the chunked coding.
     pub(super) chunked: bool,
 }
@@ -171,6 +178,12 @@ pub(super) fn write_response(
     copy_lines(out, buf, &head.lines, |line| !line.hop_by_hop);
     if head.status >= 200 && !has(&head.lines, Known::Date) {
         write_line(out, b"Date", date);
+    }
+    if let Some(hsts) = plan.hsts
+        && !head.lines.iter().any(|line| line.name.of(buf).eq_ignore_ascii_case(HSTS))
+    {
+        // Writing to a Vec does not fail.
+        let _ = write!(out, "Strict-Transport-Security: {hsts}\r\n");
     }
     if plan.chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -213,12 +226,15 @@ fn is_forwarding(known: Known) -> bool {
 }
 
 /// Whether a header that nobody here has a name for goes on. Not `Proxy`, which CGI hands to programs as their
-/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy; and not a name that CGI
+/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy; not what only a gateway
+/// can know of the client's certificate; and not a name that CGI
 /// and its like (RFC 3875, 4.1.18) cannot tell from one that was replaced here, such as `X_Forwarded_For`.
 fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
-    const FORWARDED: &[u8] = b"x-forwarded-";
-    let claims = name.get(..FORWARDED.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORWARDED));
-    (trusted || !claims) && (underscores || !name.contains(&b'_')) && !name.eq_ignore_ascii_case(b"proxy")
+    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    (trusted || !begins(b"x-forwarded-"))
+        && !begins(b"ssl-client-")
+        && (underscores || !name.contains(&b'_'))
+        && !name.eq_ignore_ascii_case(b"proxy")
 }
 
 fn has(lines: &[Line], known: Known) -> bool {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use sluicegate_http1::{Method, Normalised, Rejection, RequestFraming, TargetForm, Version, normalise};
+use sluicegate_http1::{
+    Known, Method, Normalised, Rejection, RequestFraming, RequestHead, TargetForm, Version, normalise,
+};
 use sluicegate_model::Settings;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
@@ -20,6 +22,7 @@ use super::record::Record;
 use super::reply;
 use super::upload::Upload;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::route::host_name;
 use crate::upstream::{Connection, LocalEndpoint, LocalUpstream, SharedUpstream, Tried};
 use crate::worker::{Scratch, Snapshot, Worker};
 
@@ -41,6 +44,8 @@ enum Refusal {
     NoRoute,
     /// `OPTIONS *` is about the gateway itself.
     Options,
+    /// Over HTTPS it would be served. The location is in the `request` buffer.
+    Redirect,
 }
 
 impl<F: Into<Fault>> From<F> for Refusal {
@@ -125,6 +130,11 @@ impl<'c> Exchange<'c> {
             (_, TargetForm::Asterisk) => return Err(Refusal::Options),
             _ => {}
         }
+        if let (Some(session), Some(authority)) = (&self.client.session, head.authority)
+            && self.snapshot.table.tls.is_misdirected(session, authority.of(self.scratch.input.filled()))
+        {
+            return Err(ClientFault::Misdirected.into());
+        }
         let limit = self.snapshot.settings.limits.request_body.unwrap_or(u64::MAX);
         match head.framing {
             RequestFraming::Length(length) if length > limit => Err(ClientFault::BodyTooLarge.into()),
@@ -148,6 +158,20 @@ impl<'c> Exchange<'c> {
         let index = self.snapshot.table.find(authority, path).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
+        let is_insecure = self.client.session.is_none() && !(self.trusted && came_over_https(head, buf));
+        let mut redirects = target.https_only && is_insecure && !is_acme_challenge(path);
+        if let Some(required) = &target.client_auth {
+            match &self.client.session {
+                None => redirects = true,
+                Some(session) if !session.is_under(required) => return Err(ClientFault::Misdirected.into()),
+                Some(_) => {}
+            }
+        }
+        if redirects {
+            let port = self.snapshot.settings.tls.redirect_port;
+            write_location(request, authority, port, path, head.query.map(|query| query.of(buf)));
+            return Err(Refusal::Redirect);
+        }
         let upstream = self.worker.upstream(target.upstream).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1, and must
@@ -262,7 +286,8 @@ impl<'c> Exchange<'c> {
                 .limits
                 .requests_per_connection
                 .is_none_or(|most| self.client.served < most);
-        let plan = ResponsePlan { version, close: !keep_alive && !upgraded, chunked };
+        let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.session.is_some());
+        let plan = ResponsePlan { version, close: !keep_alive && !upgraded, hsts, chunked };
         let (status, reusable) = (reply_head.status, reply_head.keep_alive);
         let peer_timeout = reply_head.keep_alive_timeout;
         let mut download = Download::new(reply_head.framing, chunked, self.interim_written);
@@ -282,7 +307,9 @@ impl<'c> Exchange<'c> {
             if let Fault::Upstream(failure) = fault {
                 upstream.stats().failures[failure.index()].add(1);
                 endpoint.stats().failures.add(1);
-                if !upgraded && download.bytes_out() == self.interim_written as u64 {
+                let is_unseen =
+                    download.bytes_out() == self.interim_written as u64 && !self.client.stream.has_unsent();
+                if !upgraded && is_unseen {
                     // The client has not seen a byte of it: it can be told what happened.
                     self.scratch.response.truncate(interim);
                     self.committed = false;
@@ -290,8 +317,7 @@ impl<'c> Exchange<'c> {
                 }
                 if download.is_unframed() {
                     // Only a reset tells this client that the response is not whole.
-                    let _ = socket2::SockRef::from(&self.client.stream)
-                        .set_linger(Some(std::time::Duration::ZERO));
+                    self.client.stream.break_off();
                 }
             }
             self.count(fault);
@@ -357,6 +383,7 @@ impl<'c> Exchange<'c> {
                 404
             }
             Refusal::Options => 200,
+            Refusal::Redirect => 308,
         };
         if self.committed {
             return Persist::Close;
@@ -370,6 +397,7 @@ impl<'c> Exchange<'c> {
         let (response, date) = (&mut self.scratch.response, self.worker.date());
         match refusal {
             Refusal::Options => reply::write_options(response, &date, !keep_alive),
+            Refusal::Redirect => reply::write_redirect(response, &self.scratch.request, &date, !keep_alive),
             _ => reply::write(response, status, &date, !keep_alive, head.method != Method::Head),
         }
         let rest = &self.scratch.response[self.interim_written..];
@@ -393,6 +421,31 @@ impl<'c> Exchange<'c> {
 /// Whether a peer's forwarding headers are believed.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
     settings.trusted_peers.iter().any(|net| net.contains(&peer))
+}
+
+/// Whether a trusted peer says that the client came to it over HTTPS.
+fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
+    let said = head.header(buf, Known::XForwardedProto).or_else(|| head.header(buf, Known::XForwardedScheme));
+    said.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
+}
+
+/// Whether a certificate authority asks for its proof, which must be answered over plain HTTP (RFC 8555, 8.3).
+fn is_acme_challenge(path: &[u8]) -> bool {
+    path.starts_with(b"/.well-known/acme-challenge/")
+}
+
+/// Writes where a request is served over HTTPS.
+fn write_location(out: &mut Vec<u8>, authority: &[u8], port: u16, path: &[u8], query: Option<&[u8]>) {
+    out.extend_from_slice(b"https://");
+    out.extend_from_slice(host_name(authority));
+    if port != 443 {
+        out.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    out.extend_from_slice(path);
+    if let Some(query) = query {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
 }
 
 /// Whether h2c is among the protocols of an Upgrade header.

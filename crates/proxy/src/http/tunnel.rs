@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::download::DRAIN_CHECK;
 use super::exchange::Exchange;
 use crate::deadline::after;
 use crate::failure::{Failure, Fault};
+use crate::stream::Stream;
 use crate::upstream::Connection;
 use crate::worker::Buffer;
 
@@ -30,9 +30,9 @@ impl Flow {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut TcpStream,
+        from: &mut Stream,
         buffer: &mut Buffer,
-        to: &mut TcpStream,
+        to: &mut Stream,
     ) -> Result<(), Broken> {
         while !self.closed {
             while !buffer.is_empty() {

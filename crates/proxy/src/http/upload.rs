@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use sluicegate_http1::{ChunkedDecoder, RequestFraming};
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 
 use super::chunks;
 use crate::failure::ClientFault;
+use crate::stream::Stream;
 use crate::worker::{BUFFER, Buffer};
 
 /// What a client that expects it gets before it sends its body (RFC 9110, 10.1.1).
@@ -65,8 +65,8 @@ pub(super) enum UploadError {
 
 /// What an upload moves bytes between.
 pub(super) struct Sides<'s> {
-    pub(super) client: &'s mut TcpStream,
-    pub(super) endpoint: &'s mut TcpStream,
+    pub(super) client: &'s mut Stream,
+    pub(super) endpoint: &'s mut Stream,
     /// The request as it is sent.
     pub(super) request: &'s mut Vec<u8>,
     /// What came from the client: the head, which stays, and behind it the body.

@@ -1,28 +1,24 @@
 //! The routing table: a configuration compiled for look-up.
 
+mod hosts;
 mod tree;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use sluicegate_model::{HostPattern, Route, RouteId, Settings};
+use sluicegate_model::{ClientAuth, HostPattern, Route, RouteId, Settings};
 
 use crate::telemetry::RouteStats;
+use crate::tls::TlsTable;
+pub(crate) use hosts::{HostMap, host_name};
 use tree::PathTree;
-
-/// The longest host name that can be served (RFC 1035, 2.3.4: 255 octets on the wire).
-const MAX_HOST: usize = 255;
 
 /// What a worker needs of a configuration, compiled once for all workers.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) settings: Arc<Settings>,
+    pub(crate) tls: Arc<TlsTable>,
     routes: Vec<Target>,
-    exact: HashMap<Box<[u8]>, Host, RandomState>,
-    /// By the suffix behind the first label.
-    wildcard: HashMap<Box<[u8]>, Host, RandomState>,
-    any: Option<Host>,
+    hosts: HostMap<Host>,
     default: Option<u32>,
 }
 
@@ -32,6 +28,10 @@ pub(crate) struct Target {
     pub(crate) id: RouteId,
     /// The slot of its upstream in every worker.
     pub(crate) upstream: usize,
+    /// Whether clients that come over plain HTTP are sent to HTTPS.
+    pub(crate) https_only: bool,
+    /// The policy for certificates of clients that a connection must have been opened under.
+    pub(crate) client_auth: Option<Arc<ClientAuth>>,
     pub(crate) stats: Arc<RouteStats>,
 }
 
@@ -44,14 +44,14 @@ struct Host {
 impl Table {
     pub(crate) fn new(
         config: &sluicegate_model::Config,
+        tls: Arc<TlsTable>,
         mut target: impl FnMut(&HostPattern, &Route) -> Target,
     ) -> Self {
         let mut table = Self {
             settings: Arc::new(config.settings.clone()),
+            tls,
             routes: Vec::new(),
-            exact: HashMap::default(),
-            wildcard: HashMap::default(),
-            any: None,
+            hosts: HostMap::default(),
             default: None,
         };
         for virtual_host in &config.hosts {
@@ -62,12 +62,7 @@ impl Table {
                 paths.insert(&route.path, index);
             }
             let fallback = virtual_host.fallback.as_ref().map(add);
-            let host = Host { paths, fallback };
-            match &virtual_host.host {
-                HostPattern::Exact(name) => drop(table.exact.insert(name.as_bytes().into(), host)),
-                HostPattern::Wildcard(suffix) => drop(table.wildcard.insert(suffix.as_bytes().into(), host)),
-                HostPattern::Any => table.any = Some(host),
-            }
+            table.hosts.insert(&virtual_host.host, Host { paths, fallback });
         }
         table.default =
             config.default_route.as_ref().map(|route| table.add(target(&HostPattern::Any, route)));
@@ -77,7 +72,7 @@ impl Table {
     /// The number of the route for a request. `authority` is the Host header's value, with or without a port, in any case;
     /// `path` is in normal form.
     pub(crate) fn find(&self, authority: &[u8], path: &[u8]) -> Option<u32> {
-        match self.host(authority) {
+        match self.hosts.find(host_name(authority)) {
             Some(host) => host.paths.find(path).or(host.fallback).or(self.default),
             None => self.default,
         }
@@ -88,35 +83,10 @@ impl Table {
         &self.routes[index as usize]
     }
 
-    fn host(&self, authority: &[u8]) -> Option<&Host> {
-        if self.exact.is_empty() && self.wildcard.is_empty() {
-            return self.any.as_ref();
-        }
-        let mut lower = [0; MAX_HOST];
-        let name = host_name(authority);
-        let Some(lower) = lower.get_mut(..name.len()) else { return self.any.as_ref() };
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        if let Some(host) = self.exact.get(&*lower) {
-            return Some(host);
-        }
-        let suffix = memchr::memchr(b'.', lower).filter(|dot| *dot > 0).map(|dot| &lower[dot + 1..]);
-        suffix.and_then(|suffix| self.wildcard.get(suffix)).or(self.any.as_ref())
-    }
-
     fn add(&mut self, target: Target) -> u32 {
         self.routes.push(target);
         u32::try_from(self.routes.len() - 1).unwrap_or(u32::MAX)
     }
-}
-
-/// The host of `host[:port]`, without the dot of a fully qualified name. The brackets of an IPv6 literal
-/// stay.
-fn host_name(authority: &[u8]) -> &[u8] {
-    let port = memchr::memrchr(b':', authority)
-        .filter(|colon| authority[colon + 1..].iter().all(u8::is_ascii_digit));
-    let name = port.map_or(authority, |colon| &authority[..colon]);
-    name.strip_suffix(b".").unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -127,11 +97,9 @@ mod tests {
     use crate::telemetry::Telemetry;
 
     fn route(name: &str, path: &str) -> Route {
-        Route {
-            id: RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() },
-            path: PathPattern::Prefix(path.into()),
-            upstream: UpstreamKey { namespace: "default".into(), service: "s".into(), port: "80".into() },
-        }
+        let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
+        let upstream = UpstreamKey { namespace: "default".into(), service: "s".into(), port: "80".into() };
+        Route::new(id, PathPattern::Prefix(path.into()), upstream)
     }
 
     fn virtual_host(host: HostPattern, name: &str) -> VirtualHost {
@@ -140,7 +108,13 @@ mod tests {
 
     fn table(config: &Config) -> Table {
         let stats = Telemetry::new(1).overflow_stats();
-        Table::new(config, |_, route| Target { id: route.id.clone(), upstream: 0, stats: stats.clone() })
+        Table::new(config, Arc::default(), |_, route| Target {
+            id: route.id.clone(),
+            upstream: 0,
+            https_only: false,
+            client_auth: None,
+            stats: stats.clone(),
+        })
     }
 
     fn name<'t>(table: &'t Table, host: &str, path: &str) -> &'t str {

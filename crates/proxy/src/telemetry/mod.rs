@@ -14,7 +14,7 @@ use sluicegate_model::{Config, RouteId, Settings, UpstreamKey};
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
 
-use crate::failure::{ClientFault, Failure};
+use crate::failure::{ClientFault, Failure, TlsFault};
 use crate::upstream::SharedUpstream;
 
 /// At most this many routes have counters of their own; those after it share one set, whose labels are empty.
@@ -173,6 +173,10 @@ pub struct WorkerStats {
     /// Request headers that were dropped because of their names: with an underscore, `Proxy`, and forwarding
     /// headers without a name here, from strangers.
     pub headers_dropped: Tally,
+    /// TLS handshakes that came to their end, by [`handshake_index`].
+    pub handshakes: Tallies<4>,
+    /// Connections that ended before their TLS handshake did, by [`TlsFault::index`].
+    pub tls_faults: Tallies<{ TlsFault::ALL.len() }>,
     /// Client connections open now.
     pub open: Tally,
     /// Requests being served now.
@@ -187,6 +191,12 @@ pub struct WorkerStats {
     pub accept_errors: Tally,
     /// Access log lines dropped because their writer did not keep up.
     pub log_dropped: Tally,
+}
+
+/// Which of [`WorkerStats::handshakes`] counts a handshake.
+#[must_use]
+pub fn handshake_index(is_tls13: bool, is_resumed: bool) -> usize {
+    usize::from(is_tls13) * 2 + usize::from(is_resumed)
 }
 
 /// What is counted for each route.

@@ -23,6 +23,7 @@ use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
 use crate::deadline::after;
 use crate::failure::Failure;
+use crate::stream::Stream;
 use crate::worker::Worker;
 
 /// The shortest time before a connect is raced.
@@ -109,7 +110,7 @@ impl LocalUpstream {
         endpoint.heed_purges();
         let socket = loop {
             let socket = endpoint.pool.borrow_mut().take(now, endpoint.stats())?;
-            if !careful || is_silent(&socket.stream) {
+            if !careful || is_silent(socket.stream.tcp()) {
                 break socket;
             }
         };
@@ -202,11 +203,11 @@ struct Race<'r> {
 struct Racer {
     seat: Seat,
     started: Instant,
-    connecting: Pin<Box<dyn Future<Output = Result<TcpStream, Failure>>>>,
+    connecting: Pin<Box<dyn Future<Output = Result<Stream, Failure>>>>,
 }
 
 enum Event {
-    Connected(Racer, TcpStream),
+    Connected(Racer, Stream),
     Failed(Racer, Failure),
     Hedge,
     /// The endpoints changed.
@@ -274,7 +275,7 @@ impl Race<'_> {
         }
     }
 
-    fn poll_racers(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Result<TcpStream, Failure>)> {
+    fn poll_racers(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Result<Stream, Failure>)> {
         for (index, racer) in self.racers.iter_mut().enumerate() {
             if let Poll::Ready(result) = racer.connecting.as_mut().poll(cx) {
                 return Poll::Ready((index, result));
@@ -319,7 +320,7 @@ impl Race<'_> {
         self.upstream.note_failure(self.worker, &racer.seat.endpoint, failure);
     }
 
-    fn won(self, racer: Racer, stream: TcpStream, settings: &Settings) -> Result<Connection, Failure> {
+    fn won(self, racer: Racer, stream: Stream, settings: &Settings) -> Result<Connection, Failure> {
         let took = racer.started.elapsed();
         self.upstream.connect_time.add(took);
         // Who is as distant as the winner is not to blame for the start that it was given.
@@ -348,21 +349,21 @@ async fn finish(worker: Rc<Worker>, racer: Racer, rest: Duration) {
     }
 }
 
-fn connected(worker: &Worker, seat: &Seat, stream: TcpStream, took: Duration) -> Socket {
+fn connected(worker: &Worker, seat: &Seat, stream: Stream, took: Duration) -> Socket {
     seat.endpoint.connect_time.add(took);
     seat.upstream.stats().connects.add(1);
     seat.upstream.note_success(&seat.endpoint);
     worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)
 }
 
-async fn open(address: std::net::SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
+async fn open(address: std::net::SocketAddr, limit: Duration) -> Result<Stream, Failure> {
     let stream = match timeout(limit, TcpStream::connect(address)).await {
         Ok(connected) => connected.map_err(|error| Failure::of_connect(&error))?,
         Err(_) => return Err(Failure::ConnectTimeout),
     };
     // A peer that is gone already says so at the first use.
     let _ = stream.set_nodelay(true);
-    Ok(stream)
+    Ok(Stream::Plain(stream))
 }
 
 /// Whether the kernel has neither bytes nor an end of the stream for us.
@@ -398,7 +399,7 @@ mod tests {
             // Until reading proved otherwise, the runtime takes a new socket to be readable.
             assert!(near.try_read(&mut [0]).is_err());
             let event = IdleEvent { upstream: 0, endpoint: 0, socket: 1 };
-            let socket = Socket::new(near, event, &Arc::default());
+            let socket = Socket::new(Stream::Plain(near), event, &Arc::default());
             let (now, stats) = (Instant::now(), endpoint.stats());
             endpoint.pool.borrow_mut().put(socket, now + Duration::from_secs(60), 1, stats);
             let far = (!closed).then_some(far);

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::stream::Stream;
 use crate::telemetry::EndpointShard;
 
 /// The unused connections of one endpoint, the last used first.
@@ -23,7 +23,7 @@ struct Idle {
 
 /// A connection to an endpoint, with what tells the pool that its peer closed it.
 pub(crate) struct Socket {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     /// How many requests it has served.
     pub(crate) uses: u64,
     id: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, event: IdleEvent, events: &Arc<IdleEvents>) -> Self {
+    pub(crate) fn new(stream: Stream, event: IdleEvent, events: &Arc<IdleEvents>) -> Self {
         let id = event.socket;
         let watch = Waker::from(Arc::new(Watch { event, events: events.clone() }));
         Self { stream, uses: 0, id, watch }
@@ -39,14 +39,14 @@ impl Socket {
 
     /// Whether nothing can be read from it: neither the peer's close, nor bytes that nobody asked for. From
     /// now on the pool is told when that changes.
-    fn is_quiet(&self) -> bool {
-        self.stream.poll_read_ready(&mut Context::from_waker(&self.watch)).is_pending()
+    fn is_quiet(&mut self) -> bool {
+        self.stream.is_quiet(&mut Context::from_waker(&self.watch))
     }
 }
 
 impl Pool {
     /// Keeps a connection for later, unless it can be read from.
-    pub(super) fn put(&mut self, socket: Socket, expires: Instant, limit: usize, stats: &EndpointShard) {
+    pub(super) fn put(&mut self, mut socket: Socket, expires: Instant, limit: usize, stats: &EndpointShard) {
         if self.idle.len() < limit && socket.is_quiet() {
             self.idle.push(Idle { socket, expires });
             stats.idle.set(self.idle.len() as u64);
@@ -135,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::io::AsyncWriteExt as _;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -147,7 +147,8 @@ mod tests {
         // Until reading proved otherwise, the runtime takes a new socket to be readable.
         assert!(near.try_read(&mut [0]).is_err());
         let events = Arc::default();
-        let socket = Socket::new(near, IdleEvent { upstream: 0, endpoint: 0, socket: 7 }, &events);
+        let socket =
+            Socket::new(Stream::Plain(near), IdleEvent { upstream: 0, endpoint: 0, socket: 7 }, &events);
         let (mut pool, stats, now) = (Pool::default(), EndpointShard::default(), Instant::now());
         pool.put(socket, now + Duration::from_secs(60), 1, &stats);
         assert_eq!(stats.idle.get(), 1);

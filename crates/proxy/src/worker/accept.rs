@@ -10,21 +10,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use super::{Accepted, Worker};
-use crate::options::Listener;
+use crate::options::{Listener, Protocol};
 
 /// How long accepting pauses when the process has no file descriptor left, or a worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections from a listener until it is aborted.
 pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
-    let local = listener.address;
+    let Listener { address: local, protocol, .. } = listener;
     let socket = TcpListener::from_std(listener.socket)?;
     Ok(async move {
         loop {
             match socket.accept().await {
                 Ok((stream, peer)) => {
                     worker.stats().accepted.add(1);
-                    worker.place(stream, peer, local);
+                    worker.place(stream, peer, local, protocol);
                     while worker.is_full() {
                         sleep(PAUSE).await;
                     }
@@ -44,7 +44,7 @@ pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl 
 impl Worker {
     /// Serves a new connection, or hands it to the worker that has the fewest. The kernel spreads connections
     /// over the workers' listeners by a hash, which is uneven where connections are few and busy.
-    fn place(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+    fn place(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
         let mine = self.stats().open.get() + self.mailboxes[self.id].arriving();
         let others = self.telemetry.workers().iter().enumerate().filter(|(id, _)| *id != self.id);
         let least = others
@@ -55,11 +55,11 @@ impl Worker {
             Some((open, id)) if open + 1 + mine / 16 < mine => match stream.into_std() {
                 Ok(stream) => {
                     self.stats().handed_over.add(1);
-                    self.mailboxes[id].hand_over(Accepted { stream, peer, local });
+                    self.mailboxes[id].hand_over(Accepted { stream, peer, local, protocol });
                 }
                 Err(error) => tracing::warn!(%error, %peer, "cannot hand a connection over"),
             },
-            _ => self.open(stream, peer, local),
+            _ => self.open(stream, peer, local, protocol),
         }
     }
 

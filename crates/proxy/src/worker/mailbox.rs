@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use crate::options::Protocol;
 use crate::route::Table;
 use crate::upstream::{EndpointSet, SharedUpstream};
 
@@ -49,6 +50,7 @@ pub(crate) struct Accepted {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    pub(crate) protocol: Protocol,
 }
 
 /// How a worker comes to its end (Z10): each step includes those before it.

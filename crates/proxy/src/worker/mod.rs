@@ -23,8 +23,9 @@ pub(crate) use scratch::{BUFFER, Buffer, Scratch};
 
 use crate::date::{HttpDate, http_date};
 use crate::http::connection;
-use crate::options::Listener;
+use crate::options::{Listener, Protocol};
 use crate::route::Table;
+use crate::stream::Stream;
 use crate::telemetry::access_log::LogBuffer;
 use crate::telemetry::{Telemetry, WorkerStats};
 use crate::upstream::{IdleEvent, IdleEvents, LocalUpstream, Socket};
@@ -168,20 +169,20 @@ impl Worker {
     }
 
     /// A connection to an endpoint of the upstream in this slot.
-    pub(crate) fn new_socket(&self, stream: TcpStream, upstream: usize, endpoint: u64) -> Socket {
+    pub(crate) fn new_socket(&self, stream: Stream, upstream: usize, endpoint: u64) -> Socket {
         let socket = self.next_socket.get();
         self.next_socket.set(socket + 1);
         Socket::new(stream, IdleEvent { upstream, endpoint, socket }, &self.idle_events)
     }
 
     /// Serves a client connection in a task of its own.
-    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
         let phase = Rc::new(Cell::new(Phase::Fresh));
         let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
         let guard = OpenGuard { worker: self.clone(), key };
         self.stats().open.add(1);
         let task = spawn_local(async move {
-            connection::serve(&guard.worker, stream, peer, local, &phase).await;
+            connection::serve(&guard.worker, stream, protocol, peer, local, &phase).await;
         });
         if let Some(open) = self.connections.borrow_mut().get_mut(key) {
             open.task = Some(task.abort_handle());
@@ -256,9 +257,9 @@ impl Worker {
         if let Some(table) = pending.table {
             self.snapshot.replace(Rc::new(Snapshot::new(table)));
         }
-        for Accepted { stream, peer, local } in pending.connections {
+        for Accepted { stream, peer, local, protocol } in pending.connections {
             match TcpStream::from_std(stream) {
-                Ok(stream) => self.open(stream, peer, local),
+                Ok(stream) => self.open(stream, peer, local, protocol),
                 Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection"),
             }
             self.mailboxes[self.id].arrived();

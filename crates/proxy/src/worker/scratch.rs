@@ -84,13 +84,41 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     fn new() -> Self {
-        Self { bytes: vec![0; BUFFER], start: 0, end: 0 }
+        Self::with_size(BUFFER)
+    }
+
+    pub(crate) fn with_size(size: usize) -> Self {
+        Self { bytes: vec![0; size], start: 0, end: 0 }
+    }
+
+    /// How much it can hold.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
     }
 
     /// What was read and not used yet.
     #[inline]
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
+    }
+
+    /// The same, to be changed in place.
+    #[inline]
+    pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+
+    /// Room for at least `room` bytes behind what is filled, to be written to and then [`add`](Self::add)ed.
+    pub(crate) fn room(&mut self, room: usize) -> &mut [u8] {
+        self.reserve(room, usize::MAX);
+        &mut self.bytes[self.end..]
+    }
+
+    /// Counts `n` bytes of the room as filled.
+    #[inline]
+    pub(crate) fn add(&mut self, n: usize) {
+        self.end += n;
+        debug_assert!(self.end <= self.bytes.len(), "added more than there was room for");
     }
 
     #[inline]

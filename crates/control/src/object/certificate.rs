@@ -1,0 +1,178 @@
+//! Certificates with their keys, as `kubernetes.io/tls` Secrets hold them.
+
+use std::time::{Duration, SystemTime};
+
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use sluicegate_model::tls::PrivateKey;
+use sluicegate_model::{Certificate, HostPattern, KeyKind};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::problem::Findings;
+
+/// Checks a certificate chain and its key, both in PEM. Without a certificate, the findings say why; one that is
+/// not good now is an error, and comes all the same: it is served if there is no better one.
+pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findings) -> Option<Certificate> {
+    let chain = certificates(chain).map_err(|fault| findings.error("data[tls.crt]", fault)).ok();
+    let key = private_key(key).map_err(|fault| findings.error("data[tls.key]", fault)).ok();
+    let (chain, key) = (chain?, key?);
+    let signing = any_supported_type(&key)
+        .map_err(|_| {
+            findings.error("data[tls.key]", "is of a kind that is not supported: use RSA, ECDSA or Ed25519")
+        })
+        .ok()?;
+    let key_kind = match signing.algorithm() {
+        rustls::SignatureAlgorithm::ECDSA => KeyKind::Ecdsa,
+        rustls::SignatureAlgorithm::ED25519 => KeyKind::Ed25519,
+        _ => KeyKind::Rsa,
+    };
+    match CertifiedKey::new(chain.clone(), signing).keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        Err(Error::InconsistentKeys(_)) => {
+            findings.error("data[tls.key]", "does not belong to the certificate in data[tls.crt]");
+            return None;
+        }
+        Err(error) => {
+            findings.error("data[tls.crt]", format!("cannot be used: {error}"));
+            return None;
+        }
+    }
+    let certificate = describe(source, chain, key, key_kind)
+        .map_err(|fault| findings.error("data[tls.crt]", fault))
+        .ok()?;
+    let now = SystemTime::now();
+    if certificate.not_after < now {
+        findings.error("data[tls.crt]", format!("expired on {}", day(certificate.not_after)));
+    } else if certificate.not_before > now {
+        findings.error("data[tls.crt]", format!("is not good before {}", day(certificate.not_before)));
+    }
+    if certificate.names.is_empty() {
+        findings.warning(
+            "data[tls.crt]",
+            "has no DNS name in its subjectAltName: no client accepts it for a host",
+        );
+    }
+    Some(certificate)
+}
+
+/// A certificate that signs for itself: for clients who name no host, until a real one is given.
+///
+/// # Errors
+/// If there are no random numbers.
+pub fn generate(names: &[&str]) -> Result<Certificate, rcgen::Error> {
+    let key = rcgen::KeyPair::generate()?;
+    let mut params =
+        rcgen::CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "Sluicegate");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "Sluicegate default certificate");
+    params.not_before = (SystemTime::now() - Duration::from_secs(24 * 3600)).into();
+    params.not_after = (SystemTime::now() + Duration::from_secs(365 * 24 * 3600)).into();
+    let chain = vec![params.self_signed(&key)?.der().clone()];
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    describe("generated at start", chain, key, KeyKind::Ecdsa)
+        .map_err(|_| rcgen::Error::CouldNotParseCertificate)
+}
+
+/// The certificates in a text of PEM.
+pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    if text.is_empty() {
+        return Err("is missing".to_owned());
+    }
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    match chain {
+        Ok(chain) if chain.is_empty() => {
+            Err("holds no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned())
+        }
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(format!("is not valid PEM: {}", pem_fault(&error))),
+    }
+}
+
+/// The lists of revoked certificates in a text of PEM.
+pub(crate) fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
+    match lists {
+        Ok(lists) if lists.is_empty() => Err("holds no list in PEM (-----BEGIN X509 CRL-----)".to_owned()),
+        Ok(lists) => Ok(lists),
+        Err(error) => Err(format!("is not valid PEM: {}", pem_fault(&error))),
+    }
+}
+
+fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    if text.is_empty() {
+        return Err("is missing".to_owned());
+    }
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pem::Error::NoItemsFound if contains(text, b"ENCRYPTED PRIVATE KEY") => {
+            "is encrypted: remove its passphrase, as with openssl pkey".to_owned()
+        }
+        pem::Error::NoItemsFound => "holds no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
+        error => format!("is not valid PEM: {}", pem_fault(&error)),
+    })
+}
+
+/// Never a part of the text, which may be a key's.
+fn pem_fault(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no end",
+        pem::Error::IllegalSectionStart { .. } => "a section does not begin properly",
+        pem::Error::Base64Decode(_) => "it is no base64",
+        _ => "it cannot be read",
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// Reads what has to be known of a certificate.
+fn describe(
+    source: &str,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    key_kind: KeyKind,
+) -> Result<Certificate, String> {
+    let first = chain.first().ok_or("is missing")?;
+    let (_, parsed) = X509Certificate::from_der(first).map_err(|_| "is no X.509 certificate".to_owned())?;
+    let time = |time: &x509_parser::time::ASN1Time| {
+        let seconds = u64::try_from(time.timestamp()).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    };
+    let (not_before, not_after) = (time(&parsed.validity.not_before), time(&parsed.validity.not_after));
+    let alternative = parsed.subject_alternative_name().ok().flatten();
+    let names = alternative.map_or_else(Vec::new, |alternative| {
+        let name = |name: &GeneralName<'_>| match name {
+            GeneralName::DNSName(name) => Some(pattern(&name.to_ascii_lowercase())),
+            _ => None,
+        };
+        alternative.value.general_names.iter().filter_map(name).collect()
+    });
+    Ok(Certificate {
+        source: source.into(),
+        chain,
+        key: PrivateKey(key),
+        key_kind,
+        names,
+        not_before,
+        not_after,
+    })
+}
+
+fn pattern(name: &str) -> HostPattern {
+    match name.strip_prefix("*.") {
+        Some(suffix) => HostPattern::Wildcard(suffix.into()),
+        None => HostPattern::Exact(name.into()),
+    }
+}
+
+/// `2027-01-31`
+fn day(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    x509_parser::time::ASN1Time::from_timestamp(seconds)
+        .map_or_else(|_| "an unknown day".to_owned(), |time| time.to_datetime().date().to_string())
+}

@@ -1,0 +1,106 @@
+//! `Secret` and `ConfigMap`: what TLS needs of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use sluicegate_model::Certificate;
+
+use super::{ObjectRef, certificate};
+use crate::problem::Findings;
+
+/// The type of a Secret that holds a certificate and its key.
+pub(crate) const TLS_TYPE: &str = "kubernetes.io/tls";
+
+/// A checked `Secret`.
+#[derive(PartialEq)]
+pub(crate) struct Secret {
+    /// Its type.
+    pub(crate) kind: Box<str>,
+    /// Its certificate, if it is of [`TLS_TYPE`].
+    pub(crate) certificate: Option<Arc<Certificate>>,
+    pub(crate) data: Data,
+}
+
+/// A checked `ConfigMap`.
+#[derive(PartialEq)]
+pub(crate) struct ConfigMap {
+    pub(crate) data: Data,
+}
+
+/// What is in a Secret or a ConfigMap, by key.
+#[derive(PartialEq)]
+pub(crate) struct Data {
+    values: BTreeMap<String, Vec<u8>>,
+    /// `ca.crt`: who vouches for others.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
+    /// `ca.crl`: whom they no longer vouch for.
+    pub(crate) revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+impl Secret {
+    pub(crate) fn check(raw: v1::Secret, object: &ObjectRef, findings: &mut Findings) -> Self {
+        let mut values: BTreeMap<String, Vec<u8>> =
+            raw.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+        // As the API server merges them.
+        values.extend(
+            raw.string_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes())),
+        );
+        let kind: Box<str> = raw.type_.as_deref().unwrap_or("Opaque").into();
+        let certificate = (*kind == *TLS_TYPE)
+            .then(|| {
+                let part = |key: &str| values.get(key).map_or(&[][..], Vec::as_slice);
+                certificate::check(&object.to_string(), part("tls.crt"), part("tls.key"), findings)
+            })
+            .flatten();
+        Self { kind, certificate: certificate.map(Arc::new), data: Data::check(values, findings) }
+    }
+}
+
+impl ConfigMap {
+    pub(crate) fn check(raw: v1::ConfigMap, findings: &mut Findings) -> Self {
+        let text = raw.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
+        let binary = raw.binary_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
+        Self { data: Data::check(text.chain(binary).collect(), findings) }
+    }
+}
+
+impl Data {
+    fn check(values: BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> Self {
+        let mut data = Self { values, authorities: Vec::new(), revoked: Vec::new() };
+        if let Some(text) = data.values.get("ca.crt") {
+            match certificate::certificates(text) {
+                Ok(authorities) => data.authorities = authorities,
+                // Many Secrets have an empty one.
+                Err(_) if text.iter().all(u8::is_ascii_whitespace) => {}
+                Err(fault) => findings.error("data[ca.crt]", fault),
+            }
+        }
+        if let Some(text) = data.values.get("ca.crl") {
+            match certificate::revocation_lists(text) {
+                Ok(revoked) => data.revoked = revoked,
+                Err(fault) => findings.error("data[ca.crl]", fault),
+            }
+        }
+        data
+    }
+
+    /// All values, in the order of their keys.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.values.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(confidential)")
+    }
+}
+
+impl fmt::Debug for ConfigMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConfigMap(confidential)")
+    }
+}

@@ -1,0 +1,281 @@
+//! What is served over TLS: certificates by name, and who may connect.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use serde::{Serialize, Serializer};
+
+use crate::HostPattern;
+
+/// The certificates of all names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Tls {
+    /// The names with their certificates, at most one entry for each pattern.
+    pub hosts: Vec<Arc<TlsHost>>,
+    /// For clients that name no host (RFC 6066, 3), for names that are not in `hosts` if
+    /// [`unknown_names`](TlsSettings::unknown_names) says so, and for hosts that have none of their own.
+    pub default: Vec<Arc<Certificate>>,
+    /// What session tickets are sealed with (RFC 8446, 4.6.1), so that every process that has it resumes the
+    /// sessions of the others. The first seals, all open. Without any, a secret of the process' own is used.
+    pub ticket_secrets: Vec<TicketSecret>,
+}
+
+/// A name that is served over TLS.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TlsHost {
+    /// What clients ask for by Server Name Indication.
+    pub host: HostPattern,
+    /// Its certificates, at most one for each kind of key, the best first: a client gets the first that it can
+    /// verify. If there are none, the default ones are used.
+    pub certificates: Vec<Arc<Certificate>>,
+    /// Whether clients have to show certificates of their own.
+    pub client_auth: Option<Arc<ClientAuth>>,
+}
+
+/// Which certificates clients show.
+#[derive(Clone, PartialEq)]
+pub struct ClientAuth {
+    /// Where the roots are from, for people: `Secret default/clients-ca`.
+    pub source: Box<str>,
+    /// Who vouches for clients.
+    pub roots: Vec<CertificateDer<'static>>,
+    /// What was revoked (RFC 5280, 5). With any, a certificate whose issuer has no list here is refused.
+    pub crls: Vec<CertificateRevocationListDer<'static>>,
+    /// Who may connect.
+    pub mode: ClientAuthMode,
+    /// Whether endpoints get the certificate itself (`ssl-client-cert`, PEM in percent encoding), beside what was
+    /// found (`ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`), as ingress-nginx names them.
+    pub forward: bool,
+}
+
+impl fmt::Debug for ClientAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientAuth")
+            .field("source", &self.source)
+            .field("roots", &self.roots.len())
+            .field("crls", &self.crls.len())
+            .field("mode", &self.mode)
+            .field("forward", &self.forward)
+            .finish()
+    }
+}
+
+impl Serialize for ClientAuth {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut shown = serializer.serialize_struct("ClientAuth", 5)?;
+        shown.serialize_field("source", &self.source)?;
+        shown.serialize_field("roots", &self.roots.len())?;
+        shown.serialize_field("crls", &self.crls.len())?;
+        shown.serialize_field("mode", &self.mode)?;
+        shown.serialize_field("forward", &self.forward)?;
+        shown.end()
+    }
+}
+
+/// Who may connect (ingress-nginx `auth-tls-verify-client`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAuthMode {
+    /// Only who shows a certificate that one of the roots vouches for (`on`).
+    #[default]
+    Required,
+    /// Also who shows none (`optional`).
+    Optional,
+    /// Also who shows one that nobody vouches for; the endpoint is told (`optional_no_ca`).
+    OptionalNoCa,
+}
+
+/// A certificate chain with its private key, which match.
+#[derive(Clone, PartialEq)]
+pub struct Certificate {
+    /// Where it is from, for people: `Secret default/example`.
+    pub source: Box<str>,
+    /// The certificate, and behind it those that lead to a root.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Its key.
+    pub key: PrivateKey,
+    /// What kind of key it is.
+    pub key_kind: KeyKind,
+    /// The names that it is good for (the DNS names of its `subjectAltName`), in lower case.
+    pub names: Vec<HostPattern>,
+    /// From when it is good.
+    pub not_before: SystemTime,
+    /// Until when it is good.
+    pub not_after: SystemTime,
+}
+
+impl Certificate {
+    /// Whether it is good for a name in lower case (RFC 9525, 6.3: a wildcard stands for one label).
+    #[must_use]
+    pub fn covers(&self, name: &str) -> bool {
+        self.names.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+/// Never the key, and of the chain only its length.
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("source", &self.source)
+            .field("chain", &self.chain.len())
+            .field("key_kind", &self.key_kind)
+            .field("names", &self.names)
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Serialize for Certificate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let seconds =
+            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        let mut shown = serializer.serialize_struct("Certificate", 6)?;
+        shown.serialize_field("source", &self.source)?;
+        shown.serialize_field("key", &self.key_kind)?;
+        shown.serialize_field("names", &self.names)?;
+        shown.serialize_field("chain_length", &self.chain.len())?;
+        shown.serialize_field("not_before", &seconds(self.not_before))?;
+        shown.serialize_field("not_after", &seconds(self.not_after))?;
+        shown.end()
+    }
+}
+
+/// A private key, which neither `Debug` nor a dump shows.
+pub struct PrivateKey(pub PrivateKeyDer<'static>);
+
+impl Clone for PrivateKey {
+    fn clone(&self) -> Self {
+        Self(self.0.clone_key())
+    }
+}
+
+impl PartialEq for PrivateKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.secret_der() == other.0.secret_der()
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(confidential)")
+    }
+}
+
+/// The kinds of keys, the one that is cheapest to sign with first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    /// ECDSA over a NIST curve.
+    Ecdsa,
+    /// Ed25519.
+    Ed25519,
+    /// RSA.
+    Rsa,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ecdsa => "ECDSA",
+            Self::Ed25519 => "Ed25519",
+            Self::Rsa => "RSA",
+        })
+    }
+}
+
+/// Random bytes from which the keys of session tickets are derived.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TicketSecret(pub Arc<[u8]>);
+
+impl TicketSecret {
+    /// How many bytes there must be at least.
+    pub const MIN: usize = 32;
+}
+
+impl fmt::Debug for TicketSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(confidential)")
+    }
+}
+
+impl Serialize for TicketSecret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("(confidential)")
+    }
+}
+
+/// How TLS is spoken with clients, whatever the name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TlsSettings {
+    /// The oldest version that is spoken. Default TLS 1.2.
+    pub min_version: TlsVersion,
+    /// What clients get who ask for a name that has no certificate. Default: the default certificate.
+    pub unknown_names: UnknownNames,
+    /// The `Strict-Transport-Security` header of responses over TLS that have none (RFC 6797). Default: not sent.
+    pub hsts: Option<Hsts>,
+    /// The port that redirects to HTTPS name; 443 goes without saying. Default 443.
+    pub redirect_port: u16,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        Self {
+            min_version: TlsVersion::default(),
+            unknown_names: UnknownNames::default(),
+            hsts: None,
+            redirect_port: 443,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246), with forward secrecy and authenticated encryption only.
+    #[default]
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// What clients get who ask for a name that has no certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownNames {
+    /// The default certificate.
+    #[default]
+    Default,
+    /// The alert `unrecognized_name` (nginx `ssl_reject_handshake`).
+    Refuse,
+}
+
+/// What `Strict-Transport-Security` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hsts {
+    /// For how long browsers use HTTPS only, in seconds.
+    #[serde(serialize_with = "whole_seconds")]
+    pub max_age: Duration,
+    /// For all names below as well.
+    pub include_subdomains: bool,
+    /// The owner agrees to being listed in browsers.
+    pub preload: bool,
+}
+
+/// As the header's value.
+impl fmt::Display for Hsts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "max-age={}", self.max_age.as_secs())?;
+        f.write_str(if self.include_subdomains { "; includeSubDomains" } else { "" })?;
+        f.write_str(if self.preload { "; preload" } else { "" })
+    }
+}
+
+fn whole_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_secs())
+}

@@ -1,0 +1,59 @@
+//! Look-up by host name: exact, then one wildcard label, then any.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use sluicegate_model::HostPattern;
+
+/// The longest host name that can be served (RFC 1035, 2.3.4: 255 octets on the wire).
+const MAX_HOST: usize = 255;
+
+/// Something for each host pattern.
+#[derive(Debug)]
+pub(crate) struct HostMap<T> {
+    exact: HashMap<Box<[u8]>, T, RandomState>,
+    /// By the suffix behind the first label.
+    wildcard: HashMap<Box<[u8]>, T, RandomState>,
+    any: Option<T>,
+}
+
+impl<T> Default for HostMap<T> {
+    fn default() -> Self {
+        Self { exact: HashMap::default(), wildcard: HashMap::default(), any: None }
+    }
+}
+
+impl<T> HostMap<T> {
+    pub(crate) fn insert(&mut self, pattern: &HostPattern, value: T) {
+        match pattern {
+            HostPattern::Exact(name) => drop(self.exact.insert(name.as_bytes().into(), value)),
+            HostPattern::Wildcard(suffix) => drop(self.wildcard.insert(suffix.as_bytes().into(), value)),
+            HostPattern::Any => self.any = Some(value),
+        }
+    }
+
+    /// What is for this name, in any case.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&T> {
+        if self.exact.is_empty() && self.wildcard.is_empty() {
+            return self.any.as_ref();
+        }
+        let mut lower = [0; MAX_HOST];
+        let Some(lower) = lower.get_mut(..name.len()) else { return self.any.as_ref() };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        if let Some(found) = self.exact.get(&*lower) {
+            return Some(found);
+        }
+        let suffix = memchr::memchr(b'.', lower).filter(|dot| *dot > 0).map(|dot| &lower[dot + 1..]);
+        suffix.and_then(|suffix| self.wildcard.get(suffix)).or(self.any.as_ref())
+    }
+}
+
+/// The host of `host[:port]`, without the dot of a fully qualified name. The brackets of an IPv6 literal
+/// stay.
+pub(crate) fn host_name(authority: &[u8]) -> &[u8] {
+    let port = memchr::memrchr(b':', authority)
+        .filter(|colon| authority[colon + 1..].iter().all(u8::is_ascii_digit));
+    let name = port.map_or(authority, |colon| &authority[..colon]);
+    name.strip_suffix(b".").unwrap_or(name)
+}

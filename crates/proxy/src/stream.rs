@@ -1,0 +1,100 @@
+//! A connection, in clear text or over TLS.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::tls::TlsStream;
+
+/// A connection to a client or an endpoint.
+///
+/// A write accepts bytes once they have been handed to the kernel; whoever is told to wait comes again with the
+/// same bytes.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// The connection below.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.tcp(),
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp().local_addr()
+    }
+
+    /// Ready once there may be something to read, or the connection is over.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_read_ready(cx),
+            Self::Tls(tls) => tls.poll_readable(cx),
+        }
+    }
+
+    /// Whether nothing can be read. If so, the waker is told when that changes.
+    pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Self::Plain(tcp) => tcp.poll_read_ready(cx).is_pending(),
+            Self::Tls(tls) => tls.is_quiet(cx),
+        }
+    }
+
+    /// Whether part of what is being written has left and part of it has not: nothing else can be written instead.
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(tls) => tls.has_unsent(),
+        }
+    }
+
+    /// When it is closed, the peer sees a broken connection instead of a proper end.
+    pub(crate) fn break_off(&mut self) {
+        // It fails only on a socket that is broken already.
+        let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
+        if let Self::Tls(tls) = self {
+            tls.break_off();
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, data),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_write(cx, data),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A client's handshake: from its first byte to a connection that carries requests, within limits.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use rustls::Error;
+use rustls::server::Acceptor;
+use tokio::net::TcpStream;
+
+use super::stream::TlsStream;
+use super::table::{Session, TlsTable};
+use crate::failure::TlsFault;
+use crate::worker::Buffer;
+
+/// The room for what a client says first. Most say less than 2 KiB, with post-quantum keys too.
+const HELLO: usize = 2048;
+/// The content type of records of the handshake (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
+const RECORD_HEADER: usize = 5;
+/// `unrecognized_name` (RFC 6066, 3) as a record: an alert, fatal.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// What a client's first bytes have led to.
+pub(crate) enum Accepted {
+    Tls(Box<TlsStream>, Session),
+    /// The client speaks, but not TLS: its first bytes are those of an HTTP request.
+    ClearText(TcpStream),
+}
+
+/// Carries out the handshake on a connection that has just come.
+///
+/// # Errors
+/// What the client, or the network, did wrong. The client has been told by an alert where that was possible.
+pub(crate) async fn accept(mut tcp: TcpStream, table: &TlsTable, limit: usize) -> Result<Accepted, TlsFault> {
+    // Nothing is held for a client that says nothing.
+    tcp.readable().await.map_err(|_| TlsFault::Closed)?;
+    let mut hello = Hello { records: Buffer::with_size(HELLO), fed: 0, acceptor: Acceptor::default(), limit };
+    let name = match poll_fn(|cx| hello.poll(cx, &mut tcp)).await {
+        Ok(Heard::Name(name)) => name,
+        Ok(Heard::ClearText) => return Ok(Accepted::ClearText(tcp)),
+        Err((fault, alert)) => {
+            // Nobody is there any more who could be told.
+            let _ = tcp.try_write(&alert);
+            return Err(fault);
+        }
+    };
+    let Some(host) = table.find(name.as_deref()) else {
+        let _ = tcp.try_write(&UNRECOGNIZED_NAME);
+        return Err(TlsFault::UnknownName);
+    };
+    let session = Session { name, host: host.clone() };
+    let stream = TlsStream::server(tcp, host.config.clone(), hello.records);
+    let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
+    poll_fn(|cx| stream.poll_handshake(cx)).await.map_err(|error| of_io(&error))?;
+    Ok(Accepted::Tls(stream, session))
+}
+
+/// What a client says first.
+struct Hello {
+    records: Buffer,
+    /// How much of the records the acceptor knows.
+    fed: usize,
+    acceptor: Acceptor,
+    limit: usize,
+}
+
+enum Heard {
+    /// The name that the client asks for, in lower case.
+    Name(Option<Box<str>>),
+    ClearText,
+}
+
+impl Hello {
+    /// Reads until the client has said which host it wants. The error has the alert for it.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        tcp: &mut TcpStream,
+    ) -> Poll<Result<Heard, (TlsFault, Vec<u8>)>> {
+        loop {
+            if self.records.len() >= self.limit {
+                return Poll::Ready(Err((TlsFault::HelloTooLarge, Vec::new())));
+            }
+            self.records.reserve(1, self.limit.next_power_of_two());
+            match ready!(self.records.poll_fill(cx, tcp)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(Err((TlsFault::Closed, Vec::new()))),
+            }
+            match self.records.filled() {
+                [HANDSHAKE, ..] => {}
+                // The first letter of a method.
+                [b'A'..=b'Z', ..] => return Poll::Ready(Ok(Heard::ClearText)),
+                _ => return Poll::Ready(Err((TlsFault::NotTls, Vec::new()))),
+            }
+            if !has_whole_record(self.records.filled()) {
+                continue;
+            }
+            if let Some(name) = self.feed()? {
+                return Poll::Ready(Ok(Heard::Name(name)));
+            }
+        }
+    }
+
+    /// Tells the acceptor what is new. Gives the name once it is known.
+    fn feed(&mut self) -> Result<Option<Option<Box<str>>>, (TlsFault, Vec<u8>)> {
+        let mut new = &self.records.filled()[self.fed..];
+        while !new.is_empty() {
+            let broken = |_: io::Error| (TlsFault::Protocol, Vec::new());
+            self.acceptor.read_tls(&mut new).map_err(broken)?;
+            self.fed = self.records.len() - new.len();
+            match self.acceptor.accept() {
+                Ok(None) => {}
+                Ok(Some(accepted)) => {
+                    let name =
+                        accepted.client_hello().server_name().map(|name| name.to_ascii_lowercase().into());
+                    return Ok(Some(name));
+                }
+                Err((error, mut alert)) => {
+                    let mut bytes = Vec::new();
+                    // Writing to a Vec does not fail.
+                    let _ = alert.write_all(&mut bytes);
+                    return Err((TlsFault::of(&error), bytes));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether the first record is there to its end.
+fn has_whole_record(records: &[u8]) -> bool {
+    let length =
+        records.get(3..RECORD_HEADER).map(|length| usize::from(u16::from_be_bytes([length[0], length[1]])));
+    length.is_some_and(|length| records.len() >= RECORD_HEADER + length)
+}
+
+fn of_io(error: &io::Error) -> TlsFault {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()).map_or(TlsFault::Closed, TlsFault::of)
+}

@@ -1,0 +1,190 @@
+//! Certificates of clients: what endpoints are told of them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use sluicegate_model::{ClientAuth, ClientAuthMode};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Takes every certificate of which the client has the key, whoever vouches for it.
+#[derive(Debug)]
+pub(super) struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl AnyCertificate {
+    pub(super) fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self { provider }
+    }
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        // What comes of it is said to the endpoint.
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The header lines that tell an endpoint who the client is, as ingress-nginx names them. `certificates` are those
+/// that the client showed and has the key of.
+pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<'static>]>) -> Vec<u8> {
+    let mut lines = String::new();
+    let Some(certificates @ [certificate, ..]) = certificates else {
+        return b"ssl-client-verify: NONE\r\n".to_vec();
+    };
+    // Writing to a String does not fail.
+    let _ = match auth.mode {
+        ClientAuthMode::Required | ClientAuthMode::Optional => {
+            write!(lines, "ssl-client-verify: SUCCESS\r\n")
+        }
+        ClientAuthMode::OptionalNoCa => match verify(auth, certificates) {
+            Ok(()) => write!(lines, "ssl-client-verify: SUCCESS\r\n"),
+            Err(error) => write!(lines, "ssl-client-verify: FAILED:{}\r\n", printable(&error)),
+        },
+    };
+    if let Ok((_, parsed)) = X509Certificate::from_der(certificate) {
+        for (name, dn) in
+            [("ssl-client-subject-dn", parsed.subject()), ("ssl-client-issuer-dn", parsed.issuer())]
+        {
+            let _ = write!(lines, "{name}: {}\r\n", printable(&rfc2253(dn)));
+        }
+    }
+    if auth.forward {
+        lines.push_str("ssl-client-cert: ");
+        percent_encode(&pem(certificate), &mut lines);
+        lines.push_str("\r\n");
+    }
+    lines.into_bytes()
+}
+
+/// Whether one of the roots vouches for the certificates.
+fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>]) -> Result<(), String> {
+    let (certificate, chain) = certificates.split_first().ok_or("no certificate")?;
+    let mut roots = RootCertStore::empty();
+    for root in &auth.roots {
+        roots.add(root.clone()).map_err(|error| error.to_string())?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider())
+        .with_crls(auth.crls.iter().cloned())
+        .build()
+        .map_err(|error| error.to_string())?;
+    let verified = verifier.verify_client_cert(certificate, chain, UnixTime::now());
+    verified.map(drop).map_err(|error| match error {
+        Error::InvalidCertificate(reason) => format!("{reason:?}"),
+        error => error.to_string(),
+    })
+}
+
+/// As OpenSSL and nginx write a distinguished name: the most specific part first (RFC 2253).
+fn rfc2253(name: &x509_parser::x509::X509Name<'_>) -> String {
+    use x509_parser::objects::oid2abbrev;
+    let mut parts = Vec::new();
+    for rdn in name.iter_rdn() {
+        let attributes: Vec<String> = rdn
+            .iter()
+            .map(|attribute| {
+                let id = attribute.attr_type();
+                let kind = oid2abbrev(id, x509_parser::objects::oid_registry())
+                    .map_or_else(|_| id.to_id_string(), str::to_owned);
+                format!("{kind}={}", escape(attribute.as_str().unwrap_or("?")))
+            })
+            .collect();
+        parts.push(attributes.join("+"));
+    }
+    parts.reverse();
+    parts.join(",")
+}
+
+/// RFC 2253, 2.4.
+fn escape(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    let last = value.chars().count().saturating_sub(1);
+    for (at, char) in value.chars().enumerate() {
+        let is_edge = (at == 0 && (char == ' ' || char == '#')) || (at == last && char == ' ');
+        if is_edge || matches!(char, ',' | '+' | '"' | '\\' | '<' | '>' | ';') {
+            escaped.push('\\');
+        }
+        escaped.push(char);
+    }
+    escaped
+}
+
+/// What may stand in a header: the client chose it.
+fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' => printable.push(char::from(byte)),
+            _ => {
+                let _ = write!(printable, "\\{byte:02X}");
+            }
+        }
+    }
+    printable
+}
+
+fn pem(certificate: &CertificateDer<'_>) -> String {
+    let encoded = STANDARD.encode(certificate);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in encoded.as_bytes().chunks(64) {
+        pem.push_str(&String::from_utf8_lossy(line));
+        pem.push('\n');
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    pem
+}
+
+/// RFC 3986, 2.1: everything that is not unreserved.
+fn percent_encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+}

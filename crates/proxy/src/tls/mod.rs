@@ -1,0 +1,30 @@
+//! TLS: certificates by name, handshakes, and connections over it.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`stream`] | a connection, over rustls' core without I/O |
+//! | [`accept`] | a client's handshake, within limits |
+//! | [`table`] | the names that are served, each with its certificates |
+//! | [`client_auth`] | certificates of clients |
+//! | [`ticket`] | session tickets |
+
+mod accept;
+mod client_auth;
+mod stream;
+mod table;
+mod ticket;
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+
+pub(crate) use accept::{Accepted, accept};
+pub(crate) use client_auth::identity;
+pub(crate) use stream::TlsStream;
+pub(crate) use table::{Compiler, Session, TlsTable};
+
+/// The algorithms, with hybrid post-quantum key exchange (X25519MLKEM768) preferred.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())).clone()
+}

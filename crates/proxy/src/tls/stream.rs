@@ -1,0 +1,538 @@
+//! A TLS connection, driven by hand over rustls' core without I/O: it has buffers only while bytes are under
+//! way, and writes nothing twice.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{ClientConfig, HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::worker::Buffer;
+
+/// The most plain text in one record (RFC 8446, 5.1).
+const MAX_RECORD: usize = 16 * 1024;
+/// The size of a buffer of records: one with all that may be around it (RFC 5246, 6.2.3), and a bit more.
+const RECORDS: usize = MAX_RECORD + 2048;
+/// How many unused buffers a worker keeps.
+const MAX_SPARE: usize = 64;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A TLS connection.
+///
+/// Writing accepts bytes only once the record that they are in is written. So whoever is told to wait has to come
+/// again with the same bytes, and needs not flush.
+pub(crate) struct TlsStream {
+    tcp: TcpStream,
+    session: Session,
+    /// Records that came, from the first that is not complete.
+    incoming: Option<Buffer>,
+    /// What was in records and nobody has read.
+    plain: Option<Buffer>,
+    /// Records to be written.
+    outgoing: Option<Buffer>,
+    /// How many bytes of the present writer lie in `outgoing`.
+    accepted: usize,
+    /// The peer said that nothing more comes.
+    ended: bool,
+    /// The peer is told that nothing more comes when the stream is dropped.
+    closes_cleanly: bool,
+}
+
+/// The protocol's state, for both sides.
+enum Session {
+    Server(UnbufferedServerConnection),
+    Client(UnbufferedClientConnection),
+}
+
+/// How far the records that came have led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// There may be more to do.
+    Again,
+    /// Records have to come from the peer; the handshake is not over.
+    Handshaking,
+    /// Records have to come from the peer.
+    Ready,
+    /// The peer will send nothing more.
+    Ended,
+}
+
+impl TlsStream {
+    /// The server's side. `incoming` is what was read of the connection before.
+    pub(super) fn server(
+        tcp: TcpStream,
+        config: Arc<ServerConfig>,
+        incoming: Buffer,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self::new(tcp, Session::Server(UnbufferedServerConnection::new(config)?), Some(incoming)))
+    }
+
+    /// The client's side, for a server with this name.
+    pub(super) fn client(
+        tcp: TcpStream,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self::new(tcp, Session::Client(UnbufferedClientConnection::new(config, name)?), None))
+    }
+
+    fn new(tcp: TcpStream, session: Session, incoming: Option<Buffer>) -> Self {
+        Self {
+            tcp,
+            session,
+            incoming,
+            plain: None,
+            outgoing: None,
+            accepted: 0,
+            ended: false,
+            closes_cleanly: false,
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    /// What the peers agreed on: the protocol by ALPN (RFC 7301).
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        match &self.session {
+            Session::Server(session) => session.alpn_protocol(),
+            Session::Client(session) => session.alpn_protocol(),
+        }
+    }
+
+    /// The version, once the handshake is over.
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        match &self.session {
+            Session::Server(session) => session.protocol_version(),
+            Session::Client(session) => session.protocol_version(),
+        }
+    }
+
+    /// Whether an earlier session was resumed.
+    pub(crate) fn is_resumed(&self) -> bool {
+        let kind = match &self.session {
+            Session::Server(session) => session.handshake_kind(),
+            Session::Client(session) => session.handshake_kind(),
+        };
+        kind == Some(HandshakeKind::Resumed)
+    }
+
+    /// The certificates that the peer showed.
+    pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        match &self.session {
+            Session::Server(session) => session.peer_certificates(),
+            Session::Client(session) => session.peer_certificates(),
+        }
+    }
+
+    /// Whether part of what was written last has not left yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.accepted > 0
+    }
+
+    /// Lets the peer see a broken connection instead of a proper end.
+    pub(crate) fn break_off(&mut self) {
+        self.closes_cleanly = false;
+    }
+
+    /// Goes on with the handshake until it is over.
+    pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.step(None) {
+                Ok(Step::Again) => {}
+                Ok(Step::Ready) => {
+                    // Tickets go out beside the first response, unless that will be a while.
+                    if self.incoming.is_none() {
+                        ready!(self.poll_send(cx))?;
+                    }
+                    self.closes_cleanly = true;
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Step::Handshaking) => {
+                    ready!(self.poll_send(cx))?;
+                    if ready!(self.poll_receive(cx))? == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                Ok(Step::Ended) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) => {
+                    self.send_alert();
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Ready once there is something to read, or the connection is over.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.plain.is_some() || self.incoming.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(sent) = self.poll_send(cx) {
+            sent?;
+        }
+        self.tcp.poll_read_ready(cx)
+    }
+
+    /// Whether nothing came but what TLS itself says, such as tickets. If so, the waker is told when something does.
+    pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
+        loop {
+            if self.plain.is_some() || self.ended {
+                return false;
+            }
+            match self.step(None) {
+                Ok(Step::Again) => {}
+                Ok(Step::Ready) => match self.poll_receive(cx) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(_) => return false,
+                    Poll::Pending => return self.outgoing.is_none(),
+                },
+                Ok(Step::Handshaking | Step::Ended) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Takes the next step that the records in `incoming` lead to. What is in them goes to `reader`, and what finds no
+    /// room there to `plain`.
+    fn step(&mut self, reader: Option<&mut ReadBuf<'_>>) -> io::Result<Step> {
+        let mut nothing: [u8; 0] = [];
+        let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
+        let mut effects = Effects { plain: &mut self.plain, outgoing: &mut self.outgoing, reader };
+        let (discard, step) = match &mut self.session {
+            Session::Server(session) => effects.of(session.process_tls_records(records)),
+            Session::Client(session) => effects.of(session.process_tls_records(records)),
+        };
+        if discard > 0
+            && let Some(incoming) = &mut self.incoming
+        {
+            incoming.consume(discard);
+        }
+        put_back_if_empty(&mut self.incoming);
+        if let Ok(Step::Ended) = step {
+            self.ended = true;
+        }
+        step
+    }
+
+    /// Reads records from the peer. Zero is the end of the connection.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let incoming = self.incoming.get_or_insert_with(take_spare);
+        // A message of the handshake may be larger than a record.
+        incoming.reserve(1, 4 * RECORDS);
+        if incoming.is_full() {
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a TLS message is too large",
+            )));
+        }
+        let received = incoming.poll_fill(cx, &mut self.tcp);
+        put_back_if_empty(&mut self.incoming);
+        received
+    }
+
+    /// Writes what there is to be written.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(outgoing) = &mut self.outgoing {
+            let written = ready!(Pin::new(&mut self.tcp).poll_write(cx, outgoing.filled()))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            outgoing.consume(written);
+            put_back_if_empty(&mut self.outgoing);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tells the peer why the connection ends, as far as that can be done without waiting.
+    fn send_alert(&mut self) {
+        self.closes_cleanly = false;
+        // Carries out what is left to be written; then comes the same error again.
+        while let Ok(Step::Again) = self.step(None) {}
+        if let Some(outgoing) = &self.outgoing {
+            // Nobody is there any more who could be told.
+            let _ = self.tcp.try_write(outgoing.filled());
+        }
+    }
+
+    /// Puts the first record of `data` into `outgoing`, and says how much of `data` is in it.
+    fn seal(&mut self, data: &[u8]) -> io::Result<usize> {
+        let data = &data[..data.len().min(MAX_RECORD)];
+        loop {
+            let mut nothing: [u8; 0] = [];
+            let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
+            let mut effects = Effects { plain: &mut self.plain, outgoing: &mut self.outgoing, reader: None };
+            let (discard, sealed) = match &mut self.session {
+                Session::Server(session) => effects.seal(session.process_tls_records(records), data),
+                Session::Client(session) => effects.seal(session.process_tls_records(records), data),
+            };
+            if discard > 0
+                && let Some(incoming) = &mut self.incoming
+            {
+                incoming.consume(discard);
+            }
+            put_back_if_empty(&mut self.incoming);
+            if sealed? {
+                return Ok(data.len());
+            }
+        }
+    }
+
+    /// Puts the notice that nothing more comes into `outgoing` (RFC 8446, 6.1).
+    fn seal_end(&mut self) -> io::Result<()> {
+        self.closes_cleanly = false;
+        // Whatever else is there does not matter any more.
+        for _ in 0..4 {
+            let mut nothing: [u8; 0] = [];
+            let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
+            let mut effects = Effects { plain: &mut self.plain, outgoing: &mut self.outgoing, reader: None };
+            let (discard, sealed) = match &mut self.session {
+                Session::Server(session) => effects.seal_end(session.process_tls_records(records)),
+                Session::Client(session) => effects.seal_end(session.process_tls_records(records)),
+            };
+            if let Some(incoming) = &mut self.incoming {
+                incoming.consume(discard);
+            }
+            if sealed? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a step changes.
+struct Effects<'s, 'r, 'b> {
+    plain: &'s mut Option<Buffer>,
+    outgoing: &'s mut Option<Buffer>,
+    reader: Option<&'r mut ReadBuf<'b>>,
+}
+
+impl Effects<'_, '_, '_> {
+    /// Carries out what the state asks for. Gives how many bytes of the records are used up.
+    fn of<Side>(&mut self, status: UnbufferedStatus<'_, '_, Side>) -> (usize, io::Result<Step>) {
+        let mut discard = status.discard;
+        let step = status.state.map_err(of_tls).and_then(|state| match state {
+            ConnectionState::WriteTraffic(_) => Ok(Step::Ready),
+            state => self.carry_out(state, &mut discard),
+        });
+        (discard, step)
+    }
+
+    /// As [`of`](Self::of), and seals `data` where that can be done. Gives whether it was.
+    fn seal<Side>(
+        &mut self,
+        status: UnbufferedStatus<'_, '_, Side>,
+        data: &[u8],
+    ) -> (usize, io::Result<bool>) {
+        let mut discard = status.discard;
+        let sealed = status.state.map_err(of_tls).and_then(|state| match state {
+            ConnectionState::WriteTraffic(mut traffic) => {
+                let outgoing = self.outgoing.get_or_insert_with(take_spare);
+                // At most 22 bytes are around the data, 29 in TLS 1.2.
+                let mut size = data.len() + 32;
+                loop {
+                    match traffic.encrypt(data, outgoing.room(size)) {
+                        Ok(sealed) => {
+                            outgoing.add(sealed);
+                            return Ok(true);
+                        }
+                        Err(EncryptError::InsufficientSize(more)) => size = more.required_size,
+                        Err(error) => return Err(io::Error::other(error)),
+                    }
+                }
+            }
+            ConnectionState::Closed => Err(io::ErrorKind::BrokenPipe.into()),
+            ConnectionState::BlockedHandshake => Err(io::ErrorKind::NotConnected.into()),
+            state => self.carry_out(state, &mut discard).map(|_| false),
+        });
+        (discard, sealed)
+    }
+
+    fn seal_end<Side>(&mut self, status: UnbufferedStatus<'_, '_, Side>) -> (usize, io::Result<bool>) {
+        let mut discard = status.discard;
+        let sealed = status.state.map_err(of_tls).and_then(|state| match state {
+            ConnectionState::WriteTraffic(mut traffic) => {
+                let outgoing = self.outgoing.get_or_insert_with(take_spare);
+                let sealed = traffic.queue_close_notify(outgoing.room(64)).map_err(io::Error::other)?;
+                outgoing.add(sealed);
+                Ok(true)
+            }
+            ConnectionState::Closed | ConnectionState::BlockedHandshake => Ok(true),
+            state => self.carry_out(state, &mut discard).map(|_| false),
+        });
+        (discard, sealed)
+    }
+
+    fn carry_out<Side>(
+        &mut self,
+        state: ConnectionState<'_, '_, Side>,
+        discard: &mut usize,
+    ) -> io::Result<Step> {
+        match state {
+            ConnectionState::ReadTraffic(mut traffic) => {
+                while let Some(record) = traffic.next_record() {
+                    let record = record.map_err(of_tls)?;
+                    *discard += record.discard;
+                    self.deliver(record.payload);
+                }
+                Ok(Step::Again)
+            }
+            ConnectionState::EncodeTlsData(mut data) => {
+                let outgoing = self.outgoing.get_or_insert_with(take_spare);
+                let mut size = RECORDS / 2;
+                loop {
+                    match data.encode(outgoing.room(size)) {
+                        Ok(encoded) => {
+                            outgoing.add(encoded);
+                            return Ok(Step::Again);
+                        }
+                        Err(EncodeError::InsufficientSize(more)) => size = more.required_size,
+                        Err(error) => return Err(io::Error::other(error)),
+                    }
+                }
+            }
+            ConnectionState::TransmitTlsData(data) => {
+                // It lies in `outgoing`, which comes before anything new.
+                data.done();
+                Ok(Step::Again)
+            }
+            ConnectionState::BlockedHandshake => Ok(Step::Handshaking),
+            ConnectionState::PeerClosed | ConnectionState::Closed => Ok(Step::Ended),
+            // Early data is not accepted (RFC 8446, 8: it could be replayed).
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn deliver(&mut self, mut data: &[u8]) {
+        // In the order in which it came.
+        if self.plain.is_none()
+            && let Some(reader) = &mut self.reader
+        {
+            let fits = data.len().min(reader.remaining());
+            reader.put_slice(&data[..fits]);
+            data = &data[fits..];
+        }
+        if !data.is_empty() {
+            self.plain.get_or_insert_with(take_spare).append(data);
+        }
+    }
+}
+
+impl AsyncRead for TlsStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        reader: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = reader.filled().len();
+        loop {
+            if let Some(plain) = &mut this.plain {
+                let fits = plain.len().min(reader.remaining());
+                reader.put_slice(&plain.filled()[..fits]);
+                plain.consume(fits);
+                put_back_if_empty(&mut this.plain);
+            }
+            if reader.filled().len() > before || reader.remaining() == 0 || this.ended {
+                return Poll::Ready(Ok(()));
+            }
+            match this.step(Some(reader)) {
+                Ok(Step::Again | Step::Ended) => {}
+                Ok(Step::Ready) => {
+                    // What TLS has to say for itself, such as tickets. The writer waits for it, and so can this.
+                    if let Poll::Ready(sent) = this.poll_send(cx) {
+                        sent?;
+                    }
+                    if ready!(this.poll_receive(cx))? == 0 {
+                        // Cut off: RFC 8446, 6.1 wants a notice.
+                        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                Ok(Step::Handshaking) => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+                Err(error) => {
+                    this.send_alert();
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for TlsStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.accepted == 0 {
+            this.accepted = this.seal(data)?;
+        }
+        ready!(this.poll_send(cx))?;
+        Poll::Ready(Ok(std::mem::take(&mut this.accepted)))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_send(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.closes_cleanly {
+            this.seal_end()?;
+        }
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.tcp).poll_shutdown(cx)
+    }
+}
+
+/// A connection that is closed is closed properly, so that the peer does not take its end for an attack; as far as
+/// that can be done without waiting.
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        if self.closes_cleanly
+            && self.accepted == 0
+            && self.seal_end().is_ok()
+            && let Some(outgoing) = &self.outgoing
+        {
+            // Nobody is there any more who could be told.
+            let _ = self.tcp.try_write(outgoing.filled());
+        }
+        for buffer in [self.incoming.take(), self.plain.take(), self.outgoing.take()].into_iter().flatten() {
+            put_back(buffer);
+        }
+    }
+}
+
+pub(super) fn take_spare() -> Buffer {
+    SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| Buffer::with_size(RECORDS))
+}
+
+pub(super) fn put_back(mut buffer: Buffer) {
+    // It only fails when the thread ends.
+    let _ = SPARE.try_with(|spare| {
+        let mut spare = spare.borrow_mut();
+        if spare.len() < MAX_SPARE && buffer.size() == RECORDS {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    });
+}
+
+fn put_back_if_empty(buffer: &mut Option<Buffer>) {
+    if let Some(empty) = buffer.take_if(|buffer| buffer.is_empty()) {
+        put_back(empty);
+    }
+}
+
+fn of_tls(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

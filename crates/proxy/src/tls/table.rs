@@ -1,0 +1,242 @@
+//! The names that are served over TLS, compiled from the model for look-up in a handshake.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, HostPattern, Settings, Tls};
+
+use super::client_auth::AnyCertificate;
+use super::provider;
+use super::ticket::{self, Tickets};
+use crate::route::{HostMap, host_name};
+
+/// What clients are offered by ALPN (RFC 7301).
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+/// The names that are served over TLS.
+#[derive(Debug, Default)]
+pub(crate) struct TlsTable {
+    /// `None` if it cannot be served, so that nobody may connect.
+    hosts: HostMap<Option<Arc<Host>>>,
+    default: Option<Arc<Host>>,
+    unknown_names: UnknownNames,
+}
+
+/// A name that is served, or the default.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(super) config: Arc<ServerConfig>,
+    /// `None` is the default.
+    pattern: Option<HostPattern>,
+    certificates: Vec<Arc<Certificate>>,
+    pub(crate) client_auth: Option<Arc<ClientAuth>>,
+}
+
+/// What a connection was opened as.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The name that the client asked for, in lower case.
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) host: Arc<Host>,
+}
+
+impl TlsTable {
+    /// Who answers for the name that a client asks for, if anyone does.
+    pub(super) fn find(&self, name: Option<&str>) -> Option<&Arc<Host>> {
+        match (self.hosts.find(name.unwrap_or_default().as_bytes()), name, self.unknown_names) {
+            (Some(found), ..) => found.as_ref(),
+            (None, Some(_), UnknownNames::Refuse) => None,
+            (None, ..) => self.default.as_ref(),
+        }
+    }
+
+    /// Whether a request for this host must not be served on that connection (421; RFC 9110, 7.4), because its
+    /// certificate does not cover the host. A client that named no host was not promised any.
+    pub(crate) fn is_misdirected(&self, session: &Session, authority: &[u8]) -> bool {
+        let host = host_name(authority);
+        let Some(name) = &session.name else { return false };
+        if host.is_empty() || host.eq_ignore_ascii_case(name.as_bytes()) {
+            return false;
+        }
+        let here = self.hosts.find(host).map_or(self.default.as_ref(), Option::as_ref);
+        here.is_none_or(|here| here.pattern != session.host.pattern) && !session.host.covers(host)
+    }
+}
+
+impl Session {
+    /// Whether the connection was opened under this policy for certificates of clients.
+    pub(crate) fn is_under(&self, policy: &Arc<ClientAuth>) -> bool {
+        self.host.client_auth.as_ref().is_some_and(|own| Arc::ptr_eq(own, policy) || own == policy)
+    }
+}
+
+impl Host {
+    fn covers(&self, name: &[u8]) -> bool {
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        self.certificates.iter().any(|certificate| certificate.covers(&name))
+    }
+}
+
+/// Compiles tables, and keeps what stays the same from one to the next.
+#[derive(Debug)]
+pub(crate) struct Compiler {
+    /// The keys that are in use, each with the certificate that it was made from.
+    keys: Vec<(Arc<Certificate>, Arc<CertifiedKey>)>,
+    own_secret: Option<TicketSecret>,
+    latest: Option<(Arc<Tls>, TlsSettings, Arc<TlsTable>)>,
+}
+
+impl Compiler {
+    pub(crate) fn new() -> Self {
+        let own_secret = ticket::own_secret().inspect_err(|_| {
+            tracing::warn!(
+                "there are no random numbers to seal session tickets with: sessions are not resumed"
+            );
+        });
+        Self { keys: Vec::new(), own_secret: own_secret.ok(), latest: None }
+    }
+
+    /// The table of a configuration. A certificate that cannot be used is left out, and told in the log: the control
+    /// plane has checked them all.
+    pub(crate) fn compile(&mut self, tls: &Arc<Tls>, settings: &Settings) -> Arc<TlsTable> {
+        if let Some((known, with, table)) = &self.latest
+            && (Arc::ptr_eq(known, tls) || known == tls)
+            && *with == settings.tls
+        {
+            return table.clone();
+        }
+        let known: HashMap<*const Certificate, Arc<CertifiedKey>> =
+            self.keys.iter().map(|(certificate, key)| (Arc::as_ptr(certificate), key.clone())).collect();
+        let mut keys: HashMap<*const Certificate, (Arc<Certificate>, Arc<CertifiedKey>)> = HashMap::new();
+        let mut compiled = |certificates: &[Arc<Certificate>]| -> Vec<Arc<CertifiedKey>> {
+            let mut usable = Vec::new();
+            for certificate in certificates {
+                let at = Arc::as_ptr(certificate);
+                let key = keys.get(&at).map(|(_, key)| key.clone()).or_else(|| known.get(&at).cloned());
+                let key = key.or_else(|| {
+                    let compiled = certified_key(certificate);
+                    compiled.inspect_err(|error| tracing::error!(%error, source = %certificate.source, "a certificate cannot be used")).ok().map(Arc::new)
+                });
+                if let Some(key) = key {
+                    keys.insert(at, (certificate.clone(), key.clone()));
+                    usable.push(key);
+                }
+            }
+            usable
+        };
+        let default = compiled(&tls.default);
+        let secrets = match &*tls.ticket_secrets {
+            [] => self.own_secret.iter().cloned().collect(),
+            given => given.to_vec(),
+        };
+        let mut tickets: Vec<(Option<Arc<ClientAuth>>, Arc<Tickets>)> = Vec::new();
+        let mut host = |pattern, certificates: &[Arc<Certificate>], auth: &Option<Arc<ClientAuth>>| {
+            let own = compiled(certificates);
+            let (keys, certificates) = match own.is_empty() {
+                true => (default.clone(), tls.default.clone()),
+                false => (own, certificates.to_vec()),
+            };
+            let sealed = match tickets.iter().find(|(known, _)| known == auth) {
+                Some((_, tickets)) => tickets.clone(),
+                None => {
+                    let of_policy = Arc::new(Tickets::new(secrets.clone(), purpose(auth.as_deref())));
+                    tickets.push((auth.clone(), of_policy.clone()));
+                    of_policy
+                }
+            };
+            let config = server_config(keys, auth.as_deref(), sealed, &settings.tls)
+                .inspect_err(|error| tracing::error!(%error, "a host cannot be served over TLS"));
+            Some(Arc::new(Host {
+                config: Arc::new(config.ok()?),
+                pattern,
+                certificates,
+                client_auth: auth.clone(),
+            }))
+        };
+        let mut hosts = HostMap::default();
+        for entry in &tls.hosts {
+            let host = host(Some(entry.host.clone()), &entry.certificates, &entry.client_auth);
+            hosts.insert(&entry.host, host);
+        }
+        let default = host(None, &[], &None).filter(|_| !tls.default.is_empty());
+        let table = Arc::new(TlsTable { hosts, default, unknown_names: settings.tls.unknown_names });
+        self.keys = keys.into_values().collect();
+        self.latest = Some((tls.clone(), settings.tls.clone(), table.clone()));
+        table
+    }
+}
+
+fn certified_key(certificate: &Certificate) -> Result<CertifiedKey, rustls::Error> {
+    let key = provider().key_provider.load_private_key(certificate.key.0.clone_key())?;
+    Ok(CertifiedKey::new(certificate.chain.clone(), key))
+}
+
+fn server_config(
+    keys: Vec<Arc<CertifiedKey>>,
+    client_auth: Option<&ClientAuth>,
+    tickets: Arc<Tickets>,
+    settings: &TlsSettings,
+) -> Result<ServerConfig, Box<dyn std::error::Error>> {
+    let versions: &[&SupportedProtocolVersion] = match settings.min_version {
+        TlsVersion::Tls12 => &[&TLS13, &TLS12],
+        TlsVersion::Tls13 => &[&TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+    let builder = match client_auth {
+        None => builder.with_no_client_auth(),
+        Some(ClientAuth { mode: ClientAuthMode::OptionalNoCa, .. }) => {
+            builder.with_client_cert_verifier(Arc::new(AnyCertificate::new(provider())))
+        }
+        Some(auth) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for root in &auth.roots {
+                roots.add(root.clone())?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+                .with_crls(auth.crls.iter().cloned());
+            let verifier = match auth.mode {
+                ClientAuthMode::Required => verifier,
+                _ => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build()?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(ByKey(keys)));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    // Tickets need no memory here and work in every process; RFC 5077 does the same for TLS 1.2.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = tickets;
+    Ok(config)
+}
+
+/// Whose tickets are good for one another: without certificates of clients all, else those of the same policy. What
+/// was verified is in the ticket and not verified again.
+fn purpose(auth: Option<&ClientAuth>) -> Vec<u8> {
+    let Some(auth) = auth else { return Vec::new() };
+    let mut digest = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    let lists = auth.crls.iter().map(|crl| crl.as_ref());
+    for part in auth.roots.iter().map(|root| root.as_ref()).chain(lists) {
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let mut purpose = vec![auth.mode as u8];
+    purpose.extend_from_slice(digest.finish().as_ref());
+    purpose
+}
+
+/// Gives a client the first certificate whose key it can verify.
+#[derive(Debug)]
+struct ByKey(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for ByKey {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let offered = hello.signature_schemes();
+        let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(offered).is_some();
+        self.0.iter().find(fits).or(self.0.first()).cloned()
+    }
+}

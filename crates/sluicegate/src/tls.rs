@@ -1,0 +1,162 @@
+//! What is served over TLS, as options.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{ArgAction, Args, ValueEnum};
+use sluicegate_control::{ObjectName, TranslateOptions, self_signed_certificate};
+use sluicegate_model::tls::{Hsts, TlsSettings, TlsVersion, UnknownNames};
+
+use crate::address::listen_address;
+use crate::settings::time;
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "TLS")]
+pub(crate) struct TlsArgs {
+    /// Where HTTPS is served; may be given several times. [default: nowhere]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen_https: Vec<SocketAddr>,
+    /// The Secret with the certificate for clients that name no host or an unknown one, and for hosts without one of
+    /// their own. [default: a certificate made at start, which signs for itself]
+    #[arg(long, value_name = "NAMESPACE/NAME", alias = "default-ssl-certificate", value_parser = object_name)]
+    default_tls_certificate: Option<ObjectName>,
+    /// The Secret whose values, of 32 random bytes or more, session tickets are sealed with, so that every gateway with
+    /// it resumes the sessions of the others. The first key in alphabetical order seals, all open.
+    /// [default: one made at start]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    tls_ticket_secret: Option<ObjectName>,
+    /// The oldest version of TLS that is spoken.
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "1.2")]
+    tls_min_version: MinVersion,
+    /// What clients get who ask for a name without a certificate: the default one, or a refusal.
+    #[arg(long, value_enum, default_value = "default")]
+    tls_unknown_names: UnknownNamesArg,
+    /// Redirect plain HTTP to HTTPS (308) where a host has TLS, unless its Ingress says otherwise.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
+    ssl_redirect: bool,
+    /// The port that redirects name; 443 goes without saying.
+    #[arg(long, value_name = "PORT", default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
+    https_redirect_port: u16,
+    /// Send Strict-Transport-Security over HTTPS: for how long browsers come by HTTPS only, such as 365d; 0s takes an
+    /// earlier one back. [default: not sent]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    hsts_max_age: Option<Duration>,
+    /// Strict-Transport-Security is for all names below as well.
+    #[arg(long, requires = "hsts_max_age")]
+    hsts_include_subdomains: bool,
+    /// Strict-Transport-Security agrees to the lists that browsers ship with.
+    #[arg(long, requires = "hsts_max_age")]
+    hsts_preload: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MinVersion {
+    #[value(name = "1.2")]
+    Tls12,
+    #[value(name = "1.3")]
+    Tls13,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UnknownNamesArg {
+    Default,
+    Refuse,
+}
+
+impl TlsArgs {
+    /// Takes the options over into those of the translation.
+    pub(crate) fn apply(&self, options: &mut TranslateOptions) -> anyhow::Result<()> {
+        options.settings.tls = self.settings();
+        options.ssl_redirect = self.ssl_redirect;
+        options.default_certificate.clone_from(&self.default_tls_certificate);
+        options.ticket_secret.clone_from(&self.tls_ticket_secret);
+        if !self.listen_https.is_empty() {
+            let made = self_signed_certificate(&["localhost"]).context("cannot make a certificate")?;
+            options.fallback_certificate = Some(Arc::new(made));
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> TlsSettings {
+        TlsSettings {
+            min_version: match self.tls_min_version {
+                MinVersion::Tls12 => TlsVersion::Tls12,
+                MinVersion::Tls13 => TlsVersion::Tls13,
+            },
+            unknown_names: match self.tls_unknown_names {
+                UnknownNamesArg::Default => UnknownNames::Default,
+                UnknownNamesArg::Refuse => UnknownNames::Refuse,
+            },
+            hsts: self.hsts_max_age.map(|max_age| Hsts {
+                max_age,
+                include_subdomains: self.hsts_include_subdomains,
+                preload: self.hsts_preload,
+            }),
+            redirect_port: self.https_redirect_port,
+        }
+    }
+}
+
+/// `namespace/name`
+fn object_name(text: &str) -> Result<ObjectName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ObjectName { namespace: namespace.into(), name: name.into() })
+        }
+        _ => Err("write it as NAMESPACE/NAME".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn parsed(options: &[&str]) -> Result<TranslateOptions, clap::Error> {
+        let line = ["sluicegate", "serve", "--manifests", "x"].iter().chain(options);
+        let Command::Serve(args) = Cli::try_parse_from(line)?.command else { unreachable!("it is serve") };
+        let mut translated = TranslateOptions::default();
+        args.tls.apply(&mut translated).expect("a certificate can be made");
+        Ok(translated)
+    }
+
+    #[test]
+    fn without_options_the_defaults_of_the_model_hold() -> Result<(), clap::Error> {
+        let options = parsed(&[])?;
+        assert_eq!(options.settings.tls, TlsSettings::default());
+        assert!(options.ssl_redirect && options.fallback_certificate.is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn options_are_taken_over_and_nonsense_is_refused() -> Result<(), clap::Error> {
+        let options = parsed(&[
+            "--listen-https=:8443",
+            "--tls-min-version=1.3",
+            "--tls-unknown-names=refuse",
+            "--ssl-redirect=false",
+            "--hsts-max-age=365d",
+            "--hsts-preload",
+            "--default-ssl-certificate=a/b",
+        ])?;
+        let tls = &options.settings.tls;
+        assert_eq!(tls.min_version, TlsVersion::Tls13);
+        assert_eq!(tls.unknown_names, UnknownNames::Refuse);
+        assert_eq!(tls.hsts.map(|hsts| hsts.to_string()).as_deref(), Some("max-age=31536000; preload"));
+        assert!(!options.ssl_redirect && options.fallback_certificate.is_some());
+        assert_eq!(options.default_certificate, Some(ObjectName { namespace: "a".into(), name: "b".into() }));
+        for wrong in [
+            "--tls-min-version=1.1",
+            "--hsts-preload",
+            "--default-tls-certificate=a",
+            "--tls-ticket-secret=a/b/c",
+        ] {
+            assert!(parsed(&[wrong]).is_err(), "{wrong}");
+        }
+        Ok(())
+    }
+}
