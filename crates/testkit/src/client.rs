@@ -12,6 +12,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::stream::{Stream, Transport};
+use crate::tls::ClientOptions;
 use crate::wire::{self, BodyDecoder, Framing};
 
 /// How long one wait may take before it is an error.
@@ -91,7 +93,7 @@ impl Response {
 /// One connection to a server.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     buffer: BytesMut,
     limit: Duration,
 }
@@ -99,14 +101,41 @@ pub struct Client {
 impl Client {
     /// Connects, with `TCP_NODELAY`.
     pub async fn connect(addr: SocketAddr) -> Result<Self, Error> {
-        let stream = timeout(LIMIT, TcpStream::connect(addr)).await.map_err(|_| Error::Timeout(LIMIT))??;
-        Self::over(stream)
+        Self::connect_by(addr, Transport::Http).await
+    }
+
+    /// Connects by one of the transports.
+    pub async fn connect_by(addr: SocketAddr, transport: Transport) -> Result<Self, Error> {
+        let stream = timeout(LIMIT, Stream::connect(addr, transport)).await;
+        Ok(Self::of(stream.map_err(|_| Error::Timeout(LIMIT))??))
+    }
+
+    /// Connects over TLS, asking for the server `name`.
+    pub async fn connect_tls(addr: SocketAddr, options: &ClientOptions, name: &str) -> Result<Self, Error> {
+        let connect = async {
+            let tcp = TcpStream::connect(addr).await?;
+            tcp.set_nodelay(true)?;
+            Stream::tls(tcp, options, name).await
+        };
+        Ok(Self::of(timeout(LIMIT, connect).await.map_err(|_| Error::Timeout(LIMIT))??))
     }
 
     /// A client over a connection from elsewhere.
     pub fn over(stream: TcpStream) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: BytesMut::new(), limit: LIMIT })
+        Ok(Self::of(Stream::Plain(stream)))
+    }
+
+    fn of(stream: Stream) -> Self {
+        Self { stream, buffer: BytesMut::new(), limit: LIMIT }
+    }
+
+    /// What TLS agreed on, if that is what the connection is over.
+    pub fn tls(&self) -> Option<&rustls::ClientConnection> {
+        match &self.stream {
+            Stream::Plain(_) => None,
+            Stream::Tls(tls) => Some(tls.get_ref().1),
+        }
     }
 
     /// The same client with another limit for each wait.
@@ -118,12 +147,15 @@ impl Client {
 
     /// The client's end of the connection.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        Ok(self.stream.local_addr()?)
+        Ok(self.stream.tcp().local_addr()?)
     }
 
     /// Sends these bytes as they are.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
-        let write = self.stream.write_all(bytes.as_ref());
+        let write = async {
+            self.stream.write_all(bytes.as_ref()).await?;
+            self.stream.flush().await
+        };
         Ok(timeout(self.limit, write).await.map_err(|_| Error::Timeout(self.limit))??)
     }
 
@@ -218,7 +250,7 @@ impl Client {
 
     /// Ends the connection with a reset.
     pub fn reset(self) -> Result<(), Error> {
-        Ok(self.stream.set_zero_linger()?)
+        Ok(self.stream.tcp().set_zero_linger()?)
     }
 
     async fn read(&mut self, to_head: bool) -> Result<Response, Error> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Settings, Upstream,
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Settings, Tls, Upstream,
     UpstreamKey, VirtualHost,
 };
 use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
@@ -16,6 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::backend::Backend;
 use crate::client::{Client, Error, LIMIT};
+use crate::load::Load;
+use crate::stream::Transport;
+use crate::tls::{Authority, ClientOptions};
 
 /// The upstream that [`Builder::backends`] fills.
 const DEFAULT: &str = "backend";
@@ -23,6 +26,8 @@ const DEFAULT: &str = "backend";
 /// A running gateway.
 pub struct Gateway {
     proxy: Proxy,
+    /// Which of the proxy's addresses is for HTTPS.
+    https: usize,
     config: Mutex<Config>,
 }
 
@@ -76,6 +81,13 @@ impl Builder {
         self
     }
 
+    /// What is served over TLS.
+    #[must_use]
+    pub fn tls(mut self, change: impl FnOnce(&mut Tls)) -> Self {
+        change(Arc::make_mut(&mut self.config.tls));
+        self
+    }
+
     /// Changes what the proxy is started with.
     #[must_use]
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
@@ -88,19 +100,23 @@ impl Builder {
     /// # Errors
     /// If it cannot listen.
     pub async fn start(self) -> anyhow::Result<Gateway> {
+        let https = self.options.http.len();
         let proxy = Proxy::start(self.options)?;
         proxy.apply(Change::Config(Arc::new(self.config.clone()))).await;
-        Ok(Gateway { proxy, config: Mutex::new(self.config) })
+        Ok(Gateway { proxy, https, config: Mutex::new(self.config) })
     }
 }
 
 impl Gateway {
-    /// A gateway with two workers on a free port of 127.0.0.1, the default settings and no routes.
+    /// A gateway with two workers on free ports of 127.0.0.1, for HTTP and for HTTPS as localhost, the default settings and
+    /// no routes.
     #[must_use]
     pub fn builder() -> Builder {
-        let options =
-            Options { http: vec![SocketAddr::from(([127, 0, 0, 1], 0))], workers: 2, ..Options::default() };
-        Builder { options, config: Config::default() }
+        let free = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        let options = Options { http: free.clone(), https: free, workers: 2, ..Options::default() };
+        let default = vec![Authority::of_process().issue(&["localhost"]).certificate];
+        let tls = Arc::new(Tls { default, ..Tls::default() });
+        Builder { options, config: Config { tls, ..Config::default() } }
     }
 
     /// A gateway in front of these back ends.
@@ -111,10 +127,25 @@ impl Gateway {
         Self::builder().backends(backends).start().await
     }
 
-    /// Where it listens.
+    /// Where it listens for HTTP.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.proxy.addresses()[0]
+    }
+
+    /// Where it listens for HTTPS.
+    #[must_use]
+    pub fn https_addr(&self) -> SocketAddr {
+        self.proxy.addresses()[self.https]
+    }
+
+    /// Where it listens for what [`connect`](Self::connect) speaks.
+    #[must_use]
+    pub fn addr_of(&self, transport: Transport) -> SocketAddr {
+        match transport {
+            Transport::Http => self.addr(),
+            Transport::Https => self.https_addr(),
+        }
     }
 
     /// The data plane itself.
@@ -123,12 +154,28 @@ impl Gateway {
         &self.proxy
     }
 
-    /// A connection to it.
+    /// A connection to it, by the transport that the environment says.
     ///
     /// # Errors
     /// If it does not accept.
     pub async fn connect(&self) -> Result<Client, Error> {
-        Client::connect(self.addr()).await
+        let transport = Transport::of_environment();
+        Client::connect_by(self.addr_of(transport), transport).await
+    }
+
+    /// A connection over TLS, asking for the server `name`.
+    ///
+    /// # Errors
+    /// If it does not accept, or the handshake fails.
+    pub async fn connect_tls(&self, options: &ClientOptions, name: &str) -> Result<Client, Error> {
+        Client::connect_tls(self.https_addr(), options, name).await
+    }
+
+    /// A load for it, by the transport that the environment says.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let transport = Transport::of_environment();
+        Load::new(self.addr_of(transport)).transport(transport)
     }
 
     /// The default upstream's counters and health.

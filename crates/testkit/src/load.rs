@@ -18,11 +18,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::report::{Failure, Kind, Report};
+use crate::stream::Transport;
 
 /// What to send, to whom, how fast, and what must come back.
 #[derive(Clone, Debug)]
 pub struct Load {
     addr: SocketAddr,
+    transport: Transport,
     host: String,
     path: String,
     connections: usize,
@@ -46,6 +48,7 @@ impl Load {
     pub fn new(addr: SocketAddr) -> Self {
         Self {
             addr,
+            transport: Transport::Http,
             host: "localhost".to_owned(),
             path: "/".to_owned(),
             connections: 10,
@@ -55,6 +58,12 @@ impl Load {
             timeout: Duration::from_secs(5),
             expect: Expect::Anything,
         }
+    }
+
+    /// How it connects; in clear text unless told.
+    #[must_use]
+    pub fn transport(self, transport: Transport) -> Self {
+        Self { transport, ..self }
     }
 
     /// The Host field.

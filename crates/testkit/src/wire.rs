@@ -3,8 +3,7 @@
 use std::io;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// More header fields than any test sends.
 pub(crate) const MAX_HEADERS: usize = 256;
@@ -176,7 +175,10 @@ impl BodyDecoder {
 }
 
 /// Reads more bytes behind those that are there. 0 is the end of the stream.
-pub(crate) async fn read_more(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+pub(crate) async fn read_more(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+) -> io::Result<usize> {
     buffer.reserve(16 * 1024);
     stream.read_buf(buffer).await
 }

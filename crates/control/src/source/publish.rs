@@ -77,7 +77,11 @@ fn log(before: &Config, after: &Config) {
         };
         config.upstreams.iter().filter(|upstream| !is_in_other(upstream)).count()
     });
-    tracing::info!(%routes, %upstreams, "configuration changed");
+    let certificates = Difference::between(before, after, |config, other| {
+        let others: HashSet<_> = certificates(other).collect();
+        certificates(config).collect::<HashSet<_>>().difference(&others).count()
+    });
+    tracing::info!(%routes, %upstreams, %certificates, "configuration changed");
 }
 
 /// Every route as its host, its path, the object that it is written in, and where it leads to. The default route
@@ -89,6 +93,14 @@ fn routes(config: &Config) -> impl Iterator<Item = impl Eq + Hash> {
         routes.chain(fallback).map(|(path, route)| (Some(&host.host), path, &route.id, &route.upstream))
     });
     of_hosts.chain(config.default_route.iter().map(|route| (None, None, &route.id, &route.upstream)))
+}
+
+/// Every certificate that a host has, as it is sent, and where it is from.
+fn certificates(config: &Config) -> impl Iterator<Item = (&str, &[u8])> {
+    let all = config.tls.hosts.iter().flat_map(|host| &host.certificates).chain(&config.tls.default);
+    all.map(|certificate| {
+        (&*certificate.source, certificate.chain.first().map_or(&[][..], |first| first.as_ref()))
+    })
 }
 
 /// How many have come and gone.

@@ -91,7 +91,7 @@ impl Built {
             let certificate = certificate(store, &object);
             certificate
                 .map_err(|fault| {
-                    let fault = format!("{fault}: the default certificate is used");
+                    let fault = format!("{fault}: hosts without another certificate get the default one");
                     self.problems.push(source.problem(&field, fault));
                 })
                 .ok()

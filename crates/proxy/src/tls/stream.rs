@@ -55,6 +55,15 @@ enum Session {
     Client(UnbufferedClientConnection),
 }
 
+impl Session {
+    fn wants_write(&self) -> bool {
+        match self {
+            Self::Server(session) => session.wants_write(),
+            Self::Client(session) => session.wants_write(),
+        }
+    }
+}
+
 /// How far the records that came have led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -258,8 +267,8 @@ impl TlsStream {
     /// Tells the peer why the connection ends, as far as that can be done without waiting.
     fn send_alert(&mut self) {
         self.closes_cleanly = false;
-        // Carries out what is left to be written; then comes the same error again.
-        while let Ok(Step::Again) = self.step(None) {}
+        // What waits to be written comes before records are looked at again, which would only lead to more errors.
+        while self.session.wants_write() && self.step(None).is_ok() {}
         if let Some(outgoing) = &self.outgoing {
             // Nobody is there any more who could be told.
             let _ = self.tcp.try_write(outgoing.filled());

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use sluicegate_model::{Conditions, Endpoint, Upstream};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::{Gateway, add_route, key, ready, terminating};
-use sluicegate_testkit::load::Load;
 
 use super::{GET, TestResult, at_once, backends};
 
@@ -31,7 +30,7 @@ async fn routes_that_move_to_another_service_lose_no_request() -> TestResult {
     let (here, there) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = Gateway::of([&here]).await?;
     let other = Arc::new(Upstream { endpoints: [ready(there.addr())].into(), ..Upstream::default() });
-    let load = Load::new(gateway.addr()).connections(8).posts(0.3, 100).expect_own_id().start()?;
+    let load = gateway.load().connections(8).posts(0.3, 100).expect_own_id().start()?;
     for change in 0..40 {
         let name = ["other", "backend"][change % 2];
         gateway

@@ -21,7 +21,7 @@ fn soak() -> Duration {
 
 /// GETs, each of which has to get its own answer.
 fn gets(gateway: &Gateway) -> Load {
-    Load::new(gateway.addr()).connections(20).expect_own_id()
+    gateway.load().connections(20).expect_own_id()
 }
 
 async fn more(load: &Running, answers: u64) -> TestResult {

@@ -9,7 +9,6 @@ use sluicegate_model::Upstream;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
 use sluicegate_testkit::gateway::{Gateway, key, ready};
-use sluicegate_testkit::load::Load;
 
 use super::{GET, POST, TestResult, failures, fill_pools, retries};
 
@@ -167,7 +166,7 @@ async fn a_post_is_not_risked_on_a_connection_that_was_closed_before() -> TestRe
     let gateway = builder.start().await?;
     let upstream = Upstream { endpoints: [ready(busy.addr())].into(), ..Upstream::default() };
     gateway.configure(|config| drop(config.upstreams.insert(key("busy"), upstream.into()))).await;
-    let load = Load::new(gateway.addr()).host("busy").connections(16).start()?;
+    let load = gateway.load().host("busy").connections(16).start()?;
     let mut client = gateway.connect().await?;
     for _ in 0..300 {
         assert_eq!(client.request(POST).await?.status, 200);
@@ -181,7 +180,7 @@ async fn a_post_is_not_risked_on_a_connection_that_was_closed_before() -> TestRe
 async fn posts_arrive_at_most_once_however_their_back_ends_die() -> TestResult {
     let mut backends = super::backends(3, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
-    let load = Load::new(gateway.addr()).connections(8).posts(1.0, 2000).start()?;
+    let load = gateway.load().connections(8).posts(1.0, 2000).start()?;
     for round in 0..12 {
         load.wait_for_ok(load.snapshot().ok + 100, Duration::from_secs(10)).await?;
         let victim = &mut backends[round % 3];

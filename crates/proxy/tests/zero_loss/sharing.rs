@@ -6,7 +6,6 @@ use sluicegate_model::Balance;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::Gateway;
-use sluicegate_testkit::load::Load;
 
 use super::{GET, NEVER, TestResult, backends, failures, unused};
 
@@ -48,7 +47,7 @@ async fn least_request_gives_less_to_a_busy_endpoint() -> TestResult {
     backends[0].set(Behaviour::ok().delay(Duration::from_millis(200)));
     let builder = Gateway::builder().backends(&backends).workers(1);
     let gateway = builder.upstream(|upstream| upstream.balance = Balance::LeastRequest).start().await?;
-    let report = Load::new(gateway.addr()).connections(6).run(Duration::from_secs(1)).await?;
+    let report = gateway.load().connections(6).run(Duration::from_secs(1)).await?;
     assert_eq!(report.failures(), 0, "{report}");
     let shares: Vec<_> = backends.iter().map(Backend::requests).collect();
     assert!(shares[0] * 4 < report.ok, "{shares:?}");
@@ -146,7 +145,7 @@ async fn connections_are_spread_evenly_over_the_workers() -> TestResult {
 async fn connections_that_come_all_at_once_are_spread_over_the_workers_too() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(8).start().await?;
-    let load = Load::new(gateway.addr()).connections(80).start()?;
+    let load = gateway.load().connections(80).start()?;
     let workers = gateway.proxy().telemetry().workers();
     gateway.wait_until(|_| workers.sum(|worker| &worker.open) == 80).await?;
     let (fewest, most) = open(&gateway);

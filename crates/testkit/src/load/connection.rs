@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
 use super::{Expect, Failure, Kind, Shared};
+use crate::stream::Stream;
 use crate::wire::{self, BodyDecoder, Framing};
 
 /// The runtime's timers are a millisecond coarse: a request that waited to be due and was woken within this
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 struct Connection {
     shared: Arc<Shared>,
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     connected: bool,
     input: BytesMut,
     output: Vec<u8>,
@@ -121,7 +121,12 @@ impl Connection {
             return Err((Failure::Connect, "no connection".to_owned()));
         };
         // The connection is put back only after a complete answer: whatever ends this early closes it.
-        stream.write_all(&self.output).await.map_err(|error| (Failure::Read, format!("write: {error}")))?;
+        let written = stream.write_all(&self.output).await;
+        let written = match written {
+            Ok(()) => stream.flush().await,
+            error => error,
+        };
+        written.map_err(|error| (Failure::Read, format!("write: {error}")))?;
         let (status, reusable) = self.read(&mut stream).await?;
         if reusable {
             self.stream = Some(stream);
@@ -131,19 +136,13 @@ impl Connection {
 
     /// Notices that the server closed the connection while it was idle.
     fn drop_if_closed(&mut self) {
-        let Some(stream) = &self.stream else { return };
-        let mut byte = [0];
-        let idle =
-            matches!(stream.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        if !idle {
+        if self.stream.as_mut().is_some_and(|stream| !stream.is_quiet()) {
             self.stream = None;
         }
     }
 
     async fn connect(&mut self) -> io::Result<()> {
-        let stream = TcpStream::connect(self.shared.load.addr).await?;
-        stream.set_nodelay(true)?;
-        self.stream = Some(stream);
+        self.stream = Some(Stream::connect(self.shared.load.addr, self.shared.load.transport).await?);
         self.input.clear();
         if self.connected {
             self.shared.lock().reconnects += 1;
@@ -153,7 +152,7 @@ impl Connection {
     }
 
     /// Reads one answer. Gives its status and whether the connection can carry another.
-    async fn read(&mut self, stream: &mut TcpStream) -> Result<(u16, bool), Failed> {
+    async fn read(&mut self, stream: &mut Stream) -> Result<(u16, bool), Failed> {
         self.body.clear();
         let (status, framing, close) = loop {
             let head = take_head(&mut self.input).map_err(|what| (Failure::Malformed, what))?;
@@ -182,7 +181,7 @@ impl Connection {
         Ok((status, !close))
     }
 
-    async fn read_more(&mut self, stream: &mut TcpStream, needed: bool) -> Result<usize, Failed> {
+    async fn read_more(&mut self, stream: &mut Stream, needed: bool) -> Result<usize, Failed> {
         match wire::read_more(stream, &mut self.input).await {
             Ok(0) if needed => Err((Failure::Read, "closed before the answer was complete".to_owned())),
             Ok(read) => Ok(read),

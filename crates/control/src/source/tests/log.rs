@@ -105,11 +105,11 @@ async fn each_change_of_the_configuration_leaves_one_line() {
     assert_eq!(
         log.lines("configuration changed"),
         [
-            "INFO configuration changed routes=+2 -0 upstreams=+2 -0",
-            "INFO configuration changed routes=+1 -0 upstreams=+1 -0",
-            "INFO configuration changed routes=+0 -1 upstreams=+0 -1",
-            "INFO configuration changed routes=+1 -1 upstreams=+0 -0",
-            "INFO configuration changed routes=+0 -0 upstreams=+1 -1",
+            "INFO configuration changed routes=+2 -0 upstreams=+2 -0 certificates=+0 -0",
+            "INFO configuration changed routes=+1 -0 upstreams=+1 -0 certificates=+0 -0",
+            "INFO configuration changed routes=+0 -1 upstreams=+0 -1 certificates=+0 -0",
+            "INFO configuration changed routes=+1 -1 upstreams=+0 -0 certificates=+0 -0",
+            "INFO configuration changed routes=+0 -0 upstreams=+1 -1 certificates=+0 -0",
         ]
     );
     assert!(log.lines("endpoints changed").is_empty(), "it is for debugging");

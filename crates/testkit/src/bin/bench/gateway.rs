@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use sluicegate_testkit::client;
 use sluicegate_testkit::process::Process;
+use sluicegate_testkit::tls::Issued;
 
 /// How many back ends.
 const BACKENDS: u8 = 5;
@@ -97,7 +98,10 @@ impl Backends {
 pub(crate) struct Gateway {
     pub(crate) kind: Kind,
     pub(crate) version: String,
+    /// Where it serves plain HTTP.
     pub(crate) addr: SocketAddr,
+    /// Where it serves HTTPS; the floor does not.
+    pub(crate) tls: Option<SocketAddr>,
     pub(crate) process: Process,
 }
 
@@ -107,13 +111,17 @@ impl Gateway {
         program: &Path,
         version: String,
         backends: &Backends,
+        certificate: &Issued,
         directory: &Path,
     ) -> anyhow::Result<Self> {
         let addr = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let tls = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let command = match kind {
-            Kind::Sluicegate => sluicegate(program, addr, backends, directory)?,
-            Kind::Nginx => nginx(directory, "nginx", &nginx_proxy(addr, backends)?)?,
-            Kind::Haproxy => haproxy(addr, backends, directory)?,
+            Kind::Sluicegate => sluicegate(program, [addr, tls], backends, certificate, directory)?,
+            Kind::Nginx => {
+                nginx(directory, "nginx", &nginx_proxy([addr, tls], backends, certificate, directory)?)?
+            }
+            Kind::Haproxy => haproxy([addr, tls], backends, certificate, directory)?,
             Kind::Floor => {
                 let mut command = Command::new(program);
                 command.arg(addr.to_string()).args(backends.addrs().iter().map(ToString::to_string));
@@ -122,7 +130,8 @@ impl Gateway {
         };
         let mut process = Process::start(command)?;
         process.wait_for_ok(addr, "/", START).await?;
-        Ok(Self { kind, version, addr, process })
+        let tls = (kind != Kind::Floor).then_some(tls);
+        Ok(Self { kind, version, addr, tls, process })
     }
 
     /// Makes sure that it really serves what the back ends serve.
@@ -172,14 +181,25 @@ fn nginx(directory: &Path, name: &str, http: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-fn nginx_proxy(addr: SocketAddr, backends: &Backends) -> anyhow::Result<String> {
+fn nginx_proxy(
+    [addr, tls]: [SocketAddr; 2],
+    backends: &Backends,
+    certificate: &Issued,
+    directory: &Path,
+) -> anyhow::Result<String> {
+    let (chain, key) = (directory.join("nginx.crt"), directory.join("nginx.key"));
+    fs::write(&chain, &certificate.chain_pem)?;
+    fs::write(&key, &certificate.key_pem)?;
+    let (chain, key) = (chain.display(), key.display());
     let mut servers = String::new();
     for backend in backends.addrs() {
         writeln!(servers, "server {backend};")?;
     }
     Ok(format!(
         "upstream backends {{\n{servers}keepalive 128;\nkeepalive_requests 100000000;\n}}\n\
-         server {{\nlisten {addr};\nlocation / {{\n\
+         server {{\nlisten {addr};\nlisten {tls} ssl http2;\n\
+         ssl_certificate {chain};\nssl_certificate_key {key};\nssl_protocols TLSv1.2 TLSv1.3;\n\
+         location / {{\n\
          proxy_pass http://backends;\n\
          proxy_http_version 1.1;\n\
          proxy_set_header Connection \"\";\n\
@@ -194,7 +214,15 @@ fn nginx_proxy(addr: SocketAddr, backends: &Backends) -> anyhow::Result<String> 
     ))
 }
 
-fn haproxy(addr: SocketAddr, backends: &Backends, directory: &Path) -> anyhow::Result<Command> {
+fn haproxy(
+    [addr, tls]: [SocketAddr; 2],
+    backends: &Backends,
+    certificate: &Issued,
+    directory: &Path,
+) -> anyhow::Result<Command> {
+    let pem = directory.join("haproxy.pem");
+    fs::write(&pem, [&*certificate.chain_pem, &*certificate.key_pem].concat())?;
+    let pem = pem.display();
     let mut servers = String::new();
     for (number, backend) in backends.addrs().iter().enumerate() {
         writeln!(servers, "    server s{number} {backend}")?;
@@ -212,10 +240,12 @@ defaults
     timeout http-keep-alive 75s
 frontend front
     bind {addr}
+    bind {tls} ssl crt {pem} alpn h2,http/1.1
     option forwardfor
     http-request set-header X-Forwarded-Host %[req.hdr(host)]
     http-request set-header X-Forwarded-Port %[dst_port]
-    http-request set-header X-Forwarded-Proto http
+    http-request set-header X-Forwarded-Proto http if !{{ ssl_fc }}
+    http-request set-header X-Forwarded-Proto https if {{ ssl_fc }}
     http-request set-header X-Real-IP %[src]
     http-request set-header X-Request-ID %[uuid()]
     default_backend back
@@ -233,8 +263,9 @@ backend back
 
 fn sluicegate(
     program: &Path,
-    addr: SocketAddr,
+    [addr, tls]: [SocketAddr; 2],
     backends: &Backends,
+    certificate: &Issued,
     directory: &Path,
 ) -> anyhow::Result<Command> {
     let manifests = directory.join("manifests");
@@ -244,8 +275,9 @@ fn sluicegate(
     let text = format!(
         "apiVersion: networking.k8s.io/v1
 kind: Ingress
-metadata: {{name: bench, namespace: default}}
+metadata: {{name: bench, namespace: default, annotations: {{sluicegate.dev/ssl-redirect: \"false\"}}}}
 spec:
+  tls: [{{secretName: bench}}]
   rules:
     - http:
         paths:
@@ -270,13 +302,15 @@ addressType: IPv4
 ports:
   - {{name: http, port: {}, protocol: TCP}}
 endpoints:
-{addresses}",
-        backends.port
+{addresses}{}",
+        backends.port,
+        certificate.secret("bench")
     );
     fs::write(manifests.join("bench.yaml"), text)?;
     let mut command = Command::new(program);
     command.arg("serve").arg("--manifests").arg(manifests);
-    command.arg("--listen").arg(addr.to_string()).args(["--workers", "1"]);
+    command.arg("--listen").arg(addr.to_string()).arg("--listen-https").arg(tls.to_string());
+    command.args(["--workers", "1"]);
     command.arg("--admin").arg(format!("127.0.0.1:{}", free_port()?));
     Ok(command)
 }

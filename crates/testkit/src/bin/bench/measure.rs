@@ -1,14 +1,48 @@
 //! One turn of one gateway: wrk loads it, the kernel counts its CPU time.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
 use serde::Serialize;
 use sluicegate_testkit::process::Process;
 
 use crate::gateway::{Gateway, version_of};
+use crate::handshakes;
+
+/// What a gateway is loaded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Work {
+    /// Requests on kept-alive connections in clear text.
+    Http,
+    /// The same over TLS.
+    Https,
+    /// Each request on a TLS connection of its own.
+    Handshakes,
+}
+
+impl Work {
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Https, Self::Handshakes];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::Handshakes => "new TLS",
+        }
+    }
+
+    /// Where a gateway does this work, if it does.
+    pub(crate) fn target(self, gateway: &Gateway) -> Option<SocketAddr> {
+        match self {
+            Self::Http => Some(gateway.addr),
+            Self::Https | Self::Handshakes => gateway.tls,
+        }
+    }
+}
 
 /// What one turn gave.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -37,14 +71,31 @@ pub(crate) fn load_generator_version() -> Option<String> {
 
 /// Loads a gateway for this long. Any answer but 2xx and any socket error is an error: a gateway that fails
 /// is not measured.
-pub(crate) async fn run(gateway: &Gateway, duration: Duration, connections: usize) -> anyhow::Result<Run> {
+pub(crate) async fn run(
+    gateway: &Gateway,
+    work: Work,
+    duration: Duration,
+    connections: usize,
+) -> anyhow::Result<Run> {
     let name = gateway.kind.name();
     gateway.check().await?;
+    let target = work.target(gateway).context("a gateway that cannot do the work")?;
     let before = gateway.process.cpu_time()?;
+    if work == Work::Handshakes {
+        let made = handshakes::make(target, duration).await.with_context(|| format!("{name} failed"))?;
+        let cpu = gateway.process.cpu_time()? - before;
+        return Ok(Run {
+            requests: made.requests,
+            cpu_micros_per_request: cpu.as_secs_f64() * 1e6 / made.requests as f64,
+            requests_per_second: made.requests as f64 / made.took.as_secs_f64(),
+            p99_millis: made.p99_millis,
+        });
+    }
     let mut command = Command::new("wrk");
     command.args(["-t1", "--latency", "--timeout", "10s"]);
     command.args([format!("-c{connections}"), format!("-d{}s", duration.as_secs())]);
-    command.arg(format!("http://{}/", gateway.addr));
+    let scheme = if work == Work::Http { "http" } else { "https" };
+    command.arg(format!("{scheme}://{target}/"));
     let mut wrk = Process::start(command)?;
     let status = wrk.wait(duration + Duration::from_secs(30)).await?;
     let cpu = gateway.process.cpu_time()? - before;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::gateway::{Gateway, Kind};
-use crate::measure::Run;
+use crate::measure::{Run, Work};
 
 /// The load per CPU from which on a machine is too busy to measure on.
 const BUSY: f64 = 0.4;
@@ -19,6 +19,13 @@ pub(crate) struct Report {
     load_before: f64,
     seconds: u64,
     connections: usize,
+    works: Vec<OfWork>,
+}
+
+/// All turns of one kind of work.
+#[derive(Debug, Serialize)]
+struct OfWork {
+    work: &'static str,
     gateways: Vec<Entry>,
 }
 
@@ -37,12 +44,7 @@ struct Spread {
 }
 
 impl Report {
-    pub(crate) fn new(gateways: &[Gateway], seconds: u64, connections: usize) -> Self {
-        let entry = |gateway: &Gateway| Entry {
-            name: gateway.kind.name(),
-            version: gateway.version.clone(),
-            runs: Vec::new(),
-        };
+    pub(crate) fn new(seconds: u64, connections: usize) -> Self {
         Self {
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
                 .unwrap_or_default()
@@ -52,12 +54,24 @@ impl Report {
             load_before: load_average(),
             seconds,
             connections,
-            gateways: gateways.iter().map(entry).collect(),
+            works: Vec::new(),
         }
     }
 
+    /// What is added from now on is of this work.
+    pub(crate) fn begin(&mut self, work: Work, gateways: &[&Gateway]) {
+        let entry = |gateway: &&Gateway| Entry {
+            name: gateway.kind.name(),
+            version: gateway.version.clone(),
+            runs: Vec::new(),
+        };
+        self.works.push(OfWork { work: work.name(), gateways: gateways.iter().map(entry).collect() });
+    }
+
     pub(crate) fn add(&mut self, gateway: usize, run: Run) {
-        self.gateways[gateway].runs.push(run);
+        if let Some(work) = self.works.last_mut() {
+            work.gateways[gateway].runs.push(run);
+        }
     }
 
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
@@ -89,9 +103,13 @@ impl Entry {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, cpus, load_before, seconds, connections, gateways } = self;
-        let turns = gateways.first().map_or(0, |entry| entry.runs.len());
-        writeln!(f, "HTTP/1.1, kept alive, 1 KB answers, {connections} connections, 5 back ends, 1 worker;")?;
+        let Self { kernel, cpus, load_before, seconds, connections, works } = self;
+        let turns = works.first().and_then(|work| work.gateways.first()).map_or(0, |entry| entry.runs.len());
+        writeln!(
+            f,
+            "HTTP/1.1, 1 KB answers, 5 back ends, 1 worker; {connections} connections kept alive, or a new"
+        )?;
+        writeln!(f, "TLS connection for each request (RSA 2048, TLS 1.3, X25519, nothing resumed);")?;
         writeln!(f, "{turns} turns of {seconds} s each, medians; {cpus} CPUs, Linux {kernel}")?;
         if *load_before > BUSY * *cpus as f64 {
             writeln!(
@@ -100,13 +118,23 @@ impl fmt::Display for Report {
             )?;
             writeln!(f, "from cold caches: the times are inflated, and the ratios are provisional.")?;
         }
-        writeln!(f)?;
+        for work in works {
+            writeln!(f)?;
+            work.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for OfWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { work, gateways } = self;
         let own = gateways.iter().find(|entry| entry.name == Kind::Sluicegate.name());
         let own = own.map(|entry| entry.spread(|run| run.cpu_micros_per_request).median);
         writeln!(
             f,
             "{:<12}{:>14}{:>16}{:>13}{:>11}{:>17}  version",
-            "gateway", "us CPU/req", "least - most", "requests/s", "p99 ms", "cost/sluicegate"
+            work, "us CPU/req", "least - most", "requests/s", "p99 ms", "cost/sluicegate"
         )?;
         for entry in gateways {
             let cpu = entry.spread(|run| run.cpu_micros_per_request);

@@ -1,0 +1,152 @@
+use std::sync::Arc;
+
+use sluicegate_model::{ClientAuth, ClientAuthMode, Config, HostPattern, TlsHost};
+use sluicegate_proxy::failure::TlsFault;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::{Client, Response};
+use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::tls::{Authority, ClientOptions, Issued};
+
+use crate::{TestResult, certificate, failed, get, trusting};
+
+fn policy(mode: ClientAuthMode) -> ClientAuth {
+    let roots = vec![Authority::of_process().certificate()];
+    ClientAuth { source: "test".into(), roots, crls: Vec::new(), mode, forward: false }
+}
+
+/// From now on only such clients may ask for a.test; all may ask for b.test.
+fn demand(config: &mut Config, policy: ClientAuth) {
+    let policy = Arc::new(policy);
+    config.hosts.clear();
+    for host in ["a.test", "b.test"] {
+        sluicegate_testkit::gateway::add_route(config, host, "/", "backend");
+    }
+    config.hosts[0].routes[0].client_auth = Some(policy.clone());
+    config.hosts[0].routes[0].https_only = true;
+    let host = |name: &str, client_auth| {
+        let certificates = vec![certificate(&[name])];
+        Arc::new(TlsHost { host: HostPattern::Exact(name.into()), certificates, client_auth })
+    };
+    Arc::make_mut(&mut config.tls).hosts = vec![host("a.test", Some(policy)), host("b.test", None)];
+}
+
+async fn demanding(policy: ClientAuth) -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = Gateway::builder().backends([&backend]).start().await?;
+    gateway.configure(|config| demand(config, policy)).await;
+    Ok((backend, gateway))
+}
+
+/// What a client is answered; an error if the handshake fails, which TLS 1.3 tells with the first answer only.
+async fn ask(gateway: &Gateway, options: &ClientOptions, host: &str) -> anyhow::Result<Response> {
+    Ok(gateway.connect_tls(options, host).await?.request(get(host)).await?)
+}
+
+/// What the endpoint was told of the client at the last request.
+fn told(backend: &Backend, what: &str) -> Option<String> {
+    let request = backend.last_request()?;
+    request.header(&format!("ssl-client-{what}")).map(str::to_owned)
+}
+
+fn stranger() -> Issued {
+    Authority::named("Nobody").issue(&["mallory"])
+}
+
+#[tokio::test]
+async fn only_those_with_a_certificate_get_in_and_endpoints_learn_who_they_are() -> TestResult {
+    let (backend, gateway) = demanding(policy(ClientAuthMode::Required)).await?;
+    let alice = Authority::of_process().issue(&["alice"]);
+    for options in [trusting(), trusting().tls12()] {
+        ask(&gateway, &options.clone().identity(&alice), "a.test").await?;
+        for (name, value) in [
+            ("verify", Some("SUCCESS")),
+            ("subject-dn", Some("CN=alice")),
+            ("issuer-dn", Some("CN=Test authority")),
+            ("cert", None),
+        ] {
+            assert_eq!(told(&backend, name).as_deref(), value, "{name}");
+        }
+        assert!(ask(&gateway, &options, "a.test").await.is_err(), "no certificate");
+        assert!(ask(&gateway, &options.identity(&stranger()), "a.test").await.is_err(), "a stranger's");
+    }
+    failed(&gateway, TlsFault::ClientCertificate, 4).await?;
+    assert_eq!(ask(&gateway, &trusting(), "b.test").await?.status, 200, "another host");
+    Ok(())
+}
+
+#[tokio::test]
+async fn there_is_no_way_around_it() -> TestResult {
+    let (backend, gateway) = demanding(policy(ClientAuthMode::Required)).await?;
+    let mut other = gateway.connect_tls(&trusting(), "b.test").await?;
+    assert_eq!(other.request(get("a.test")).await?.status, 421, "over another host's connection");
+    let mut unnamed = gateway.connect_tls(&trusting(), "localhost").await?;
+    assert_eq!(unnamed.request(get("a.test")).await?.status, 421);
+    let mut plain = Client::connect(gateway.addr()).await?;
+    assert_eq!(plain.request(get("a.test")).await?.status, 308);
+    let challenge = "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    assert_eq!(plain.request(challenge).await?.status, 308);
+    gateway
+        .configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().expect("a net")])
+        .await;
+    let claims =
+        "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Proto: https\r\nssl-client-verify: SUCCESS\r\n\r\n";
+    assert_eq!(plain.request(claims).await?.status, 308);
+    // What only the gateway can know is never taken from a request.
+    let forged = "GET / HTTP/1.1\r\nHost: b.test\r\nSSL-Client-Verify: SUCCESS\r\nssl-client-cert: x\r\n\r\n";
+    assert_eq!(other.request(forged).await?.status, 200);
+    assert_eq!((told(&backend, "verify"), told(&backend, "cert")), (None, None));
+    Ok(())
+}
+
+#[tokio::test]
+async fn optional_certificates_are_told_of() -> TestResult {
+    let mallory = stranger();
+    let alice = Authority::of_process().issue(&["alice"]);
+    for (mode, of_mallory) in
+        [(ClientAuthMode::Optional, None), (ClientAuthMode::OptionalNoCa, Some("FAILED:UnknownIssuer"))]
+    {
+        let (backend, gateway) = demanding(ClientAuth { forward: true, ..policy(mode) }).await?;
+        ask(&gateway, &trusting(), "a.test").await?;
+        assert_eq!(told(&backend, "verify").as_deref(), Some("NONE"), "{mode:?}");
+        ask(&gateway, &trusting().identity(&alice), "a.test").await?;
+        assert_eq!(told(&backend, "verify").as_deref(), Some("SUCCESS"), "{mode:?}");
+        let passed_on = told(&backend, "cert").unwrap_or_default();
+        assert!(passed_on.starts_with("-----BEGIN%20CERTIFICATE-----%0A"), "{mode:?}: {passed_on}");
+        let asked = ask(&gateway, &trusting().identity(&mallory), "a.test").await;
+        assert_eq!(asked.is_ok(), of_mallory.is_some(), "{mode:?}");
+        if of_mallory.is_some() {
+            assert_eq!(told(&backend, "verify").as_deref(), of_mallory, "{mode:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_although_its_session_could_be_resumed() -> TestResult {
+    let (_backend, gateway) = demanding(policy(ClientAuthMode::Required)).await?;
+    let [alice, bob] = ["alice", "bob"].map(|name| Authority::of_process().issue(&[name]));
+    let [of_alice, of_bob] = [&alice, &bob].map(|issued| trusting().identity(issued));
+    for options in [&of_alice, &of_bob] {
+        ask(&gateway, options, "a.test").await?;
+    }
+    let mut open = gateway.connect_tls(&of_alice, "a.test").await?;
+    assert_eq!(open.request(get("a.test")).await?.status, 200);
+    let crls = vec![Authority::of_process().revoke(&[&alice])];
+    gateway.configure(|config| demand(config, ClientAuth { crls, ..policy(ClientAuthMode::Required) })).await;
+    assert!(ask(&gateway, &of_alice, "a.test").await.is_err());
+    assert_eq!(ask(&gateway, &of_bob, "a.test").await?.status, 200);
+    assert_eq!(open.request(get("a.test")).await?.status, 421, "it was opened under the earlier policy");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_roots_nobody_gets_in() -> TestResult {
+    let (_backend, gateway) =
+        demanding(ClientAuth { roots: Vec::new(), ..policy(ClientAuthMode::Required) }).await?;
+    let alice = Authority::of_process().issue(&["alice"]);
+    assert!(ask(&gateway, &trusting().identity(&alice), "a.test").await.is_err());
+    assert_eq!(ask(&gateway, &trusting(), "b.test").await?.status, 200);
+    let mut other = gateway.connect_tls(&trusting(), "b.test").await?;
+    assert_eq!(other.request(get("a.test")).await?.status, 421);
+    Ok(())
+}

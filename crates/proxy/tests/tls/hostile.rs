@@ -1,0 +1,148 @@
+use std::time::Duration;
+
+use sluicegate_proxy::failure::TlsFault;
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::Gateway;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::{TestResult, failed, failures, get, serving, trusting};
+
+/// What a real client says first.
+async fn hello() -> anyhow::Result<Vec<u8>> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let addr = listener.local_addr()?;
+    let client =
+        tokio::spawn(async move { Client::connect_tls(addr, &trusting(), "a.test").await.map(drop) });
+    let (mut socket, _) = listener.accept().await?;
+    let mut header = [0; 5];
+    socket.read_exact(&mut header).await?;
+    let mut body = vec![0; usize::from(u16::from_be_bytes([header[3], header[4]]))];
+    socket.read_exact(&mut body).await?;
+    client.abort();
+    Ok([&header[..], &body].concat())
+}
+
+/// Sends these bytes and gives what comes until the gateway closes.
+async fn send(gateway: &Gateway, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut client = Client::over(TcpStream::connect(gateway.https_addr()).await?)?;
+    client.send(bytes).await?;
+    client.half_close().await?;
+    Ok(client.read_to_end().await?)
+}
+
+async fn is_well(gateway: &Gateway) -> TestResult {
+    let mut client = gateway.connect_tls(&trusting(), "a.test").await?;
+    assert_eq!(client.request(get("a.test")).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hello_cut_anywhere_or_with_any_byte_changed_harms_nobody() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let hello = hello().await?;
+    for at in (0..hello.len()).step_by(7) {
+        send(&gateway, &hello[..at]).await?;
+        let mut changed = hello.clone();
+        changed[at] ^= 0xff;
+        send(&gateway, &changed).await?;
+    }
+    is_well(&gateway).await?;
+    drop(gateway.wait_until_idle().await);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hello_in_single_bytes_and_in_small_records_is_understood() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let hello = hello().await?;
+    let mut socket = TcpStream::connect(gateway.https_addr()).await?;
+    socket.set_nodelay(true)?;
+    for byte in &hello {
+        socket.write_all(&[*byte]).await?;
+    }
+    assert_eq!(socket.read_u8().await?, 22, "a handshake record answers");
+    // RFC 8446, 5.1: a message may be split into records of any size.
+    let mut socket = TcpStream::connect(gateway.https_addr()).await?;
+    for piece in hello[5..].chunks(50) {
+        let header = [22, 3, 1, 0, u8::try_from(piece.len())?];
+        socket.write_all(&[&header, piece].concat()).await?;
+    }
+    assert_eq!(socket.read_u8().await?, 22);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hello_over_the_limit_is_cut_off() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    // A message of 60 kB, in records that are announced as large as they may be.
+    let mut endless = vec![22, 3, 1, 0x40, 0, 1, 0, 0xea, 0x60, 3, 3];
+    endless.resize(40_000, 0);
+    send(&gateway, &endless).await?;
+    failed(&gateway, TlsFault::HelloTooLarge, 1).await?;
+    is_well(&gateway).await
+}
+
+#[tokio::test]
+async fn what_is_no_tls_is_told_so_where_it_can_be_understood() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let answer = send(&gateway, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await?;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("this port speaks HTTPS"), "{answer}");
+    failed(&gateway, TlsFault::ClearText, 1).await?;
+    assert_eq!(send(&gateway, b"\0\x01\x02\x03\x04\x05").await?, b"");
+    assert_eq!(send(&gateway, b"ssh-2.0\r\n").await?, b"");
+    failed(&gateway, TlsFault::NotTls, 2).await?;
+    is_well(&gateway).await
+}
+
+#[tokio::test]
+async fn handshakes_that_do_not_go_on_are_ended() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    gateway.configure(|config| config.settings.timeouts.tls_handshake = Duration::from_millis(100)).await;
+    let hello = hello().await?;
+    let mut waiting = Vec::new();
+    for sent in [&[][..], &hello[..1], &hello[..hello.len() - 1], &hello] {
+        let mut client = Client::over(TcpStream::connect(gateway.https_addr()).await?)?;
+        client.send(sent).await?;
+        waiting.push(client);
+    }
+    for mut client in waiting {
+        client.read_to_end().await?;
+    }
+    failed(&gateway, TlsFault::Timeout, 4).await?;
+    gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn many_half_open_handshakes_hold_up_nobody() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let hello = hello().await?;
+    let mut half_open = Vec::new();
+    for index in 0..400 {
+        let mut socket = TcpStream::connect(gateway.https_addr()).await?;
+        socket.write_all(&hello[..hello.len() * (index % 3) / 2]).await?;
+        half_open.push(socket);
+    }
+    for _ in 0..10 {
+        is_well(&gateway).await?;
+    }
+    drop(half_open);
+    gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_opened_end_the_connection() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let hello = hello().await?;
+    for junk in [&[23, 3, 3, 0, 40][..], &[20, 3, 3, 0, 1, 2], &[21, 3, 3, 0, 2, 2, 40], &[99, 3, 3, 0, 1, 1]]
+    {
+        let mut bytes = hello.clone();
+        bytes.extend_from_slice(junk);
+        bytes.resize(bytes.len() + 40, 7);
+        let answer = send(&gateway, &bytes).await?;
+        assert!(answer.windows(2).any(|bytes| bytes == [22, 3]), "the server's part of the handshake");
+    }
+    assert!(failures(&gateway, TlsFault::Protocol) + failures(&gateway, TlsFault::Refused) >= 3);
+    is_well(&gateway).await
+}

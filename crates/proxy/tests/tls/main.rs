@@ -1,0 +1,79 @@
+//! TLS with clients: which certificate whom is shown, who may connect, and what hostile bytes lead to.
+//!
+//! | module | what |
+//! |---|---|
+//! | `names` | certificates by name and by kind of key, unknown names, 421, redirects, HSTS |
+//! | `changes` | certificates that change under load, tickets |
+//! | `clients` | certificates of clients |
+//! | `hostile` | broken, slow and endless handshakes |
+
+mod changes;
+mod clients;
+mod hostile;
+mod names;
+
+use std::sync::Arc;
+
+use sluicegate_model::tls::Tls;
+use sluicegate_model::{Certificate, HostPattern, TlsHost};
+use sluicegate_proxy::failure::TlsFault;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::{Builder, Gateway};
+use sluicegate_testkit::tls::{Authority, ClientOptions};
+
+type TestResult = anyhow::Result<()>;
+
+/// A request for a host.
+fn get(host: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+/// A client that trusts the authority of this process.
+fn trusting() -> ClientOptions {
+    Authority::of_process().client()
+}
+
+/// A certificate of the authority of this process.
+fn certificate(names: &[&str]) -> Arc<Certificate> {
+    Authority::of_process().issue(names).certificate
+}
+
+/// Gives a name these certificates.
+fn set_host(tls: &mut Tls, name: &str, certificates: &[Arc<Certificate>]) {
+    let host = match name.strip_prefix("*.") {
+        Some(suffix) => HostPattern::Wildcard(suffix.into()),
+        None => HostPattern::Exact(name.into()),
+    };
+    tls.hosts.retain(|known| known.host != host);
+    tls.hosts.push(Arc::new(TlsHost { host, certificates: certificates.to_vec(), client_auth: None }));
+}
+
+/// A back end, and a gateway before it that serves these names, each with a certificate of its own.
+async fn serving(names: &[&str]) -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = with_names(names).backends([&backend]).start().await?;
+    Ok((backend, gateway))
+}
+
+fn with_names(names: &[&str]) -> Builder {
+    Gateway::builder().tls(|tls| names.iter().for_each(|name| set_host(tls, name, &[certificate(&[name])])))
+}
+
+/// The certificate that a client was shown.
+fn shown(client: &Client) -> &[u8] {
+    let certificates = client.tls().and_then(|tls| tls.peer_certificates()).unwrap_or_default();
+    certificates.first().map_or(&[], |certificate| certificate.as_ref())
+}
+
+/// How often a handshake failed for this reason.
+fn failures(gateway: &Gateway, fault: TlsFault) -> u64 {
+    gateway.proxy().telemetry().workers().sum(|worker| &worker.tls_faults[fault.index()])
+}
+
+/// Waits until exactly so many handshakes have failed for this reason.
+async fn failed(gateway: &Gateway, fault: TlsFault, count: u64) -> TestResult {
+    gateway.wait_until(|gateway| failures(gateway, fault) >= count).await?;
+    anyhow::ensure!(failures(gateway, fault) == count, "{fault:?}: {}", failures(gateway, fault));
+    Ok(())
+}

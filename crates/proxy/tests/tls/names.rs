@@ -1,0 +1,188 @@
+use std::time::{Duration, SystemTime};
+
+use rustls::{ProtocolVersion, SignatureScheme};
+use sluicegate_model::KeyKind;
+use sluicegate_model::tls::{Hsts, TlsVersion, UnknownNames};
+use sluicegate_proxy::failure::{ClientFault, TlsFault};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::tls::Authority;
+
+use crate::{TestResult, certificate, failed, get, serving, set_host, shown, trusting, with_names};
+
+#[tokio::test]
+async fn each_name_has_its_own_certificate_and_a_wildcard_stands_for_one_label() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test", "*.b.test"]).await?;
+    for (name, host) in [("a.test", "a.test"), ("A.Test", "a.test"), ("x.b.test", "x.b.test:443")] {
+        let mut client = gateway.connect_tls(&trusting(), name).await?;
+        assert_eq!(client.request(get(host)).await?.status, 200, "{name}");
+    }
+    // The default certificate is for localhost alone, so that a client refuses it for any other name.
+    for name in ["b.test", "x.y.b.test", "c.test"] {
+        let error = gateway.connect_tls(&trusting(), name).await.expect_err(name);
+        assert!(error.to_string().contains("not valid for name"), "{error}");
+    }
+    assert_eq!(gateway.connect_tls(&trusting(), "localhost").await?.request(get("any")).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn unknown_names_are_refused_if_told_so() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    gateway.configure(|config| config.settings.tls.unknown_names = UnknownNames::Refuse).await;
+    let error = gateway.connect_tls(&trusting(), "localhost").await.expect_err("an unknown name");
+    assert!(error.to_string().contains("UnrecognisedName"), "{error}");
+    failed(&gateway, TlsFault::UnknownName, 1).await?;
+    assert!(gateway.connect_tls(&trusting(), "127.0.0.1").await.is_err(), "the name of no certificate");
+    failed(&gateway, TlsFault::UnknownName, 1).await?;
+    gateway.connect_tls(&trusting(), "a.test").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_gets_a_certificate_that_it_can_verify() -> TestResult {
+    let (_backend, gateway) = serving(&[]).await?;
+    let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
+    let [ecdsa, rsa] = [KeyKind::Ecdsa, KeyKind::Rsa]
+        .map(|kind| Authority::of_process().issue_with(&["a.test"], kind, tomorrow).certificate);
+    gateway
+        .configure(|config| {
+            set_host(std::sync::Arc::make_mut(&mut config.tls), "a.test", &[ecdsa.clone(), rsa.clone()]);
+        })
+        .await;
+    let client = gateway.connect_tls(&trusting(), "a.test").await?;
+    assert_eq!(shown(&client), ecdsa.chain[0].as_ref(), "ECDSA is cheaper");
+    for (options, version) in [(trusting(), "1.3"), (trusting().tls12(), "1.2")] {
+        let rsa_only = options.provider(|provider| {
+            let algorithms = &mut provider.signature_verification_algorithms;
+            let is_rsa = |scheme: &SignatureScheme| {
+                matches!(scheme, SignatureScheme::RSA_PSS_SHA256 | SignatureScheme::RSA_PKCS1_SHA256)
+            };
+            let kept: Vec<_> =
+                algorithms.mapping.iter().copied().filter(|(scheme, _)| is_rsa(scheme)).collect();
+            algorithms.mapping = kept.leak();
+        });
+        let client = gateway.connect_tls(&rsa_only, "a.test").await?;
+        assert_eq!(shown(&client), rsa.chain[0].as_ref(), "TLS {version}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn versions_algorithms_and_protocols_are_todays() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let client = gateway.connect_tls(&trusting().protocols(&["http/1.1"]), "a.test").await?;
+    let tls = client.tls().expect("TLS");
+    assert_eq!(tls.protocol_version(), Some(ProtocolVersion::TLSv1_3));
+    assert_eq!(tls.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let group = tls.negotiated_key_exchange_group().map(|group| group.name());
+    assert_eq!(group, Some(rustls::NamedGroup::X25519MLKEM768), "safe from quantum computers by default");
+    let client = gateway.connect_tls(&trusting().tls12(), "a.test").await?;
+    assert_eq!(client.tls().and_then(|tls| tls.protocol_version()), Some(ProtocolVersion::TLSv1_2));
+    assert!(gateway.connect_tls(&trusting().protocols(&["h3"]), "a.test").await.is_err(), "RFC 7301, 3.2");
+    gateway.configure(|config| config.settings.tls.min_version = TlsVersion::Tls13).await;
+    assert!(gateway.connect_tls(&trusting().tls12(), "a.test").await.is_err());
+    gateway.connect_tls(&trusting(), "a.test").await?;
+    failed(&gateway, TlsFault::Incompatible, 2).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_the_certificate_does_not_cover_is_misdirected() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let both = certificate(&["a.test", "c.test"]);
+    let gateway = with_names(&["b.test"])
+        .tls(|tls| ["a.test", "c.test"].iter().for_each(|name| set_host(tls, name, &[both.clone()])))
+        .backends([&backend])
+        .start()
+        .await?;
+    let mut client = gateway.connect_tls(&trusting(), "a.test").await?;
+    for (host, status) in [
+        ("a.test", 200),
+        ("A.TEST.:8443", 200),
+        ("c.test", 200),
+        ("b.test", 421),
+        ("unknown.test", 421),
+        ("a.test", 200),
+    ] {
+        assert_eq!(client.request(get(host)).await?.status, status, "{host}");
+    }
+    let misdirected = &ClientFault::Misdirected;
+    let counted =
+        gateway.proxy().telemetry().workers().sum(|worker| &worker.client_faults[misdirected.index()]);
+    assert_eq!(counted, 2);
+    // Who asks for a name without a certificate of its own is promised no more than the default one.
+    let mut client = gateway.connect_tls(&trusting(), "localhost").await?;
+    assert_eq!(client.request(get("unknown.test")).await?.status, 200);
+    assert_eq!(client.request(get("b.test")).await?.status, 421);
+    Ok(())
+}
+
+#[tokio::test]
+async fn plain_http_is_redirected_where_a_route_wants_https() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = with_names(&["a.test"]).backends([&backend]).start().await?;
+    gateway
+        .configure(|config| {
+            config.hosts[0].routes[0].https_only = true;
+            config.settings.trusted_peers = vec!["127.0.0.2/32".parse().expect("a network")];
+        })
+        .await;
+    let mut client = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
+    let request = "POST /x/../y%2F?q=1 HTTP/1.1\r\nHost: a.test:8080\r\nContent-Length: 0\r\n\r\n";
+    let response = client.request(request).await?;
+    assert_eq!((response.status, response.header("location")), (308, Some("https://a.test/y%2F?q=1")));
+    let response =
+        client.request("GET /.well-known/acme-challenge/t HTTP/1.1\r\nHost: a.test\r\n\r\n").await?;
+    assert_eq!(response.status, 200, "a certificate authority comes over plain HTTP (RFC 8555, 8.3)");
+    let forged = "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Proto: https\r\n\r\n";
+    assert_eq!(client.request(forged).await?.status, 308, "a stranger's word");
+    gateway
+        .configure(|config| {
+            config.settings.trusted_peers = vec!["127.0.0.1/32".parse().expect("a network")];
+            config.settings.tls.redirect_port = 8443;
+        })
+        .await;
+    assert_eq!(client.request(forged).await?.status, 200, "a load balancer's word");
+    let response = client.request(get("a.test")).await?;
+    assert_eq!(response.header("location"), Some("https://a.test:8443/"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoints_and_browsers_are_told_of_https() -> TestResult {
+    let (backend, gateway) = serving(&["a.test"]).await?;
+    let hsts = Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: false };
+    gateway.configure(|config| config.settings.tls.hsts = Some(hsts)).await;
+    let mut client = gateway.connect_tls(&trusting(), "a.test").await?;
+    let response = client.request(get("a.test")).await?;
+    assert_eq!(response.header("strict-transport-security"), Some("max-age=60; includeSubDomains"));
+    let told = backend.last_request().expect("a request");
+    for header in ["X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme"] {
+        assert_eq!(told.header(header), Some("https"), "{header}");
+    }
+    assert_eq!(told.header("X-Forwarded-Port"), Some(&*gateway.https_addr().port().to_string()));
+    let own = "HTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=1\r\nContent-Length: 0\r\n\r\n";
+    backend.set(Behaviour::raw(own));
+    let response = client.request(get("a.test")).await?;
+    assert_eq!(response.headers_named("strict-transport-security"), ["max-age=1"], "the endpoint's own");
+    let mut plain = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
+    backend.set(Behaviour::ok());
+    assert_eq!(
+        plain.request(get("a.test")).await?.header("strict-transport-security"),
+        None,
+        "RFC 6797, 7.2"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_default_certificate_unknown_names_are_refused() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = with_names(&["a.test"]).tls(|tls| tls.default.clear()).backends([&backend]).start().await?;
+    assert!(gateway.connect_tls(&trusting(), "localhost").await.is_err());
+    gateway.connect_tls(&trusting(), "a.test").await?;
+    let gateway = Gateway::builder().tls(|tls| tls.default.clear()).backends([&backend]).start().await?;
+    assert!(gateway.connect_tls(&trusting(), "a.test").await.is_err());
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! A client's connection, in clear text or over TLS: by another library's stream than the gateway's own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::tls::{Authority, ClientOptions};
+
+/// What clients of a test speak with the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`) says it for all
+/// connections of `Gateway::connect` and `Gateway::load`, so that every test can be run over each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// HTTP/1.1 in clear text.
+    Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+}
+
+impl Transport {
+    /// What the environment says; HTTP without it.
+    ///
+    /// # Panics
+    /// If it says something else.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        match std::env::var("SLUICEGATE_TEST_TRANSPORT").as_deref() {
+            Err(_) | Ok("http") => Self::Http,
+            Ok("https") => Self::Https,
+            Ok(other) => panic!("SLUICEGATE_TEST_TRANSPORT={other}: write http or https"),
+        }
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Connects, with `TCP_NODELAY`, and over TLS as a client of the process' own [`Authority`].
+    pub(crate) async fn connect(addr: SocketAddr, transport: Transport) -> io::Result<Self> {
+        let tcp = TcpStream::connect(addr).await?;
+        tcp.set_nodelay(true)?;
+        match transport {
+            Transport::Http => Ok(Self::Plain(tcp)),
+            Transport::Https => Self::tls(tcp, &Authority::of_process().client(), "localhost").await,
+        }
+    }
+
+    /// TLS over a connection, to a server with this name.
+    pub(crate) async fn tls(tcp: TcpStream, options: &ClientOptions, name: &str) -> io::Result<Self> {
+        let connector = TlsConnector::from(options.config());
+        let name = name.to_owned().try_into().map_err(io::Error::other)?;
+        Ok(Self::Tls(Box::new(connector.connect(name, tcp).await?)))
+    }
+
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// Whether nothing has come, not even the end, but what TLS says for itself.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut byte = [0];
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(self).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, data),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, data),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
