@@ -27,6 +27,7 @@ test: ## check everything: format, lints, dependencies, documentation, and all t
 	@scripts/setup test
 	@$(MAKE) lint
 	@cargo test --workspace --quiet
+	@SLUICEGATE_TEST_TRANSPORT=https cargo test --package sluicegate-proxy --quiet --test zero_loss --test hostile
 
 lint: ## check the format, clippy, the documentation and the dependencies
 	@scripts/setup test

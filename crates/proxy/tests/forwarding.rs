@@ -2,6 +2,7 @@
 
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::stream::Transport;
 
 type TestResult = anyhow::Result<()>;
 
@@ -22,7 +23,7 @@ async fn a_get_reaches_the_back_end_with_forwarding_headers() -> TestResult {
         assert_eq!(request.header("X-Forwarded-For"), Some("127.0.0.1"));
         assert_eq!(request.header("X-Real-IP"), Some("127.0.0.1"));
         assert_eq!(request.header("X-Forwarded-Host"), Some("example.com"));
-        assert_eq!(request.header("X-Forwarded-Proto"), Some("http"));
+        assert_eq!(request.header("X-Forwarded-Proto"), Some(Transport::of_environment().scheme()));
         assert_eq!(request.header("X-Request-ID").map(str::len), Some(32));
         assert_eq!((request.header("X-Keep"), request.header("X-Drop")), (Some("1"), None));
     }

@@ -154,6 +154,12 @@ impl Gateway {
         &self.proxy
     }
 
+    /// Where it listens for the transport that the environment says.
+    #[must_use]
+    pub fn target(&self) -> SocketAddr {
+        self.addr_of(Transport::of_environment())
+    }
+
     /// A connection to it, by the transport that the environment says.
     ///
     /// # Errors

@@ -23,6 +23,15 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// The scheme of its URIs.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
     /// What the environment says; HTTP without it.
     ///
     /// # Panics

@@ -62,6 +62,13 @@ impl Session {
             Self::Client(session) => session.wants_write(),
         }
     }
+
+    fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Server(session) => session.is_handshaking(),
+            Self::Client(session) => session.is_handshaking(),
+        }
+    }
 }
 
 /// How far the records that came have led.
@@ -161,7 +168,11 @@ impl TlsStream {
         loop {
             match self.step(None) {
                 Ok(Step::Again) => {}
-                Ok(Step::Ready) => {
+                // The client may say all that it has to say at once, and then that it has said it.
+                Ok(Step::Ended) if self.session.is_handshaking() => {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(Step::Ready | Step::Ended) => {
                     // Tickets go out beside the first response, unless that will be a while.
                     if self.incoming.is_none() {
                         ready!(self.poll_send(cx))?;
@@ -175,7 +186,6 @@ impl TlsStream {
                         return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
-                Ok(Step::Ended) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Err(error) => {
                     self.send_alert();
                     return Poll::Ready(Err(error));

@@ -64,7 +64,7 @@ impl TlsTable {
             return false;
         }
         let here = self.hosts.find(host).map_or(self.default.as_ref(), Option::as_ref);
-        here.is_none_or(|here| here.pattern != session.host.pattern) && !session.host.covers(host)
+        here.is_some_and(|here| here.pattern != session.host.pattern) && !session.host.covers(host)
     }
 }
 

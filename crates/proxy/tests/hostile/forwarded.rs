@@ -3,6 +3,7 @@
 
 use sluicegate_testkit::backend::{Backend, Behaviour, Request};
 use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::stream::Transport;
 
 use super::{TestResult, gateway_to};
 
@@ -88,15 +89,15 @@ async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let request =
         forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a:81\r\n{LIES}\r\n")).await?;
-    let port = gateway.addr().port().to_string();
+    let port = gateway.target().port().to_string();
     for (name, truth) in [
         ("X-Forwarded-For", "127.0.0.1"),
         ("X-Real-IP", "127.0.0.1"),
         ("X-Forwarded-Host", "a:81"),
         ("X-Forwarded-Port", &port),
-        ("X-Forwarded-Proto", "http"),
-        ("X-Forwarded-Scheme", "http"),
-        ("X-Scheme", "http"),
+        ("X-Forwarded-Proto", Transport::of_environment().scheme()),
+        ("X-Forwarded-Scheme", Transport::of_environment().scheme()),
+        ("X-Scheme", Transport::of_environment().scheme()),
     ] {
         assert_eq!(values(&request, name), [truth], "{name}");
     }
@@ -166,8 +167,8 @@ async fn what_a_trusted_peer_says_is_kept_and_the_peer_itself_added() -> TestRes
         ("X-Forwarded-Port", "443"),
         ("X-Forwarded-Prefix", "/p"),
         ("X-Forwarded-Proto", "https"),
-        ("X-Forwarded-Scheme", "http"),
-        ("X-Scheme", "http"),
+        ("X-Forwarded-Scheme", Transport::of_environment().scheme()),
+        ("X-Scheme", Transport::of_environment().scheme()),
         ("X-Real-IP", "1.1.1.1"),
         ("X-Request-ID", "theirs"),
         ("Host", "a"),
@@ -260,7 +261,7 @@ async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> Te
     let request = forwarded(&gateway, &backend, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
     assert_eq!((request.minor_version, names(&request)), (1, vec!["Host"]));
     // HTTP/1.0 need not name a host: it is the address that the client connected to.
-    let host = format!("127.0.0.1:{}", gateway.addr().port());
+    let host = format!("127.0.0.1:{}", gateway.target().port());
     assert_eq!(values(&request, "Host"), [&host]);
     assert_eq!(values(&request, "X-Forwarded-Host"), [&host]);
     let put = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";

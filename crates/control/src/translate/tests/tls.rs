@@ -1,56 +1,354 @@
-//! What is told of `spec.tls`.
+//! `spec.tls`: certificates, redirects, and certificates of clients.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use super::{ECHO, ECHO_80, assert_lines, assert_problems, ingress, rules, serve, served};
-use crate::{Store, TranslateOptions};
+use sluicegate_model::{ClientAuthMode, Config, KeyKind};
+use sluicegate_testkit::tls::{Authority, Issued};
+
+use super::{ECHO, assert_lines, assert_problems, ingress, rules, served};
+use crate::translate::{ObjectName, Translation};
+use crate::{Store, TranslateOptions, translate};
 
 fn with_tls(tls: &str) -> String {
     ingress("name: a", &format!("{}, tls: [{tls}]", rules(&["t.test Prefix / echo:80"])))
 }
 
-fn secret(rest: &str) -> String {
-    format!("---\n{{apiVersion: v1, kind: Secret, metadata: {{name: cert}}, {rest}}}\n")
+fn issue(names: &[&str]) -> Issued {
+    Authority::of_process().issue(names)
+}
+
+fn translated(text: &str) -> (Translation, Vec<String>) {
+    let mut store = Store::default();
+    store.set_file(Path::new("m.yaml"), text);
+    let options = TranslateOptions::default();
+    (translate(&store, &options), served(&store, &options).problems)
+}
+
+/// `name: kind of key of each certificate`
+fn hosts(config: &Config) -> Vec<String> {
+    let kinds = |certificates: &[std::sync::Arc<sluicegate_model::Certificate>]| {
+        certificates.iter().map(|certificate| certificate.key_kind.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    config.tls.hosts.iter().map(|host| format!("{}: {}", host.host, kinds(&host.certificates))).collect()
 }
 
 #[test]
-fn tls_is_told_not_to_be_served_and_the_routes_are_served() {
-    for (tls, expected) in [
-        ("{hosts: [t.test]}", "host t.test is answered over plain HTTP"),
-        ("{hosts: [t.test, u.test]}", "hosts t.test, u.test are answered over plain HTTP"),
-        ("{}", "every host of this Ingress is answered over plain HTTP"),
+fn hosts_get_the_certificates_that_their_ingress_names() {
+    for (tls, names, expected) in [
+        (
+            "{hosts: [t.test, \"*.u.test\"], secretName: cert}",
+            &["t.test", "*.u.test"][..],
+            &["t.test: ECDSA", "*.u.test: ECDSA"][..],
+        ),
+        ("{secretName: cert}", &["t.test", "other.test"], &["t.test: ECDSA"]),
+        ("{secretName: cert}", &["*.test"], &["t.test: ECDSA"]),
+        ("{secretName: cert}", &["other.test"], &[]),
+        ("{hosts: [t.test]}", &[], &["t.test: "]),
+        ("{}", &[], &["t.test: "]),
     ] {
-        let served = serve(&format!("{}{ECHO}", with_tls(tls)));
-        assert_lines(&served.routes, &[&format!("t.test Prefix / -> {ECHO_80}")]);
-        let problem = format!("m.yaml:5: Ingress default/a: spec.tls[0]: is not served yet: {expected}");
-        assert_problems(&served.problems, &[&problem]);
+        let secret = if names.is_empty() { String::new() } else { issue(names).secret("cert") };
+        let (translation, problems) = translated(&format!("{}{ECHO}{secret}", with_tls(tls)));
+        assert_lines(&hosts(&translation.config), expected);
+        assert_problems(&problems, &[]);
+        assert!(translation.config.hosts[0].routes[0].https_only, "{tls}");
     }
 }
 
 #[test]
-fn a_secret_that_is_missing_or_of_another_type_is_told() {
+fn an_ingress_for_every_host_serves_the_names_of_its_certificate() {
+    let text =
+        ingress("name: a", &format!("{}, tls: [{{secretName: cert}}]", rules(&["* Prefix / echo:80"])));
+    let secret = issue(&["a.test", "*.b.test"]).secret("cert");
+    let (translation, problems) = translated(&format!("{text}{ECHO}{secret}"));
+    assert_lines(&hosts(&translation.config), &["a.test: ECDSA", "*.b.test: ECDSA"]);
+    assert_problems(&problems, &[]);
+    assert!(translation.config.hosts[0].routes[0].https_only);
+}
+
+#[test]
+fn a_name_may_have_one_certificate_for_each_kind_of_key_and_the_oldest_wins() {
+    let kind = |kind| {
+        Authority::of_process().issue_with(&["t.test"], kind, SystemTime::now() + Duration::from_secs(99))
+    };
+    let text = with_tls(
+        "{hosts: [t.test], secretName: rsa}, {hosts: [t.test], secretName: ec}, {hosts: [t.test], secretName: late}",
+    );
+    let secrets = [
+        kind(KeyKind::Rsa).secret("rsa"),
+        kind(KeyKind::Ecdsa).secret("ec"),
+        kind(KeyKind::Rsa).secret("late"),
+    ]
+    .concat();
+    let (translation, problems) = translated(&format!("{text}{ECHO}{secrets}"));
+    assert_lines(&hosts(&translation.config), &["t.test: ECDSA RSA"]);
+    assert_eq!(&*translation.config.tls.hosts[0].certificates[1].source, "Secret default/rsa");
+    let expected = "spec.tls[2].secretName: Secret default/late is not used for host t.test: an older Ingress gives it \
+                    Secret default/rsa, which has an RSA key as well";
+    assert_problems(&problems, &[expected]);
+}
+
+#[test]
+fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificate() {
     let text = with_tls("{hosts: [t.test], secretName: cert}");
+    let secret =
+        |rest: &str| format!("---\n{{apiVersion: v1, kind: Secret, metadata: {{name: cert}}, {rest}}}\n");
+    let other = issue(&["t.test"]);
+    let tls = |chain: &str, key: &str| {
+        Issued { chain_pem: chain.to_owned(), key_pem: key.to_owned(), ..issue(&["t.test"]) }.secret("cert")
+    };
+    let good = issue(&["t.test"]);
     for (secret, expected) in [
         (
             String::new(),
-            Some("Ingress default/a: spec.tls[0].secretName: Secret default/cert does not exist"),
+            vec!["Secret default/cert does not exist: hosts without another certificate get the default"],
         ),
-        (secret("type: kubernetes.io/tls"), None),
+        (secret("data: {}"), vec!["is of type \"Opaque\", and TLS needs kubernetes.io/tls"]),
         (
-            secret("type: kubernetes.io/dockercfg"),
-            Some(
-                "Secret default/cert is of type \"kubernetes.io/dockercfg\", and TLS needs kubernetes.io/tls",
+            secret("type: kubernetes.io/tls"),
+            vec![
+                "data[tls.crt]: is missing",
+                "data[tls.key]: is missing",
+                "has no certificate that can be used",
+            ],
+        ),
+        (
+            tls("junk", &good.key_pem),
+            vec!["data[tls.crt]: holds no certificate in PEM", "has no certificate"],
+        ),
+        (
+            tls(&good.chain_pem, "junk"),
+            vec!["data[tls.key]: holds no private key in PEM", "has no certificate"],
+        ),
+        (
+            tls(
+                &good.chain_pem,
+                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
             ),
+            vec!["data[tls.key]: is encrypted: remove its passphrase", "has no certificate"],
         ),
         (
-            secret("data: {}"),
-            Some("Secret default/cert is of type \"Opaque\", and TLS needs kubernetes.io/tls"),
+            tls(&good.chain_pem, &other.key_pem),
+            vec!["data[tls.key]: does not belong to the certificate", "has no certificate"],
+        ),
+        (
+            tls(&good.chain_pem[..200], &good.key_pem),
+            vec!["data[tls.crt]: is not valid PEM: a section has no end", "has no certificate"],
         ),
     ] {
-        let mut problems = vec!["is not served yet"];
-        problems.extend(expected);
-        assert_problems(&serve(&format!("{text}{ECHO}{secret}")).problems, &problems);
+        let (translation, problems) = translated(&format!("{text}{ECHO}{secret}"));
+        assert_problems(&problems, &expected);
+        assert_lines(&hosts(&translation.config), &["t.test: "]);
+        for problem in problems {
+            assert!(!problem.contains(good.key_pem.lines().nth(1).unwrap()), "{problem}");
+        }
     }
+}
+
+#[test]
+fn an_expired_or_unfitting_certificate_is_told_and_served_for_want_of_a_better_one() {
+    let text = with_tls("{hosts: [t.test], secretName: cert}");
+    let yesterday = SystemTime::now() - Duration::from_secs(24 * 3600);
+    let expired = Authority::of_process().issue_with(&["t.test"], KeyKind::Ecdsa, yesterday);
+    for (issued, expected) in [
+        (expired, "Secret default/cert: data[tls.crt]: expired on 20"),
+        (issue(&["x.test"]), "Secret default/cert is not good for host t.test: browsers refuse it"),
+    ] {
+        let (translation, problems) = translated(&format!("{text}{ECHO}{}", issued.secret("cert")));
+        assert_problems(&problems, &[expected]);
+        assert_lines(&hosts(&translation.config), &["t.test: ECDSA"]);
+    }
+}
+
+#[test]
+fn a_broken_secret_leaves_the_last_good_one_in_service() {
+    let mut store = Store::default();
+    store
+        .set_file(Path::new("m.yaml"), &format!("{}{ECHO}", with_tls("{hosts: [t.test], secretName: cert}")));
+    let file = Path::new("secret.yaml");
+    let (good, other) = (issue(&["t.test"]), issue(&["t.test"]));
+    let yesterday = SystemTime::now() - Duration::from_secs(24 * 3600);
+    let expired = Authority::of_process().issue_with(&["t.test"], KeyKind::Ecdsa, yesterday);
+    store.set_file(file, &good.secret("cert"));
+    for broken in [
+        Issued { key_pem: other.key_pem.clone(), ..good.clone() },
+        Issued { chain_pem: "junk".to_owned(), ..good.clone() },
+        Issued { key_pem: String::new(), ..good.clone() },
+        expired,
+    ] {
+        store.set_file(file, &broken.secret("cert"));
+        let options = TranslateOptions::default();
+        let translation = translate(&store, &options);
+        assert_eq!(translation.config.tls.hosts[0].certificates[0].chain, good.certificate.chain);
+        let problems = served(&store, &options).problems;
+        assert_problems(&problems, &["(the last good form stays in service)"]);
+    }
+    store.set_file(file, &other.secret("cert"));
+    let translation = translate(&store, &TranslateOptions::default());
+    assert_eq!(translation.config.tls.hosts[0].certificates[0].chain, other.certificate.chain);
+}
+
+#[test]
+fn string_data_is_read_as_the_api_server_would() {
+    let issued = issue(&["t.test"]);
+    let secret = serde_json::json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "cert"},
+        "stringData": {"tls.crt": issued.chain_pem, "tls.key": issued.key_pem},
+    });
+    let text = format!("{}{ECHO}---\n{secret}\n", with_tls("{hosts: [t.test], secretName: cert}"));
+    let (translation, problems) = translated(&text);
+    assert_problems(&problems, &[]);
+    assert_lines(&hosts(&translation.config), &["t.test: ECDSA"]);
+}
+
+#[test]
+fn plain_http_is_redirected_as_annotations_and_options_say() {
+    let tls = "tls: [{hosts: [t.test]}]";
+    for (annotations, spec, globally, expected) in [
+        ("", tls, true, true),
+        ("", tls, false, false),
+        ("", "tls: [{hosts: [\"*.test\"]}]", true, true),
+        ("", "tls: [{hosts: [u.test]}]", true, false),
+        ("", "tls: []", true, false),
+        ("sluicegate.dev/ssl-redirect: \"false\"", tls, true, false),
+        ("sluicegate.dev/ssl-redirect: \"true\"", tls, false, true),
+        ("sluicegate.dev/force-ssl-redirect: \"true\"", "tls: []", false, true),
+    ] {
+        let spec = format!("{}, {spec}", rules(&["t.test Prefix / echo:80"]));
+        let text = ingress(&format!("name: a, annotations: {{{annotations}}}"), &spec);
+        let mut store = Store::default();
+        store.set_file(Path::new("m.yaml"), &format!("{text}{ECHO}"));
+        let options = TranslateOptions { ssl_redirect: globally, ..TranslateOptions::default() };
+        let is_redirected = translate(&store, &options).config.hosts[0].routes[0].https_only;
+        assert_eq!(is_redirected, expected, "{annotations} {spec} {globally}");
+    }
+    let text = ingress(
+        "name: a, annotations: {sluicegate.dev/ssl-redirect: \"no\"}",
+        &rules(&["t.test Prefix / echo:80"]),
+    );
+    let expected =
+        "metadata.annotations[sluicegate.dev/ssl-redirect]: \"no\" is neither \"true\" nor \"false\"";
+    assert_problems(&translated(&format!("{text}{ECHO}")).1, &[expected]);
+}
+
+fn demanding(annotations: &str) -> String {
+    let rules = rules(&["t.test Prefix / echo:80"]);
+    ingress(
+        &format!("name: a, annotations: {{{annotations}}}"),
+        &format!("{rules}, tls: [{{hosts: [t.test]}}]"),
+    )
+}
+
+fn authorities(kind: &str, name: &str) -> String {
+    let object = serde_json::json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    let mut object = object.as_object().unwrap().clone();
+    let key = if kind == "Secret" { "stringData" } else { "data" };
+    object.insert(key.to_owned(), serde_json::json!({"ca.crt": Authority::of_process().pem()}));
+    format!("---\n{}\n", serde_json::Value::Object(object))
+}
+
+#[test]
+fn certificates_of_clients_are_demanded_by_annotations() {
+    for (annotations, mode, forward) in [
+        ("sluicegate.dev/auth-tls-secret: default/ca", ClientAuthMode::Required, false),
+        (
+            "sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: optional",
+            ClientAuthMode::Optional,
+            false,
+        ),
+        (
+            "sluicegate.dev/auth-tls-configmap: ca, sluicegate.dev/auth-tls-verify-client: optional_no_ca",
+            ClientAuthMode::OptionalNoCa,
+            false,
+        ),
+        (
+            "sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-pass-certificate-to-upstream: \"true\"",
+            ClientAuthMode::Required,
+            true,
+        ),
+    ] {
+        let ca = [authorities("Secret", "ca"), authorities("ConfigMap", "ca")].concat();
+        let (translation, problems) = translated(&format!("{}{ECHO}{ca}", demanding(annotations)));
+        assert_problems(&problems, &[]);
+        let auth = translation.config.tls.hosts[0].client_auth.clone().expect(annotations);
+        assert_eq!((auth.mode, auth.forward, auth.roots.len()), (mode, forward, 1));
+        let route = &translation.config.hosts[0].routes[0];
+        assert_eq!(route.client_auth.as_ref(), Some(&auth));
+        assert!(route.https_only);
+    }
+    let (translation, _) = translated(&format!(
+        "{}{ECHO}",
+        demanding("sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: \"off\"")
+    ));
+    assert!(translation.config.tls.hosts[0].client_auth.is_none());
+}
+
+#[test]
+fn where_the_authorities_cannot_be_used_nobody_may_connect() {
+    for (annotations, objects, expected) in [
+        (
+            "sluicegate.dev/auth-tls-secret: ca",
+            String::new(),
+            "Secret default/ca does not exist: no client may connect",
+        ),
+        (
+            "sluicegate.dev/auth-tls-secret: ca",
+            "---\n{apiVersion: v1, kind: Secret, metadata: {name: ca}}\n".to_owned(),
+            "Secret default/ca has no certificates in data[ca.crt]: no client may connect",
+        ),
+        ("sluicegate.dev/auth-tls-secret: other/ca", String::new(), "is of another namespace"),
+        ("sluicegate.dev/auth-tls-secret: A", String::new(), "has upper-case letters"),
+        (
+            "sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: maybe",
+            authorities("Secret", "ca"),
+            "\"maybe\" is none of on, optional, optional_no_ca and off: on is taken",
+        ),
+        (
+            "sluicegate.dev/auth-tls-verify-client: \"on\"",
+            String::new(),
+            "does nothing without sluicegate.dev/auth-tls-secret",
+        ),
+    ] {
+        let (translation, problems) = translated(&format!("{}{ECHO}{objects}", demanding(annotations)));
+        assert_problems(&problems, &[expected]);
+        let auth = &translation.config.tls.hosts[0].client_auth;
+        assert_eq!(auth.is_some(), !expected.starts_with("does nothing"), "{annotations}");
+        assert!(auth.as_ref().is_none_or(|auth| auth.mode == ClientAuthMode::Required));
+    }
+}
+
+#[test]
+fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
+    let name = |name: &str| Some(ObjectName { namespace: "default".into(), name: name.into() });
+    let mut store = Store::default();
+    let made = issue(&["made.test"]).certificate;
+    let options = TranslateOptions {
+        default_certificate: name("cert"),
+        fallback_certificate: Some(made.clone()),
+        ticket_secret: name("tickets"),
+        ..TranslateOptions::default()
+    };
+    let default = |store: &Store| translate(store, &options).config.tls.default[0].clone();
+    assert_eq!(default(&store), made);
+    assert_problems(
+        &served(&store, &options).problems,
+        &[
+            "--default-tls-certificate: Secret default/cert does not exist: a certificate that signs for itself is used",
+            "--tls-ticket-secret: Secret default/tickets does not exist: tickets are good for this process alone",
+        ],
+    );
+    let given = issue(&["given.test"]);
+    let tickets = format!(
+        "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: tickets}}, stringData: {{b: \"{0}\", a: {0}x, c: short}}}}\n",
+        "0".repeat(32)
+    );
+    store.set_file(Path::new("m.yaml"), &format!("{}{tickets}", given.secret("cert")));
+    assert_eq!(default(&store).chain, given.certificate.chain);
+    let secrets = translate(&store, &options).config.tls.ticket_secrets.clone();
+    assert_eq!(secrets.iter().map(|secret| secret.0.len()).collect::<Vec<_>>(), [33, 32]);
+    let expected =
+        "--tls-ticket-secret: Secret default/tickets: data[c] has 5 bytes, and needs 32: it is not used";
+    assert_problems(&served(&store, &options).problems, &[expected]);
 }
 
 #[test]
@@ -58,7 +356,8 @@ fn a_secret_that_comes_or_goes_changes_what_is_told() {
     let mut store = Store::default();
     store.set_file(Path::new("m.yaml"), &format!("{}{ECHO}", with_tls("{secretName: cert}")));
     let file = Path::new("secret.yaml");
-    for text in [secret("type: kubernetes.io/tls"), secret("data: 7")] {
+    let broken = "{apiVersion: v1, kind: Secret, metadata: {name: cert}, data: 7}\n";
+    for text in [issue(&["t.test"]).secret("cert"), broken.to_owned()] {
         assert!(store.set_file(file, &text).routing, "{text}");
         let problems = served(&store, &TranslateOptions::default()).problems;
         assert!(!problems.iter().any(|problem| problem.contains("does not exist")), "{problems:#?}");
