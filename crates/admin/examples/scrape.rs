@@ -79,11 +79,7 @@ async fn get(admin: SocketAddr, path: &str) -> anyhow::Result<usize> {
 }
 
 fn config(routes: usize, backend: SocketAddr) -> Config {
-    let key = |index| UpstreamKey {
-        namespace: "shop".into(),
-        service: format!("service-{index}").into(),
-        port: "http".into(),
-    };
+    let key = |index| UpstreamKey::new("shop", format!("service-{index}"), "http");
     let endpoint = Endpoint { address: backend, conditions: Conditions::READY };
     let host = |index| VirtualHost {
         host: HostPattern::Exact(format!("shop-{index}.example.com").into()),

@@ -27,4 +27,7 @@ pub use host::HostPattern;
 pub use route::{PathPattern, Route, RouteId, VirtualHost};
 pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
-pub use upstream::{Balance, Conditions, Endpoint, Upstream, UpstreamKey, UpstreamLimits};
+pub use upstream::{
+    Balance, Conditions, Endpoint, Transport, TransportTls, Upstream, UpstreamKey, UpstreamLimits,
+    UpstreamTls, Verification,
+};

@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use serde::{Serialize, Serializer};
+
+use crate::Certificate;
 
 /// The stable identity of an upstream. It outlives configurations: as long as some route names it, its
 /// connections, load estimates and health stay. Ten routes to one Service share one upstream.
@@ -16,11 +19,60 @@ pub struct UpstreamKey {
     pub service: Arc<str>,
     /// The Service port's name, or its number if it has no name; as the route writes it where there is no such port.
     pub port: Arc<str>,
+    /// How its endpoints are spoken with: two routes that want it differently do not share connections.
+    pub transport: Transport,
 }
 
+impl UpstreamKey {
+    /// An upstream that is spoken with in plain HTTP/1.1.
+    #[must_use]
+    pub fn new(
+        namespace: impl Into<Arc<str>>,
+        service: impl Into<Arc<str>>,
+        port: impl Into<Arc<str>>,
+    ) -> Self {
+        let transport = Transport::default();
+        Self { namespace: namespace.into(), service: service.into(), port: port.into(), transport }
+    }
+}
+
+/// `namespace/service:port`, and what is special about the transport in parentheses.
 impl fmt::Display for UpstreamKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}:{}", self.namespace, self.service, self.port)
+        write!(f, "{}/{}:{}", self.namespace, self.service, self.port)?;
+        if self.transport == Transport::default() { Ok(()) } else { write!(f, " ({})", self.transport) }
+    }
+}
+
+/// How endpoints are spoken with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Transport {
+    /// TLS with endpoints, if there is any.
+    pub tls: Option<Arc<TransportTls>>,
+}
+
+/// What distinguishes one way of speaking TLS with endpoints from another. What is in the objects that it names may
+/// change: the upstream stays the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransportTls {
+    /// Whom endpoints have to show that they are, and what they are asked for by Server Name Indication.
+    pub server_name: Box<str>,
+    /// Whether they are asked for it.
+    pub sends_name: bool,
+    /// Whether their certificates are verified.
+    pub verifies: bool,
+    /// The Secret with the authorities, and with the certificate that they are shown: `namespace/name`.
+    pub secret: Option<Box<str>>,
+}
+
+/// `https`, and what is special about it.
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(tls) = &self.tls else { return f.write_str("http") };
+        write!(f, "https {}", tls.server_name)?;
+        f.write_str(if tls.verifies { ", verified" } else { "" })?;
+        f.write_str(if tls.sends_name { "" } else { ", no SNI" })?;
+        tls.secret.as_ref().map_or(Ok(()), |secret| write!(f, ", {secret}"))
     }
 }
 
@@ -39,8 +91,65 @@ pub struct Upstream {
     pub limits: UpstreamLimits,
     /// A DNS name that stands in for endpoints (`spec.externalName`), resolved by the data plane's owner.
     pub external_name: Option<Box<str>>,
+    /// How TLS is spoken with its endpoints, if it is.
+    pub tls: Option<Arc<UpstreamTls>>,
     /// Its endpoints, each address at most once.
     pub endpoints: Arc<[Endpoint]>,
+}
+
+/// How TLS is spoken with endpoints.
+#[derive(Clone, PartialEq)]
+pub struct UpstreamTls {
+    /// Whom endpoints have to show that they are: a DNS name or an IP address.
+    pub server_name: Box<str>,
+    /// Whether they are asked for it by Server Name Indication.
+    pub sends_name: bool,
+    /// How their certificates are verified.
+    pub verification: Verification,
+    /// The certificate that endpoints are shown if they ask for one.
+    pub identity: Option<Arc<Certificate>>,
+}
+
+/// How certificates of endpoints are verified.
+#[derive(Clone, PartialEq)]
+pub enum Verification {
+    /// Not at all (nginx' `proxy_ssl_verify off`): the connection is encrypted, with whomever.
+    None,
+    /// One of these authorities vouches for them, and has not revoked them. Without any, nobody does.
+    Authorities {
+        /// Who vouches.
+        roots: Vec<CertificateDer<'static>>,
+        /// What was revoked.
+        crls: Vec<CertificateRevocationListDer<'static>>,
+    },
+}
+
+impl fmt::Debug for UpstreamTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpstreamTls")
+            .field("server_name", &self.server_name)
+            .field("verifies", &self.verifies())
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UpstreamTls {
+    fn verifies(&self) -> bool {
+        matches!(self.verification, Verification::Authorities { .. })
+    }
+}
+
+impl Serialize for UpstreamTls {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut shown = serializer.serialize_struct("UpstreamTls", 4)?;
+        shown.serialize_field("server_name", &self.server_name)?;
+        shown.serialize_field("sends_name", &self.sends_name)?;
+        shown.serialize_field("verifies", &self.verifies())?;
+        shown.serialize_field("identity", &self.identity)?;
+        shown.end()
+    }
 }
 
 /// How an endpoint is chosen among those that are eligible.

@@ -25,6 +25,9 @@ pub enum Failure {
     /// Another error of connecting, such as a lack of local ports.
     #[error("connecting failed")]
     ConnectError,
+    /// The TLS handshake failed: the endpoint's certificate is not accepted, or it does not speak TLS.
+    #[error("the TLS handshake failed")]
+    TlsHandshake,
     /// A kept-alive connection was closed before the first byte of a response.
     #[error("a kept-alive connection was closed before a response")]
     Stale,
@@ -59,7 +62,7 @@ pub enum Failure {
 
 impl Failure {
     /// How many kinds there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -79,6 +82,7 @@ impl Failure {
         "body_timeout",
         "drained",
         "unsolicited_upgrade",
+        "tls_handshake",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -101,6 +105,7 @@ impl Failure {
             Self::BodyTimeout => 13,
             Self::Drained => 14,
             Self::Unsolicited => 15,
+            Self::TlsHandshake => 16,
         }
     }
 
@@ -235,6 +240,9 @@ pub enum TlsFault {
     /// There is no certificate for the name that the client asks for.
     #[error("there is no certificate for the name")]
     UnknownName,
+    /// The host cannot be served as it is configured: there is nobody to vouch for its clients, for example.
+    #[error("the host cannot be served as it is configured")]
+    Unusable,
     /// Client and gateway have no version, algorithm or protocol in common.
     #[error("nothing is supported by both sides")]
     Incompatible,
@@ -251,13 +259,14 @@ pub enum TlsFault {
 
 impl TlsFault {
     /// Every kind, by [`index`](Self::index).
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Closed,
         Self::Timeout,
         Self::NotTls,
         Self::ClearText,
         Self::HelloTooLarge,
         Self::UnknownName,
+        Self::Unusable,
         Self::Incompatible,
         Self::ClientCertificate,
         Self::Refused,
@@ -280,6 +289,7 @@ impl TlsFault {
             Self::ClearText => "clear_text",
             Self::HelloTooLarge => "hello_too_large",
             Self::UnknownName => "unknown_name",
+            Self::Unusable => "unusable_host",
             Self::Incompatible => "incompatible",
             Self::ClientCertificate => "client_certificate",
             Self::Refused => "refused_by_client",
@@ -335,7 +345,7 @@ mod tests {
         for (index, fault) in TlsFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }
-        assert_eq!(Failure::Unsolicited.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::TlsHandshake.index(), Failure::COUNT - 1);
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
         assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");
     }

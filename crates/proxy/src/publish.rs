@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_model::{Balance, Change, Config, Endpoint, HostPattern, Route, UpstreamKey, UpstreamLimits};
+use sluicegate_model::{Change, Config, Endpoint, HostPattern, Route, UpstreamKey};
 
 use crate::route::{Table, Target};
 use crate::telemetry::{RouteLabels, Telemetry};
 use crate::tls::Compiler;
-use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
+use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use crate::worker::{Mailbox, Placed};
 
 /// The upstreams that were published, and where the next change goes.
@@ -58,8 +58,11 @@ impl Publisher {
             .iter()
             .filter_map(|(key, upstream)| {
                 let (shared, is_new) = self.shared(key);
+                let before = shared.endpoints();
+                let security = Security::of(upstream.tls.as_ref(), &before.security, key);
                 let (balance, limits) = (upstream.balance, upstream.limits);
-                let (endpoints, changed) = self.endpoint_set(&shared, balance, limits, &upstream.endpoints);
+                let wanted = EndpointSet { balance, limits, security, endpoints: Vec::new() };
+                let (endpoints, changed) = self.endpoint_set(&shared, wanted, &upstream.endpoints);
                 (is_new || changed).then_some(Placed { upstream: shared, endpoints })
             })
             .collect();
@@ -78,8 +81,10 @@ impl Publisher {
     /// The short path: nothing but this upstream is looked at, however much is configured.
     fn publish_endpoints(&self, key: &UpstreamKey, endpoints: &[Endpoint]) {
         let Some(shared) = self.upstreams.get(key) else { return self.post_nothing() };
-        let EndpointSet { balance, limits, .. } = *shared.endpoints();
-        let (set, changed) = self.endpoint_set(shared, balance, limits, endpoints);
+        let before = shared.endpoints();
+        let (balance, limits, security) = (before.balance, before.limits, before.security.clone());
+        let wanted = EndpointSet { balance, limits, security, endpoints: Vec::new() };
+        let (set, changed) = self.endpoint_set(shared, wanted, endpoints);
         if !changed {
             return self.post_nothing();
         }
@@ -112,17 +117,18 @@ impl Publisher {
         (shared, true)
     }
 
-    /// The endpoints for the workers, and whether they differ from those before. Addresses that stay keep
+    /// `wanted` with these endpoints for the workers, and whether that differs from what they had before. Addresses that stay keep
     /// their health and counters.
     fn endpoint_set(
         &self,
         shared: &SharedUpstream,
-        balance: Balance,
-        limits: UpstreamLimits,
+        mut wanted: EndpointSet,
         endpoints: &[Endpoint],
     ) -> (Arc<EndpointSet>, bool) {
         let old = shared.endpoints();
-        if (old.balance, old.limits) == (balance, limits) && *old.to_model() == *endpoints {
+        let is_same = (old.balance, old.limits) == (wanted.balance, wanted.limits)
+            && old.security.is_same(&wanted.security);
+        if is_same && *old.to_model() == *endpoints {
             return (old, false);
         }
         let known: HashMap<_, _> =
@@ -133,8 +139,8 @@ impl Publisher {
                 || Arc::new(SharedEndpoint::new(endpoint.address, self.mailboxes.len(), !known.is_empty()));
             (known.get(&endpoint.address).map_or_else(new, |known| Arc::clone(known)), endpoint.conditions)
         };
-        let endpoints = endpoints.iter().map(endpoint).collect();
-        let set = Arc::new(EndpointSet { balance, limits, endpoints });
+        wanted.endpoints = endpoints.iter().map(endpoint).collect();
+        let set = Arc::new(wanted);
         shared.set_endpoints(set.clone());
         (set, true)
     }

@@ -317,5 +317,5 @@ pub fn terminating(address: SocketAddr) -> Endpoint {
 /// The key of the upstream with this name.
 #[must_use]
 pub fn key(name: &str) -> UpstreamKey {
-    UpstreamKey { namespace: "default".into(), service: name.into(), port: "80".into() }
+    UpstreamKey::new("default", name, "80")
 }

@@ -13,7 +13,7 @@
 //! | [`hole`] | an address of loopback that swallows connects |
 //! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
 //! | [`netns`] | a network namespace with pods whose addresses can be taken away (Linux, root) |
-//! | [`stream`], [`tls`] | connections over TLS; a certificate authority |
+//! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a certificate authority; TLS in front of a back end |
 //! | [`process`] | child processes: wait until they serve, stop them, their CPU time |
 
 pub mod backend;
@@ -24,5 +24,6 @@ pub mod load;
 pub mod netns;
 pub mod process;
 pub mod stream;
+pub mod terminator;
 pub mod tls;
 mod wire;

@@ -115,7 +115,7 @@ impl Gateway {
 
 /// `namespace/service:http`, all in `shop`.
 pub(crate) fn key(service: &str) -> UpstreamKey {
-    UpstreamKey { namespace: "shop".into(), service: service.into(), port: "http".into() }
+    UpstreamKey::new("shop", service, "http")
 }
 
 /// A route to a service, from an Ingress of the service's name.

@@ -217,7 +217,7 @@ fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<O
         }
         Kind::Service => {
             let raw = typed::<core::Service>(value, findings)?;
-            Object::Service(Arc::new(Service::check(raw, findings)))
+            Object::Service(Arc::new(Service::check(raw, &object.namespace, findings)))
         }
         Kind::EndpointSlice => {
             let raw = typed::<discovery::EndpointSlice>(value, findings)?;

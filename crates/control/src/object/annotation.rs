@@ -1,8 +1,9 @@
 //! Annotations: ours (`sluicegate.dev/*`) are checked by name, and ingress-nginx' are pointed out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Kind;
+use super::{Kind, ObjectRef, host};
 use crate::problem::Findings;
 
 /// What our annotations' names begin with.
@@ -18,7 +19,28 @@ pub(crate) const MAX_REQUESTS: &str = "sluicegate.dev/max-requests";
 /// Requests in flight to one endpoint of a Service, at most.
 pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-per-endpoint";
 
-const SERVICE_ANNOTATIONS: [&str; 3] = [LOAD_BALANCE, MAX_REQUESTS, MAX_REQUESTS_PER_ENDPOINT];
+/// What endpoints speak: `HTTP` (default) or `HTTPS`.
+pub(crate) const BACKEND_PROTOCOL: &str = "sluicegate.dev/backend-protocol";
+/// The Secret with the authorities for certificates of endpoints (`ca.crt`, `ca.crl`), and with the certificate that
+/// they are shown (`tls.crt`, `tls.key`): `name`, or `namespace/name` of the same namespace.
+pub(crate) const PROXY_SSL_SECRET: &str = "sluicegate.dev/proxy-ssl-secret";
+/// Whether certificates of endpoints are verified: `on` or `off`; `on` by default if there are authorities.
+pub(crate) const PROXY_SSL_VERIFY: &str = "sluicegate.dev/proxy-ssl-verify";
+/// Whom endpoints have to show that they are; by default `SERVICE.NAMESPACE.svc`, or the external name.
+pub(crate) const PROXY_SSL_NAME: &str = "sluicegate.dev/proxy-ssl-name";
+/// Whether endpoints are told that name (SNI): `on` (default) or `off`.
+pub(crate) const PROXY_SSL_SERVER_NAME: &str = "sluicegate.dev/proxy-ssl-server-name";
+
+const SERVICE_ANNOTATIONS: [&str; 8] = [
+    LOAD_BALANCE,
+    MAX_REQUESTS,
+    MAX_REQUESTS_PER_ENDPOINT,
+    BACKEND_PROTOCOL,
+    PROXY_SSL_SECRET,
+    PROXY_SSL_VERIFY,
+    PROXY_SSL_NAME,
+    PROXY_SSL_SERVER_NAME,
+];
 
 /// Whether plain HTTP is redirected to HTTPS where the host has TLS: `true` (default) or `false`.
 pub(crate) const SSL_REDIRECT: &str = "sluicegate.dev/ssl-redirect";
@@ -34,13 +56,18 @@ pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-
 /// Whether endpoints get the client's certificate: `true` or `false` (default).
 pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
 
-const INGRESS_ANNOTATIONS: [&str; 6] = [
+const INGRESS_ANNOTATIONS: [&str; 11] = [
     SSL_REDIRECT,
     FORCE_SSL_REDIRECT,
     AUTH_TLS_SECRET,
     AUTH_TLS_CONFIGMAP,
     AUTH_TLS_VERIFY_CLIENT,
     AUTH_TLS_PASS_CERTIFICATE,
+    BACKEND_PROTOCOL,
+    PROXY_SSL_SECRET,
+    PROXY_SSL_VERIFY,
+    PROXY_SSL_NAME,
+    PROXY_SSL_SERVER_NAME,
 ];
 
 /// Those that do something on an object of this kind.
@@ -49,6 +76,35 @@ fn known(kind: Kind) -> &'static [&'static str] {
         Kind::Service => &SERVICE_ANNOTATIONS,
         Kind::Ingress => &INGRESS_ANNOTATIONS,
         _ => &[],
+    }
+}
+
+/// The value of an annotation that is `on` or `off`, as nginx writes it.
+pub(crate) fn switch(
+    annotations: &BTreeMap<String, String>,
+    name: &str,
+    findings: &mut Findings,
+) -> Option<bool> {
+    let value = annotations.get(name)?;
+    match &**value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => {
+            findings.error(field(name), format!("{value:?} is neither \"on\" nor \"off\""));
+            None
+        }
+    }
+}
+
+/// The object of the same namespace that an annotation names, as `name` or `namespace/name`.
+pub(crate) fn object(kind: Kind, namespace: &Arc<str>, value: &str) -> Result<ObjectRef, String> {
+    let (within, name) = value.split_once('/').unwrap_or((namespace, value));
+    if *within != **namespace {
+        return Err(format!("{value:?} is of another namespace, whose owner has not agreed"));
+    }
+    match host::dns_name_fault(name) {
+        Some(fault) => Err(format!("{name:?} {fault}")),
+        None => Ok(ObjectRef { kind, namespace: namespace.clone(), name: name.into() }),
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findi
     let (chain, key) = (chain?, key?);
     let signing = any_supported_type(&key)
         .map_err(|_| {
-            findings.error("data[tls.key]", "is of a kind that is not supported: use RSA, ECDSA or Ed25519")
+            findings.error("data[tls.key]", "is of a kind that is not supported: use RSA, ECDSA or Ed25519");
         })
         .ok()?;
     let key_kind = match signing.algorithm() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::networking::v1;
 use sluicegate_model::{ClientAuthMode, HostPattern, PathPattern, UpstreamKey};
 
+use super::backend::Backend;
 use super::{Kind, ObjectRef, annotation, host, path};
 use crate::problem::Findings;
 
@@ -33,6 +34,8 @@ pub(crate) struct Ingress {
     pub(crate) ssl_redirect: Option<bool>,
     /// Whether plain HTTP is redirected to HTTPS in any case.
     pub(crate) force_ssl_redirect: bool,
+    /// How the endpoints of its routes are spoken with, if it says so.
+    pub(crate) backend: Option<Backend>,
     /// Which clients may connect to its hosts.
     pub(crate) client_auth: Option<ClientAuth>,
 }
@@ -100,6 +103,7 @@ impl Ingress {
         let ssl_redirect = annotation::flag(annotations, annotation::SSL_REDIRECT, findings);
         let force_ssl_redirect =
             annotation::flag(annotations, annotation::FORCE_SSL_REDIRECT, findings).unwrap_or_default();
+        let backend = annotations.and_then(|annotations| Backend::check(annotations, namespace, findings));
         let client_auth = ClientAuth::check(annotations, namespace, findings);
         let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
         let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
@@ -123,6 +127,7 @@ impl Ingress {
             tls,
             ssl_redirect,
             force_ssl_redirect,
+            backend,
             client_auth,
         }
     }
@@ -183,19 +188,11 @@ impl ClientAuth {
                 ClientAuthMode::Required
             }
         };
-        let (within, name) = value.split_once('/').unwrap_or((namespace, value));
-        let authorities = if *within != **namespace {
-            let fault = format!(
-                "{value:?} is of another namespace, whose owner has not agreed: no client may connect"
-            );
-            findings.error(annotation::field(annotation), fault);
-            None
-        } else if let Some(fault) = host::dns_name_fault(name) {
-            findings.error(annotation::field(annotation), format!("{name:?} {fault}: no client may connect"));
-            None
-        } else {
-            Some(ObjectRef { kind, namespace: namespace.clone(), name: name.into() })
-        };
+        let authorities = annotation::object(kind, namespace, value)
+            .map_err(|fault| {
+                findings.error(annotation::field(annotation), format!("{fault}: no client may connect"));
+            })
+            .ok();
         let forward = annotation::flag(Some(annotations), annotation::AUTH_TLS_PASS_CERTIFICATE, findings);
         Some(Self { annotation, authorities, mode, forward: forward.unwrap_or_default() })
     }
@@ -296,5 +293,5 @@ fn check_backend(
             return None;
         }
     };
-    Some(UpstreamKey { namespace: namespace.clone(), service: service.name.into(), port })
+    Some(UpstreamKey::new(namespace.clone(), service.name, port))
 }

@@ -8,12 +8,14 @@
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, authorities |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
+//! | [`backend`] | how endpoints are spoken with |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
 
 use std::fmt;
 use std::sync::Arc;
 
 pub(crate) mod annotation;
+pub(crate) mod backend;
 pub(crate) mod certificate;
 pub(crate) mod class;
 pub(crate) mod host;

@@ -19,7 +19,7 @@ pub(crate) const TLS_TYPE: &str = "kubernetes.io/tls";
 pub(crate) struct Secret {
     /// Its type.
     pub(crate) kind: Box<str>,
-    /// Its certificate, if it is of [`TLS_TYPE`].
+    /// Its certificate, if it is of [`TLS_TYPE`], or has all that such a Secret has.
     pub(crate) certificate: Option<Arc<Certificate>>,
     pub(crate) data: Data,
 }
@@ -49,7 +49,8 @@ impl Secret {
             raw.string_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes())),
         );
         let kind: Box<str> = raw.type_.as_deref().unwrap_or("Opaque").into();
-        let certificate = (*kind == *TLS_TYPE)
+        let has_both = || values.contains_key("tls.crt") && values.contains_key("tls.key");
+        let certificate = (*kind == *TLS_TYPE || has_both())
             .then(|| {
                 let part = |key: &str| values.get(key).map_or(&[][..], Vec::as_slice);
                 certificate::check(&object.to_string(), part("tls.crt"), part("tls.key"), findings)

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sluicegate_model::{Balance, UpstreamLimits};
 
+use super::backend::Backend;
 use super::{Kind, annotation, host};
 use crate::problem::Findings;
 
@@ -20,6 +21,8 @@ pub(crate) struct Service {
     pub(crate) publish_not_ready: bool,
     pub(crate) balance: Balance,
     pub(crate) limits: UpstreamLimits,
+    /// How its endpoints are spoken with, if its annotations say so.
+    pub(crate) backend: Option<Backend>,
 }
 
 /// A TCP port of a Service. Where it leads to is said by the Service's EndpointSlices, under the same name.
@@ -31,10 +34,12 @@ pub(crate) struct ServicePort {
     /// `targetPort` if that is a number, else `port`. Only an external name is asked at this port; for all others
     /// the slices say it.
     pub(crate) target: u16,
+    /// How its endpoints are spoken with, if `appProtocol` says so.
+    pub(crate) backend: Option<Backend>,
 }
 
 impl Service {
-    pub(crate) fn check(raw: v1::Service, findings: &mut Findings) -> Self {
+    pub(crate) fn check(raw: v1::Service, namespace: &Arc<str>, findings: &mut Findings) -> Self {
         let annotations = raw.metadata.annotations.unwrap_or_default();
         annotation::check_names(Kind::Service, Some(&annotations), findings);
         let spec = raw.spec.unwrap_or_default();
@@ -45,6 +50,7 @@ impl Service {
             external_name,
             ports,
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
+            backend: Backend::check(&annotations, namespace, findings),
             balance: check_balance(&annotations, findings),
             limits: UpstreamLimits {
                 max_requests: check_limit(&annotations, annotation::MAX_REQUESTS, findings),
@@ -128,6 +134,7 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
             findings.error(format!("{field}.port"), format!("{} is not between 1 and 65535", port.port));
             continue;
         };
+        let backend = port.app_protocol.as_deref().and_then(Backend::of_app_protocol);
         let target = match port.target_port {
             Some(IntOrString::Int(target)) => number(target).unwrap_or_else(|| {
                 findings.error(format!("{field}.targetPort"), format!("{target} is not between 1 and 65535"));
@@ -135,7 +142,7 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
             }),
             Some(IntOrString::String(_)) | None => published,
         };
-        ports.push(ServicePort { name: name.into(), port: published, target });
+        ports.push(ServicePort { name: name.into(), port: published, target, backend });
     }
     ports
 }

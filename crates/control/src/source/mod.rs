@@ -417,8 +417,7 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         };
         let mut has_problems = false;
         for (namespace, service) in services {
-            let first =
-                UpstreamKey { namespace: namespace.clone(), service: service.clone(), port: "".into() };
+            let first = UpstreamKey::new(namespace.clone(), service.clone(), "");
             let of_service = |key: &UpstreamKey| key.namespace == *namespace && key.service == *service;
             for (key, _) in config.upstreams.range(first..).take_while(|(key, _)| of_service(key)) {
                 if self.external.contains_key(key) {

@@ -125,8 +125,8 @@ impl fmt::Display for Difference {
 
 fn has_same_settings(one: &Upstream, other: &Upstream) -> bool {
     // Named one by one, so that a new field is not forgotten here.
-    let Upstream { balance, limits, external_name, endpoints: _ } = one;
-    (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
+    let Upstream { balance, limits, external_name, tls, endpoints: _ } = one;
+    (balance, limits, external_name, tls) == (&other.balance, &other.limits, &other.external_name, &other.tls)
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {

@@ -77,7 +77,7 @@ pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::B
                     )),
                     Entry::Vacant(place) => {
                         place.insert(source);
-                        let upstream = upstream::key(store, &path.upstream);
+                        let upstream = upstream::key(store, &path.upstream, source.ingress.backend.as_ref());
                         host.routes.push(source.route(&rule.host, path.pattern.clone(), &upstream, tls));
                         let place = Some((rule.index, path.index));
                         built.references.push(Reference { source, place, upstream });
@@ -123,7 +123,8 @@ impl<'a> Source<'a> {
         tls: &tls::Built,
         references: &mut Vec<Reference<'a>>,
     ) -> Option<Route> {
-        let upstream = upstream::key(store, self.ingress.default_backend.as_ref()?);
+        let upstream =
+            upstream::key(store, self.ingress.default_backend.as_ref()?, self.ingress.backend.as_ref());
         let route = self.route(host, PathPattern::Prefix("/".into()), &upstream, tls);
         references.push(Reference { source: self, place: None, upstream });
         Some(route)

@@ -3,8 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Conditions, Endpoint, Upstream, UpstreamKey};
+use sluicegate_model::{
+    Conditions, Endpoint, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
+};
 
+use crate::object::annotation;
+use crate::object::backend::Backend;
 use crate::object::service::{Service, ServicePort};
 use crate::object::slice::EndpointSlice;
 use crate::object::{Kind, ObjectRef};
@@ -24,13 +28,64 @@ pub(crate) struct Resolved {
 }
 
 /// The identity of the upstream that a backend names. One Service port is one upstream, whether it is named by its
-/// number or its name. What does not exist keeps the name that it was given.
-pub(super) fn key(store: &Store, named: &UpstreamKey) -> UpstreamKey {
-    let service = store.service(&named.namespace, &named.service);
-    match service.and_then(|(service, _)| service.port(&named.port)) {
-        Some(port) => UpstreamKey { port: port.key(), ..named.clone() },
-        None => named.clone(),
+/// number or its name, for all who want it spoken with in the same way. What does not exist keeps the name that it was
+/// given. An Ingress' own word (`said`) on how comes before the Service's, and that before its port's.
+pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) -> UpstreamKey {
+    let service = store.service(&named.namespace, &named.service).map(|(service, _)| service);
+    let port = service.and_then(|service| service.port(&named.port));
+    let of_service = service.and_then(|service| service.backend.as_ref());
+    let backend = said.or(of_service).or(port.and_then(|port| port.backend.as_ref()));
+    let mut key = named.clone();
+    if let Some(port) = port {
+        key.port = port.key();
     }
+    if let Some(tls) = backend.and_then(|backend| backend.tls.as_ref()) {
+        let external_name = service.and_then(|service| service.external_name.clone());
+        let name = tls.name.clone().or(external_name.map(|name| name.trim_end_matches('.').into()));
+        let has_authorities = || {
+            let data = tls.secret.as_ref().and_then(|secret| store.data(secret));
+            data.is_some_and(|data| !data.authorities.is_empty())
+        };
+        key.transport.tls = Some(Arc::new(TransportTls {
+            server_name: name.unwrap_or_else(|| format!("{}.{}.svc", key.service, key.namespace).into()),
+            sends_name: tls.sends_name.unwrap_or(true),
+            verifies: tls.verifies.unwrap_or_else(has_authorities),
+            secret: tls.secret.as_ref().map(|secret| format!("{}/{}", secret.namespace, secret.name).into()),
+        }));
+    }
+    key
+}
+
+/// How TLS is spoken with the endpoints of an upstream, and what is missing for that.
+fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>) {
+    let object = transport.secret.as_ref().and_then(|secret| {
+        let (namespace, name) = secret.split_once('/')?;
+        Some(ObjectRef { kind: Kind::Secret, namespace: namespace.into(), name: name.into() })
+    });
+    let data = object.as_ref().and_then(|object| store.data(object));
+    let identity =
+        object.as_ref().and_then(|object| store.secret(object)).and_then(|secret| secret.certificate.clone());
+    let mut fault = object
+        .as_ref()
+        .filter(|object| !store.knows(object))
+        .map(|object| format!("{object} ({}) does not exist", annotation::PROXY_SSL_SECRET));
+    let verification = match transport.verifies {
+        false => Verification::None,
+        true => {
+            let roots = data.map(|data| data.authorities.clone()).unwrap_or_default();
+            if roots.is_empty() {
+                let needed = "no data[ca.crt] to verify endpoints with: requests are answered 502";
+                fault = Some(match &object {
+                    Some(object) => format!("{object} has {needed}"),
+                    None => format!("there is {needed}"),
+                });
+            }
+            let crls = data.map(|data| data.revoked.clone()).unwrap_or_default();
+            Verification::Authorities { roots, crls }
+        }
+    };
+    let (server_name, sends_name) = (transport.server_name.clone(), transport.sends_name);
+    (UpstreamTls { server_name, sends_name, verification, identity }, fault)
 }
 
 /// Finds the Service and the port that a backend names, and their endpoints. What is missing leaves an upstream
@@ -41,10 +96,13 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
             format!("there is no Service {}/{}: requests are answered 503", key.namespace, key.service);
         return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
     };
+    let (tls, fault) = key.transport.tls.as_ref().map(|transport| tls(store, transport)).unzip();
+    let fault = fault.flatten().map(|fault| problem_of(key, origin, fault));
     let upstream = Upstream {
         balance: service.balance,
         limits: service.limits,
         external_name: service.external_name.clone(),
+        tls: tls.map(Arc::new),
         endpoints: Arc::default(),
     };
     let port = service.port(&key.port);
@@ -53,15 +111,16 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         let number =
             if service.ports.is_empty() { key.port.parse().ok() } else { port.map(|port| port.target) };
         let missing = number.is_none().then(|| missing_port(key, service));
-        return Resolved { upstream, external_port: number, missing, problem: None };
+        return Resolved { upstream, external_port: number, missing, problem: fault };
     }
     let Some(port) = port else {
         return Resolved { upstream, missing: Some(missing_port(key, service)), ..Resolved::default() };
     };
     let service_ref = (key.namespace.clone(), key.service.clone());
     let endpoints = endpoints(service, port, store.slices_of(&service_ref));
-    let problem =
-        mismatch(port, store.slices_of(&service_ref)).map(|message| problem_of(key, origin, message));
+    let problem = mismatch(port, store.slices_of(&service_ref))
+        .map(|message| problem_of(key, origin, message))
+        .or(fault);
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 

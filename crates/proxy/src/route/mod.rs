@@ -98,7 +98,7 @@ mod tests {
 
     fn route(name: &str, path: &str) -> Route {
         let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
-        let upstream = UpstreamKey { namespace: "default".into(), service: "s".into(), port: "80".into() };
+        let upstream = UpstreamKey::new("default", "s", "80");
         Route::new(id, PathPattern::Prefix(path.into()), upstream)
     }
 

@@ -18,8 +18,9 @@ const HELLO: usize = 2048;
 /// The content type of records of the handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 const RECORD_HEADER: usize = 5;
-/// `unrecognized_name` (RFC 6066, 3) as a record: an alert, fatal.
-const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+/// RFC 8446, 6.
+const INTERNAL_ERROR: u8 = 80;
+const UNRECOGNIZED_NAME: u8 = 112;
 
 /// What a client's first bytes have led to.
 pub(crate) enum Accepted {
@@ -39,15 +40,19 @@ pub(crate) async fn accept(mut tcp: TcpStream, table: &TlsTable, limit: usize) -
     let name = match poll_fn(|cx| hello.poll(cx, &mut tcp)).await {
         Ok(Heard::Name(name)) => name,
         Ok(Heard::ClearText) => return Ok(Accepted::ClearText(tcp)),
-        Err((fault, alert)) => {
+        Err(Broken { fault, alert }) => {
             // Nobody is there any more who could be told.
             let _ = tcp.try_write(&alert);
             return Err(fault);
         }
     };
-    let Some(host) = table.find(name.as_deref()) else {
-        let _ = tcp.try_write(&UNRECOGNIZED_NAME);
-        return Err(TlsFault::UnknownName);
+    let host = match table.find(name.as_deref()) {
+        Ok(host) => host.clone(),
+        Err(fault) => {
+            let why = if fault == TlsFault::UnknownName { UNRECOGNIZED_NAME } else { INTERNAL_ERROR };
+            let _ = tcp.try_write(&alert(why));
+            return Err(fault);
+        }
     };
     let session = Session { name, host: host.clone() };
     let stream = TlsStream::server(tcp, host.config.clone(), hello.records);
@@ -71,61 +76,72 @@ enum Heard {
     ClearText,
 }
 
+/// Why there is no hello, and the records that tell the client.
+struct Broken {
+    fault: TlsFault,
+    alert: Vec<u8>,
+}
+
+impl From<TlsFault> for Broken {
+    fn from(fault: TlsFault) -> Self {
+        Self { fault, alert: Vec::new() }
+    }
+}
+
 impl Hello {
-    /// Reads until the client has said which host it wants. The error has the alert for it.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        tcp: &mut TcpStream,
-    ) -> Poll<Result<Heard, (TlsFault, Vec<u8>)>> {
+    /// Reads until the client has said which host it wants.
+    fn poll(&mut self, cx: &mut Context<'_>, tcp: &mut TcpStream) -> Poll<Result<Heard, Broken>> {
         loop {
             if self.records.len() >= self.limit {
-                return Poll::Ready(Err((TlsFault::HelloTooLarge, Vec::new())));
+                return Poll::Ready(Err(TlsFault::HelloTooLarge.into()));
             }
             self.records.reserve(1, self.limit.next_power_of_two());
             match ready!(self.records.poll_fill(cx, tcp)) {
                 Ok(1..) => {}
-                Ok(0) | Err(_) => return Poll::Ready(Err((TlsFault::Closed, Vec::new()))),
+                Ok(0) | Err(_) => return Poll::Ready(Err(TlsFault::Closed.into())),
             }
             match self.records.filled() {
                 [HANDSHAKE, ..] => {}
                 // The first letter of a method.
                 [b'A'..=b'Z', ..] => return Poll::Ready(Ok(Heard::ClearText)),
-                _ => return Poll::Ready(Err((TlsFault::NotTls, Vec::new()))),
+                _ => return Poll::Ready(Err(TlsFault::NotTls.into())),
             }
             if !has_whole_record(self.records.filled()) {
                 continue;
             }
-            if let Some(name) = self.feed()? {
-                return Poll::Ready(Ok(Heard::Name(name)));
+            if let Some(heard) = self.feed()? {
+                return Poll::Ready(Ok(heard));
             }
         }
     }
 
     /// Tells the acceptor what is new. Gives the name once it is known.
-    fn feed(&mut self) -> Result<Option<Option<Box<str>>>, (TlsFault, Vec<u8>)> {
+    fn feed(&mut self) -> Result<Option<Heard>, Broken> {
         let mut new = &self.records.filled()[self.fed..];
         while !new.is_empty() {
-            let broken = |_: io::Error| (TlsFault::Protocol, Vec::new());
-            self.acceptor.read_tls(&mut new).map_err(broken)?;
+            self.acceptor.read_tls(&mut new).map_err(|_| TlsFault::Protocol)?;
             self.fed = self.records.len() - new.len();
             match self.acceptor.accept() {
                 Ok(None) => {}
                 Ok(Some(accepted)) => {
-                    let name =
-                        accepted.client_hello().server_name().map(|name| name.to_ascii_lowercase().into());
-                    return Ok(Some(name));
+                    let name = accepted.client_hello().server_name().map(str::to_ascii_lowercase);
+                    return Ok(Some(Heard::Name(name.map(Into::into))));
                 }
-                Err((error, mut alert)) => {
-                    let mut bytes = Vec::new();
+                Err((error, mut told)) => {
+                    let mut alert = Vec::new();
                     // Writing to a Vec does not fail.
-                    let _ = alert.write_all(&mut bytes);
-                    return Err((TlsFault::of(&error), bytes));
+                    let _ = told.write_all(&mut alert);
+                    return Err(Broken { fault: TlsFault::of(&error), alert });
                 }
             }
         }
         Ok(None)
     }
+}
+
+/// A fatal alert as a record (RFC 8446, 6).
+fn alert(description: u8) -> [u8; 7] {
+    [21, 3, 3, 0, 2, 2, description]
 }
 
 /// Whether the first record is there to its end.

@@ -7,12 +7,14 @@
 //! | [`table`] | the names that are served, each with its certificates |
 //! | [`client_auth`] | certificates of clients |
 //! | [`ticket`] | session tickets |
+//! | [`upstream`] | TLS with endpoints |
 
 mod accept;
 mod client_auth;
 mod stream;
 mod table;
 mod ticket;
+mod upstream;
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +24,7 @@ pub(crate) use accept::{Accepted, accept};
 pub(crate) use client_auth::identity;
 pub(crate) use stream::TlsStream;
 pub(crate) use table::{Compiler, Session, TlsTable};
+pub(crate) use upstream::Connector;
 
 /// The algorithms, with hybrid post-quantum key exchange (X25519MLKEM768) preferred.
 fn provider() -> Arc<CryptoProvider> {

@@ -13,6 +13,7 @@ use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, HostPattern, Set
 use super::client_auth::AnyCertificate;
 use super::provider;
 use super::ticket::{self, Tickets};
+use crate::failure::TlsFault;
 use crate::route::{HostMap, host_name};
 
 /// What clients are offered by ALPN (RFC 7301).
@@ -46,12 +47,12 @@ pub(crate) struct Session {
 }
 
 impl TlsTable {
-    /// Who answers for the name that a client asks for, if anyone does.
-    pub(super) fn find(&self, name: Option<&str>) -> Option<&Arc<Host>> {
+    /// Who answers for the name that a client asks for.
+    pub(super) fn find(&self, name: Option<&str>) -> Result<&Arc<Host>, TlsFault> {
         match (self.hosts.find(name.unwrap_or_default().as_bytes()), name, self.unknown_names) {
-            (Some(found), ..) => found.as_ref(),
-            (None, Some(_), UnknownNames::Refuse) => None,
-            (None, ..) => self.default.as_ref(),
+            (Some(found), ..) => found.as_ref().ok_or(TlsFault::Unusable),
+            (None, Some(_), UnknownNames::Refuse) => Err(TlsFault::UnknownName),
+            (None, ..) => self.default.as_ref().ok_or(TlsFault::UnknownName),
         }
     }
 

@@ -140,7 +140,7 @@ mod tests {
     use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 
     fn upstream(balance: Balance, endpoints: u16) -> LocalUpstream {
-        let key = UpstreamKey { namespace: "n".into(), service: "s".into(), port: "80".into() };
+        let key = UpstreamKey::new("n", "s", "80");
         let upstream = LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0);
         let endpoint = |port| {
             let address = ([127, 0, 0, 1], port).into();

@@ -7,6 +7,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -21,6 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::balance::Tried;
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
+use super::shared::Security;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::stream::Stream;
@@ -220,7 +222,8 @@ impl Race<'_> {
     fn start(&mut self, endpoint: Rc<LocalEndpoint>, tried: &mut Tried, settings: &Settings) {
         tried.add(&endpoint);
         let started = Instant::now();
-        let connecting = Box::pin(open(endpoint.shared.address(), settings.timeouts.connect));
+        let security = self.upstream.members.borrow().security.clone();
+        let connecting = Box::pin(open(endpoint.shared.address(), security, settings.timeouts.connect));
         self.racers.push(Racer { seat: Seat::new(self.upstream, endpoint), started, connecting });
         self.hedge_at = self.upstream.hedge_delay(settings).map(|delay| started + delay);
     }
@@ -235,7 +238,8 @@ impl Race<'_> {
             return Err(Failure::NoEndpoint);
         }
         if self.round_failed || emptied.is_some() {
-            if Instant::now() >= self.give_up {
+            // Who cannot be trusted now cannot be in a moment either.
+            if Instant::now() >= self.give_up || self.last == Failure::TlsHandshake {
                 return Err(self.last);
             }
             let changed = self.upstream.changed.notified();
@@ -356,14 +360,25 @@ fn connected(worker: &Worker, seat: &Seat, stream: Stream, took: Duration) -> So
     worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)
 }
 
-async fn open(address: std::net::SocketAddr, limit: Duration) -> Result<Stream, Failure> {
-    let stream = match timeout(limit, TcpStream::connect(address)).await {
-        Ok(connected) => connected.map_err(|error| Failure::of_connect(&error))?,
-        Err(_) => return Err(Failure::ConnectTimeout),
+/// Connects, and speaks TLS where that is wanted, within the same limit.
+async fn open(address: SocketAddr, security: Security, limit: Duration) -> Result<Stream, Failure> {
+    let open = async {
+        let stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
+        // A peer that is gone already says so at the first use.
+        let _ = stream.set_nodelay(true);
+        match security {
+            Security::None => Ok(Stream::Plain(stream)),
+            Security::Tls(connector) => {
+                let secured = connector.connect(stream).await.map_err(|error| {
+                    tracing::debug!(%address, %error, "no TLS handshake with an endpoint");
+                    Failure::TlsHandshake
+                });
+                Ok(Stream::Tls(secured?))
+            }
+            Security::Unusable(_) => Err(Failure::TlsHandshake),
+        }
     };
-    // A peer that is gone already says so at the first use.
-    let _ = stream.set_nodelay(true);
-    Ok(Stream::Plain(stream))
+    timeout(limit, open).await.unwrap_or(Err(Failure::ConnectTimeout))
 }
 
 /// Whether the kernel has neither bytes nor an end of the stream for us.
@@ -387,7 +402,7 @@ mod tests {
     #[tokio::test]
     async fn a_close_that_only_the_kernel_knows_of_is_seen_by_the_careful() -> io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let key = UpstreamKey { namespace: "n".into(), service: "s".into(), port: "80".into() };
+        let key = UpstreamKey::new("n", "s", "80");
         let upstream = Rc::new(LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0));
         let shared = Arc::new(SharedEndpoint::new(listener.local_addr()?, 1, false));
         let set = EndpointSet { endpoints: vec![(shared, Conditions::READY)], ..EndpointSet::default() };

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::pool::Pool;
-use super::shared::{EndpointSet, SharedEndpoint, SharedUpstream};
+use super::shared::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use crate::telemetry::{EndpointShard, UpstreamShard};
 
 /// An upstream as one worker sees it.
@@ -33,6 +33,7 @@ pub(crate) struct LocalUpstream {
 pub(super) struct Members {
     pub(super) balance: Balance,
     pub(super) limits: UpstreamLimits,
+    pub(super) security: Security,
     all: HashMap<u64, Rc<LocalEndpoint>>,
     pub(super) eligible: Vec<Rc<LocalEndpoint>>,
 }
@@ -69,6 +70,11 @@ impl LocalUpstream {
         members.eligible = eligible;
         members.balance = set.balance;
         members.limits = set.limits;
+        if !members.security.is_same(&set.security) {
+            // Who was trusted before need not be now.
+            members.all.values().for_each(|endpoint| endpoint.pool.borrow_mut().clear(endpoint.stats()));
+            members.security = set.security.clone();
+        }
         self.emptied.set(match members.eligible.is_empty() {
             true => self.emptied.get().or_else(|| Some(Instant::now())),
             false => None,

@@ -21,4 +21,5 @@ pub(crate) use balance::Tried;
 pub(crate) use connect::Connection;
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
 pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
+pub(crate) use shared::Security;
 pub use shared::{EndpointSet, SharedEndpoint, SharedUpstream};

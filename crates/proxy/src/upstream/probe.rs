@@ -38,7 +38,8 @@ impl LocalUpstream {
             Failure::Unacknowledged
             | Failure::ConnectRefused
             | Failure::ConnectUnreachable
-            | Failure::ConnectTimeout => self.suspect(worker, endpoint),
+            | Failure::ConnectTimeout
+            | Failure::TlsHandshake => self.suspect(worker, endpoint),
             _ => {}
         }
     }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sluicegate_model::{Balance, Conditions, Endpoint, UpstreamKey, UpstreamLimits};
+use sluicegate_model::{Balance, Conditions, Endpoint, UpstreamKey, UpstreamLimits, UpstreamTls};
 use tokio::time::Instant;
 
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
+use crate::tls::Connector;
 
 /// An upstream, for as long as some route names it.
 #[derive(Debug)]
@@ -57,6 +58,47 @@ impl SharedUpstream {
     }
 }
 
+/// Whether connections to the endpoints of an upstream are secured.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Security {
+    /// They are in clear text.
+    #[default]
+    None,
+    /// They are over TLS.
+    Tls(Arc<Connector>),
+    /// They have to be over TLS, which cannot be spoken as it is configured.
+    Unusable(Arc<UpstreamTls>),
+}
+
+impl Security {
+    /// What is compiled from the model; the same as before where that has not changed.
+    pub(crate) fn of(tls: Option<&Arc<UpstreamTls>>, before: &Self, upstream: &UpstreamKey) -> Self {
+        let Some(tls) = tls else { return Self::None };
+        match before {
+            Self::Tls(connector) if connector.model == *tls => return before.clone(),
+            Self::Unusable(known) if known == tls => return before.clone(),
+            _ => {}
+        }
+        match Connector::new(tls) {
+            Ok(connector) => Self::Tls(Arc::new(connector)),
+            Err(error) => {
+                tracing::error!(%error, %upstream, "TLS cannot be spoken with endpoints");
+                Self::Unusable(tls.clone())
+            }
+        }
+    }
+
+    /// Whether both are the same, so that connections of the one can be used for the other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Tls(one), Self::Tls(other)) => Arc::ptr_eq(one, other),
+            (Self::Unusable(one), Self::Unusable(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
 /// The endpoints of an upstream, and how to choose among them.
 #[derive(Debug, Default)]
 pub struct EndpointSet {
@@ -64,6 +106,8 @@ pub struct EndpointSet {
     pub balance: Balance,
     /// How much may be in flight.
     pub limits: UpstreamLimits,
+    /// Whether connections are secured.
+    pub(crate) security: Security,
     /// Every endpoint with its conditions.
     pub endpoints: Vec<(Arc<SharedEndpoint>, Conditions)>,
 }

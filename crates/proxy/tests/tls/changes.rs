@@ -17,7 +17,11 @@ async fn a_changed_certificate_serves_the_next_handshake_and_touches_no_connecti
     let mut before = gateway.connect_tls(&trusting(), "a.test").await?;
     before.request(get("a.test")).await?;
     let renewed = certificate(&["a.test"]);
-    gateway.configure(|config| set_host(Arc::make_mut(&mut config.tls), "a.test", &[renewed.clone()])).await;
+    gateway
+        .configure(|config| {
+            set_host(Arc::make_mut(&mut config.tls), "a.test", std::slice::from_ref(&renewed));
+        })
+        .await;
     let mut after = gateway.connect_tls(&trusting(), "a.test").await?;
     assert_eq!(shown(&after), renewed.chain[0].as_ref());
     assert_ne!(shown(&before), renewed.chain[0].as_ref());

@@ -6,11 +6,13 @@
 //! | `changes` | certificates that change under load, tickets |
 //! | `clients` | certificates of clients |
 //! | `hostile` | broken, slow and endless handshakes |
+//! | `upstream` | TLS with endpoints |
 
 mod changes;
 mod clients;
 mod hostile;
 mod names;
+mod upstream;
 
 use std::sync::Arc;
 

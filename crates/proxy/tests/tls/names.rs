@@ -92,7 +92,9 @@ async fn a_host_that_the_certificate_does_not_cover_is_misdirected() -> TestResu
     let backend = Backend::start(Behaviour::echo()).await?;
     let both = certificate(&["a.test", "c.test"]);
     let gateway = with_names(&["b.test"])
-        .tls(|tls| ["a.test", "c.test"].iter().for_each(|name| set_host(tls, name, &[both.clone()])))
+        .tls(|tls| {
+            ["a.test", "c.test"].iter().for_each(|name| set_host(tls, name, std::slice::from_ref(&both)));
+        })
         .backends([&backend])
         .start()
         .await?;

@@ -1,0 +1,109 @@
+//! TLS with endpoints.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use sluicegate_model::{UpstreamTls, Verification};
+use tokio::net::TcpStream;
+
+use super::provider;
+use super::stream::TlsStream;
+
+/// How TLS is spoken with the endpoints of an upstream, compiled once for all workers.
+pub(crate) struct Connector {
+    /// What it was made from.
+    pub(crate) model: Arc<UpstreamTls>,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Connector {
+    pub(crate) fn new(model: &Arc<UpstreamTls>) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let name = ServerName::try_from(&*model.server_name)?.to_owned();
+        let builder =
+            ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+        let verifier: Arc<dyn ServerCertVerifier> = match &model.verification {
+            Verification::None => Arc::new(Anyone(provider())),
+            Verification::Authorities { roots, crls } => {
+                let mut store = RootCertStore::empty();
+                for root in roots {
+                    store.add(root.clone())?;
+                }
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider());
+                verifier.with_crls(crls.iter().cloned()).build()?
+            }
+        };
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let mut config = match &model.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let key = provider().key_provider.load_private_key(identity.key.0.clone_key())?;
+                let identity = CertifiedKey::new(identity.chain.clone(), key);
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+            }
+        };
+        config.enable_sni = model.sends_name;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { model: model.clone(), config: Arc::new(config), name })
+    }
+
+    /// Carries out the handshake on a connection to an endpoint.
+    pub(crate) async fn connect(&self, tcp: TcpStream) -> io::Result<Box<TlsStream>> {
+        let stream = TlsStream::client(tcp, self.config.clone(), self.name.clone());
+        let mut stream = Box::new(stream.map_err(io::Error::other)?);
+        std::future::poll_fn(|cx| stream.poll_handshake(cx)).await?;
+        Ok(stream)
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// Takes every certificate of which the endpoint has the key.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use sluicegate_model::{UpstreamTls, Verification};
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::{Gateway, key};
+use sluicegate_testkit::terminator::Terminator;
+use sluicegate_testkit::tls::{Authority, Issued};
+
+use crate::{TestResult, get};
+
+fn verified() -> UpstreamTls {
+    let roots = vec![Authority::of_process().certificate()];
+    let verification = Verification::Authorities { roots, crls: Vec::new() };
+    UpstreamTls { server_name: "web.test".into(), sends_name: true, verification, identity: None }
+}
+
+fn issue(name: &str) -> Issued {
+    Authority::of_process().issue(&[name])
+}
+
+/// A gateway that speaks TLS with a back end that shows this certificate.
+async fn before(tls: UpstreamTls, shown: &Issued) -> anyhow::Result<(Backend, Terminator, Gateway)> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let terminator = Terminator::start(backend.addr(), shown, None).await?;
+    let gateway = Gateway::builder()
+        .endpoints([terminator.addr()])
+        .upstream(|upstream| upstream.tls = Some(Arc::new(tls)))
+        .start()
+        .await?;
+    Ok((backend, terminator, gateway))
+}
+
+/// Changes how TLS is spoken with endpoints.
+async fn change(gateway: &Gateway, tls: UpstreamTls) {
+    gateway
+        .configure(|config| {
+            let upstream = config.upstreams.get_mut(&key("backend")).expect("the upstream");
+            Arc::make_mut(upstream).tls = Some(Arc::new(tls));
+        })
+        .await;
+}
+
+async fn status(gateway: &Gateway) -> anyhow::Result<u16> {
+    Ok(gateway.connect().await?.request(get("a")).await?.status)
+}
+
+#[tokio::test]
+async fn endpoints_are_verified_asked_by_name_and_pooled() -> TestResult {
+    let (backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
+    let mut client = gateway.connect().await?;
+    for _ in 0..5 {
+        assert_eq!(client.request(get("a")).await?.status, 200);
+    }
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(client.request(post).await?.status, 200);
+    assert_eq!((terminator.handshakes(), backend.requests()), (1, 6), "one connection for all");
+    assert_eq!(terminator.names(), [Some("web.test".to_owned())]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_cannot_show_who_it_is_gets_no_request() -> TestResult {
+    for shown in [issue("other.test"), Authority::named("Nobody").issue(&["web.test"])] {
+        let (backend, _terminator, gateway) = before(verified(), &shown).await?;
+        assert_eq!(status(&gateway).await?, 502);
+        assert_eq!(backend.requests(), 0);
+        assert!(gateway.count(|upstream| &upstream.connect_failures[Failure::TlsHandshake.index()]) > 0);
+        // Without being verified it is as good as any.
+        change(&gateway, UpstreamTls { verification: Verification::None, ..verified() }).await;
+        assert_eq!(status(&gateway).await?, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_endpoint_serves_in_place_of_one_that_is_not_accepted_whatever_the_method() -> TestResult {
+    let (backend, good, gateway) = before(verified(), &issue("web.test")).await?;
+    let bad = Terminator::start(backend.addr(), &issue("other.test"), None).await?;
+    gateway.set_addresses([bad.addr(), good.addr()]).await;
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    for _ in 0..20 {
+        assert_eq!(gateway.connect().await?.request(post).await?.status, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_can_be_kept_back_and_addresses_be_verified() -> TestResult {
+    let (_backend, terminator, gateway) =
+        before(UpstreamTls { sends_name: false, ..verified() }, &issue("web.test")).await?;
+    assert_eq!(status(&gateway).await?, 200);
+    assert_eq!(terminator.names(), [None]);
+    let of_address = issue("127.0.0.1");
+    terminator.show(&of_address);
+    change(&gateway, UpstreamTls { server_name: "127.0.0.1".into(), ..verified() }).await;
+    assert_eq!(status(&gateway).await?, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_gateway_shows_its_own_certificate_where_one_is_demanded() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let clients = Authority::named("Clients");
+    let terminator = Terminator::start(backend.addr(), &issue("web.test"), Some(&clients)).await?;
+    let gateway = Gateway::builder()
+        .endpoints([terminator.addr()])
+        .upstream(|upstream| upstream.tls = Some(Arc::new(verified())))
+        .start()
+        .await?;
+    assert_eq!(status(&gateway).await?, 502);
+    let identity = Some(clients.issue(&["gateway"]).certificate);
+    change(&gateway, UpstreamTls { identity, ..verified() }).await;
+    assert_eq!(status(&gateway).await?, 200);
+    assert_eq!(backend.requests(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_that_were_trusted_by_an_earlier_rule_are_not_used_again() -> TestResult {
+    let (_backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
+    assert_eq!(status(&gateway).await?, 200);
+    let nobody = Authority::named("Nobody");
+    let roots = vec![nobody.certificate()];
+    let stricter = Verification::Authorities { roots, crls: Vec::new() };
+    change(&gateway, UpstreamTls { verification: stricter, ..verified() }).await;
+    assert_eq!(status(&gateway).await?, 502);
+    terminator.show(&nobody.issue(&["web.test"]));
+    assert_eq!(status(&gateway).await?, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rule_that_nobody_can_keep_serves_nothing_in_clear_text() -> TestResult {
+    let nobody = Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
+    let (backend, terminator, gateway) =
+        before(UpstreamTls { verification: nobody, ..verified() }, &issue("web.test")).await?;
+    assert_eq!(status(&gateway).await?, 502);
+    assert_eq!((backend.requests(), terminator.handshakes()), (0, 0));
+    change(&gateway, UpstreamTls { server_name: "not a name".into(), ..verified() }).await;
+    assert_eq!(status(&gateway).await?, 502);
+    Ok(())
+}
+
+#[tokio::test]
+async fn large_bodies_and_streams_pass_both_ways() -> TestResult {
+    let (backend, _terminator, gateway) = before(verified(), &issue("web.test")).await?;
+    backend.set(Behaviour::sized(3_000_000));
+    let mut client = gateway.connect().await?;
+    let body = "x".repeat(2_000_000);
+    for framing in [
+        "Content-Length: 2000000\r\n\r\n".to_owned(),
+        "Transfer-Encoding: chunked\r\n\r\n1E8480\r\n".to_owned(),
+    ] {
+        let end = if framing.contains("chunked") { "\r\n0\r\n\r\n" } else { "" };
+        let response = client.request(format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}{body}{end}")).await?;
+        assert_eq!((response.status, response.body.len()), (200, 3_000_000));
+    }
+    Ok(())
+}
