@@ -109,6 +109,14 @@ pub struct Limits {
     pub request_body: Option<u64>,
     /// Requests on one client connection, which is closed after them. Default: no limit.
     pub requests_per_connection: Option<u64>,
+    /// Requests that a client may have under way at a time on one HTTP/2 connection; further ones are refused
+    /// (`REFUSED_STREAM`), which clients repeat. Default 128 (nginx `http2_max_concurrent_streams`).
+    pub http2_streams: u32,
+    /// What a client may send of one request's body before some of it was passed on, in bytes (RFC 9113, 6.9).
+    /// Default 256 KiB.
+    pub http2_stream_window: u32,
+    /// The same for all requests of one HTTP/2 connection. Default 1 MiB.
+    pub http2_connection_window: u32,
     /// Client connections of one worker; further ones wait in the listen queue. Default 65,536.
     pub connections_per_worker: usize,
     /// Unused connections kept for each endpoint, by each worker. Default 128.
@@ -126,6 +134,9 @@ impl Default for Limits {
             headers: 100,
             request_body: None,
             requests_per_connection: None,
+            http2_streams: 128,
+            http2_stream_window: 256 * 1024,
+            http2_connection_window: 1024 * 1024,
             connections_per_worker: 65_536,
             pool_per_endpoint: 128,
             replay: 64 * 1024,

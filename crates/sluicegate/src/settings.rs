@@ -17,6 +17,9 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What a head may be limited to: small ones refuse browsers, and each connection may fill large ones.
 const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
 
+/// What flow control may be set to: no less than every connection begins with (RFC 9113, 6.9.2).
+const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
+
 /// Every limit of the data plane. What is not given keeps its default, which is written down once, in the
 /// model. Where 0 means something (never, none, no limit), the option's help says so; elsewhere it is refused.
 #[derive(Clone, Debug, Default, Args)]
@@ -59,6 +62,16 @@ pub(crate) struct SettingsArgs {
     /// Requests on one connection, which is closed after them; 0: no limit. [default: 0]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_requests_per_connection: Option<u64>,
+    /// Requests under way at a time on one HTTP/2 connection; further ones are refused, and clients repeat them.
+    /// [default: 128, at least 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
+    http2_max_concurrent_streams: Option<u32>,
+    /// What a client may send of one HTTP/2 request's body ahead of the endpoint. [default: 256Ki, 64Ki to 16Mi]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
+    http2_stream_window: Option<u64>,
+    /// The same for all requests of one HTTP/2 connection. [default: 1Mi, 64Ki to 16Mi]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
+    http2_connection_window: Option<u64>,
     /// Connections of one worker; further ones wait. [default: 65536, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_connections_per_worker: Option<u32>,
@@ -151,6 +164,11 @@ impl SettingsArgs {
                 requests_per_connection: self
                     .max_requests_per_connection
                     .map_or(limits.requests_per_connection, unless_zero),
+                http2_streams: self.http2_max_concurrent_streams.unwrap_or(limits.http2_streams),
+                http2_stream_window: self.http2_stream_window.map_or(limits.http2_stream_window, window),
+                http2_connection_window: self
+                    .http2_connection_window
+                    .map_or(limits.http2_connection_window, window),
                 connections_per_worker: self
                     .max_connections_per_worker
                     .map_or(limits.connections_per_worker, |most| whole(most.into())),
@@ -173,6 +191,10 @@ impl SettingsArgs {
 
 fn whole(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+fn window(size: u64) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 /// 0 is how no limit is written, as in nginx.

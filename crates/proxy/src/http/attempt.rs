@@ -10,14 +10,15 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::download::DRAIN_CHECK;
-use super::encode::{ResponsePlan, write_response};
+use super::encode::{ResponsePlan, http2_response, write_response};
 use super::exchange::Exchange;
 use super::upload::{Progress, Sides, UploadError};
+use super::wire::Wire;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::stream::Stream;
 use crate::upstream::{Connection, LocalUpstream};
-use crate::worker::{BUFFER, Buffer};
+use crate::worker::BUFFER;
 
 /// What the attempt waits for, which decides what its end by time means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Exchange<'_> {
         endpoint: &mut Stream,
     ) -> Result<Progress, UploadError> {
         let mut sides = Sides {
-            client: &mut self.client.stream,
+            client: &mut self.client.wire,
             endpoint,
             request: &mut self.scratch.request,
             input: &mut self.scratch.input,
@@ -133,12 +134,14 @@ impl Exchange<'_> {
         if self.interim_received > MAX_INTERIM {
             return Err(Failure::BadResponse(ResponseError::HeadTooLarge));
         }
-        if head.status != 100 && scratch.head.version == Version::Http11 {
+        if let (101..200, Wire::Http2(stream)) = (head.status, &mut self.client.wire) {
+            stream.inform_with(http2_response(scratch.reply.filled(), head, &self.worker.date(), None));
+        } else if head.status != 100 && scratch.head.version == Version::Http11 {
             let plan = ResponsePlan { version: Version::Http11, close: false, hsts: None, chunked: false };
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
             // At once if the client takes it, else with the final response.
             let rest = &scratch.response[self.interim_written..];
-            if let Poll::Ready(Ok(written)) = Pin::new(&mut self.client.stream).poll_write(cx, rest) {
+            if let Poll::Ready(Ok(written)) = Pin::new(&mut self.client.wire).poll_write(cx, rest) {
                 self.interim_written += written;
             }
         }
@@ -150,15 +153,7 @@ impl Exchange<'_> {
     /// Notices that the client closed the connection, while nothing else is expected from it but further
     /// requests, which stay in the buffer.
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) -> Result<(), ClientFault> {
-        let input: &mut Buffer = &mut self.scratch.input;
-        while !input.is_full() {
-            match input.poll_fill(cx, &mut self.client.stream) {
-                Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => return Err(ClientFault::Closed),
-                Poll::Pending => break,
-            }
-        }
-        Ok(())
+        self.client.wire.poll_gone(cx, &mut self.scratch.input)
     }
 
     /// The upload came this far: sets the limit for what comes next.

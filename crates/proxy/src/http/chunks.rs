@@ -2,6 +2,16 @@
 
 use sluicegate_http1::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk_header};
 
+/// How data goes on.
+pub(super) enum Coding<'t> {
+    /// As chunks with their trailers.
+    Chunked,
+    /// As it is.
+    Plain,
+    /// As it is, and the trailers apart, as header lines.
+    Split(&'t mut Vec<u8>),
+}
+
 /// What a call of [`recode`] did.
 pub(super) struct Recoded {
     /// How many bytes of the coded body it took.
@@ -10,15 +20,15 @@ pub(super) struct Recoded {
     pub(super) data: u64,
 }
 
-/// Decodes as much of `body` as there is, and appends it to `out`: as chunks with their trailers, or as plain
-/// data.
+/// Decodes as much of `body` as there is, and appends it to `out`.
 pub(super) fn recode(
     decoder: &mut ChunkedDecoder,
     body: &[u8],
     out: &mut Vec<u8>,
-    as_chunks: bool,
+    coding: &mut Coding<'_>,
 ) -> Result<Recoded, ChunkError> {
     let mut recoded = Recoded { taken: 0, data: 0 };
+    let as_chunks = matches!(coding, Coding::Chunked);
     let mut trailers = false;
     while !decoder.is_done() {
         let (used, chunk) = decoder.next(&body[recoded.taken..])?;
@@ -42,7 +52,12 @@ pub(super) fn recode(
                 out.extend_from_slice(lines);
             }
             Chunk::End if as_chunks => out.extend_from_slice(if trailers { b"\r\n" } else { LAST_CHUNK }),
-            Chunk::Trailers(_) | Chunk::End => {}
+            Chunk::Trailers(lines) => {
+                if let Coding::Split(apart) = coding {
+                    apart.extend_from_slice(lines);
+                }
+            }
+            Chunk::End => {}
         }
     }
     Ok(recoded)

@@ -16,8 +16,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{self, Persist};
+use super::http2;
 use super::record::{self, Headless};
-use super::reply;
+use super::reply::{self, Reply};
+use super::wire::Wire;
 use crate::deadline::{Deadline, after};
 use crate::failure::{ClientFault, TlsFault};
 use crate::options::Protocol;
@@ -35,17 +37,24 @@ const LINGER_STILL: Duration = Duration::from_secs(5);
 /// connections are closed.
 pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
 
-/// A client connection.
+/// A client, for as long as an HTTP/1 connection or an HTTP/2 request lasts.
 pub(crate) struct Client {
-    pub(crate) stream: Stream,
-    /// Over TLS: as whom it came.
-    pub(crate) session: Option<Session>,
-    pub(crate) peer: IpAddr,
-    /// The address of the listener that took it.
-    pub(crate) listener: SocketAddr,
+    pub(crate) wire: Wire,
+    pub(crate) origin: Rc<Origin>,
     pub(crate) deadline: Deadline,
     /// Requests served so far.
     pub(crate) served: u64,
+}
+
+/// Where requests come from: what is the same for all of a connection.
+pub(crate) struct Origin {
+    pub(crate) peer: IpAddr,
+    /// The address of the listener that took the connection.
+    pub(crate) listener: SocketAddr,
+    /// Where the connection really ends.
+    pub(crate) local: SocketAddr,
+    /// Over TLS: as whom the client came.
+    pub(crate) session: Option<Session>,
     /// The forwarding headers that are the same for all its requests, as header lines.
     pub(crate) forwarding: Box<[u8]>,
     /// What the client's certificate tells endpoints, as header lines.
@@ -59,6 +68,8 @@ enum NoHead {
     /// The rest of it, since then.
     Late(Instant),
     Refused(Rejection),
+    /// It is HTTP/2 that the client speaks.
+    Http2,
 }
 
 /// Serves a client connection to its end, and tells the worker what it is about.
@@ -78,7 +89,12 @@ pub(crate) async fn serve(
             None => return,
         },
     };
-    let mut client = Client::new(stream, session, peer.ip().to_canonical(), listener, &worker.settings());
+    let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
+    let origin = Rc::new(Origin::new(&stream, session, peer.ip().to_canonical(), listener));
+    if is_http2 {
+        return Box::pin(http2::serve(worker, stream, &[], origin, phase)).await;
+    }
+    let mut client = Client::new(Wire::Http1(stream), origin, &worker.settings());
     loop {
         if !client.readable().await {
             return;
@@ -87,11 +103,21 @@ pub(crate) async fn serve(
         let mut scratch = worker.scratch();
         // Boxed, so that an idle connection's task is small.
         let persist = Box::pin(client.serve_requests(worker, &mut scratch)).await;
+        if persist == Persist::Http2
+            && let Wire::Http1(stream) = client.wire
+        {
+            let preread = scratch.input.filled().to_vec();
+            worker.give_back(scratch);
+            return Box::pin(http2::serve(worker, stream, &preread, client.origin, phase)).await;
+        }
         worker.give_back(scratch);
         match persist {
             Persist::KeepAlive => {}
-            Persist::Close => return,
-            Persist::Linger => return linger(client.stream).await,
+            Persist::Close | Persist::Http2 => return,
+            Persist::Linger => match client.wire {
+                Wire::Http1(stream) => return linger(stream).await,
+                Wire::Http2(_) => return,
+            },
         }
         phase.set(Phase::Idle);
         let idle = worker.settings().timeouts.client_idle;
@@ -128,14 +154,8 @@ async fn handshake(worker: &Rc<Worker>, stream: TcpStream) -> Option<(Box<TlsStr
     None
 }
 
-impl Client {
-    fn new(
-        stream: Stream,
-        session: Option<Session>,
-        peer: IpAddr,
-        listener: SocketAddr,
-        settings: &Settings,
-    ) -> Self {
+impl Origin {
+    fn new(stream: &Stream, session: Option<Session>, peer: IpAddr, listener: SocketAddr) -> Self {
         let port = listener.port();
         let scheme = if session.is_some() { "https" } else { "http" };
         let mut forwarding = Vec::with_capacity(192);
@@ -146,35 +166,41 @@ impl Client {
              X-Forwarded-Proto: {scheme}\r\nX-Forwarded-Scheme: {scheme}\r\nX-Scheme: {scheme}\r\n"
         );
         let auth = session.as_ref().and_then(|session| session.host.client_auth.as_deref());
-        let identity = match (auth, &stream) {
+        let identity = match (auth, stream) {
             (Some(auth), Stream::Tls(stream)) => tls::identity(auth, stream.peer_certificates()),
             _ => Vec::new(),
         };
-        let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
-        Self {
-            stream,
-            session,
-            peer,
-            listener,
-            deadline,
-            served: 0,
-            forwarding: forwarding.into(),
-            identity: identity.into(),
-        }
+        let local = stream.local_addr().unwrap_or(listener);
+        Self { peer, listener, local, session, forwarding: forwarding.into(), identity: identity.into() }
     }
 
     /// How it came: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.session.is_some() { "https" } else { "http" }
     }
+}
+
+impl Client {
+    pub(super) fn new(wire: Wire, origin: Rc<Origin>, settings: &Settings) -> Self {
+        let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
+        Self { wire, origin, deadline, served: 0 }
+    }
+
+    /// Whether HTTP/2 is spoken with it.
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self.wire, Wire::Http2(_))
+    }
 
     /// Waits for bytes, or the end of the stream. False if none came in time.
     async fn readable(&mut self) -> bool {
         poll_fn(|cx| {
-            let ready = match (&mut self.stream, self.served) {
+            let ready = match (&mut self.wire, self.served) {
                 // The runtime takes an accepted connection to be readable until reading it proved otherwise.
-                (Stream::Plain(tcp), 0) => tcp.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop),
-                (stream, _) => stream.poll_readable(cx),
+                (Wire::Http1(Stream::Plain(tcp)), 0) => {
+                    tcp.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop)
+                }
+                (Wire::Http1(stream), _) => stream.poll_readable(cx),
+                (Wire::Http2(_), _) => Poll::Ready(Ok(())),
             };
             if let Poll::Ready(ready) = ready {
                 return Poll::Ready(ready.is_ok());
@@ -207,6 +233,9 @@ impl Client {
         poll_fn(|cx| {
             loop {
                 if !input.is_empty() {
+                    if self.served == 0 && input.filled().starts_with(http2::PREFACE) {
+                        return Poll::Ready(Err(NoHead::Http2));
+                    }
                     match head.parse(input.filled(), scan, &limits) {
                         Ok(true) => return Poll::Ready(Ok(())),
                         Ok(false) => {}
@@ -219,7 +248,7 @@ impl Client {
                     }
                     input.reserve(1, limits.bytes + BUFFER);
                 }
-                match input.poll_fill(cx, &mut self.stream) {
+                match input.poll_fill(cx, &mut self.wire) {
                     Poll::Ready(Ok(1..)) => {}
                     Poll::Ready(_) => return Poll::Ready(Err(NoHead::Gone)),
                     Poll::Pending => break,
@@ -230,10 +259,24 @@ impl Client {
         .await
     }
 
+    /// Answers the head of an HTTP/2 request that cannot be accepted.
+    pub(super) fn reject(&mut self, worker: &Worker, scratch: &Scratch, rejection: Rejection) {
+        worker.stats().rejections[rejection.index()].add(1);
+        let (status, reason) = (rejection.status(), rejection.reason());
+        let (buf, duration) = (scratch.request.as_slice(), Duration::ZERO);
+        record::log_headless(worker, self, &Headless { buf, status, reason, bytes: 0, duration });
+        if let Wire::Http2(stream) = &mut self.wire {
+            let reply = Reply { status, has_body: true, location: None, is_grpc: false };
+            // A client that is gone needs no answer.
+            let _ = reply.send(stream, &worker.date());
+        }
+    }
+
     /// Answers a head that did not come or cannot be accepted.
     async fn without_head(&mut self, worker: &Worker, scratch: &mut Scratch, no_head: NoHead) -> Persist {
         let (status, reason, duration) = match no_head {
             NoHead::Gone => return Persist::Close,
+            NoHead::Http2 => return Persist::Http2,
             NoHead::Late(since) => {
                 worker.stats().client_faults[ClientFault::HeadTimeout.index()].add(1);
                 (408, ClientFault::HeadTimeout.reason(), since.elapsed())
@@ -247,7 +290,7 @@ impl Client {
         reply::write(&mut scratch.response, status, &worker.date(), true, true);
         let (buf, bytes) = (scratch.input.filled(), scratch.response.len());
         record::log_headless(worker, self, &Headless { buf, status, reason, bytes, duration });
-        let write = self.stream.write_all(&scratch.response);
+        let write = self.wire.write_all(&scratch.response);
         match timeout(worker.settings().timeouts.client_write, write).await {
             Ok(Ok(())) => Persist::Linger,
             _ => Persist::Close,

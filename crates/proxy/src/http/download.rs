@@ -1,17 +1,16 @@
 //! The response's way to the client.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sluicegate_http1::{ChunkedDecoder, ResponseFraming, write_chunk_header};
-use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::chunks;
 use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
+use super::wire::Wire;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::stream::Stream;
@@ -24,8 +23,9 @@ pub(super) const DRAIN_CHECK: Duration = Duration::from_secs(1);
 /// How far a response has gone.
 pub(super) struct Download {
     body: Body,
-    /// The client gets the body in the chunked coding.
-    chunked: bool,
+    coding: Coding,
+    /// What follows the body on an HTTP/2 stream, as header lines.
+    trailers: Vec<u8>,
     /// How much of the `response` buffer was written.
     written: usize,
     /// Bytes written before the `response` buffer's present content.
@@ -41,6 +41,17 @@ enum Body {
     UntilClose,
 }
 
+/// How the client gets the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// As it is: its length was said, or the end of the connection ends it.
+    Plain,
+    /// In the chunked coding.
+    Chunked,
+    /// As it is, on a stream that has an end of its own (HTTP/2).
+    Stream,
+}
+
 /// What a download waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -51,14 +62,14 @@ enum Step {
 
 impl Download {
     /// `written`: how much of the `response` buffer was written already.
-    pub(super) fn new(framing: ResponseFraming, chunked: bool, written: usize) -> Self {
+    pub(super) fn new(framing: ResponseFraming, coding: Coding, written: usize) -> Self {
         let body = match framing {
             ResponseFraming::None | ResponseFraming::Length(0) => Body::None,
             ResponseFraming::Length(length) => Body::Length(length),
             ResponseFraming::Chunked => Body::Chunked(ChunkedDecoder::default()),
             ResponseFraming::UntilClose => Body::UntilClose,
         };
-        Self { complete: matches!(body, Body::None), body, chunked, written, passed: 0 }
+        Self { complete: matches!(body, Body::None), body, coding, trailers: Vec::new(), written, passed: 0 }
     }
 
     /// Bytes written to the client so far.
@@ -66,9 +77,14 @@ impl Download {
         self.passed + self.written as u64
     }
 
+    /// Whether nothing has to be taken from the endpoint any more.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Whether the response's end can only be told by the end of the connection, on both sides.
     pub(super) fn is_unframed(&self) -> bool {
-        matches!(self.body, Body::UntilClose | Body::Chunked(_)) && !self.chunked
+        matches!(self.body, Body::UntilClose | Body::Chunked(_)) && self.coding == Coding::Plain
     }
 
     /// Moves bytes until the response is written as a whole, or one side has to be waited for.
@@ -78,13 +94,14 @@ impl Download {
         response: &mut Vec<u8>,
         reply: &mut Buffer,
         endpoint: &mut Stream,
-        client: &mut Stream,
+        client: &mut Wire,
     ) -> Result<Step, Fault> {
         loop {
             // The head and what fits beside it go in one write.
             self.take(response, reply)?;
             while self.written < response.len() {
-                match Pin::new(&mut *client).poll_write(cx, &response[self.written..]) {
+                let last = self.complete && self.trailers.is_empty();
+                match client.poll_send(cx, &response[self.written..], last) {
                     Poll::Ready(Ok(written @ 1..)) => self.written += written,
                     Poll::Ready(_) => return Err(ClientFault::Closed.into()),
                     Poll::Pending => return Ok(Step::AwaitsClient),
@@ -94,6 +111,7 @@ impl Download {
             self.written = 0;
             response.clear();
             if self.complete {
+                client.finish(&self.trailers).map_err(|_| ClientFault::Closed)?;
                 return Ok(Step::Done);
             }
             if !reply.is_empty() && self.is_verbatim() {
@@ -122,7 +140,7 @@ impl Download {
         !self.complete
             && match self.body {
                 Body::Length(_) => true,
-                Body::UntilClose => !self.chunked,
+                Body::UntilClose => self.coding != Coding::Chunked,
                 Body::None | Body::Chunked(_) => false,
             }
     }
@@ -135,7 +153,7 @@ impl Download {
         let filled = reply.filled();
         let taken = match &mut self.body {
             Body::None => 0,
-            Body::Length(_) | Body::UntilClose if !self.chunked && response.is_empty() => 0,
+            Body::Length(_) | Body::UntilClose if self.coding != Coding::Chunked && response.is_empty() => 0,
             Body::Length(left) => {
                 let room = (BUFFER - response.len()).min(filled.len());
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(room);
@@ -145,17 +163,22 @@ impl Download {
                 taken
             }
             Body::Chunked(decoder) => {
-                let recoded = chunks::recode(decoder, filled, response, self.chunked)
-                    .map_err(|_| Failure::Truncated)?;
+                let mut coding = match self.coding {
+                    Coding::Plain => chunks::Coding::Plain,
+                    Coding::Chunked => chunks::Coding::Chunked,
+                    Coding::Stream => chunks::Coding::Split(&mut self.trailers),
+                };
+                let recoded =
+                    chunks::recode(decoder, filled, response, &mut coding).map_err(|_| Failure::Truncated)?;
                 self.complete = decoder.is_done();
                 recoded.taken
             }
             Body::UntilClose => {
-                if self.chunked {
+                if self.coding == Coding::Chunked {
                     write_chunk_header(response, filled.len());
                 }
                 response.extend_from_slice(filled);
-                if self.chunked {
+                if self.coding == Coding::Chunked {
                     response.extend_from_slice(b"\r\n");
                 }
                 filled.len()
@@ -171,14 +194,17 @@ impl Download {
         &mut self,
         cx: &mut Context<'_>,
         reply: &mut Buffer,
-        client: &mut Stream,
+        client: &mut Wire,
     ) -> Result<Poll<u64>, ClientFault> {
         let filled = reply.filled();
-        let length = match &self.body {
-            Body::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(filled.len()),
-            _ => filled.len(),
+        let (length, last) = match &self.body {
+            Body::Length(left) => {
+                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(filled.len());
+                (length, length as u64 == *left)
+            }
+            _ => (filled.len(), false),
         };
-        match Pin::new(client).poll_write(cx, &filled[..length]) {
+        match client.poll_send(cx, &filled[..length], last) {
             Poll::Ready(Ok(written @ 1..)) => {
                 reply.consume(written);
                 if let Body::Length(left) = &mut self.body {
@@ -195,7 +221,7 @@ impl Download {
     /// The endpoint closed the connection, which ends a body without a length.
     fn finish(&mut self, response: &mut Vec<u8>) {
         self.complete = true;
-        if self.chunked {
+        if self.coding == Coding::Chunked {
             response.extend_from_slice(sluicegate_http1::LAST_CHUNK);
         }
     }
@@ -222,7 +248,7 @@ impl Exchange<'_> {
                 }
             }
             let scratch = &mut *self.scratch;
-            let client = &mut self.client.stream;
+            let client = &mut self.client.wire;
             let step = download.poll(cx, &mut scratch.response, &mut scratch.reply, endpoint, client)?;
             if step == Step::Done {
                 return Poll::Ready(Ok(()));

@@ -5,14 +5,13 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::net::IpAddr;
 
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use sluicegate_http1::{Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version};
 
 use sluicegate_model::tls::Hsts;
 
-use super::connection::Client;
+use super::connection::Origin;
 use crate::date::HttpDate;
-
-const HSTS: &[u8] = b"strict-transport-security";
 
 /// How the request goes on to the endpoint.
 pub(super) struct RequestPlan<'p> {
@@ -34,7 +33,7 @@ pub(super) fn write_request(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &RequestHead,
-    client: &Client,
+    origin: &Origin,
     plan: &RequestPlan<'_>,
 ) -> u64 {
     out.extend_from_slice(head.method_name.of(buf));
@@ -50,7 +49,7 @@ pub(super) fn write_request(
         Some(authority) => authority.of(buf),
         // HTTP/1.0 may come without a host, HTTP/1.1 may not go without one (RFC 9112, 3.2).
         None => {
-            local = client.stream.local_addr().unwrap_or(client.listener).to_string();
+            local = origin.local.to_string();
             local.as_bytes()
         }
     };
@@ -70,10 +69,10 @@ pub(super) fn write_request(
         stays && !line.hop_by_hop
     });
     match plan.trusted {
-        Some(original) => write_trusted_forwarding(out, buf, head, client, original),
-        None => out.extend_from_slice(&client.forwarding),
+        Some(original) => write_trusted_forwarding(out, buf, head, origin, original),
+        None => out.extend_from_slice(&origin.forwarding),
     }
-    out.extend_from_slice(&client.identity);
+    out.extend_from_slice(&origin.identity);
     if !(trusted && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", authority);
     }
@@ -96,10 +95,10 @@ fn write_trusted_forwarding(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &RequestHead,
-    client: &Client,
+    origin: &Origin,
     original: IpAddr,
 ) {
-    let peer = client.peer;
+    let peer = origin.peer;
     out.extend_from_slice(b"X-Forwarded-For: ");
     for line in head.lines.iter().filter(|line| line.known == Known::XForwardedFor) {
         out.extend_from_slice(line.value.of(buf));
@@ -110,7 +109,7 @@ fn write_trusted_forwarding(
         write_display(out, "X-Real-IP", original);
     }
     if !has(&head.lines, Known::XForwardedPort) {
-        write_display(out, "X-Forwarded-Port", client.listener.port());
+        write_display(out, "X-Forwarded-Port", origin.listener.port());
     }
     for (known, name) in [
         (Known::XForwardedProto, "X-Forwarded-Proto"),
@@ -118,7 +117,7 @@ fn write_trusted_forwarding(
         (Known::XScheme, "X-Scheme"),
     ] {
         if !has(&head.lines, known) {
-            write_display(out, name, client.scheme());
+            write_display(out, name, origin.scheme());
         }
     }
 }
@@ -180,7 +179,7 @@ pub(super) fn write_response(
         write_line(out, b"Date", date);
     }
     if let Some(hsts) = plan.hsts
-        && !head.lines.iter().any(|line| line.name.of(buf).eq_ignore_ascii_case(HSTS))
+        && !has(&head.lines, Known::StrictTransportSecurity)
     {
         // Writing to a Vec does not fail.
         let _ = write!(out, "Strict-Transport-Security: {hsts}\r\n");
@@ -199,6 +198,43 @@ pub(super) fn write_response(
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// The head of a response as an HTTP/2 client gets it. A 101 is a 200 there (RFC 8441, 5).
+pub(super) fn http2_response(
+    buf: &[u8],
+    head: &ResponseHead,
+    date: &HttpDate,
+    hsts: Option<Hsts>,
+) -> Response<()> {
+    let mut response = Response::new(());
+    let status = if head.status == 101 { 200 } else { head.status };
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let fields = response.headers_mut();
+    fields.reserve(head.lines.len() + 2);
+    for line in head.lines.iter().filter(|line| !line.hop_by_hop) {
+        let name = HeaderName::from_bytes(line.name.of(buf));
+        let value = HeaderValue::from_bytes(line.value.of(buf));
+        // What is no field there cannot be passed on.
+        if let (Ok(name), Ok(value)) = (name, value)
+            && !(head.status == 101 && name == header::SEC_WEBSOCKET_ACCEPT)
+        {
+            fields.append(name, value);
+        }
+    }
+    if status >= 200
+        && !has(&head.lines, Known::Date)
+        && let Ok(date) = HeaderValue::from_bytes(date)
+    {
+        fields.insert(header::DATE, date);
+    }
+    if let Some(hsts) = hsts
+        && !has(&head.lines, Known::StrictTransportSecurity)
+        && let Ok(hsts) = HeaderValue::try_from(hsts.to_string())
+    {
+        fields.insert(header::STRICT_TRANSPORT_SECURITY, hsts);
+    }
+    response
 }
 
 /// Whether the body of a response goes to the client in the chunked coding: where its length is not known

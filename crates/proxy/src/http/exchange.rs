@@ -16,11 +16,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::connection::Client;
-use super::download::Download;
-use super::encode::{RequestPlan, ResponsePlan, needs_chunks, original_peer, write_request, write_response};
+use super::download::{Coding, Download};
+use super::encode::{
+    RequestPlan, ResponsePlan, http2_response, needs_chunks, original_peer, write_request, write_response,
+};
 use super::record::Record;
-use super::reply;
+use super::reply::{self, Reply};
 use super::upload::Upload;
+use super::wire::Wire;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::route::host_name;
 use crate::upstream::{Connection, LocalEndpoint, LocalUpstream, SharedUpstream, Tried};
@@ -33,6 +36,8 @@ pub(super) enum Persist {
     KeepAlive,
     /// It is closed.
     Close,
+    /// HTTP/2 is spoken on it.
+    Http2,
     /// It is closed once the client had time to read the response: the client may still be sending.
     Linger,
 }
@@ -92,7 +97,7 @@ impl<'c> Exchange<'c> {
         scratch.response.clear();
         let snapshot = worker.snapshot();
         let (head, limits) = (&scratch.head, &snapshot.settings.limits);
-        let upload = Upload::new(head.framing, head.expect_continue, limits.request_body, limits.replay);
+        let upload = Upload::new(head, client.is_http2(), limits);
         let mut exchange = Self {
             worker,
             client,
@@ -105,7 +110,7 @@ impl<'c> Exchange<'c> {
             interim_received: 0,
             committed: false,
         };
-        exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.peer);
+        exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.origin.peer);
         exchange
     }
 
@@ -130,7 +135,7 @@ impl<'c> Exchange<'c> {
             (_, TargetForm::Asterisk) => return Err(Refusal::Options),
             _ => {}
         }
-        if let (Some(session), Some(authority)) = (&self.client.session, head.authority)
+        if let (Some(session), Some(authority)) = (&self.client.origin.session, head.authority)
             && self.snapshot.table.tls.is_misdirected(session, authority.of(self.scratch.input.filled()))
         {
             return Err(ClientFault::Misdirected.into());
@@ -158,10 +163,11 @@ impl<'c> Exchange<'c> {
         let index = self.snapshot.table.find(authority, path).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
-        let is_insecure = self.client.session.is_none() && !(self.trusted && came_over_https(head, buf));
+        let is_insecure =
+            self.client.origin.session.is_none() && !(self.trusted && came_over_https(head, buf));
         let mut redirects = target.https_only && is_insecure && !is_acme_challenge(path);
         if let Some(required) = &target.client_auth {
-            match &self.client.session {
+            match &self.client.origin.session {
                 None => redirects = true,
                 Some(session) if !session.is_under(required) => return Err(ClientFault::Misdirected.into()),
                 Some(_) => {}
@@ -181,13 +187,15 @@ impl<'c> Exchange<'c> {
         let plan = RequestPlan {
             path,
             trusted: self.trusted.then(|| {
-                original_peer(buf, head, self.client.peer, |peer| is_trusted(&self.snapshot.settings, peer))
+                original_peer(buf, head, self.client.origin.peer, |peer| {
+                    is_trusted(&self.snapshot.settings, peer)
+                })
             }),
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
             upgrade,
         };
-        let dropped = write_request(request, buf, head, self.client, &plan);
+        let dropped = write_request(request, buf, head, &self.client.origin, &plan);
         if dropped > 0 {
             self.worker.stats().headers_dropped.add(dropped);
         }
@@ -286,21 +294,37 @@ impl<'c> Exchange<'c> {
                 .limits
                 .requests_per_connection
                 .is_none_or(|most| self.client.served < most);
-        let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.session.is_some());
+        let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.origin.session.is_some());
         let plan = ResponsePlan { version, close: !keep_alive && !upgraded, hsts, chunked };
         let (status, reusable) = (reply_head.status, reply_head.keep_alive);
         let peer_timeout = reply_head.keep_alive_timeout;
-        let mut download = Download::new(reply_head.framing, chunked, self.interim_written);
+        let coding = match chunked {
+            _ if self.client.is_http2() => Coding::Stream,
+            true => Coding::Chunked,
+            false => Coding::Plain,
+        };
+        let mut download = Download::new(reply_head.framing, coding, self.interim_written);
         let Scratch { response, reply, reply_head, .. } = &mut *self.scratch;
         let interim = response.len();
-        write_response(response, reply.filled(), reply_head, &self.worker.date(), &plan);
+        let date = self.worker.date();
+        let begun = match &mut self.client.wire {
+            Wire::Http1(_) => {
+                write_response(response, reply.filled(), reply_head, &date, &plan);
+                Ok(())
+            }
+            Wire::Http2(stream) => {
+                let head = http2_response(reply.filled(), reply_head, &date, hsts);
+                stream.respond(head, !upgraded && download.is_complete())
+            }
+        };
         reply.consume(reply_head.len);
         self.record.status = status;
         self.committed = true;
 
-        let mut result = match upgraded {
-            true => self.upgrade(&mut connection).await,
-            false => self.download(&mut connection, &mut download).await,
+        let mut result = match (begun, upgraded) {
+            (Err(_), _) => Err(ClientFault::Closed.into()),
+            (Ok(()), true) => self.upgrade(&mut connection).await,
+            (Ok(()), false) => self.download(&mut connection, &mut download).await,
         };
         self.record.bytes += download.bytes_out();
         if let Err(fault) = result {
@@ -308,7 +332,7 @@ impl<'c> Exchange<'c> {
                 upstream.stats().failures[failure.index()].add(1);
                 endpoint.stats().failures.add(1);
                 let is_unseen =
-                    download.bytes_out() == self.interim_written as u64 && !self.client.stream.has_unsent();
+                    download.bytes_out() == self.interim_written as u64 && !self.client.wire.has_unsent();
                 if !upgraded && is_unseen {
                     // The client has not seen a byte of it: it can be told what happened.
                     self.scratch.response.truncate(interim);
@@ -317,8 +341,11 @@ impl<'c> Exchange<'c> {
                 }
                 if download.is_unframed() {
                     // Only a reset tells this client that the response is not whole.
-                    self.client.stream.break_off();
+                    self.client.wire.break_off();
                 }
+            }
+            if self.client.is_http2() {
+                self.client.wire.break_off();
             }
             self.count(fault);
             if upgraded {
@@ -345,8 +372,11 @@ impl<'c> Exchange<'c> {
     /// Writes the 101 and passes on what follows it, both ways.
     async fn upgrade(&mut self, connection: &mut Connection) -> Result<(), Fault> {
         let head_len = self.scratch.head.len;
-        let rest = &self.scratch.response[self.interim_written..];
-        let write = self.client.stream.write_all(rest);
+        let rest = match self.client.wire {
+            Wire::Http1(_) => &self.scratch.response[self.interim_written..],
+            Wire::Http2(_) => &[],
+        };
+        let write = self.client.wire.write_all(rest);
         match timeout(self.snapshot.settings.timeouts.client_write, write).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err(ClientFault::Closed.into()),
@@ -395,13 +425,22 @@ impl<'c> Exchange<'c> {
             && self.upload.is_complete()
             && !self.worker.is_stopping();
         let (response, date) = (&mut self.scratch.response, self.worker.date());
+        if let Wire::Http2(stream) = &mut self.client.wire {
+            let is_grpc = head.header(self.scratch.input.filled(), Known::ContentType).is_some_and(is_grpc);
+            let location = matches!(refusal, Refusal::Redirect).then_some(&*self.scratch.request);
+            let has_body = status >= 400 && head.method != Method::Head;
+            let sent = Reply { status, has_body, location, is_grpc }.send(stream, &date);
+            self.record.complete = sent.is_ok();
+            self.record.bytes = sent.unwrap_or(0) as u64;
+            return Persist::Close;
+        }
         match refusal {
             Refusal::Options => reply::write_options(response, &date, !keep_alive),
             Refusal::Redirect => reply::write_redirect(response, &self.scratch.request, &date, !keep_alive),
             _ => reply::write(response, status, &date, !keep_alive, head.method != Method::Head),
         }
         let rest = &self.scratch.response[self.interim_written..];
-        let write = self.client.stream.write_all(rest);
+        let write = self.client.wire.write_all(rest);
         if !matches!(timeout(self.snapshot.settings.timeouts.client_write, write).await, Ok(Ok(()))) {
             return Persist::Close;
         }
@@ -421,6 +460,11 @@ impl<'c> Exchange<'c> {
 /// Whether a peer's forwarding headers are believed.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
     settings.trusted_peers.iter().any(|net| net.contains(&peer))
+}
+
+/// Whether a media type is gRPC's ("gRPC over HTTP/2", Content-Type).
+fn is_grpc(media_type: &[u8]) -> bool {
+    media_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
 }
 
 /// Whether a trusted peer says that the client came to it over HTTPS.

@@ -1,8 +1,10 @@
-//! HTTP/1.1 between clients and endpoints.
+//! HTTP between clients and endpoints.
 //!
 //! | module | what |
 //! |---|---|
 //! | `connection` | a client connection: wait, read a head, serve it, again |
+//! | `http2` | an HTTP/2 connection of a client: a request for each stream |
+//! | `wire` | what both have in common: how a request's body comes, and a response goes |
 //! | `exchange` | the life of a request, phase by phase |
 //! | `attempt` | one try at one endpoint, up to the head of its response |
 //! | `upload` | the request's way to the endpoint |
@@ -19,7 +21,9 @@ pub(crate) mod connection;
 mod download;
 mod encode;
 mod exchange;
+mod http2;
 mod record;
 mod reply;
 mod tunnel;
 mod upload;
+mod wire;

@@ -92,10 +92,10 @@ impl Exchange<'_> {
             }
         };
         let remote = match self.trusted {
-            true => {
-                original_peer(buf, head, self.client.peer, |peer| is_trusted(&self.snapshot.settings, peer))
-            }
-            false => self.client.peer,
+            true => original_peer(buf, head, self.client.origin.peer, |peer| {
+                is_trusted(&self.snapshot.settings, peer)
+            }),
+            false => self.client.origin.peer,
         };
         let entry = Entry {
             at: SystemTime::now() - duration,
@@ -103,6 +103,7 @@ impl Exchange<'_> {
             method: head.method_name.of(buf),
             target: head.target.of(buf),
             version: match head.version {
+                _ if self.client.is_http2() => b"HTTP/2.0",
                 Version::Http10 => b"HTTP/1.0",
                 Version::Http11 => b"HTTP/1.1",
             },
@@ -142,7 +143,7 @@ pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless
     let [method, target, version] = request_line(headless.buf);
     let entry = Entry {
         at: SystemTime::now() - headless.duration,
-        remote: client.peer,
+        remote: client.origin.peer,
         method,
         target,
         version,

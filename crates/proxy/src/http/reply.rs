@@ -1,7 +1,11 @@
 //! What Sluicegate answers itself.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+
+use super::wire::Http2Stream;
 use crate::date::HttpDate;
 
 /// Writes a whole response: a line of text that names the status. `with_body` is false for HEAD.
@@ -19,6 +23,68 @@ pub(super) fn write(out: &mut Vec<u8>, status: u16, date: &HttpDate, close: bool
     if with_body {
         let _ = writeln!(out, "{status} {reason}");
     }
+}
+
+/// An answer on an HTTP/2 stream.
+pub(super) struct Reply<'r> {
+    pub(super) status: u16,
+    pub(super) has_body: bool,
+    /// Where to go instead.
+    pub(super) location: Option<&'r [u8]>,
+    /// The client expects gRPC.
+    pub(super) is_grpc: bool,
+}
+
+impl Reply<'_> {
+    /// Sends the whole answer. Gives the size of its body.
+    pub(super) fn send(&self, stream: &mut Http2Stream, date: &HttpDate) -> io::Result<usize> {
+        let Self { status, has_body, location, is_grpc } = *self;
+        if is_grpc && has_body {
+            stream.respond(grpc(status, date), true)?;
+            return Ok(0);
+        }
+        let body = if status >= 400 { format!("{status} {}\n", reason(status)) } else { String::new() };
+        let mut response = Response::builder().status(status);
+        if let Some(location) = location {
+            response = response.header(header::LOCATION, location);
+        }
+        if !body.is_empty() {
+            response = response.header(header::CONTENT_TYPE, "text/plain");
+        }
+        if matches!(status, 200 | 405) {
+            response = response.header(header::ALLOW, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        }
+        let response = response.header(header::CONTENT_LENGTH, body.len()).header(header::DATE, &date[..]);
+        stream.respond(response.body(()).map_err(io::Error::other)?, !has_body)?;
+        if !has_body {
+            return Ok(0);
+        }
+        let length = body.len();
+        stream.give(Bytes::from(body))?;
+        Ok(length)
+    }
+}
+
+/// A failure as gRPC tells it: a response of trailers alone (gRPC over HTTP/2, "Responses"), with the code that
+/// clients would make of the status ("HTTP to gRPC Status Code Mapping").
+fn grpc(status: u16, date: &HttpDate) -> Response<()> {
+    let code = match status {
+        400 => 13,
+        401 => 16,
+        403 => 7,
+        404 => 12,
+        408 | 429 | 502 | 503 | 504 => 14,
+        _ => 2,
+    };
+    let mut response = Response::new(());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from(code));
+    headers.insert("grpc-message", HeaderValue::from_static(reason(status)));
+    if let Ok(date) = HeaderValue::from_bytes(date) {
+        headers.insert(header::DATE, date);
+    }
+    response
 }
 
 /// Writes the answer to `OPTIONS *`, which asks about the server as such (RFC 9110, 9.3.7).

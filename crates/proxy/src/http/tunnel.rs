@@ -4,14 +4,13 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::download::DRAIN_CHECK;
 use super::exchange::Exchange;
 use crate::deadline::after;
 use crate::failure::{Failure, Fault};
-use crate::stream::Stream;
 use crate::upstream::Connection;
 use crate::worker::Buffer;
 
@@ -30,9 +29,9 @@ impl Flow {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut Stream,
+        from: &mut (impl AsyncRead + Unpin),
         buffer: &mut Buffer,
-        to: &mut Stream,
+        to: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), Broken> {
         while !self.closed {
             while !buffer.is_empty() {
@@ -81,7 +80,7 @@ impl Exchange<'_> {
         let mut moved = 0;
         let mut moved_at = Instant::now();
         let result = poll_fn(|cx| {
-            let (client, upstream) = (&mut self.client.stream, &mut connection.socket.stream);
+            let (client, upstream) = (&mut self.client.wire, &mut connection.socket.stream);
             let scratch = &mut *self.scratch;
             let broken = up.poll(cx, client, sent, upstream).is_err()
                 || down.poll(cx, upstream, &mut scratch.reply, client).is_err();

@@ -3,10 +3,12 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use sluicegate_http1::{ChunkedDecoder, RequestFraming};
+use sluicegate_http1::{ChunkedDecoder, LAST_CHUNK, RequestFraming, RequestHead, write_chunk_header};
+use sluicegate_model::settings::Limits;
 use tokio::io::AsyncWrite;
 
-use super::chunks;
+use super::chunks::{self, Coding};
+use super::wire::Wire;
 use crate::failure::ClientFault;
 use crate::stream::Stream;
 use crate::worker::{BUFFER, Buffer};
@@ -42,6 +44,8 @@ enum Body {
     None,
     Length(u64),
     Chunked(ChunkedDecoder),
+    /// It comes as it is until the client ends it (HTTP/2), and goes on in the chunked coding.
+    Stream,
 }
 
 /// How far an upload came.
@@ -65,7 +69,7 @@ pub(super) enum UploadError {
 
 /// What an upload moves bytes between.
 pub(super) struct Sides<'s> {
-    pub(super) client: &'s mut Stream,
+    pub(super) client: &'s mut Wire,
     pub(super) endpoint: &'s mut Stream,
     /// The request as it is sent.
     pub(super) request: &'s mut Vec<u8>,
@@ -75,10 +79,12 @@ pub(super) struct Sides<'s> {
 }
 
 impl Upload {
-    pub(super) fn new(framing: RequestFraming, expects: bool, limit: Option<u64>, replay: usize) -> Self {
-        let body = match framing {
+    pub(super) fn new(head: &RequestHead, is_http2: bool, limits: &Limits) -> Self {
+        let (limit, replay) = (limits.request_body, limits.replay);
+        let body = match head.framing {
             RequestFraming::None | RequestFraming::Length(0) => Body::None,
             RequestFraming::Length(length) => Body::Length(length),
+            RequestFraming::Chunked if is_http2 => Body::Stream,
             RequestFraming::Chunked => Body::Chunked(ChunkedDecoder::default()),
         };
         Self {
@@ -88,7 +94,7 @@ impl Upload {
             replayable: true,
             finished: false,
             passed: 0,
-            promised: expects.then_some(0),
+            promised: head.expect_continue.then_some(0),
             received: 0,
             limit: limit.unwrap_or(u64::MAX),
             replay,
@@ -143,6 +149,11 @@ impl Upload {
         if self.passed == 0 && !self.complete {
             // What has come of the body goes in one write with the head; or, if it is refused, nothing goes.
             self.take_body(sides).map_err(UploadError::Client)?;
+            // Of an HTTP/2 request it lies in the connection.
+            let may_be_there = matches!(sides.client, Wire::Http2(_)) && self.promised.is_none();
+            if may_be_there && !self.complete && self.read(cx, sides)?.is_ready() {
+                self.take_body(sides).map_err(UploadError::Client)?;
+            }
         }
         loop {
             while self.sent < sides.request.len() {
@@ -189,11 +200,18 @@ impl Upload {
                 taken
             }
             Body::Chunked(decoder) => {
-                let recoded =
-                    chunks::recode(decoder, body, request, true).map_err(|_| ClientFault::BadBody)?;
+                let recoded = chunks::recode(decoder, body, request, &mut Coding::Chunked)
+                    .map_err(|_| ClientFault::BadBody)?;
                 self.received += recoded.data;
                 self.complete = decoder.is_done();
                 recoded.taken
+            }
+            Body::Stream => {
+                write_chunk_header(request, body.len());
+                request.extend_from_slice(body);
+                request.extend_from_slice(b"\r\n");
+                self.received += body.len() as u64;
+                body.len()
             }
         };
         sides.input.cut(head_len, taken);
@@ -208,6 +226,10 @@ impl Upload {
 
     /// Reads once from the client, after telling it to go on if it waits for that.
     fn read(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
+        if let (Some(0), Wire::Http2(stream)) = (self.promised, &mut *sides.client) {
+            stream.inform(100);
+            self.promised = None;
+        }
         while let Some(rest) =
             self.promised.and_then(|written| CONTINUE.get(written..)).filter(|r| !r.is_empty())
         {
@@ -222,8 +244,27 @@ impl Upload {
         sides.input.reserve(BUFFER / 2, sides.head_len + 2 * BUFFER);
         match sides.input.poll_fill(cx, sides.client) {
             Poll::Ready(Ok(1..)) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(0)) if matches!(self.body, Body::Stream) => self.end(cx, sides),
             Poll::Ready(_) => Err(UploadError::Client(ClientFault::Closed)),
             Poll::Pending => Ok(Poll::Pending),
         }
+    }
+
+    /// The client has ended a body without a length; trailers may follow.
+    fn end(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
+        match sides.client.poll_trailers(cx) {
+            Poll::Ready(Ok(trailers)) if trailers.is_empty() => {
+                sides.request.extend_from_slice(LAST_CHUNK);
+            }
+            Poll::Ready(Ok(trailers)) => {
+                sides.request.extend_from_slice(b"0\r\n");
+                sides.request.extend_from_slice(&trailers);
+                sides.request.extend_from_slice(b"\r\n");
+            }
+            Poll::Ready(Err(_)) => return Err(UploadError::Client(ClientFault::Closed)),
+            Poll::Pending => return Ok(Poll::Pending),
+        }
+        self.complete = true;
+        Ok(Poll::Ready(()))
     }
 }

@@ -17,7 +17,7 @@ use crate::failure::TlsFault;
 use crate::route::{HostMap, host_name};
 
 /// What clients are offered by ALPN (RFC 7301).
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The names that are served over TLS.
 #[derive(Debug, Default)]

@@ -15,6 +15,7 @@ use slab::Slab;
 use sluicegate_model::Settings;
 use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
@@ -47,6 +48,8 @@ pub(crate) struct Worker {
     spares: Spares,
     connections: RefCell<Slab<Open>>,
     stop: Cell<Option<Stop>>,
+    /// Told when `stop` is set for the first time.
+    stopped: Notify,
     date: Cell<(u64, HttpDate)>,
     pub(crate) log: Option<LogBuffer>,
 }
@@ -115,6 +118,7 @@ impl Worker {
             spares: Spares::default(),
             connections: RefCell::default(),
             stop: Cell::new(None),
+            stopped: Notify::new(),
             date: Cell::new((0, http_date(0))),
             log: start.log.take(),
         }
@@ -152,6 +156,14 @@ impl Worker {
     /// Whether responses announce that the connection ends.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.get().is_some()
+    }
+
+    /// Returns once it does.
+    pub(crate) async fn stopping(&self) {
+        let stopped = self.stopped.notified();
+        if !self.is_stopping() {
+            stopped.await;
+        }
     }
 
     /// Whether idle connections were closed.
@@ -204,6 +216,7 @@ impl Worker {
             }
             if let Some(stop) = stop {
                 self.stop.set(Some(stop));
+                self.stopped.notify_waiters();
                 if stop >= Stop::CloseListeners {
                     self.mailboxes[self.id].stop_accepting();
                     acceptors.iter().for_each(AbortHandle::abort);

@@ -1,0 +1,248 @@
+//! An HTTP/2 connection of a client: each stream is a request, served as any other.
+//!
+//! A request's head is written as one of HTTP/1.1 and read again, so that what is ambiguous is refused in one place
+//! whatever the version; bodies stay what they are.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use h2::RecvStream;
+use h2::ext::Protocol;
+use h2::server::{Builder, SendResponse};
+use http::request::Parts;
+use http::{Method, Request, header};
+use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming};
+use sluicegate_model::Settings;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::connection::{Client, Origin};
+use super::exchange;
+use super::wire::{Http2Stream, Wire, write_line};
+use crate::deadline::Deadline;
+use crate::stream::Stream;
+use crate::worker::{Phase, Scratch, Worker};
+
+/// What a client says first if it speaks HTTP/2 (RFC 9113, 3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+
+/// Serves an HTTP/2 connection to its end.
+pub(super) async fn serve(
+    worker: &Rc<Worker>,
+    stream: Stream,
+    preread: &[u8],
+    origin: Rc<Origin>,
+    phase: &Cell<Phase>,
+) {
+    let settings = worker.settings();
+    let stream = Preread { stream, preread: Bytes::copy_from_slice(preread) };
+    let handshake = builder(&settings).handshake::<_, Bytes>(stream);
+    let Ok(Ok(mut connection)) = timeout(settings.timeouts.request_head, handshake).await else { return };
+    drop(settings);
+    let mut streams = JoinSet::new();
+    let mut served = 0_u64;
+    let mut deadline = Deadline::new(Instant::now());
+    deadline.set_after(worker.settings().timeouts.client_idle);
+    let mut stopping = pin!(worker.stopping());
+    let mut leaving = false;
+    loop {
+        let settings = worker.settings();
+        let most = settings.limits.requests_per_connection;
+        let is_over = worker.is_stopping() && served > 0 || most.is_some_and(|most| served >= most);
+        if is_over && !leaving {
+            // What is under way is served, and the client makes a new connection for what comes next.
+            connection.graceful_shutdown();
+            leaving = true;
+        }
+        phase.set(match (streams.is_empty(), served) {
+            (false, _) => Phase::Busy,
+            (true, 0) => Phase::Fresh,
+            (true, _) => Phase::Idle,
+        });
+        tokio::select! {
+            biased;
+            accepted = connection.accept() => match accepted {
+                Some(Ok((request, respond))) => {
+                    served += 1;
+                    streams.spawn_local(serve_stream(worker.clone(), origin.clone(), request, respond));
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "an HTTP/2 connection broke");
+                    return;
+                }
+                None => return,
+            },
+            _ = streams.join_next(), if !streams.is_empty() => {
+                deadline.set_after(settings.timeouts.client_idle);
+            }
+            () = poll_fn(|cx| deadline.poll(cx)), if streams.is_empty() => {
+                if leaving {
+                    return;
+                }
+                connection.graceful_shutdown();
+                leaving = true;
+                deadline.set_after(FAREWELL);
+            }
+            () = &mut stopping, if !worker.is_stopping() => {}
+        }
+    }
+}
+
+fn builder(settings: &Settings) -> Builder {
+    let limits = &settings.limits;
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(limits.http2_streams)
+        .initial_window_size(limits.http2_stream_window)
+        .initial_connection_window_size(limits.http2_connection_window)
+        .max_header_list_size(u32::try_from(limits.request_head).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        .enable_connect_protocol();
+    builder
+}
+
+/// How long a client may take to say goodbye.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How much of a response waits in a stream for the client to take it.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Serves one request.
+async fn serve_stream(
+    worker: Rc<Worker>,
+    origin: Rc<Origin>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let (parts, recv) = request.into_parts();
+    let stream = Http2Stream::new(recv, respond);
+    let is_bodiless = stream.is_bodiless();
+    let settings = worker.settings();
+    let mut client = Client::new(Wire::Http2(stream), origin, &settings);
+    let mut scratch = worker.scratch();
+    match read_head(&parts, &mut scratch, &settings, is_bodiless) {
+        Ok(()) => {
+            exchange::serve(&worker, &mut client, &mut scratch).await;
+        }
+        Err(rejection) => client.reject(&worker, &scratch, rejection),
+    }
+    worker.give_back(scratch);
+}
+
+/// Writes the head as HTTP/1.1 has it, and reads it.
+fn read_head(
+    parts: &Parts,
+    scratch: &mut Scratch,
+    settings: &Settings,
+    is_bodiless: bool,
+) -> Result<(), Rejection> {
+    let protocol = parts.extensions.get::<Protocol>();
+    scratch.request.clear();
+    write_head(parts, protocol, &mut scratch.request)?;
+    scratch.input.append(&scratch.request);
+    scratch.scan = HeadScan::default();
+    let limits = HeadLimits { bytes: settings.limits.request_head, headers: settings.limits.headers };
+    if !scratch.head.parse(scratch.input.filled(), &mut scratch.scan, &limits)? {
+        return Err(Rejection::HeadTooLarge);
+    }
+    let head = &mut scratch.head;
+    if protocol.is_some() {
+        // What follows is the tunnel's (RFC 8441, 5).
+        head.framing = RequestFraming::None;
+    } else if head.framing == RequestFraming::None && !is_bodiless {
+        head.framing = RequestFraming::Chunked;
+    }
+    Ok(())
+}
+
+fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> Result<(), Rejection> {
+    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let target = match (&parts.method, parts.uri.path_and_query()) {
+        (&Method::CONNECT, _) if protocol.is_none() => authority.unwrap_or_default(),
+        (_, Some(path)) => path.as_str().as_bytes(),
+        (_, None) => b"/",
+    };
+    // WebSocket over HTTP/2 goes on as WebSocket over HTTP/1.1 (RFC 8441, 5.1).
+    let method = if protocol.is_some() { "GET" } else { parts.method.as_str() };
+    out.extend_from_slice(method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(target);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    let host = parts.headers.get(header::HOST).map(|host| host.as_bytes());
+    match (authority, host) {
+        // RFC 9113, 8.3.1: whoever says both must say the same.
+        (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
+            return Err(Rejection::HostMismatch);
+        }
+        (Some(named), _) | (None, Some(named)) => write_line(out, "host", named),
+        (None, None) => return Err(Rejection::MissingHost),
+    }
+    if let Some(protocol) = protocol {
+        write_line(out, "connection", b"upgrade");
+        write_line(out, "upgrade", protocol.as_str().as_bytes());
+        write_line(out, "sec-websocket-key", websocket_key().as_bytes());
+    }
+    // RFC 9113, 8.2.3: cookies come one by one.
+    let mut cookies = parts.headers.get_all(header::COOKIE).iter().peekable();
+    if cookies.peek().is_some() {
+        out.extend_from_slice(b"cookie: ");
+        for (nth, cookie) in cookies.enumerate() {
+            out.extend_from_slice(if nth > 0 { b"; " } else { b"" });
+            out.extend_from_slice(cookie.as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    for (name, value) in &parts.headers {
+        if name != header::COOKIE && name != header::HOST {
+            write_line(out, name.as_str(), value.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// What a WebSocket client of HTTP/1.1 sends (RFC 6455, 4.1): 16 random bytes.
+fn websocket_key() -> String {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes())
+}
+
+/// A connection of which something was read before it was known to be HTTP/2.
+struct Preread {
+    stream: Stream,
+    preread: Bytes,
+}
+
+impl AsyncRead for Preread {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.preread.is_empty() {
+            return Pin::new(&mut this.stream).poll_read(cx, buf);
+        }
+        let taken = this.preread.len().min(buf.remaining());
+        buf.put_slice(&this.preread[..taken]);
+        this.preread.advance(taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Preread {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,266 @@
+//! How a client is spoken with: on an HTTP/1 connection, or on a stream of an HTTP/2 one.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Response};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::failure::ClientFault;
+use crate::stream::Stream;
+use crate::worker::Buffer;
+
+/// How a client is spoken with.
+///
+/// Of HTTP/1 all bytes are read and written here, of HTTP/2 those of bodies and tunnels: heads go by their own ways.
+pub(crate) enum Wire {
+    Http1(Stream),
+    Http2(Http2Stream),
+}
+
+/// One request and its response on an HTTP/2 connection.
+pub(crate) struct Http2Stream {
+    respond: SendResponse<Bytes>,
+    /// Where the response's body goes, once its head went.
+    send: Option<SendStream<Bytes>>,
+    recv: RecvStream,
+    /// What came and found no room.
+    rest: Bytes,
+    /// The last byte of the response went.
+    ended: bool,
+}
+
+impl Wire {
+    /// Writes what the client takes of `data`, and that it is the `last` of a response.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+        last: bool,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Http1(stream) => Pin::new(stream).poll_write(cx, data),
+            Self::Http2(stream) => stream.poll_send(cx, data, last),
+        }
+    }
+
+    /// Ends a response whose body was written. `trailers` are header lines.
+    pub(super) fn finish(&mut self, trailers: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Http1(_) => Ok(()),
+            Self::Http2(stream) => stream.finish(trailers),
+        }
+    }
+
+    /// Notices that the client has gone, while nothing is expected from it but further requests, which stay in the
+    /// buffer.
+    pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>, input: &mut Buffer) -> Result<(), ClientFault> {
+        match self {
+            Self::Http1(stream) => {
+                while !input.is_full() {
+                    match input.poll_fill(cx, stream) {
+                        Poll::Ready(Ok(1..)) => {}
+                        Poll::Ready(_) => return Err(ClientFault::Closed),
+                        Poll::Pending => break,
+                    }
+                }
+                Ok(())
+            }
+            Self::Http2(stream) => match stream.poll_reset(cx) {
+                Poll::Ready(_) => Err(ClientFault::Closed),
+                Poll::Pending => Ok(()),
+            },
+        }
+    }
+
+    /// The trailers behind a request's body that has come to its end, as header lines.
+    pub(super) fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+        match self {
+            // They are within the chunked coding.
+            Self::Http1(_) => Poll::Ready(Ok(Vec::new())),
+            Self::Http2(stream) => {
+                let trailers = ready!(stream.recv.poll_trailers(cx)).map_err(io::Error::other)?;
+                let mut lines = Vec::new();
+                for (name, value) in trailers.iter().flatten() {
+                    write_line(&mut lines, name.as_str(), value.as_bytes());
+                }
+                Poll::Ready(Ok(lines))
+            }
+        }
+    }
+
+    /// Whether part of what is being written has left and part of it has not: nothing else can be written instead.
+    pub(super) fn has_unsent(&self) -> bool {
+        match self {
+            Self::Http1(stream) => stream.has_unsent(),
+            Self::Http2(stream) => stream.send.is_some(),
+        }
+    }
+
+    /// Lets the client see that the response is not whole.
+    pub(super) fn break_off(&mut self) {
+        match self {
+            Self::Http1(stream) => stream.break_off(),
+            Self::Http2(stream) => stream.reset(Reason::INTERNAL_ERROR),
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Http1(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Http2(stream) => stream.poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_send(cx, data, false)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Http1(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Http2(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Http1(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Http2(stream) => Poll::Ready(stream.finish(&[])),
+        }
+    }
+}
+
+impl Http2Stream {
+    pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>) -> Self {
+        Self { respond, send: None, recv, rest: Bytes::new(), ended: false }
+    }
+
+    /// Whether the request has no body, nor ever will.
+    pub(super) fn is_bodiless(&self) -> bool {
+        self.recv.is_end_stream()
+    }
+
+    /// Sends the head of the response; with `ends`, that is all of it.
+    pub(super) fn respond(&mut self, response: Response<()>, ends: bool) -> io::Result<()> {
+        let send = self.respond.send_response(response, ends).map_err(io::Error::other)?;
+        self.send = Some(send);
+        self.ended = ends;
+        Ok(())
+    }
+
+    /// Sends the whole body of a response whose head went.
+    pub(super) fn give(&mut self, body: Bytes) -> io::Result<()> {
+        self.ended = true;
+        let send = self.send.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // What the client does not take at once waits in the connection: it is small.
+        send.send_data(body, true).map_err(io::Error::other)
+    }
+
+    /// Sends an interim response of this status (RFC 9113, 8.1).
+    pub(super) fn inform(&mut self, status: u16) {
+        let mut response = Response::new(());
+        if let Ok(status) = http::StatusCode::from_u16(status) {
+            *response.status_mut() = status;
+            self.inform_with(response);
+        }
+    }
+
+    /// Sends an interim response.
+    pub(super) fn inform_with(&mut self, response: Response<()>) {
+        // A client that is gone is noticed elsewhere.
+        let _ = self.respond.send_informational(response);
+    }
+
+    /// Ends the stream for this reason.
+    pub(super) fn reset(&mut self, reason: Reason) {
+        self.ended = true;
+        match &mut self.send {
+            Some(send) => send.send_reset(reason),
+            None => self.respond.send_reset(reason),
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8], last: bool) -> Poll<io::Result<usize>> {
+        let Some(send) = &mut self.send else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        if self.ended {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        send.reserve_capacity(data.len());
+        while send.capacity() == 0 && !data.is_empty() {
+            match ready!(send.poll_capacity(cx)) {
+                Some(capacity) => capacity.map_err(io::Error::other)?,
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            };
+        }
+        let taken = send.capacity().min(data.len());
+        self.ended = last && taken == data.len();
+        send.send_data(Bytes::copy_from_slice(&data[..taken]), self.ended).map_err(io::Error::other)?;
+        Poll::Ready(Ok(taken))
+    }
+
+    fn finish(&mut self, trailers: &[u8]) -> io::Result<()> {
+        let Some(send) = &mut self.send else { return Ok(()) };
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        let sent = match trailers {
+            [] => send.send_data(Bytes::new(), true),
+            lines => send.send_trailers(fields(lines)),
+        };
+        sent.map_err(io::Error::other)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() {
+            match ready!(self.recv.poll_data(cx)) {
+                Some(data) => self.rest = data.map_err(io::Error::other)?,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let taken = self.rest.len().min(buf.remaining());
+        buf.put_slice(&self.rest[..taken]);
+        self.rest.advance(taken);
+        // The client may send as much again.
+        self.recv.flow_control().release_capacity(taken).map_err(io::Error::other)?;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.send {
+            Some(send) => send.poll_reset(cx).map(drop),
+            None => self.respond.poll_reset(cx).map(drop),
+        }
+    }
+}
+
+/// Appends a header line.
+pub(super) fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Header lines as fields. Those that HTTP/2 does not allow are left out.
+fn fields(lines: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let name = http::HeaderName::from_bytes(&line[..colon]);
+        let value = http::HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            fields.append(name, value);
+        }
+    }
+    fields
+}
