@@ -133,7 +133,7 @@ impl Client {
     /// What TLS agreed on, if that is what the connection is over.
     pub fn tls(&self) -> Option<&rustls::ClientConnection> {
         match &self.stream {
-            Stream::Plain(_) => None,
+            Stream::Plain(_) | Stream::Http2(..) => None,
             Stream::Tls(tls) => Some(tls.get_ref().1),
         }
     }
@@ -147,7 +147,7 @@ impl Client {
 
     /// The client's end of the connection.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        Ok(self.stream.tcp().local_addr()?)
+        Ok(self.stream.local_addr()?)
     }
 
     /// Sends these bytes as they are.
@@ -250,7 +250,8 @@ impl Client {
 
     /// Ends the connection with a reset.
     pub fn reset(self) -> Result<(), Error> {
-        Ok(self.stream.tcp().set_zero_linger()?)
+        // Behind an adapter the end of the connection resets the stream.
+        self.stream.tcp().map_or(Ok(()), TcpStream::set_zero_linger).map_err(Error::from)
     }
 
     async fn read(&mut self, to_head: bool) -> Result<Response, Error> {

@@ -144,7 +144,7 @@ impl Gateway {
     pub fn addr_of(&self, transport: Transport) -> SocketAddr {
         match transport {
             Transport::Http => self.addr(),
-            Transport::Https => self.https_addr(),
+            Transport::Https | Transport::Http2 => self.https_addr(),
         }
     }
 

@@ -20,6 +20,7 @@ pub mod backend;
 pub mod client;
 pub mod gateway;
 pub mod hole;
+mod http2;
 pub mod load;
 pub mod netns;
 pub mod process;

@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::http2;
 use crate::tls::{Authority, ClientOptions};
 
-/// What clients of a test speak with the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`) says it for all
+/// What clients of a test speak with the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`) says it for all
 /// connections of `Gateway::connect` and `Gateway::load`, so that every test can be run over each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -20,6 +21,8 @@ pub enum Transport {
     Http,
     /// HTTP/1.1 over TLS.
     Https,
+    /// HTTP/2 over TLS. What speaks HTTP/1.1 speaks it through an adapter.
+    Http2,
 }
 
 impl Transport {
@@ -28,7 +31,7 @@ impl Transport {
     pub fn scheme(self) -> &'static str {
         match self {
             Self::Http => "http",
-            Self::Https => "https",
+            Self::Https | Self::Http2 => "https",
         }
     }
 
@@ -41,7 +44,8 @@ impl Transport {
         match std::env::var("SLUICEGATE_TEST_TRANSPORT").as_deref() {
             Err(_) | Ok("http") => Self::Http,
             Ok("https") => Self::Https,
-            Ok(other) => panic!("SLUICEGATE_TEST_TRANSPORT={other}: write http or https"),
+            Ok("http2") => Self::Http2,
+            Ok(other) => panic!("SLUICEGATE_TEST_TRANSPORT={other}: write http, https or http2"),
         }
     }
 }
@@ -51,6 +55,8 @@ impl Transport {
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// Through an adapter to HTTP/2, from this local address.
+    Http2(DuplexStream, SocketAddr),
 }
 
 impl Stream {
@@ -61,6 +67,12 @@ impl Stream {
         match transport {
             Transport::Http => Ok(Self::Plain(tcp)),
             Transport::Https => Self::tls(tcp, &Authority::of_process().client(), "localhost").await,
+            Transport::Http2 => {
+                let local = tcp.local_addr()?;
+                let options = Authority::of_process().client().protocols(&["h2"]);
+                let secured = Self::tls(tcp, &options, "localhost").await?;
+                Ok(Self::Http2(http2::adapt(secured).await?, local))
+            }
         }
     }
 
@@ -71,10 +83,20 @@ impl Stream {
         Ok(Self::Tls(Box::new(connector.connect(name, tcp).await?)))
     }
 
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    /// The connection below, unless it is behind an adapter.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0,
+            Self::Plain(tcp) => Some(tcp),
+            Self::Tls(tls) => Some(tls.get_ref().0),
+            Self::Http2(..) => None,
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Http2(_, local) => Ok(*local),
+            Self::Plain(tcp) => tcp.local_addr(),
+            Self::Tls(tls) => tls.get_ref().0.local_addr(),
         }
     }
 
@@ -91,6 +113,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Self::Http2(pipe, _) => Pin::new(pipe).poll_read(cx, buf),
         }
     }
 }
@@ -100,6 +123,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, data),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, data),
+            Self::Http2(pipe, _) => Pin::new(pipe).poll_write(cx, data),
         }
     }
 
@@ -107,6 +131,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Http2(pipe, _) => Pin::new(pipe).poll_flush(cx),
         }
     }
 
@@ -114,6 +139,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Self::Http2(pipe, _) => Pin::new(pipe).poll_shutdown(cx),
         }
     }
 }

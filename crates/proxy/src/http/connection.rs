@@ -287,15 +287,28 @@ impl Client {
             }
         };
         scratch.response.clear();
-        reply::write(&mut scratch.response, status, &worker.date(), true, true);
+        let answers = self.served > 0 || may_be_http(scratch.input.filled());
+        if answers {
+            reply::write(&mut scratch.response, status, &worker.date(), true, true);
+        }
         let (buf, bytes) = (scratch.input.filled(), scratch.response.len());
         record::log_headless(worker, self, &Headless { buf, status, reason, bytes, duration });
+        if !answers {
+            return Persist::Close;
+        }
         let write = self.wire.write_all(&scratch.response);
         match timeout(worker.settings().timeouts.client_write, write).await {
             Ok(Ok(())) => Persist::Linger,
             _ => Persist::Close,
         }
     }
+}
+
+/// Whether the first line may be one of HTTP. What speaks another language, such as an HTTP/2 client whose preface is
+/// wrong (RFC 9113, 3.4), is not answered in this one.
+fn may_be_http(buf: &[u8]) -> bool {
+    let [_, target, version] = record::request_line(buf);
+    version.is_empty() || target.starts_with(b"/") || version.contains(&b'/')
 }
 
 /// Ends the connection so that the client can read the last response although it may still be sending.

@@ -165,7 +165,7 @@ pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless
 }
 
 /// The words of the first line, for a reader: nobody has checked them.
-fn request_line(buf: &[u8]) -> [&[u8]; 3] {
+pub(super) fn request_line(buf: &[u8]) -> [&[u8]; 3] {
     const LONGEST: usize = 4096;
     let line = buf.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let mut words = line[..line.len().min(LONGEST)].split(|byte| *byte == b' ');

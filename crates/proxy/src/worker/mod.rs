@@ -229,7 +229,7 @@ impl Worker {
                 if stop >= Stop::CloseAll {
                     self.close_connections(|_| true);
                     // What was aborted records its end in the next turns of the runtime, some tasks in each.
-                    while !self.connections.borrow().is_empty() {
+                    while !self.connections.borrow().is_empty() || self.stats().in_flight.get() > 0 {
                         tokio::task::yield_now().await;
                     }
                     if let Some(log) = &self.log {

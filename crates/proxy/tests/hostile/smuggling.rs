@@ -211,16 +211,12 @@ async fn a_doubtful_request_line_is_refused() -> TestResult {
         ("GET / HTTP/1.2", 505),
         ("GET / HTTP/0.9", 505),
         ("GET / HTTP/3.0", 505),
-        ("PRI * HTTP/2.0", 505),
+        ("PRI / HTTP/2.0", 505),
     ];
     let cases = cases.map(|(line, status)| (format!("{line}\r\nHost: a\r\n\r\n"), status));
     assert_refused(cases.iter().map(|(case, status)| (case.as_bytes(), *status))).await?;
-    assert_refused([
-        (&b"GET /\r\n\r\n"[..], 400),
-        (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], 505),
-        (&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], 400),
-    ])
-    .await
+    assert_refused([(&b"GET /\r\n\r\n"[..], 400), (&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], 400)])
+        .await
 }
 
 #[tokio::test]

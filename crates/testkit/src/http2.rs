@@ -1,0 +1,260 @@
+//! HTTP/2 for clients that speak HTTP/1.1: what they write becomes a stream, and what comes back is written as they
+//! read it. So every test can be run over HTTP/2.
+
+use std::future::poll_fn;
+use std::io::{self, Write as _};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::ext::Protocol;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, split};
+
+use crate::wire::{self, BodyDecoder, Framing};
+
+/// How much waits between the two languages.
+const PIPE: usize = 64 * 1024;
+
+/// A connection that is spoken with in HTTP/1.1, over one that speaks HTTP/2. It ends when either side does.
+///
+/// # Errors
+/// If the other side does not speak HTTP/2.
+pub(crate) async fn adapt(
+    connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<DuplexStream> {
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 24);
+    let (requests, connection) = builder.handshake::<_, Bytes>(connection).await.map_err(io::Error::other)?;
+    let (near, far) = tokio::io::duplex(PIPE);
+    let driver = tokio::spawn(connection);
+    tokio::spawn(async move {
+        let (input, output) = split(far);
+        let mut adapter = Adapter { input, output, buffer: BytesMut::new(), requests };
+        let gone = async { drop(driver.await) };
+        tokio::select! {
+            // What the driver brought in its last moments is still passed on.
+            biased;
+            _ = adapter.run() => {}
+            () = gone => {}
+        }
+    });
+    Ok(near)
+}
+
+struct Adapter {
+    input: ReadHalf<DuplexStream>,
+    output: WriteHalf<DuplexStream>,
+    buffer: BytesMut,
+    requests: SendRequest<Bytes>,
+}
+
+impl Adapter {
+    /// One request after the other, until one of them fails.
+    async fn run(&mut self) -> io::Result<()> {
+        loop {
+            let Some((request, framing)) = self.read_request().await? else { return Ok(()) };
+            let is_head = request.method() == Method::HEAD;
+            let is_tunnel = request.extensions().get::<Protocol>().is_some();
+            let mut body = BodyDecoder::new(framing);
+            poll_fn(|cx| self.requests.poll_ready(cx)).await.map_err(io::Error::other)?;
+            let (response, mut sink) =
+                self.requests.send_request(request, body.is_done()).map_err(io::Error::other)?;
+            if is_tunnel {
+                let response = response.await.map_err(io::Error::other)?;
+                if response.status() == 200 {
+                    return self.tunnel(response.into_body(), &mut sink).await;
+                }
+                sink.send_reset(h2::Reason::CANCEL);
+                self.pass_on(response, is_head).await?;
+                continue;
+            }
+            let response = self.upload(&mut body, response, &mut sink).await?;
+            self.pass_on(response, is_head).await?;
+        }
+    }
+
+    async fn read_request(&mut self) -> io::Result<Option<(Request<()>, Framing)>> {
+        loop {
+            if let Some(request) = self.take_request()? {
+                return Ok(Some(request));
+            }
+            if wire::read_more(&mut self.input, &mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn take_request(&mut self) -> io::Result<Option<(Request<()>, Framing)>> {
+        let mut headers = [httparse::EMPTY_HEADER; wire::MAX_HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        let length = match parsed.parse(&self.buffer) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let framing = Framing::of(parsed.headers).map_err(io::Error::other)?.unwrap_or(Framing::Length(0));
+        let fields = wire::owned(parsed.headers);
+        let host = wire::find(&fields, "host").unwrap_or("localhost");
+        let uri = format!("https://{host}{}", parsed.path.unwrap_or("/"));
+        let mut request =
+            Request::builder().method(parsed.method.unwrap_or("GET")).uri(uri).version(Version::HTTP_2);
+        let upgrade = wire::find(&fields, "upgrade");
+        if let Some(protocol) = upgrade {
+            request = request.method(Method::CONNECT).extension(Protocol::from(protocol));
+        }
+        let named = wire::find(&fields, "connection").unwrap_or_default().to_owned();
+        let of_the_connection = [
+            "host",
+            "connection",
+            "transfer-encoding",
+            "keep-alive",
+            "upgrade",
+            "expect",
+            "sec-websocket-key",
+        ];
+        for (name, value) in &fields {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.trim());
+            if !of_the_connection.into_iter().any(is) && !named.split(',').any(is) {
+                request = request.header(name, value);
+            }
+        }
+        let framing = if upgrade.is_some() { Framing::UntilClose } else { framing };
+        self.buffer.advance(length);
+        Ok(Some((request.body(()).map_err(io::Error::other)?, framing)))
+    }
+
+    /// Sends the body, until there is a response or, without one, to its end.
+    async fn upload(
+        &mut self,
+        body: &mut BodyDecoder,
+        mut response: ResponseFuture,
+        sink: &mut SendStream<Bytes>,
+    ) -> io::Result<Response<RecvStream>> {
+        loop {
+            if body.is_done() {
+                // Whoever closes the connection gives up.
+                tokio::select! {
+                    response = &mut response => return response.map_err(io::Error::other),
+                    read = wire::read_more(&mut self.input, &mut self.buffer) => {
+                        if read? == 0 {
+                            sink.send_reset(h2::Reason::CANCEL);
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        }
+                    }
+                }
+                continue;
+            }
+            let mut data = Vec::new();
+            body.decode(&mut self.buffer, &mut data, None).map_err(io::Error::other)?;
+            if data.is_empty() && !body.is_done() {
+                tokio::select! {
+                    response = &mut response => return response.map_err(io::Error::other),
+                    read = wire::read_more(&mut self.input, &mut self.buffer) => {
+                        if read? == 0 {
+                            sink.send_reset(h2::Reason::CANCEL);
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        }
+                    }
+                }
+                continue;
+            }
+            let mut data = Bytes::from(data);
+            while !data.is_empty() {
+                sink.reserve_capacity(data.len());
+                tokio::select! {
+                    response = &mut response => return response.map_err(io::Error::other),
+                    capacity = poll_fn(|cx| sink.poll_capacity(cx)) => {
+                        let capacity = capacity.ok_or(io::ErrorKind::BrokenPipe)?.map_err(io::Error::other)?;
+                        let piece = data.split_to(capacity.min(data.len()));
+                        sink.send_data(piece, false).map_err(io::Error::other)?;
+                    }
+                }
+            }
+            if body.is_done() {
+                let trailers = fields(&body.trailers);
+                let sent = match trailers.is_empty() {
+                    true => sink.send_data(Bytes::new(), true),
+                    false => sink.send_trailers(trailers),
+                };
+                sent.map_err(io::Error::other)?;
+            }
+        }
+    }
+
+    /// Passes bytes both ways until both sides have ended.
+    async fn tunnel(&mut self, mut body: RecvStream, sink: &mut SendStream<Bytes>) -> io::Result<()> {
+        self.output.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
+        let (input, output, buffer) = (&mut self.input, &mut self.output, &mut self.buffer);
+        let up = async {
+            loop {
+                while !buffer.is_empty() {
+                    sink.reserve_capacity(buffer.len());
+                    let capacity = poll_fn(|cx| sink.poll_capacity(cx)).await;
+                    let capacity = capacity.ok_or(io::ErrorKind::BrokenPipe)?.map_err(io::Error::other)?;
+                    let piece = buffer.split_to(capacity.min(buffer.len())).freeze();
+                    sink.send_data(piece, false).map_err(io::Error::other)?;
+                }
+                if wire::read_more(input, buffer).await? == 0 {
+                    return sink.send_data(Bytes::new(), true).map_err(io::Error::other);
+                }
+            }
+        };
+        let down = async {
+            while let Some(data) = body.data().await {
+                let data = data.map_err(io::Error::other)?;
+                let _ = body.flow_control().release_capacity(data.len());
+                output.write_all(&data).await?;
+            }
+            output.shutdown().await
+        };
+        tokio::try_join!(up, down).map(drop)
+    }
+
+    async fn pass_on(&mut self, response: Response<RecvStream>, is_head: bool) -> io::Result<()> {
+        let (parts, mut body) = response.into_parts();
+        let has_body = !is_head && !matches!(parts.status.as_u16(), 204 | 304);
+        let is_chunked = has_body && !parts.headers.contains_key("content-length");
+        let mut head = Vec::new();
+        let reason = parts.status.canonical_reason().unwrap_or_default();
+        write!(head, "HTTP/1.1 {} {reason}\r\n", parts.status.as_str())?;
+        for (name, value) in &parts.headers {
+            write!(head, "{name}: ")?;
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(if is_chunked { b"transfer-encoding: chunked\r\n\r\n" } else { b"\r\n" });
+        self.output.write_all(&head).await?;
+        while let Some(data) = body.data().await {
+            let data = data.map_err(io::Error::other)?;
+            let _ = body.flow_control().release_capacity(data.len());
+            if data.is_empty() || !has_body {
+                continue;
+            }
+            if is_chunked {
+                self.output.write_all(format!("{:x}\r\n", data.len()).as_bytes()).await?;
+            }
+            self.output.write_all(&data).await?;
+            if is_chunked {
+                self.output.write_all(b"\r\n").await?;
+            }
+        }
+        let trailers = body.trailers().await.map_err(io::Error::other)?;
+        if is_chunked {
+            let mut end = b"0\r\n".to_vec();
+            for (name, value) in trailers.iter().flatten() {
+                write!(end, "{name}: {}\r\n", value.to_str().unwrap_or_default())?;
+            }
+            end.extend_from_slice(b"\r\n");
+            self.output.write_all(&end).await?;
+        }
+        self.output.flush().await
+    }
+}
+
+fn fields(owned: &[(String, String)]) -> HeaderMap {
+    let field = |(name, value): &(String, String)| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+    };
+    owned.iter().filter_map(field).collect()
+}
