@@ -4,14 +4,13 @@
 //! whatever the version; bodies stay what they are.
 
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use h2::RecvStream;
 use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
@@ -19,10 +18,10 @@ use http::request::Parts;
 use http::{Method, Request, header};
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming};
 use sluicegate_model::Settings;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::batch::Batch;
 use super::connection::{Client, Origin};
 use super::exchange;
 use super::wire::{Http2Stream, Wire, write_line};
@@ -42,15 +41,23 @@ pub(super) async fn serve(
     phase: &Cell<Phase>,
 ) {
     let settings = worker.settings();
-    let stream = Preread { stream, preread: Bytes::copy_from_slice(preread) };
-    let handshake = builder(&settings).handshake::<_, Bytes>(stream);
-    let Ok(Ok(mut connection)) = timeout(settings.timeouts.request_head, handshake).await else { return };
+    let batch = Batch::new(stream, preread);
+    let handshake = async {
+        let mut handshake = pin!(builder(&settings).handshake::<_, Bytes>(batch.clone()));
+        poll_fn(|cx| {
+            let done = handshake.as_mut().poll(cx);
+            let sent = batch.poll_send(cx);
+            if matches!(sent, Poll::Ready(Err(_))) { Poll::Ready(None) } else { done.map(Result::ok) }
+        })
+        .await
+    };
+    let Ok(Some(connection)) = timeout(settings.timeouts.request_head, handshake).await else { return };
     drop(settings);
-    let mut streams = JoinSet::new();
-    let mut served = 0_u64;
     let mut deadline = Deadline::new(Instant::now());
     deadline.set_after(worker.settings().timeouts.client_idle);
+    let mut connection = Connection { connection, batch, streams: JoinSet::new(), deadline };
     let mut stopping = pin!(worker.stopping());
+    let mut served = 0_u64;
     let mut leaving = false;
     loop {
         let settings = worker.settings();
@@ -58,40 +65,84 @@ pub(super) async fn serve(
         let is_over = worker.is_stopping() && served > 0 || most.is_some_and(|most| served >= most);
         if is_over && !leaving {
             // What is under way is served, and the client makes a new connection for what comes next.
-            connection.graceful_shutdown();
+            connection.connection.graceful_shutdown();
             leaving = true;
         }
-        phase.set(match (streams.is_empty(), served) {
+        phase.set(match (connection.streams.is_empty(), served) {
             (false, _) => Phase::Busy,
             (true, 0) => Phase::Fresh,
             (true, _) => Phase::Idle,
         });
         tokio::select! {
             biased;
-            accepted = connection.accept() => match accepted {
-                Some(Ok((request, respond))) => {
+            event = poll_fn(|cx| connection.poll(cx)) => match event {
+                Event::Request(request, respond) => {
                     served += 1;
-                    streams.spawn_local(serve_stream(worker.clone(), origin.clone(), request, respond));
+                    let serving = serve_stream(worker.clone(), origin.clone(), request, respond);
+                    connection.streams.spawn_local(serving);
                 }
-                Some(Err(error)) => {
-                    tracing::debug!(%error, "an HTTP/2 connection broke");
-                    return;
+                Event::Served => connection.deadline.set_after(settings.timeouts.client_idle),
+                Event::Idle if leaving => return,
+                Event::Idle => {
+                    connection.connection.graceful_shutdown();
+                    leaving = true;
+                    connection.deadline.set_after(FAREWELL);
                 }
-                None => return,
+                Event::Over => return,
             },
-            _ = streams.join_next(), if !streams.is_empty() => {
-                deadline.set_after(settings.timeouts.client_idle);
-            }
-            () = poll_fn(|cx| deadline.poll(cx)), if streams.is_empty() => {
-                if leaving {
-                    return;
-                }
-                connection.graceful_shutdown();
-                leaving = true;
-                deadline.set_after(FAREWELL);
-            }
             () = &mut stopping, if !worker.is_stopping() => {}
         }
+    }
+}
+
+/// A connection with the requests that are under way.
+struct Connection {
+    connection: h2::server::Connection<Batch, Bytes>,
+    batch: Batch,
+    streams: JoinSet<()>,
+    /// Until when the client may be idle.
+    deadline: Deadline,
+}
+
+enum Event {
+    Request(Request<RecvStream>, SendResponse<Bytes>),
+    /// A request has come to its end.
+    Served,
+    /// Nothing has been asked for too long.
+    Idle,
+    /// The connection has come to its end.
+    Over,
+}
+
+impl Connection {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            match self.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    return Poll::Ready(Event::Request(request, respond));
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::debug!(%error, "an HTTP/2 connection broke");
+                    return Poll::Ready(Event::Over);
+                }
+                Poll::Ready(None) => return Poll::Ready(Event::Over),
+                Poll::Pending => {}
+            }
+            // All that the streams have to say by now goes at once.
+            let was_full = self.batch.is_full();
+            match self.batch.poll_send(cx) {
+                Poll::Ready(Err(_)) => return Poll::Ready(Event::Over),
+                Poll::Ready(Ok(())) if was_full => {}
+                _ => break,
+            }
+        }
+        if let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {
+            return Poll::Ready(Event::Served);
+        }
+        if self.streams.is_empty() {
+            return self.deadline.poll(cx).map(|()| Event::Idle);
+        }
+        Poll::Pending
     }
 }
 
@@ -212,37 +263,4 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
 fn websocket_key() -> String {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes())
-}
-
-/// A connection of which something was read before it was known to be HTTP/2.
-struct Preread {
-    stream: Stream,
-    preread: Bytes,
-}
-
-impl AsyncRead for Preread {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.preread.is_empty() {
-            return Pin::new(&mut this.stream).poll_read(cx, buf);
-        }
-        let taken = this.preread.len().min(buf.remaining());
-        buf.put_slice(&this.preread[..taken]);
-        this.preread.advance(taken);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Preread {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, data)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
 }

@@ -1,7 +1,6 @@
 //! A TLS connection, driven by hand over rustls' core without I/O: it has buffers only while bytes are under
 //! way, and writes nothing twice.
 
-use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,18 +14,12 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::worker::Buffer;
+use crate::worker::{Buffer, SPARE_BUFFER, give_spare_buffer, spare_buffer};
 
 /// The most plain text in one record (RFC 8446, 5.1).
 const MAX_RECORD: usize = 16 * 1024;
-/// The size of a buffer of records: one with all that may be around it (RFC 5246, 6.2.3), and a bit more.
-const RECORDS: usize = MAX_RECORD + 2048;
-/// How many unused buffers a worker keeps.
-const MAX_SPARE: usize = 64;
-
-thread_local! {
-    static SPARE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
-}
+/// The most that records under way may take: a message of the handshake may be larger than one.
+const MAX_RECORDS: usize = 4 * SPARE_BUFFER;
 
 /// A TLS connection.
 ///
@@ -247,9 +240,8 @@ impl TlsStream {
 
     /// Reads records from the peer. Zero is the end of the connection.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let incoming = self.incoming.get_or_insert_with(take_spare);
-        // A message of the handshake may be larger than a record.
-        incoming.reserve(1, 4 * RECORDS);
+        let incoming = self.incoming.get_or_insert_with(spare_buffer);
+        incoming.reserve(1, MAX_RECORDS);
         if incoming.is_full() {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -358,7 +350,7 @@ impl Effects<'_, '_, '_> {
         let mut discard = status.discard;
         let sealed = status.state.map_err(of_tls).and_then(|state| match state {
             ConnectionState::WriteTraffic(mut traffic) => {
-                let outgoing = self.outgoing.get_or_insert_with(take_spare);
+                let outgoing = self.outgoing.get_or_insert_with(spare_buffer);
                 // At most 22 bytes are around the data, 29 in TLS 1.2.
                 let mut size = data.len() + 32;
                 loop {
@@ -383,7 +375,7 @@ impl Effects<'_, '_, '_> {
         let mut discard = status.discard;
         let sealed = status.state.map_err(of_tls).and_then(|state| match state {
             ConnectionState::WriteTraffic(mut traffic) => {
-                let outgoing = self.outgoing.get_or_insert_with(take_spare);
+                let outgoing = self.outgoing.get_or_insert_with(spare_buffer);
                 let sealed = traffic.queue_close_notify(outgoing.room(64)).map_err(io::Error::other)?;
                 outgoing.add(sealed);
                 Ok(true)
@@ -409,8 +401,8 @@ impl Effects<'_, '_, '_> {
                 Ok(Step::Again)
             }
             ConnectionState::EncodeTlsData(mut data) => {
-                let outgoing = self.outgoing.get_or_insert_with(take_spare);
-                let mut size = RECORDS / 2;
+                let outgoing = self.outgoing.get_or_insert_with(spare_buffer);
+                let mut size = SPARE_BUFFER / 2;
                 loop {
                     match data.encode(outgoing.room(size)) {
                         Ok(encoded) => {
@@ -444,7 +436,7 @@ impl Effects<'_, '_, '_> {
             data = &data[fits..];
         }
         if !data.is_empty() {
-            self.plain.get_or_insert_with(take_spare).append(data);
+            self.plain.get_or_insert_with(spare_buffer).append(data);
         }
     }
 }
@@ -526,29 +518,14 @@ impl Drop for TlsStream {
             let _ = self.tcp.try_write(outgoing.filled());
         }
         for buffer in [self.incoming.take(), self.plain.take(), self.outgoing.take()].into_iter().flatten() {
-            put_back(buffer);
+            give_spare_buffer(buffer);
         }
     }
 }
 
-pub(super) fn take_spare() -> Buffer {
-    SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| Buffer::with_size(RECORDS))
-}
-
-pub(super) fn put_back(mut buffer: Buffer) {
-    // It only fails when the thread ends.
-    let _ = SPARE.try_with(|spare| {
-        let mut spare = spare.borrow_mut();
-        if spare.len() < MAX_SPARE && buffer.size() == RECORDS {
-            buffer.clear();
-            spare.push(buffer);
-        }
-    });
-}
-
 fn put_back_if_empty(buffer: &mut Option<Buffer>) {
     if let Some(empty) = buffer.take_if(|buffer| buffer.is_empty()) {
-        put_back(empty);
+        give_spare_buffer(empty);
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub(crate) use mailbox::{Accepted, Mailbox, Placed, Stop};
-pub(crate) use scratch::{BUFFER, Buffer, Scratch};
+pub(crate) use scratch::{BUFFER, Buffer, SPARE_BUFFER, Scratch, give_spare_buffer, spare_buffer};
 
 use crate::date::{HttpDate, http_date};
 use crate::http::connection;

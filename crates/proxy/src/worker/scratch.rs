@@ -75,6 +75,32 @@ impl Spares {
     }
 }
 
+/// The size of a spare buffer: of the largest TLS record (RFC 5246, 6.2.3), and a bit more.
+pub(crate) const SPARE_BUFFER: usize = 18 * 1024;
+/// How many spare buffers a worker keeps.
+const MAX_SPARE_BUFFERS: usize = 64;
+
+thread_local! {
+    static SPARE_BUFFERS: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer for bytes that are under way for a moment. Connections have none while nothing is.
+pub(crate) fn spare_buffer() -> Buffer {
+    SPARE_BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Buffer::with_size(SPARE_BUFFER))
+}
+
+/// Keeps a buffer for the next who needs one.
+pub(crate) fn give_spare_buffer(mut buffer: Buffer) {
+    // It only fails when the thread ends.
+    let _ = SPARE_BUFFERS.try_with(|spare| {
+        let mut spare = spare.borrow_mut();
+        if spare.len() < MAX_SPARE_BUFFERS && buffer.bytes.len() == SPARE_BUFFER {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    });
+}
+
 /// Bytes that were read and not used yet, with room behind them.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -89,11 +115,6 @@ impl Buffer {
 
     pub(crate) fn with_size(size: usize) -> Self {
         Self { bytes: vec![0; size], start: 0, end: 0 }
-    }
-
-    /// How much it can hold.
-    pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
     }
 
     /// What was read and not used yet.

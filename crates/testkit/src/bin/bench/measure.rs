@@ -20,17 +20,20 @@ pub(crate) enum Work {
     Http,
     /// The same over TLS.
     Https,
-    /// Each request on a TLS connection of its own.
+    /// HTTP/2 over TLS: 20 connections of 10 requests at a time.
+    Http2,
+    /// Each request on a TLS connection of its own, with an RSA certificate.
     Handshakes,
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Https, Self::Handshakes];
+    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Https, Self::Http2, Self::Handshakes];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "HTTP",
             Self::Https => "HTTPS",
+            Self::Http2 => "HTTP/2",
             Self::Handshakes => "new TLS",
         }
     }
@@ -39,7 +42,7 @@ impl Work {
     pub(crate) fn target(self, gateway: &Gateway) -> Option<SocketAddr> {
         match self {
             Self::Http => Some(gateway.addr),
-            Self::Https | Self::Handshakes => gateway.tls,
+            Self::Https | Self::Http2 | Self::Handshakes => gateway.tls,
         }
     }
 }
@@ -91,20 +94,53 @@ pub(crate) async fn run(
             p99_millis: made.p99_millis,
         });
     }
-    let mut command = Command::new("wrk");
-    command.args(["-t1", "--latency", "--timeout", "10s"]);
-    command.args([format!("-c{connections}"), format!("-d{}s", duration.as_secs())]);
+    let generator = if work == Work::Http2 { "h2load" } else { "wrk" };
+    let mut command = Command::new(generator);
+    let seconds = duration.as_secs();
+    if work == Work::Http2 {
+        command.args(["-t1", "-c20", "-m10", "--warm-up-time=0"]).arg(format!("-D{seconds}"));
+    } else {
+        command.args(["-t1", "--latency", "--timeout", "10s"]);
+        command.args([format!("-c{connections}"), format!("-d{seconds}s")]);
+    }
     let scheme = if work == Work::Http { "http" } else { "https" };
     command.arg(format!("{scheme}://{target}/"));
-    let mut wrk = Process::start(command)?;
-    let status = wrk.wait(duration + Duration::from_secs(30)).await?;
+    let mut load = Process::start(command)?;
+    let status = load.wait(duration + Duration::from_secs(30)).await?;
     let cpu = gateway.process.cpu_time()? - before;
-    let output = wrk.output();
-    ensure!(status.success(), "wrk on {name} ended with {status}:\n{output}");
-    if output.contains("Non-2xx") || output.contains("Socket errors") {
-        bail!("{name} failed requests, so it is not measured:\n{output}");
+    let output = load.output();
+    ensure!(status.success(), "{generator} on {name} ended with {status}:\n{output}");
+    let parsed = match work {
+        Work::Http2 => parse_h2load(&output, cpu),
+        _ if output.contains("Non-2xx") || output.contains("Socket errors") => {
+            bail!("{name} failed requests, so it is not measured:\n{output}")
+        }
+        _ => parse(&output, cpu),
+    };
+    parsed.with_context(|| format!("{generator} on {name} printed:\n{output}"))
+}
+
+/// What h2load prints; nothing if a request failed.
+fn parse_h2load(output: &str, cpu: Duration) -> Option<Run> {
+    let line = |start: &str| output.lines().find_map(|line| line.trim_start().strip_prefix(start));
+    let number = |text: &str, word: &str| -> Option<u64> {
+        let before = text.split(',').find(|part| part.trim_end().ends_with(word))?;
+        before.trim().strip_suffix(word)?.trim().parse().ok()
+    };
+    let requests = line("requests:")?;
+    let failed = number(requests, "failed")? + number(requests, "errored")? + number(requests, "timeout")?;
+    let served = number(line("status codes:")?, "2xx")?;
+    if failed > 0 || served == 0 {
+        return None;
     }
-    parse(&output, cpu).with_context(|| format!("wrk on {name} printed:\n{output}"))
+    let rate = line("finished in")?.split(',').nth(1)?.trim().strip_suffix("req/s")?.trim().parse().ok()?;
+    Some(Run {
+        requests: served,
+        cpu_micros_per_request: cpu.as_secs_f64() * 1e6 / served as f64,
+        requests_per_second: rate,
+        // It prints no percentiles.
+        p99_millis: f64::NAN,
+    })
 }
 
 fn parse(output: &str, cpu: Duration) -> Option<Run> {

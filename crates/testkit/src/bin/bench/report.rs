@@ -85,6 +85,11 @@ fn load_average() -> f64 {
 }
 
 impl Entry {
+    fn p99_in_words(&self) -> String {
+        let p99 = self.spread(|run| run.p99_millis).median;
+        if p99.is_nan() { "-".to_owned() } else { format!("{p99:.2}") }
+    }
+
     fn spread(&self, of: impl Fn(&Run) -> f64) -> Spread {
         let mut values: Vec<f64> = self.runs.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -142,11 +147,11 @@ impl fmt::Display for OfWork {
             let ratio = own.map_or("-".to_owned(), |own| format!("{:.2}", cpu.median / own));
             writeln!(
                 f,
-                "{:<12}{:>14.2}{spread:>16}{:>13.0}{:>11.2}{ratio:>17}  {}",
+                "{:<12}{:>14.2}{spread:>16}{:>13.0}{:>11}{ratio:>17}  {}",
                 entry.name,
                 cpu.median,
                 entry.spread(|run| run.requests_per_second).median,
-                entry.spread(|run| run.p99_millis).median,
+                entry.p99_in_words(),
                 entry.version
             )?;
         }

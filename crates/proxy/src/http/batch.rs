@@ -1,0 +1,105 @@
+//! The bytes below an HTTP/2 connection. Its frames come one by one, many to a turn of the runtime; they are gathered, so
+//! that all of a turn go in one write, and over TLS in one record.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::stream::Stream;
+use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
+
+/// How much is gathered at most.
+const MOST: usize = 64 * 1024;
+
+/// A connection, shared by the protocol, which reads and gathers, and by its owner, who sends.
+#[derive(Clone)]
+pub(super) struct Batch(Rc<RefCell<Inner>>);
+
+struct Inner {
+    stream: Stream,
+    /// What was read before it was known to be HTTP/2.
+    preread: Bytes,
+    gathered: Option<Buffer>,
+}
+
+impl Batch {
+    pub(super) fn new(stream: Stream, preread: &[u8]) -> Self {
+        Self(Rc::new(RefCell::new(Inner {
+            stream,
+            preread: Bytes::copy_from_slice(preread),
+            gathered: None,
+        })))
+    }
+
+    /// Whether nothing more is gathered until something was sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.borrow().is_full()
+    }
+
+    /// Sends what was gathered.
+    pub(super) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_send(cx)
+    }
+}
+
+impl Inner {
+    fn is_full(&self) -> bool {
+        self.gathered.as_ref().is_some_and(|gathered| gathered.len() >= MOST)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(gathered) = &mut self.gathered {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, gathered.filled()))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            gathered.consume(sent);
+            if let Some(empty) = self.gathered.take_if(|gathered| gathered.is_empty()) {
+                give_spare_buffer(empty);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Batch {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let inner = &mut *self.0.borrow_mut();
+        if inner.preread.is_empty() {
+            return Pin::new(&mut inner.stream).poll_read(cx, buf);
+        }
+        let taken = inner.preread.len().min(buf.remaining());
+        buf.put_slice(&inner.preread[..taken]);
+        inner.preread.advance(taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Batch {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let inner = &mut *self.0.borrow_mut();
+        if inner.is_full() {
+            ready!(inner.poll_send(cx))?;
+        }
+        let gathered = inner.gathered.get_or_insert_with(spare_buffer);
+        let taken = data.len().min(MOST - gathered.len().min(MOST));
+        gathered.append(&data[..taken]);
+        Poll::Ready(Ok(taken))
+    }
+
+    /// The protocol flushes after each frame; its owner sends when the turn is over.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let inner = &mut *self.0.borrow_mut();
+        ready!(inner.poll_send(cx))?;
+        Pin::new(&mut inner.stream).poll_shutdown(cx)
+    }
+}
