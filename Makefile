@@ -18,7 +18,7 @@ build: ## build the gateway: target/release/sluicegate
 	@scripts/setup build
 	@cargo build --release --package sluicegate
 
-demo: ## run the gateway on http://localhost:8080 while its back ends are killed and replaced (DEMO_SECONDS=20 ends by itself)
+demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its back ends and its certificate are replaced (DEMO_SECONDS=20 ends by itself)
 	@scripts/setup build
 	@cargo build --quiet --release --package sluicegate
 	@cargo run --quiet --release --package sluicegate-testkit --bin demo

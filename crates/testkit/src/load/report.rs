@@ -88,6 +88,18 @@ impl Report {
         Duration::from_micros(self.latency.max())
     }
 
+    /// Takes in what another load counted at the same time.
+    pub fn merge(&mut self, other: &Self) {
+        self.ok += other.ok;
+        for (failed, count) in &other.failed {
+            *self.failed.entry(*failed).or_default() += count;
+        }
+        self.reconnects += other.reconnects;
+        self.examples.extend(other.examples.iter().take(EXAMPLES - self.examples.len()).cloned());
+        self.latency.add(&other.latency).expect("the same bounds");
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+
     pub(super) fn succeed(&mut self, latency: Duration) {
         self.ok += 1;
         self.latency.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));

@@ -1,11 +1,13 @@
-//! `make demo`: the gateway serves a steady load while its back ends are killed and replaced.
+//! `make demo`: the gateway serves a steady load while its back ends are killed and its certificate is replaced.
 //!
 //! Five back ends become seven and five again, over and over. Each is killed with SIGKILL first, and only then
 //! does the EndpointSlice lose it: the harsh order, in which the gateway meets dead addresses that it still
-//! believes in. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a request failed.
+//! believes in. Half of the load comes over HTTPS, with a certificate that is made at start and replaced every
+//! second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a request or a handshake failed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
+mod certificate;
 mod fleet;
 mod screen;
 mod slice;
@@ -20,8 +22,11 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use sluicegate_testkit::load::Load;
 use sluicegate_testkit::process::Process;
+use sluicegate_testkit::stream::Transport;
+use sluicegate_testkit::tls::Authority;
 use tokio::time::{Instant, sleep_until};
 
+use self::certificate::{Certificate, SECRET};
 use self::fleet::Fleet;
 use self::screen::Screen;
 use self::slice::Slice;
@@ -33,25 +38,28 @@ const MANY: usize = 7;
 /// How long the gateway may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs the gateway under load while its back ends are killed and replaced.
+/// Runs the gateway under load while its back ends are killed and its certificate is replaced.
 #[derive(Debug, Parser)]
 #[command(name = "demo")]
 struct Arguments {
     /// End by itself after this many seconds; without it, on Ctrl-C.
     #[arg(long, env = "DEMO_SECONDS")]
     seconds: Option<u64>,
-    /// Requests per second.
+    /// Requests per second, half of them over HTTPS.
     #[arg(long, default_value_t = 2000.0)]
     rate: f64,
-    /// Kept-alive connections.
+    /// Kept-alive connections, half of them over TLS.
     #[arg(long, default_value_t = 50)]
     connections: usize,
     /// Seconds between two changes of the back ends.
     #[arg(long, default_value_t = 4.0)]
     every: f64,
-    /// Where the gateway listens.
+    /// Where the gateway serves HTTP.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Where it serves HTTPS.
+    #[arg(long, default_value = "127.0.0.1:8443")]
+    listen_https: SocketAddr,
     /// Where its admin interface listens.
     #[arg(long, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
@@ -78,40 +86,56 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!("{} is not there: build it with `make build`", program.display());
     }
     must_be_free(arguments.listen, "listen")?;
+    must_be_free(arguments.listen_https, "listen-https")?;
     must_be_free(arguments.admin, "admin")?;
 
-    let directory = tempfile::tempdir()?;
-    copy(&arguments.manifests, directory.path())?;
-    let slice = Slice::find(directory.path())?;
+    let directory = tempfile::Builder::new().prefix("sluicegate-demo-").tempdir()?;
+    let (manifests, authority) = (directory.path().join("manifests"), directory.path().join("ca.pem"));
+    copy(&arguments.manifests, &manifests)?;
+    fs::write(&authority, Authority::of_process().pem())?;
+    let slice = Slice::find(&manifests)?;
+    let mut certificate = Certificate::start(&manifests)?;
     let mut fleet = Fleet::start(program, slice, FEW).await?;
-    let mut gateway = start_gateway(program, arguments, directory.path()).await?;
+    let mut gateway = start_gateway(program, arguments, &manifests).await?;
 
     println!("Sluicegate on http://{}: try `curl {0}`.", with_name(arguments.listen));
     println!(
-        "{} requests/s over {} connections. Every {} s back ends are killed (SIGKILL) or added: 5, 7, 5, ...\n",
+        "And on https://{}: try `curl -k https://{0}`, or with `--cacert {}`.",
+        with_name(arguments.listen_https),
+        authority.display()
+    );
+    println!(
+        "{} requests/s over {} connections, half of them HTTPS. Every {} s back ends are killed (SIGKILL) or added: \
+         5, 7, 5, ...\nEvery second the certificate is replaced, and new connections look at it.\n",
         arguments.rate, arguments.connections, arguments.every
     );
-    let load = Load::new(arguments.listen)
-        .host(&with_name(arguments.listen))
-        .path("/demo?id={id}")
-        .connections(arguments.connections)
-        .rate(arguments.rate)
-        .expect_own_id();
-    let mut screen = Screen::new(load.start()?, arguments.admin);
+    let http = half_of_load(arguments, arguments.listen).start()?;
+    let https = half_of_load(arguments, arguments.listen_https).transport(Transport::Https).start()?;
+    let mut screen = Screen::new(http, https, certificate.counts(), arguments.admin);
 
     let end = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let changed = tokio::select! {
         changed = change(&mut fleet, Duration::from_secs_f64(arguments.every), &mut screen) => changed,
+        rotated = certificate.rotate(arguments.listen_https) => rotated,
         _ = tokio::signal::ctrl_c() => Ok(()),
         () = wait_until(end) => Ok(()),
     };
-    let report = screen.finish(fleet.changes()).await?;
+    let is_good = screen.finish(fleet.changes()).await?;
     changed?;
     if !gateway.is_running() {
         bail!("the gateway has ended; it printed:\n{}", gateway.output());
     }
     gateway.stop(PATIENCE).await?;
-    Ok(if report.failures() == 0 && report.ok > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn half_of_load(arguments: &Arguments, addr: SocketAddr) -> Load {
+    Load::new(addr)
+        .host(&with_name(addr))
+        .path("/demo?id={id}")
+        .connections(arguments.connections.div_ceil(2))
+        .rate(arguments.rate / 2.0)
+        .expect_own_id()
 }
 
 /// Scales the back ends up and down for ever, and shows what becomes of the requests meanwhile.
@@ -129,6 +153,9 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     let mut command = Command::new(program);
     command.arg("serve").arg("--manifests").arg(manifests);
     command.args(["--listen", &arguments.listen.to_string(), "--admin", &arguments.admin.to_string()]);
+    // The default certificate and not one of spec.tls, so that plain HTTP is served and not redirected.
+    let (https, secret) = (arguments.listen_https.to_string(), format!("default/{SECRET}"));
+    command.args(["--listen-https", &https, "--default-tls-certificate", &secret]);
     let mut gateway = Process::start(command)?;
     gateway.wait_for_ok(arguments.listen, "/", PATIENCE).await?;
     Ok(gateway)
@@ -150,6 +177,7 @@ fn must_be_free(addr: SocketAddr, option: &str) -> anyhow::Result<()> {
 /// Copies the files of a folder, so that the demo does not change the example.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let entries = fs::read_dir(from).with_context(|| format!("reading {}", from.display()))?;
+    fs::create_dir(to)?;
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_file() {
@@ -157,6 +185,14 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Changes a manifest at once, by a rename: no reader finds half of it.
+fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+    // A hidden name, so that it is not read as a manifest.
+    let new = path.with_file_name(".new");
+    fs::write(&new, text)?;
+    fs::rename(&new, path).with_context(|| format!("replacing {}", path.display()))
 }
 
 /// The address as a person would type it.

@@ -1,17 +1,23 @@
 //! The live line and the summary.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use sluicegate_testkit::client;
 use sluicegate_testkit::load::{Report, Running};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Shows what a load counts and what the gateway's own metrics say.
+use crate::certificate::Counts;
+
+/// Shows what the loads and the looks at the certificate count, and what the gateway's own metrics say.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    load: Running,
+    http: Running,
+    https: Running,
+    certificate: Rc<RefCell<Counts>>,
     admin: SocketAddr,
     live: bool,
     retries: u64,
@@ -19,8 +25,14 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    pub(crate) fn new(load: Running, admin: SocketAddr) -> Self {
-        Self { load, admin, live: io::stdout().is_terminal(), retries: 0, hedges: 0 }
+    pub(crate) fn new(
+        http: Running,
+        https: Running,
+        certificate: Rc<RefCell<Counts>>,
+        admin: SocketAddr,
+    ) -> Self {
+        let live = io::stdout().is_terminal();
+        Self { http, https, certificate, admin, live, retries: 0, hedges: 0 }
     }
 
     /// Shows the line again and again until then: twice a second over itself on a terminal, else once a
@@ -32,7 +44,7 @@ impl Screen {
             next += pause;
             sleep_until(next.min(until)).await;
             self.scrape().await;
-            let line = self.line(&self.load.snapshot(), backends);
+            let line = self.line(&together(&self.http.snapshot(), &self.https.snapshot()), backends);
             let (start, end) = if self.live { ("\r\x1b[K", "") } else { ("", "\n") };
             print!("{start}{line}{end}");
             // A terminal that has gone away does not end the demo.
@@ -40,41 +52,58 @@ impl Screen {
         }
     }
 
-    /// Stops the load and prints the summary.
-    pub(crate) async fn finish(mut self, changes: u64) -> anyhow::Result<Report> {
+    /// Stops the loads and prints the summary. Tells whether all went well.
+    pub(crate) async fn finish(mut self, changes: u64) -> anyhow::Result<bool> {
         self.scrape().await;
-        let (retries, hedges) = (self.retries, self.hedges);
-        let report = self.load.stop().await?;
+        let (http, https) = tokio::try_join!(self.http.stop(), self.https.stop())?;
+        let (all, certificate) = (together(&http, &https), self.certificate.borrow());
         if self.live {
             println!();
         }
-        println!("\n{} requests in {:.1?}, {} failed.", report.requests(), report.elapsed, report.failures());
         println!(
-            "The back ends changed {changes} times; {retries} requests were tried again elsewhere, {hedges} connects \
-             were hedged."
+            "\n{} requests in {:.1?}, {} of them over HTTPS, {} failed.",
+            all.requests(),
+            all.elapsed,
+            https.requests(),
+            all.failures()
+        );
+        println!(
+            "The back ends changed {changes} times; {} requests were tried again elsewhere, {} connects were hedged.",
+            self.retries, self.hedges
+        );
+        println!(
+            "The certificate was rotated {} times; {} handshakes beside the load met {} different ones, {} failed.",
+            certificate.rotations, certificate.handshakes, certificate.met, certificate.failed
         );
         let [p50, p99, p9999, max] =
-            [report.quantile(0.5), report.quantile(0.99), report.quantile(0.9999), report.max()].map(millis);
+            [all.quantile(0.5), all.quantile(0.99), all.quantile(0.9999), all.max()].map(millis);
         println!("Latency p50 {p50}, p99 {p99}, p99.99 {p9999}, max {max}.");
-        for ((kind, failure), count) in &report.failed {
-            println!("{count} x {kind:?}: {failure}");
+        for (scheme, report) in [("HTTP", &http), ("HTTPS", &https)] {
+            for ((kind, failure), count) in &report.failed {
+                println!("{count} x {scheme} {kind:?}: {failure}");
+            }
+            for example in &report.examples {
+                println!("e.g. {scheme} {example}");
+            }
         }
-        for example in &report.examples {
-            println!("e.g. {example}");
+        for example in &certificate.examples {
+            println!("e.g. handshake: {example}");
         }
-        Ok(report)
+        let failures = all.failures() + certificate.failed;
+        Ok(failures == 0 && http.ok > 0 && https.ok > 0 && certificate.met > 0)
     }
 
     fn line(&self, report: &Report, backends: usize) -> String {
         let [p50, p99, p9999] = [0.5, 0.99, 0.9999].map(|quantile| millis(report.quantile(quantile)));
+        let certificate = self.certificate.borrow();
         format!(
-            "{:>4.0?} requests {:>8}  failures {}  retries {}  hedges {}  p50 {p50}  p99 {p99}  p99.99 {p9999}  \
-             back ends {backends}",
+            "{:>4.0?} requests {:>8}  failures {}  retries {}  p50 {p50}  p99 {p99}  p99.99 {p9999}  back ends \
+             {backends}  certificate {}",
             Duration::from_secs(report.elapsed.as_secs()),
             report.requests(),
-            report.failures(),
+            report.failures() + certificate.failed,
             self.retries,
-            self.hedges
+            certificate.rotations + 1
         )
     }
 
@@ -87,6 +116,12 @@ impl Screen {
             self.hedges = sum(&text, "sluicegate_upstream_hedges_total");
         }
     }
+}
+
+fn together(http: &Report, https: &Report) -> Report {
+    let mut all = http.clone();
+    all.merge(https);
+    all
 }
 
 /// The sum over all labels of one counter in the Prometheus text format.

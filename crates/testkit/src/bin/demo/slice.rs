@@ -34,7 +34,7 @@ impl Slice {
         self.port
     }
 
-    /// Writes the slice with these endpoints. The file changes at once, by a rename.
+    /// Writes the slice with these endpoints.
     pub(crate) fn write(&self, ready: &[IpAddr]) -> anyhow::Result<()> {
         let entry = |ip: &IpAddr| {
             format!(
@@ -44,10 +44,7 @@ impl Slice {
         let endpoints: String = ready.iter().map(entry).collect();
         let endpoints =
             if ready.is_empty() { "endpoints: []\n".to_owned() } else { format!("endpoints:\n{endpoints}") };
-        // A hidden name, so that it is not read as a manifest.
-        let new = self.path.with_file_name(".endpointslice.new");
-        fs::write(&new, format!("{}{endpoints}{}", self.before, self.after))?;
-        fs::rename(&new, &self.path).with_context(|| format!("replacing {}", self.path.display()))
+        crate::replace(&self.path, &format!("{}{endpoints}{}", self.before, self.after))
     }
 
     /// `kind` is where the text of the EndpointSlice was found.

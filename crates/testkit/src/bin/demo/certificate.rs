@@ -1,0 +1,152 @@
+//! The certificate of the demo: replaced again and again, while new connections look at what they are shown.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use rustls::pki_types::CertificateDer;
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::stream::Transport;
+use sluicegate_testkit::tls::Authority;
+use tokio::time::{Instant, sleep};
+
+/// The name of its Secret, in the namespace `default`.
+pub(crate) const SECRET: &str = "demo";
+
+/// How many new connections look at each certificate, and the time between two of them.
+const LOOKS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the certificate before may still be shown: each worker takes the new one when it comes to it.
+const LATE: Duration = Duration::from_millis(500);
+
+/// How many examples of failures are kept in words.
+const EXAMPLES: usize = 5;
+
+/// The Secret, what is in it, and what was in it before.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    path: PathBuf,
+    newest: CertificateDer<'static>,
+    previous: Option<CertificateDer<'static>>,
+    replaced: Instant,
+    newest_was_shown: bool,
+    counts: Rc<RefCell<Counts>>,
+}
+
+/// What became of certificates and of the connections that looked at them.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// How many times the certificate was replaced.
+    pub(crate) rotations: u64,
+    /// How many certificates were shown while they were the newest.
+    pub(crate) met: u64,
+    /// New connections, the failed ones as well.
+    pub(crate) handshakes: u64,
+    /// Those without an answer of status 200, or with a certificate that is not the right one.
+    pub(crate) failed: u64,
+    /// Some failures in words.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Certificate {
+    /// Makes the first one, and writes its Secret to a folder of manifests.
+    pub(crate) fn start(manifests: &Path) -> anyhow::Result<Self> {
+        let path = manifests.join("certificate.yaml");
+        let newest = issue(&path)?;
+        let (replaced, counts) = (Instant::now(), Rc::default());
+        Ok(Self { path, newest, previous: None, replaced, newest_was_shown: false, counts })
+    }
+
+    /// What is counted now and later.
+    pub(crate) fn counts(&self) -> Rc<RefCell<Counts>> {
+        Rc::clone(&self.counts)
+    }
+
+    /// Replaces it about once a second for ever. The looks are in the same loop, so that each knows what it should
+    /// be shown.
+    pub(crate) async fn rotate(&mut self, addr: SocketAddr) -> anyhow::Result<()> {
+        loop {
+            for _ in 0..LOOKS {
+                let age = self.replaced.elapsed();
+                let shown = look(addr).await;
+                self.judge(shown, age);
+                sleep(PAUSE).await;
+            }
+            self.replace()?;
+        }
+    }
+
+    fn replace(&mut self) -> anyhow::Result<()> {
+        self.previous = Some(std::mem::replace(&mut self.newest, issue(&self.path)?));
+        self.replaced = Instant::now();
+        self.newest_was_shown = false;
+        self.counts.borrow_mut().rotations += 1;
+        Ok(())
+    }
+
+    /// Counts what a connection was shown. `age` is how long the newest certificate was there when it began.
+    fn judge(&mut self, shown: anyhow::Result<CertificateDer<'static>>, age: Duration) {
+        let mut counts = self.counts.borrow_mut();
+        counts.handshakes += 1;
+        let fault = match shown {
+            Ok(shown) if shown == self.newest => {
+                counts.met += u64::from(!self.newest_was_shown);
+                self.newest_was_shown = true;
+                return;
+            }
+            Ok(shown) if Some(&shown) == self.previous.as_ref() && age < LATE => return,
+            Ok(_) => format!("not the newest certificate was shown, which was {age:.0?} old"),
+            Err(error) => format!("{error:#}"),
+        };
+        counts.failed += 1;
+        if counts.examples.len() < EXAMPLES {
+            counts.examples.push(fault);
+        }
+    }
+}
+
+/// Writes a Secret with a new certificate.
+fn issue(path: &Path) -> anyhow::Result<CertificateDer<'static>> {
+    let issued = Authority::of_process().issue(&["localhost"]);
+    crate::replace(path, &issued.secret(SECRET))?;
+    issued.certificate.chain.first().cloned().context("an empty chain")
+}
+
+/// The certificate that a new connection is shown. It resumes no session, since then none would be shown.
+async fn look(addr: SocketAddr) -> anyhow::Result<CertificateDer<'static>> {
+    let mut client = Client::connect_by(addr, Transport::Https).await?;
+    let response = client.request("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    ensure!(response.status == 200, "status {}: {}", response.status, response.text());
+    let chain = client.tls().and_then(|tls| tls.peer_certificates()).unwrap_or_default();
+    chain.first().cloned().context("no certificate was shown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_certificate_is_a_failure_unless_it_was_replaced_a_moment_ago() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut certificate = Certificate::start(directory.path()).unwrap();
+        let oldest = certificate.newest.clone();
+        certificate.replace().unwrap();
+        let old = certificate.newest.clone();
+        certificate.replace().unwrap();
+        let new = certificate.newest.clone();
+        let mut failed = |shown: &CertificateDer<'static>, age| {
+            let before = certificate.counts.borrow().failed;
+            certificate.judge(Ok(shown.clone()), age);
+            certificate.counts.borrow().failed > before
+        };
+        assert!(!failed(&old, Duration::ZERO) && failed(&old, LATE));
+        assert!(!failed(&new, Duration::ZERO) && !failed(&new, LATE));
+        assert!(failed(&oldest, Duration::ZERO));
+        let counts = certificate.counts.borrow();
+        assert_eq!((counts.rotations, counts.met, counts.handshakes, counts.failed), (2, 1, 5, 2));
+    }
+}
