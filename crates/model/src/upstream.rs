@@ -47,6 +47,8 @@ impl fmt::Display for UpstreamKey {
 /// How endpoints are spoken with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Transport {
+    /// Whether endpoints speak HTTP/2: by ALPN over TLS, else by prior knowledge.
+    pub http2: bool,
     /// TLS with endpoints, if there is any.
     pub tls: Option<Arc<TransportTls>>,
 }
@@ -68,8 +70,9 @@ pub struct TransportTls {
 /// `https`, and what is special about it.
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(tls) = &self.tls else { return f.write_str("http") };
-        write!(f, "https {}", tls.server_name)?;
+        let (clear, secure) = if self.http2 { ("h2c", "h2") } else { ("http", "https") };
+        let Some(tls) = &self.tls else { return f.write_str(clear) };
+        write!(f, "{secure} {}", tls.server_name)?;
         f.write_str(if tls.verifies { ", verified" } else { "" })?;
         f.write_str(if tls.sends_name { "" } else { ", no SNI" })?;
         tls.secret.as_ref().map_or(Ok(()), |secret| write!(f, ", {secret}"))

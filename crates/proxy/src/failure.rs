@@ -28,6 +28,12 @@ pub enum Failure {
     /// The TLS handshake failed: the endpoint's certificate is not accepted, or it does not speak TLS.
     #[error("the TLS handshake failed")]
     TlsHandshake,
+    /// The endpoint does not speak HTTP/2.
+    #[error("the endpoint does not speak HTTP/2")]
+    NoHttp2,
+    /// The endpoint has refused the request before it processed it (`REFUSED_STREAM`, GOAWAY; RFC 9113, 8.7).
+    #[error("the endpoint refused the stream")]
+    Refused,
     /// A kept-alive connection was closed before the first byte of a response.
     #[error("a kept-alive connection was closed before a response")]
     Stale,
@@ -62,7 +68,7 @@ pub enum Failure {
 
 impl Failure {
     /// How many kinds there are.
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 19;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -83,6 +89,8 @@ impl Failure {
         "drained",
         "unsolicited_upgrade",
         "tls_handshake",
+        "no_http2",
+        "refused_stream",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -106,6 +114,8 @@ impl Failure {
             Self::Drained => 14,
             Self::Unsolicited => 15,
             Self::TlsHandshake => 16,
+            Self::NoHttp2 => 17,
+            Self::Refused => 18,
         }
     }
 
@@ -128,7 +138,7 @@ impl Failure {
     /// Whether another endpoint may be asked although bytes of the request were sent, provided that the
     /// request is idempotent. A response that came, good or bad, is an answer.
     pub(crate) fn is_retryable(self) -> bool {
-        matches!(self, Self::Stale | Self::Reset | Self::Unacknowledged | Self::Drained)
+        matches!(self, Self::Stale | Self::Reset | Self::Unacknowledged | Self::Drained | Self::Refused)
     }
 
     pub(crate) fn of_connect(error: &io::Error) -> Self {
@@ -345,7 +355,7 @@ mod tests {
         for (index, fault) in TlsFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }
-        assert_eq!(Failure::TlsHandshake.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::Refused.index(), Failure::COUNT - 1);
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
         assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");
     }

@@ -11,6 +11,7 @@
 //! | `publish` | from the model to what workers are given |
 //! | `worker` | threads, mailboxes, accepting, buffers |
 //! | `route` | the compiled routing table |
+//! | `batch` | the bytes below an HTTP/2 connection, gathered |
 //! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
 //! | `http` | a client connection, and the life of a request |
 //! | [`upstream`] | endpoints: choosing, connecting, health, pools |
@@ -18,6 +19,7 @@
 //! | [`telemetry`] | counters, histograms, access log |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 
+mod batch;
 mod date;
 mod deadline;
 pub mod failure;

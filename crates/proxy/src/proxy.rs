@@ -42,6 +42,9 @@ pub enum StartError {
         /// Why not.
         error: io::Error,
     },
+    /// An address is to be listened at twice.
+    #[error("{0} is given twice: one port serves one protocol")]
+    Twice(SocketAddr),
     /// A worker's thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
@@ -226,6 +229,9 @@ fn listen(options: &Options, workers: usize) -> Result<(Vec<SocketAddr>, Vec<Vec
             }
         }
         let mut address = wanted;
+        if wanted.port() != 0 && addresses.contains(&wanted) {
+            return Err(StartError::Twice(wanted));
+        }
         // Every inherited socket has a queue of its own, which somebody has to empty.
         for (index, listener) in inherited.into_iter().enumerate() {
             of_workers[index % workers].push(listener);

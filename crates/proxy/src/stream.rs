@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::tls::TlsStream;
+use crate::upstream::Http2Call;
 
 /// A connection to a client or an endpoint.
 ///
@@ -18,19 +19,38 @@ use crate::tls::TlsStream;
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
+    /// A request on a connection that others share.
+    Http2(Box<Http2Call>),
 }
 
 impl Stream {
-    /// The connection below.
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    /// The connection below, unless it is shared.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.tcp(),
+            Self::Plain(tcp) => Some(tcp),
+            Self::Tls(tls) => Some(tls.tcp()),
+            Self::Http2(_) => None,
         }
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp().local_addr()
+        self.tcp().ok_or(io::ErrorKind::Unsupported)?.local_addr()
+    }
+
+    /// Whether it is a request on a connection that others share.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Http2(_))
+    }
+
+    /// Whether the peer's kernel has acknowledged nothing of late, for so long: of a connection that others share.
+    pub(crate) fn is_unacknowledged_for(&self, time: Duration) -> bool {
+        match self {
+            Self::Http2(call) => call.with_stream(|stream| stream.is_unacknowledged_for(time)),
+            stream => stream
+                .tcp()
+                .and_then(|tcp| sluicegate_sys::unacknowledged_for(tcp).ok().flatten())
+                .is_some_and(|silent| silent >= time),
+        }
     }
 
     /// Ready once there may be something to read, or the connection is over.
@@ -38,6 +58,7 @@ impl Stream {
         match self {
             Self::Plain(tcp) => tcp.poll_read_ready(cx),
             Self::Tls(tls) => tls.poll_readable(cx),
+            Self::Http2(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -46,21 +67,24 @@ impl Stream {
         match self {
             Self::Plain(tcp) => tcp.poll_read_ready(cx).is_pending(),
             Self::Tls(tls) => tls.is_quiet(cx),
+            Self::Http2(_) => false,
         }
     }
 
     /// Whether part of what is being written has left and part of it has not: nothing else can be written instead.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Http2(_) => false,
             Self::Tls(tls) => tls.has_unsent(),
         }
     }
 
     /// When it is closed, the peer sees a broken connection instead of a proper end.
     pub(crate) fn break_off(&mut self) {
-        // It fails only on a socket that is broken already.
-        let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
+        if let Some(tcp) = self.tcp() {
+            // It fails only on a socket that is broken already.
+            let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
         if let Self::Tls(tls) = self {
             tls.break_off();
         }
@@ -72,6 +96,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
+            Self::Http2(call) => call.poll_read(cx, buf),
         }
     }
 }
@@ -81,6 +106,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, data),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_write(cx, data),
+            Self::Http2(call) => call.poll_write(cx, data),
         }
     }
 
@@ -88,6 +114,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
+            Self::Http2(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -95,6 +122,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+            Self::Http2(call) => Poll::Ready(call.end()),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The one system call that Sluicegate needs and no safe library offers, kept apart so that every other
+//! The system calls that Sluicegate needs and no safe library offers, kept apart so that every other
 //! crate can forbid unsafe code.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::time::Duration;
 
 use rustix::ioctl::{Getter, ioctl};
 
@@ -27,6 +28,33 @@ pub fn unsent_bytes(socket: impl AsFd) -> io::Result<usize> {
     query::<SIOCOUTQNSD>(socket)
 }
 
+/// For how long a TCP socket's peer has acknowledged nothing, although it was sent something; `None` if it has
+/// acknowledged all (`TCP_INFO`, tcp(7)). The time is counted from the last acknowledgement, also if nothing was sent
+/// for a while after it.
+///
+/// # Errors
+/// What the kernel says, such as `ENOTSOCK`.
+pub fn unacknowledged_for(socket: impl AsFd) -> io::Result<Option<Duration>> {
+    // SAFETY: `tcp_info` is made of integers alone, for which zeros are a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which has as many, and the socket is open for as
+    // long as it is borrowed.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((info.tcpi_unacked > 0).then(|| Duration::from_millis(info.tcpi_last_ack_recv.into())))
+}
+
 fn query<const NAME: u32>(socket: impl AsFd) -> io::Result<usize> {
     // SAFETY: SIOCOUTQ and SIOCOUTQNSD, the only names given above, write one C int to the given address and do
     // nothing else (tcp(7)), which is what `Getter<_, c_int>` passes and reads back.
@@ -39,7 +67,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    use super::{unacknowledged_bytes, unsent_bytes};
+    use super::{unacknowledged_bytes, unacknowledged_for, unsent_bytes};
 
     #[test]
     fn a_peer_that_lives_acknowledges() -> std::io::Result<()> {
@@ -49,6 +77,7 @@ mod tests {
         near.write_all(b"hello")?;
         far.read_exact(&mut [0; 5])?;
         assert_eq!(unacknowledged_bytes(&near)?, 0);
+        assert_eq!(unacknowledged_for(&near)?, None);
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and come back |
 //! | [`client`] | a client that sends exactly these bytes and understands the answer |
 //! | [`gateway`] | a gateway's data plane in this process, on a free port |
+//! | [`http2_backend`] | a back end that speaks HTTP/2 |
 //! | [`hole`] | an address of loopback that swallows connects |
 //! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
 //! | [`netns`] | a network namespace with pods whose addresses can be taken away (Linux, root) |
@@ -21,6 +22,7 @@ pub mod client;
 pub mod gateway;
 pub mod hole;
 mod http2;
+pub mod http2_backend;
 pub mod load;
 pub mod netns;
 pub mod process;

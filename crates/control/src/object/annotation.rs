@@ -19,7 +19,7 @@ pub(crate) const MAX_REQUESTS: &str = "sluicegate.dev/max-requests";
 /// Requests in flight to one endpoint of a Service, at most.
 pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-per-endpoint";
 
-/// What endpoints speak: `HTTP` (default) or `HTTPS`.
+/// What endpoints speak: `HTTP` (default), `HTTPS`, HTTP/2 in clear text (`H2C`, `GRPC`) or over TLS (`H2`, `GRPCS`).
 pub(crate) const BACKEND_PROTOCOL: &str = "sluicegate.dev/backend-protocol";
 /// The Secret with the authorities for certificates of endpoints (`ca.crt`, `ca.crl`), and with the certificate that
 /// they are shown (`tls.crt`, `tls.key`): `name`, or `namespace/name` of the same namespace.

@@ -10,6 +10,7 @@ use crate::problem::Findings;
 /// How endpoints are spoken with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backend {
+    pub(crate) http2: bool,
     pub(crate) tls: Option<BackendTls>,
 }
 
@@ -36,11 +37,15 @@ impl Backend {
             annotation::PROXY_SSL_NAME,
             annotation::PROXY_SSL_SERVER_NAME,
         ];
-        let is_tls = match annotations.get(annotation::BACKEND_PROTOCOL).map(String::as_str) {
-            Some("HTTPS") => true,
+        let said = annotations.get(annotation::BACKEND_PROTOCOL).map(String::as_str);
+        let http2 = matches!(said, Some("H2" | "H2C" | "GRPC" | "GRPCS"));
+        let is_tls = match said {
+            Some("HTTPS" | "H2" | "GRPCS") => true,
             other => {
-                if let Some(unknown) = other.filter(|other| *other != "HTTP") {
-                    let fault = format!("{unknown:?} is not served: write HTTP or HTTPS; HTTP is taken");
+                if let Some(unknown) = other.filter(|other| *other != "HTTP" && !http2) {
+                    let fault = format!(
+                        "{unknown:?} is not served: write HTTP, HTTPS, H2C, H2, GRPC or GRPCS; HTTP is taken"
+                    );
                     findings.error(annotation::field(annotation::BACKEND_PROTOCOL), fault);
                 }
                 for name in tls_annotations.iter().filter(|name| annotations.contains_key(**name)) {
@@ -53,7 +58,7 @@ impl Backend {
             }
         };
         if !is_tls {
-            return Some(Self { tls: None });
+            return Some(Self { http2, tls: None });
         }
         let secret = annotations.get(annotation::PROXY_SSL_SECRET).and_then(|value| {
             annotation::object(Kind::Secret, namespace, value)
@@ -68,6 +73,7 @@ impl Backend {
             }
         });
         Some(Self {
+            http2,
             tls: Some(BackendTls {
                 name,
                 sends_name: annotation::switch(annotations, annotation::PROXY_SSL_SERVER_NAME, findings),
@@ -81,8 +87,9 @@ impl Backend {
     /// protocol; RFC 6335's names, and those of `kubernetes.io/`).
     pub(crate) fn of_app_protocol(name: &str) -> Option<Self> {
         match name {
-            "http" | "kubernetes.io/ws" => Some(Self { tls: None }),
-            "https" | "kubernetes.io/wss" => Some(Self { tls: Some(BackendTls::default()) }),
+            "http" | "kubernetes.io/ws" => Some(Self { http2: false, tls: None }),
+            "https" | "kubernetes.io/wss" => Some(Self { http2: false, tls: Some(BackendTls::default()) }),
+            "kubernetes.io/h2c" | "grpc" => Some(Self { http2: true, tls: None }),
             _ => None,
         }
     }

@@ -39,6 +39,7 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
     if let Some(port) = port {
         key.port = port.key();
     }
+    key.transport.http2 = backend.is_some_and(|backend| backend.http2);
     if let Some(tls) = backend.and_then(|backend| backend.tls.as_ref()) {
         let external_name = service.and_then(|service| service.external_name.clone());
         let name = tls.name.clone().or(external_name.map(|name| name.trim_end_matches('.').into()));

@@ -1,6 +1,7 @@
 //! One try at one endpoint, up to the head of its response.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -17,7 +18,7 @@ use super::wire::Wire;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::stream::Stream;
-use crate::upstream::{Connection, LocalUpstream};
+use crate::upstream::{Connection, LocalUpstream, Refused};
 use crate::worker::BUFFER;
 
 /// What the attempt waits for, which decides what its end by time means.
@@ -98,6 +99,9 @@ impl Exchange<'_> {
             let reply = &mut self.scratch.reply;
             match reply.poll_fill(cx, endpoint) {
                 Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Err(error)) if reply.is_empty() && is_refused(&error) => {
+                    return Poll::Ready(Err(Failure::Refused));
+                }
                 Poll::Ready(_) => {
                     return Poll::Ready(Err(match (reply.is_empty(), reused) {
                         (false, _) => Failure::Truncated,
@@ -221,7 +225,15 @@ impl Exchange<'_> {
         connection: &Connection,
     ) -> Result<(), Failure> {
         let Some(silent) = &mut clock.silent else { return Ok(()) };
-        let socket = connection.socket.stream.tcp();
+        let stream = &connection.socket.stream;
+        let Some(socket) = stream.tcp() else {
+            // What others have sent on the connection is not told from what this one has.
+            if stream.is_unacknowledged_for(now - silent.since) {
+                return self.give_up_on(silent.since, clock.repeatable, now, upstream, connection);
+            }
+            clock.silent = None;
+            return Ok(());
+        };
         let left = sluicegate_sys::unacknowledged_bytes(socket).unwrap_or(0);
         let unsent = sluicegate_sys::unsent_bytes(socket).unwrap_or(0);
         if left <= unsent || !self.scratch.reply.is_empty() {
@@ -231,13 +243,26 @@ impl Exchange<'_> {
             // An endpoint that takes the request piece by piece is slow, not dead.
             *silent = Silence { since: now, left };
         } else {
-            let repeatable = clock.repeatable && self.upload.is_replayable();
-            if repeatable || now - silent.since >= self.snapshot.settings.timeouts.connect {
-                return Err(Failure::Unacknowledged);
-            }
-            // This one can only wait. Others need not come.
-            upstream.suspect(self.worker, connection.endpoint());
+            return self.give_up_on(silent.since, clock.repeatable, now, upstream, connection);
         }
+        Ok(())
+    }
+
+    /// The endpoint seems dead: another one is asked if that is safe.
+    fn give_up_on(
+        &self,
+        since: Instant,
+        repeatable: bool,
+        now: Instant,
+        upstream: &Rc<LocalUpstream>,
+        connection: &Connection,
+    ) -> Result<(), Failure> {
+        let repeatable = repeatable && self.upload.is_replayable();
+        if repeatable || now - since >= self.snapshot.settings.timeouts.connect {
+            return Err(Failure::Unacknowledged);
+        }
+        // This one can only wait. Others need not come.
+        upstream.suspect(self.worker, connection.endpoint());
         Ok(())
     }
 
@@ -251,6 +276,11 @@ impl Exchange<'_> {
         let next = after(now, pause);
         self.client.deadline.set(clock.due.map_or(next, |due| due.min(next)));
     }
+}
+
+/// Whether an endpoint says that it has not processed the request.
+fn is_refused(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<Refused>())
 }
 
 /// The time limits of an attempt.

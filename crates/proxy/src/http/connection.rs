@@ -319,12 +319,13 @@ async fn linger(mut stream: Stream) {
         }
         // What it is does not matter any more, so it is not decrypted.
         let mut sink = vec![0; BUFFER];
+        let Some(tcp) = stream.tcp() else { return };
         loop {
-            match timeout(LINGER_STILL, stream.tcp().readable()).await {
+            match timeout(LINGER_STILL, tcp.readable()).await {
                 Ok(Ok(())) => {}
                 _ => return,
             }
-            match stream.tcp().try_read(&mut sink) {
+            match tcp.try_read(&mut sink) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => return,

@@ -212,7 +212,7 @@ impl<'c> Exchange<'c> {
             let turn = upstream.pick(&tried, &settings.resilience, now);
             // Once one connection was dead, others may be as well: a new one proves that somebody is there.
             let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
-            let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now));
+            let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now, self.worker));
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
                 None => (self.connect(upstream, &mut tried, turn).await?, Instant::now()),
@@ -231,7 +231,7 @@ impl<'c> Exchange<'c> {
             };
             drop(connection);
             upstream.note_failure(self.worker, &endpoint, failure);
-            let harmless = idempotent || !self.upload.has_sent();
+            let harmless = idempotent || !self.upload.has_sent() || failure == Failure::Refused;
             if failure.is_retryable() && !harmless {
                 upstream.stats().not_repeated.add(1);
             }

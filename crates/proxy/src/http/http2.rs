@@ -21,10 +21,10 @@ use sluicegate_model::Settings;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::batch::Batch;
 use super::connection::{Client, Origin};
 use super::exchange;
 use super::wire::{Http2Stream, Wire, write_line};
+use crate::batch::Batch;
 use crate::deadline::Deadline;
 use crate::stream::Stream;
 use crate::worker::{Phase, Scratch, Worker};
@@ -104,6 +104,10 @@ struct Connection {
     deadline: Deadline,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, and a box would be made for each request"
+)]
 enum Event {
     Request(Request<RecvStream>, SendResponse<Bytes>),
     /// A request has come to its end.

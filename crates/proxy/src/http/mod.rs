@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `connection` | a client connection: wait, read a head, serve it, again |
 //! | `http2` | an HTTP/2 connection of a client: a request for each stream |
-//! | `batch` | the bytes below an HTTP/2 connection |
 //! | `wire` | what both have in common: how a request's body comes, and a response goes |
 //! | `exchange` | the life of a request, phase by phase |
 //! | `attempt` | one try at one endpoint, up to the head of its response |
@@ -17,7 +16,6 @@
 //! | `record` | what is counted and logged of a request |
 
 mod attempt;
-mod batch;
 mod chunks;
 pub(crate) mod connection;
 mod download;

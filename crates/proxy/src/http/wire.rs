@@ -7,11 +7,12 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, Response};
+use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::failure::ClientFault;
 use crate::stream::Stream;
+use crate::upstream::fields;
 use crate::worker::Buffer;
 
 /// How a client is spoken with.
@@ -248,19 +249,4 @@ pub(super) fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
-}
-
-/// Header lines as fields. Those that HTTP/2 does not allow are left out.
-fn fields(lines: &[u8]) -> HeaderMap {
-    let mut fields = HeaderMap::new();
-    for line in lines.split(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(colon) = memchr::memchr(b':', line) else { continue };
-        let name = http::HeaderName::from_bytes(&line[..colon]);
-        let value = http::HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-        if let (Ok(name), Ok(value)) = (name, value) {
-            fields.append(name, value);
-        }
-    }
-    fields
 }

@@ -22,10 +22,14 @@ pub(crate) struct Connector {
     pub(crate) model: Arc<UpstreamTls>,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    http2: bool,
 }
 
 impl Connector {
-    pub(crate) fn new(model: &Arc<UpstreamTls>) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) fn new(
+        model: &Arc<UpstreamTls>,
+        http2: bool,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let name = ServerName::try_from(&*model.server_name)?.to_owned();
         let builder =
             ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
@@ -50,8 +54,8 @@ impl Connector {
             }
         };
         config.enable_sni = model.sends_name;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { model: model.clone(), config: Arc::new(config), name })
+        config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+        Ok(Self { model: model.clone(), config: Arc::new(config), name, http2 })
     }
 
     /// Carries out the handshake on a connection to an endpoint.
@@ -59,6 +63,9 @@ impl Connector {
         let stream = TlsStream::client(tcp, self.config.clone(), self.name.clone());
         let mut stream = Box::new(stream.map_err(io::Error::other)?);
         std::future::poll_fn(|cx| stream.poll_handshake(cx)).await?;
+        if self.http2 && stream.protocol() != Some(b"h2") {
+            return Err(io::Error::other("the endpoint does not offer h2 by ALPN"));
+        }
         Ok(stream)
     }
 }

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::balance::Tried;
+use super::http2::Http2Connections;
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
 use super::shared::Security;
@@ -65,7 +66,7 @@ impl Connection {
     /// keep-alive time.
     pub(crate) fn recycle(self, settings: &Settings, now: Instant, peer_timeout: Option<Duration>) {
         let Self { mut socket, seat } = self;
-        if seat.endpoint.is_removed() {
+        if seat.endpoint.is_removed() || socket.stream.is_shared() {
             return;
         }
         socket.uses += 1;
@@ -108,11 +109,29 @@ impl LocalUpstream {
         endpoint: &Rc<LocalEndpoint>,
         careful: bool,
         now: Instant,
+        worker: &Worker,
     ) -> Option<Connection> {
         endpoint.heed_purges();
+        if !self.speaks_http2() {
+            return self.pooled_http1(endpoint, careful, now);
+        }
+        let call = endpoint.http2.stream()?;
+        let (slot, id) = (self.shared.slot, endpoint.shared.id);
+        let mut socket = worker.new_socket(Stream::Http2(Box::new(call)), slot, id);
+        socket.uses = 1;
+        self.stats().reused.add(1);
+        Some(Connection { socket, seat: Seat::new(self, endpoint.clone()) })
+    }
+
+    fn pooled_http1(
+        self: &Rc<Self>,
+        endpoint: &Rc<LocalEndpoint>,
+        careful: bool,
+        now: Instant,
+    ) -> Option<Connection> {
         let socket = loop {
             let socket = endpoint.pool.borrow_mut().take(now, endpoint.stats())?;
-            if !careful || is_silent(socket.stream.tcp()) {
+            if !careful || socket.stream.tcp().is_some_and(is_silent) {
                 break socket;
             }
         };
@@ -159,9 +178,14 @@ impl LocalUpstream {
         }
     }
 
+    fn speaks_http2(&self) -> bool {
+        self.shared.key().transport.http2
+    }
+
     /// Closes unused connections whose time is over.
-    pub(crate) fn expire_idle(&self, now: Instant) {
+    pub(crate) fn expire_idle(&self, now: Instant, idle: Duration) {
         for endpoint in self.endpoints() {
+            endpoint.http2.expire(now, idle);
             endpoint.pool.borrow_mut().expire(now, endpoint.stats());
         }
     }
@@ -223,7 +247,9 @@ impl Race<'_> {
         tried.add(&endpoint);
         let started = Instant::now();
         let security = self.upstream.members.borrow().security.clone();
-        let connecting = Box::pin(open(endpoint.shared.address(), security, settings.timeouts.connect));
+        let http2 = self.upstream.speaks_http2().then(|| endpoint.http2.clone());
+        let connecting = open(endpoint.shared.address(), security, http2, settings.timeouts.connect);
+        let connecting = Box::pin(connecting);
         self.racers.push(Racer { seat: Seat::new(self.upstream, endpoint), started, connecting });
         self.hedge_at = self.upstream.hedge_delay(settings).map(|delay| started + delay);
     }
@@ -239,7 +265,8 @@ impl Race<'_> {
         }
         if self.round_failed || emptied.is_some() {
             // Who cannot be trusted now cannot be in a moment either.
-            if Instant::now() >= self.give_up || self.last == Failure::TlsHandshake {
+            if Instant::now() >= self.give_up || matches!(self.last, Failure::TlsHandshake | Failure::NoHttp2)
+            {
                 return Err(self.last);
             }
             let changed = self.upstream.changed.notified();
@@ -360,25 +387,47 @@ fn connected(worker: &Worker, seat: &Seat, stream: Stream, took: Duration) -> So
     worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)
 }
 
-/// Connects, and speaks TLS where that is wanted, within the same limit.
-async fn open(address: SocketAddr, security: Security, limit: Duration) -> Result<Stream, Failure> {
+/// Connects, and speaks TLS and HTTP/2 where that is wanted, within the same limit.
+async fn open(
+    address: SocketAddr,
+    security: Security,
+    http2: Option<Rc<Http2Connections>>,
+    limit: Duration,
+) -> Result<Stream, Failure> {
     let open = async {
-        let stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
-        // A peer that is gone already says so at the first use.
-        let _ = stream.set_nodelay(true);
-        match security {
-            Security::None => Ok(Stream::Plain(stream)),
-            Security::Tls(connector) => {
-                let secured = connector.connect(stream).await.map_err(|error| {
-                    tracing::debug!(%address, %error, "no TLS handshake with an endpoint");
-                    Failure::TlsHandshake
-                });
-                Ok(Stream::Tls(secured?))
-            }
-            Security::Unusable(_) => Err(Failure::TlsHandshake),
-        }
+        let Some(connections) = http2 else { return open_one(address, security).await };
+        // Told apart: what is wrong with the connection below, and that HTTP/2 is not spoken over it.
+        let mut below = None;
+        let connect = async {
+            open_one(address, security).await.map_err(|failure| {
+                below = Some(failure);
+                io::Error::other(failure)
+            })
+        };
+        let connected = connections.connect(connect).await;
+        connected.map(|call| Stream::Http2(Box::new(call))).map_err(|error| {
+            tracing::debug!(%address, %error, "no HTTP/2 connection to an endpoint");
+            below.unwrap_or(Failure::NoHttp2)
+        })
     };
     timeout(limit, open).await.unwrap_or(Err(Failure::ConnectTimeout))
+}
+
+async fn open_one(address: SocketAddr, security: Security) -> Result<Stream, Failure> {
+    let stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
+    // A peer that is gone already says so at the first use.
+    let _ = stream.set_nodelay(true);
+    match security {
+        Security::None => Ok(Stream::Plain(stream)),
+        Security::Tls(connector) => {
+            let secured = connector.connect(stream).await.map_err(|error| {
+                tracing::debug!(%address, %error, "no TLS handshake with an endpoint");
+                Failure::TlsHandshake
+            });
+            Ok(Stream::Tls(secured?))
+        }
+        Security::Unusable(_) => Err(Failure::TlsHandshake),
+    }
 }
 
 /// Whether the kernel has neither bytes nor an end of the stream for us.
@@ -419,7 +468,7 @@ mod tests {
             endpoint.pool.borrow_mut().put(socket, now + Duration::from_secs(60), 1, stats);
             let far = (!closed).then_some(far);
             // Nothing was awaited: the runtime has not heard of the close.
-            let pooled = upstream.pooled(endpoint, careful, now);
+            let pooled = upstream.pooled_http1(endpoint, careful, now);
             assert_eq!(pooled.is_some(), !(careful && closed), "careful: {careful}, closed: {closed}");
             drop(far);
         }

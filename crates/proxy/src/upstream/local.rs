@@ -11,6 +11,7 @@ use sluicegate_model::{Balance, UpstreamLimits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::http2::Http2Connections;
 use super::pool::Pool;
 use super::shared::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use crate::telemetry::{EndpointShard, UpstreamShard};
@@ -72,7 +73,7 @@ impl LocalUpstream {
         members.limits = set.limits;
         if !members.security.is_same(&set.security) {
             // Who was trusted before need not be now.
-            members.all.values().for_each(|endpoint| endpoint.pool.borrow_mut().clear(endpoint.stats()));
+            members.all.values().for_each(|endpoint| endpoint.close_unused());
             members.security = set.security.clone();
         }
         self.emptied.set(match members.eligible.is_empty() {
@@ -113,6 +114,7 @@ pub(crate) struct LocalEndpoint {
     pub(crate) shared: Arc<SharedEndpoint>,
     worker: usize,
     pub(super) pool: RefCell<Pool>,
+    pub(super) http2: Rc<Http2Connections>,
     /// The response time in microseconds: jumps up with a slow response, decays with time.
     ewma: Cell<f64>,
     ewma_at: Cell<Instant>,
@@ -158,6 +160,7 @@ impl LocalEndpoint {
             shared,
             worker,
             pool: RefCell::default(),
+            http2: Rc::default(),
             ewma: Cell::new(0.0),
             ewma_at: Cell::new(Instant::now()),
             connect_time: ConnectTime::default(),
@@ -219,7 +222,13 @@ impl LocalEndpoint {
 
     fn remove(&self, drain: Duration) {
         self.removed.set(Some(crate::deadline::after(Instant::now(), drain)));
+        self.close_unused();
+    }
+
+    /// Closes the connections that no request uses, and gives no further request to those that are shared.
+    pub(super) fn close_unused(&self) {
         self.pool.borrow_mut().clear(self.stats());
+        self.http2.clear();
     }
 
     /// A connection was found dead: this worker closes the unused ones now, others before they use one.
@@ -232,7 +241,7 @@ impl LocalEndpoint {
     pub(super) fn heed_purges(&self) {
         let purges = self.shared.purges.load(Ordering::Relaxed);
         if self.purges_seen.replace(purges) != purges {
-            self.pool.borrow_mut().clear(self.stats());
+            self.close_unused();
         }
     }
 }

@@ -7,11 +7,13 @@
 //! | `local` | a worker's load estimates and connections |
 //! | `balance` | choosing an endpoint |
 //! | `connect` | a connection for a request: from the pool, or new ones raced |
+//! | `http2` | connections that many requests share |
 //! | `pool` | connections that wait for their next request |
 //! | `probe` | suspicion, and the way out of it |
 
 mod balance;
 mod connect;
+mod http2;
 mod local;
 mod pool;
 mod probe;
@@ -19,6 +21,7 @@ pub mod shared;
 
 pub(crate) use balance::Tried;
 pub(crate) use connect::Connection;
+pub(crate) use http2::{Http2Call, Refused, fields};
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
 pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
 pub(crate) use shared::Security;

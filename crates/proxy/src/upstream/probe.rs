@@ -27,7 +27,8 @@ impl LocalUpstream {
     ) {
         endpoint.stats().failures.add(1);
         match failure {
-            Failure::Stale => endpoint.purge(),
+            // A connection that takes no more requests is no fault of the endpoint.
+            Failure::Stale | Failure::Refused => endpoint.purge(),
             Failure::Reset => {
                 endpoint.purge();
                 endpoint.resets.set(endpoint.resets.get() + 1);
@@ -39,7 +40,8 @@ impl LocalUpstream {
             | Failure::ConnectRefused
             | Failure::ConnectUnreachable
             | Failure::ConnectTimeout
-            | Failure::TlsHandshake => self.suspect(worker, endpoint),
+            | Failure::TlsHandshake
+            | Failure::NoHttp2 => self.suspect(worker, endpoint),
             _ => {}
         }
     }

@@ -79,7 +79,7 @@ impl Security {
             Self::Unusable(known) if known == tls => return before.clone(),
             _ => {}
         }
-        match Connector::new(tls) {
+        match Connector::new(tls, upstream.transport.http2) {
             Ok(connector) => Self::Tls(Arc::new(connector)),
             Err(error) => {
                 tracing::error!(%error, %upstream, "TLS cannot be spoken with endpoints");

@@ -302,10 +302,10 @@ impl Worker {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let now = Instant::now();
+            let (now, idle) = (Instant::now(), self.settings().timeouts.pool_idle);
             let upstreams: Vec<_> = self.upstreams.borrow().iter().flatten().cloned().collect();
             for upstream in upstreams {
-                upstream.expire_idle(now);
+                upstream.expire_idle(now, idle);
             }
             if let Some(log) = &self.log {
                 log.flush(self.stats());

@@ -18,31 +18,43 @@ const MOST: usize = 64 * 1024;
 
 /// A connection, shared by the protocol, which reads and gathers, and by its owner, who sends.
 #[derive(Clone)]
-pub(super) struct Batch(Rc<RefCell<Inner>>);
+pub(crate) struct Batch(Rc<RefCell<Inner>>);
 
 struct Inner {
     stream: Stream,
     /// What was read before it was known to be HTTP/2.
     preread: Bytes,
     gathered: Option<Buffer>,
+    has_received: bool,
 }
 
 impl Batch {
-    pub(super) fn new(stream: Stream, preread: &[u8]) -> Self {
+    pub(crate) fn new(stream: Stream, preread: &[u8]) -> Self {
         Self(Rc::new(RefCell::new(Inner {
             stream,
             preread: Bytes::copy_from_slice(preread),
             gathered: None,
+            has_received: false,
         })))
     }
 
     /// Whether nothing more is gathered until something was sent.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.0.borrow().is_full()
     }
 
+    /// Whether anything came yet.
+    pub(crate) fn has_received(&self) -> bool {
+        self.0.borrow().has_received
+    }
+
+    /// Asks the connection below something.
+    pub(crate) fn with_stream<T>(&self, ask: impl FnOnce(&Stream) -> T) -> T {
+        ask(&self.0.borrow().stream)
+    }
+
     /// Sends what was gathered.
-    pub(super) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_send(cx)
     }
 }
@@ -71,7 +83,10 @@ impl AsyncRead for Batch {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let inner = &mut *self.0.borrow_mut();
         if inner.preread.is_empty() {
-            return Pin::new(&mut inner.stream).poll_read(cx, buf);
+            let before = buf.filled().len();
+            ready!(Pin::new(&mut inner.stream).poll_read(cx, buf))?;
+            inner.has_received |= buf.filled().len() > before;
+            return Poll::Ready(Ok(()));
         }
         let taken = inner.preread.len().min(buf.remaining());
         buf.put_slice(&inner.preread[..taken]);

@@ -1,0 +1,168 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request};
+use sluicegate_proxy::Drain;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::Gateway;
+
+use crate::{TestResult, ask, connect, get};
+
+#[tokio::test]
+async fn many_requests_share_a_connection_and_each_gets_its_own_answer() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for id in 0..100 {
+        let requests = requests.clone();
+        tasks.spawn(async move {
+            let mut request = get("/");
+            request.headers_mut().insert("x-id", format!("id-{id:03}").parse().expect("a value"));
+            (id, ask(&requests, request, b"", &[]).await)
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        let (id, answer) = done?;
+        let answer = answer?;
+        assert_eq!(answer.head.status(), 200);
+        assert!(String::from_utf8_lossy(&answer.body).contains(&format!("id-{id:03}")));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn bodies_and_trailers_of_any_length_arrive() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let body = vec![b'x'; 60_000];
+    let post = || Request::post("http://a.test/").body(()).expect("a request");
+    let answer = ask(&requests, post(), &body, &[("x-check", "sum")]).await?;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(
+        text.contains("Transfer-Encoding: chunked") && text.contains("x-check: sum\r\n"),
+        "{:.300}",
+        text
+    );
+    let mut sized = post();
+    sized.headers_mut().insert("content-length", "5".parse()?);
+    let text = String::from_utf8_lossy(&ask(&requests, sized, b"hello", &[]).await?.body).into_owned();
+    assert!(text.contains("content-length: 5\r\n") && text.ends_with("hello"), "{text}");
+    backend.set(Behaviour::chunked(["one", "two"], Duration::ZERO, &[("X-Sum", "6")]));
+    let answer = ask(&requests, get("/"), b"", &[]).await?;
+    assert_eq!(answer.body, b"onetwo");
+    assert_eq!(answer.trailers.get("x-sum").map(|value| value.as_bytes()), Some(&b"6"[..]));
+    assert_eq!(answer.header("transfer-encoding"), None, "RFC 9113, 8.2.2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn cookies_become_one_and_hosts_must_agree() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut request = get("/");
+    for cookie in ["a=1", "b=2"] {
+        request.headers_mut().append("cookie", cookie.parse()?);
+    }
+    assert_eq!(ask(&requests, request, b"", &[]).await?.head.status(), 200);
+    assert_eq!(backend.last_request().expect("a request").header("cookie"), Some("a=1; b=2"));
+    let mut request = get("/");
+    request.headers_mut().insert("host", "b.test".parse()?);
+    assert_eq!(ask(&requests, request, b"", &[]).await?.head.status(), 400);
+    let connect_to = Request::builder().method(Method::CONNECT).uri("a.test:443").body(())?;
+    assert_eq!(ask(&requests, connect_to, b"", &[]).await?.head.status(), 405);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_resets_its_stream_alone() -> TestResult {
+    let backend = Backend::start(Behaviour::too_little(10)).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let error = ask(&requests, get("/"), b"", &[]).await.expect_err("it is not whole");
+    assert!(error.is_reset(), "{error}");
+    backend.set(Behaviour::ok());
+    assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_is_noticed() -> TestResult {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let (response, mut sink) = requests.clone().send_request(get("/"), false)?;
+    sink.send_data(bytes::Bytes::new(), true)?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    sink.send_reset(h2::Reason::CANCEL);
+    drop(response);
+    backend.wait_until(|backend| backend.open() == 0).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn errors_are_told_as_grpc_understands_them() -> TestResult {
+    let gateway = Gateway::builder().route("only.test", "/", "backend").start().await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut request = Request::post("http://a.test/a.B/C").body(())?;
+    request.headers_mut().insert("content-type", "application/grpc+proto".parse()?);
+    let answer = ask(&requests, request, b"x", &[]).await?;
+    assert_eq!((answer.head.status().as_u16(), answer.header("grpc-status")), (200, Some("12")));
+    assert_eq!(answer.header("grpc-message"), Some("Not Found"));
+    let mut request = Request::post("http://only.test/a.B/C").body(())?;
+    request.headers_mut().insert("content-type", "application/grpc".parse()?);
+    let answer = ask(&requests, request, b"x", &[]).await?;
+    assert_eq!((answer.head.status().as_u16(), answer.header("grpc-status")), (200, Some("14")));
+    assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn goaway_comes_first_and_what_is_under_way_is_served() -> TestResult {
+    let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(200))).await?;
+    let gateway = Arc::new(Gateway::of([&backend]).await?);
+    let (used, connection) = connect(&gateway).await?;
+    ask(&used, get("/"), b"", &[]).await?;
+    let (busy, busy_connection) = connect(&gateway).await?;
+    let under_way = tokio::spawn(async move { ask(&busy, get("/"), b"", &[]).await });
+    backend.wait_until(|backend| backend.requests() == 2).await?;
+    let drain = Drain {
+        grace: Duration::from_secs(5),
+        idle: Duration::from_secs(5),
+        timeout: Duration::from_secs(5),
+    };
+    let end = tokio::spawn({
+        let gateway = gateway.clone();
+        async move { gateway.proxy().shutdown(drain).await }
+    });
+    connection.await??;
+    assert_eq!(under_way.await??.head.status(), 200);
+    busy_connection.await??;
+    // Who comes during the grace is served once.
+    let (late, late_connection) = connect(&gateway).await?;
+    assert_eq!(ask(&late, get("/"), b"", &[]).await?.head.status(), 200);
+    drop(late);
+    late_connection.await??;
+    gateway.proxy().end_grace();
+    end.await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn streams_over_the_limit_wait_for_the_client_to_keep_it() -> TestResult {
+    let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(50))).await?;
+    let builder = Gateway::builder().backends([&backend]);
+    let gateway = builder.settings(|settings| settings.limits.http2_streams = 2).start().await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let requests = requests.clone();
+        tasks.spawn(async move { ask(&requests, get("/"), b"", &[]).await });
+    }
+    while let Some(done) = tasks.join_next().await {
+        assert_eq!(done??.head.status(), 200);
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+use std::time::Duration;
+
+use http::Request;
+use sluicegate_proxy::failure::Failure;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::gateway::{Gateway, ready};
+use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
+
+use crate::{TestResult, ask, before, connect, get};
+
+/// As many requests as `count`, all at once; how many were answered 200.
+async fn at_once(gateway: &Gateway, count: usize, posts: bool) -> anyhow::Result<usize> {
+    let (requests, _connection) = connect(gateway).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for id in 0..count {
+        let requests = requests.clone();
+        let prefix = fastrand::u64(..);
+        tasks.spawn(async move {
+            let method = if posts { "POST" } else { "GET" };
+            let request = Request::builder()
+                .method(method)
+                .uri("http://a.test/")
+                .header("x-id", format!("{prefix}-{id}"));
+            let request = request.body(()).expect("a request");
+            ask(&requests, request, if posts { b"body" } else { b"" }, &[]).await
+        });
+    }
+    let mut good = 0;
+    while let Some(done) = tasks.join_next().await {
+        good += usize::from(done??.head.status() == 200);
+    }
+    Ok(good)
+}
+
+#[tokio::test]
+async fn requests_share_connections_and_keep_the_endpoints_limit() -> TestResult {
+    let backend = Http2Backend::start(Manner::Echo, 100).await?;
+    let gateway = before([backend.addr()]).await?;
+    for _ in 0..5 {
+        assert_eq!(at_once(&gateway, 60, false).await?, 60);
+    }
+    assert_eq!(backend.connections(), 1);
+    let narrow = Http2Backend::start(Manner::Echo, 4).await?;
+    let gateway = before([narrow.addr()]).await?;
+    assert_eq!(at_once(&gateway, 40, true).await?, 40);
+    assert!(narrow.most_at_once() <= 4, "{}", narrow.most_at_once());
+    Ok(())
+}
+
+#[tokio::test]
+async fn bodies_trailers_and_heads_pass_both_ways() -> TestResult {
+    let backend = Http2Backend::start(Manner::Echo, 100).await?;
+    let gateway = before([backend.addr()]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut request = Request::post("http://a.test/pkg.Service/Call").body(())?;
+    request.headers_mut().insert("content-type", "application/grpc".parse()?);
+    let body = vec![b'x'; 50_000];
+    let answer = ask(&requests, request, &body, &[("grpc-status", "0")]).await?;
+    assert_eq!((answer.head.status().as_u16(), answer.body), (200, body));
+    assert_eq!(answer.trailers.get("grpc-status").map(|value| value.as_bytes()), Some(&b"0"[..]));
+    let told = backend.last();
+    assert_eq!(told.get("te").map(|value| value.as_bytes()), Some(&b"trailers"[..]));
+    assert_eq!(told.get("x-forwarded-for").map(|value| value.as_bytes()), Some(&b"127.0.0.1"[..]));
+    // A response of trailers alone stays one.
+    backend.set(Manner::GrpcStatus(5));
+    let answer = ask(&requests, get("/"), b"", &[]).await?;
+    assert_eq!((answer.header("grpc-status"), answer.trailers.len()), (Some("5"), 0));
+    // And clients of HTTP/1.1 are served too.
+    backend.set(Manner::Echo);
+    let mut client = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
+    for _ in 0..3 {
+        let response = client.request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await?;
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+    }
+    let response = client.request("HEAD / HTTP/1.1\r\nHost: a\r\nX-Id: 1\r\n\r\n").await?;
+    assert_eq!(response.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_stream_is_repeated_elsewhere_whatever_the_method() -> TestResult {
+    let refusing = Http2Backend::start(Manner::Refuse, 100).await?;
+    let good = Http2Backend::start(Manner::Echo, 100).await?;
+    let gateway = before([refusing.addr(), good.addr()]).await?;
+    for _ in 0..10 {
+        assert_eq!(at_once(&gateway, 10, true).await?, 10);
+    }
+    assert_eq!((refusing.requests(), good.repeated_ids()), (0, Vec::new()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_says_goodbye_all_the_time_loses_nothing() -> TestResult {
+    let backends = [
+        Http2Backend::start(Manner::GoAwayAfter(7), 100).await?,
+        Http2Backend::start(Manner::GoAwayAfter(3), 100).await?,
+    ];
+    let gateway = before(backends.iter().map(Http2Backend::addr)).await?;
+    for round in 0..20 {
+        assert_eq!(at_once(&gateway, 8, round % 2 == 0).await?, 8, "round {round}");
+    }
+    for backend in &backends {
+        assert_eq!(backend.repeated_ids(), Vec::<String>::new());
+        assert!(backend.connections() > 3);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_dies_hands_its_idempotent_requests_over() -> TestResult {
+    let (dying, good) =
+        (Http2Backend::start(Manner::Silent, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
+    let gateway = before([dying.addr()]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let under_way: Vec<_> = (0..5)
+        .map(|_| {
+            let requests = requests.clone();
+            tokio::spawn(async move { ask(&requests, get("/"), b"", &[]).await })
+        })
+        .collect();
+    while dying.requests() < 5 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    gateway
+        .configure(|config| {
+            for upstream in config.upstreams.values_mut() {
+                std::sync::Arc::make_mut(upstream).endpoints =
+                    [dying.addr(), good.addr()].map(ready).into_iter().collect();
+            }
+        })
+        .await;
+    dying.kill();
+    for answer in under_way {
+        assert_eq!(answer.await??.head.status(), 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_speaks_http1_alone_is_told_apart() -> TestResult {
+    let old = Backend::start(Behaviour::ok()).await?;
+    let gateway = before([old.addr()]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 502);
+    let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+    let failures = upstream.shards().sum(|shard| &shard.connect_failures[Failure::NoHttp2.index()]);
+    assert!(failures > 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn removed_endpoints_get_nothing_new_and_finish_what_they_have() -> TestResult {
+    let (old, new) =
+        (Http2Backend::start(Manner::Echo, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
+    let gateway = before([old.addr()]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut slow = requests.clone().ready().await?;
+    let (response, mut sink) = slow.send_request(Request::post("http://a.test/").body(())?, false)?;
+    sink.send_data("first".into(), false)?;
+    let mut body = response.await?.into_body();
+    gateway
+        .configure(|config| {
+            for upstream in config.upstreams.values_mut() {
+                std::sync::Arc::make_mut(upstream).endpoints = [ready(new.addr())].into_iter().collect();
+            }
+        })
+        .await;
+    let before = old.requests();
+    assert_eq!(at_once(&gateway, 10, true).await?, 10);
+    assert_eq!((old.requests(), new.requests()), (before, 10));
+    sink.send_data("last".into(), true)?;
+    let mut received = Vec::new();
+    while let Some(data) = body.data().await {
+        received.extend_from_slice(&data?);
+    }
+    assert_eq!(received, b"firstlast");
+    Ok(())
+}
