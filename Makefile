@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint fmt fuzz bench clean
+.PHONY: help build demo test conformance lint fmt fuzz bench clean
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
@@ -28,6 +28,11 @@ test: ## check everything: format, lints, dependencies, documentation, and all t
 	@$(MAKE) lint
 	@cargo test --workspace --quiet
 	@SLUICEGATE_TEST_TRANSPORT=https cargo test --package sluicegate-proxy --quiet --test zero_loss --test hostile
+	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --package sluicegate-proxy --quiet --test zero_loss --test forwarding
+
+conformance: ## check HTTP/2 with h2spec, and gRPC with its own interoperability tests
+	@scripts/setup conformance
+	@scripts/conformance
 
 lint: ## check the format, clippy, the documentation and the dependencies
 	@scripts/setup test

@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`stream`] | a connection, over rustls' core without I/O |
-//! | [`accept`] | a client's handshake, within limits |
+//! | [`mod@accept`] | a client's handshake, within limits |
 //! | [`table`] | the names that are served, each with its certificates |
 //! | [`client_auth`] | certificates of clients |
 //! | [`ticket`] | session tickets |
