@@ -26,6 +26,8 @@ struct Inner {
     preread: Bytes,
     gathered: Option<Buffer>,
     has_received: bool,
+    /// Bytes read, less what was allowed for.
+    unexplained: usize,
 }
 
 impl Batch {
@@ -35,6 +37,7 @@ impl Batch {
             preread: Bytes::copy_from_slice(preread),
             gathered: None,
             has_received: false,
+            unexplained: 0,
         })))
     }
 
@@ -46,6 +49,17 @@ impl Batch {
     /// Whether anything came yet.
     pub(crate) fn has_received(&self) -> bool {
         self.0.borrow().has_received
+    }
+
+    /// How many bytes came that nothing explains yet.
+    pub(crate) fn unexplained(&self) -> usize {
+        self.0.borrow().unexplained
+    }
+
+    /// So many of the bytes that came were of use.
+    pub(crate) fn explain(&self, bytes: usize) {
+        let mut inner = self.0.borrow_mut();
+        inner.unexplained = inner.unexplained.saturating_sub(bytes);
     }
 
     /// Asks the connection below something.
@@ -71,6 +85,8 @@ impl Inner {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             gathered.consume(sent);
+            // A client makes room for what it has read.
+            self.unexplained = self.unexplained.saturating_sub(sent / 64);
             if let Some(empty) = self.gathered.take_if(|gathered| gathered.is_empty()) {
                 give_spare_buffer(empty);
             }
@@ -85,7 +101,9 @@ impl AsyncRead for Batch {
         if inner.preread.is_empty() {
             let before = buf.filled().len();
             ready!(Pin::new(&mut inner.stream).poll_read(cx, buf))?;
-            inner.has_received |= buf.filled().len() > before;
+            let read = buf.filled().len() - before;
+            inner.has_received |= read > 0;
+            inner.unexplained += read;
             return Poll::Ready(Ok(()));
         }
         let taken = inner.preread.len().min(buf.remaining());

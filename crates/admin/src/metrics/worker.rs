@@ -69,6 +69,11 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         }),
     )?;
     families.counter(
+        "sluicegate_http2_floods",
+        "HTTP/2 connections ended because their clients made work without asking for anything",
+        workers.sum(|worker| &worker.http2_floods),
+    )?;
+    families.counter(
         "sluicegate_request_headers_dropped",
         "Request headers dropped because of their names: with an underscore, Proxy, forged forwarding headers",
         workers.sum(|worker| &worker.headers_dropped),

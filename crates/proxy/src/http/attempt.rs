@@ -181,7 +181,8 @@ impl Exchange<'_> {
             }
             let unwatched = waiting == Waiting::ClientBody || settings.resilience.unacknowledged.is_zero();
             clock.position = Some(position);
-            clock.due = Some(after(now, limit));
+            let due = after(now, limit);
+            clock.due = Some(self.wanted_by.map_or(due, |wanted_by| due.min(wanted_by)));
             clock.silent = (!unwatched).then(|| Silence { since: now, left: self.upload.passed() });
             self.look_again(clock, now, connection);
         }

@@ -44,6 +44,8 @@ pub(crate) struct Client {
     pub(crate) deadline: Deadline,
     /// Requests served so far.
     pub(crate) served: u64,
+    /// It went away, or gave up on a request.
+    pub(crate) gone: bool,
 }
 
 /// Where requests come from: what is the same for all of a connection.
@@ -183,7 +185,7 @@ impl Origin {
 impl Client {
     pub(super) fn new(wire: Wire, origin: Rc<Origin>, settings: &Settings) -> Self {
         let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
-        Self { wire, origin, deadline, served: 0 }
+        Self { wire, origin, deadline, served: 0, gone: false }
     }
 
     /// Whether HTTP/2 is spoken with it.
@@ -266,7 +268,7 @@ impl Client {
         let (buf, duration) = (scratch.request.as_slice(), Duration::ZERO);
         record::log_headless(worker, self, &Headless { buf, status, reason, bytes: 0, duration });
         if let Wire::Http2(stream) = &mut self.wire {
-            let reply = Reply { status, has_body: true, location: None, is_grpc: false };
+            let reply = Reply { status, has_body: true, location: None, grpc: None };
             // A client that is gone needs no answer.
             let _ = reply.send(stream, &worker.date());
         }

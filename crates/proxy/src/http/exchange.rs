@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use sluicegate_http1::{
     Known, Method, Normalised, Rejection, RequestFraming, RequestHead, TargetForm, Version, normalise,
@@ -21,9 +22,10 @@ use super::encode::{
     RequestPlan, ResponsePlan, http2_response, needs_chunks, original_peer, write_request, write_response,
 };
 use super::record::Record;
-use super::reply::{self, Reply};
+use super::reply::{self, Grpc, Reply};
 use super::upload::Upload;
 use super::wire::Wire;
+use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::route::host_name;
 use crate::upstream::{Connection, LocalEndpoint, LocalUpstream, SharedUpstream, Tried};
@@ -69,6 +71,8 @@ pub(super) struct Exchange<'c> {
     pub(super) record: Record,
     /// Whether the peer's forwarding headers are believed.
     pub(super) trusted: bool,
+    /// Until when the client of a gRPC call wants its answer.
+    pub(super) wanted_by: Option<Instant>,
     /// How much of the `response` buffer was written ahead of the final response.
     pub(super) interim_written: usize,
     /// How many bytes of interim responses have come.
@@ -106,12 +110,23 @@ impl<'c> Exchange<'c> {
             upload,
             record: Record::new(Instant::now()),
             trusted: false,
+            wanted_by: None,
             interim_written: 0,
             interim_received: 0,
             committed: false,
         };
+        exchange.wanted_by = exchange.grpc_deadline();
         exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.origin.peer);
         exchange
+    }
+
+    /// Until when a gRPC client wants its answer ("gRPC over HTTP/2", Timeout).
+    fn grpc_deadline(&self) -> Option<Instant> {
+        let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
+        if !self.client.is_http2() || !is_grpc(head.header(buf, Known::ContentType)?) {
+            return None;
+        }
+        Some(after(self.record.started, grpc_timeout(head.find(buf, "grpc-timeout")?)?))
     }
 
     /// The way of a request that goes well.
@@ -426,10 +441,12 @@ impl<'c> Exchange<'c> {
             && !self.worker.is_stopping();
         let (response, date) = (&mut self.scratch.response, self.worker.date());
         if let Wire::Http2(stream) = &mut self.client.wire {
-            let is_grpc = head.header(self.scratch.input.filled(), Known::ContentType).is_some_and(is_grpc);
+            let is_late = self.wanted_by.is_some_and(|wanted_by| Instant::now() >= wanted_by);
+            let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
+            let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late });
             let location = matches!(refusal, Refusal::Redirect).then_some(&*self.scratch.request);
             let has_body = status >= 400 && head.method != Method::Head;
-            let sent = Reply { status, has_body, location, is_grpc }.send(stream, &date);
+            let sent = Reply { status, has_body, location, grpc }.send(stream, &date);
             self.record.complete = sent.is_ok();
             self.record.bytes = sent.unwrap_or(0) as u64;
             return Persist::Close;
@@ -452,6 +469,7 @@ impl<'c> Exchange<'c> {
     fn count(&mut self, fault: Fault) {
         self.record.reason = Some(fault.reason());
         if let Fault::Client(fault) = fault {
+            self.client.gone |= fault == ClientFault::Closed;
             self.worker.stats().client_faults[fault.index()].add(1);
         }
     }
@@ -465,6 +483,21 @@ pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
 /// Whether a media type is gRPC's ("gRPC over HTTP/2", Content-Type).
 fn is_grpc(media_type: &[u8]) -> bool {
     media_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
+}
+
+/// A gRPC timeout: up to 8 digits and a unit.
+fn grpc_timeout(text: &[u8]) -> Option<Duration> {
+    let (unit, digits) = text.split_last()?;
+    let amount: u64 = std::str::from_utf8(digits).ok().filter(|digits| digits.len() <= 8)?.parse().ok()?;
+    match unit {
+        b'H' => Some(Duration::from_secs(amount * 3600)),
+        b'M' => Some(Duration::from_secs(amount * 60)),
+        b'S' => Some(Duration::from_secs(amount)),
+        b'm' => Some(Duration::from_millis(amount)),
+        b'u' => Some(Duration::from_micros(amount)),
+        b'n' => Some(Duration::from_nanos(amount)),
+        _ => None,
+    }
 }
 
 /// Whether a trusted peer says that the client came to it over HTTPS.

@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream};
 use http::request::Parts;
 use http::{Method, Request, header};
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming};
@@ -55,7 +55,7 @@ pub(super) async fn serve(
     drop(settings);
     let mut deadline = Deadline::new(Instant::now());
     deadline.set_after(worker.settings().timeouts.client_idle);
-    let mut connection = Connection { connection, batch, streams: JoinSet::new(), deadline };
+    let mut connection = Connection::new(connection, batch, deadline, &worker.settings());
     let mut stopping = pin!(worker.stopping());
     let mut served = 0_u64;
     let mut leaving = false;
@@ -78,8 +78,14 @@ pub(super) async fn serve(
             event = poll_fn(|cx| connection.poll(cx)) => match event {
                 Event::Request(request, respond) => {
                     served += 1;
-                    let serving = serve_stream(worker.clone(), origin.clone(), request, respond);
+                    let batch = connection.batch.clone();
+                    let serving = serve_stream(worker.clone(), origin.clone(), batch, request, respond);
                     connection.streams.spawn_local(serving);
+                }
+                Event::Flood => {
+                    worker.stats().http2_floods.add(1);
+                    connection.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    leaving = true;
                 }
                 Event::Served => connection.deadline.set_after(settings.timeouts.client_idle),
                 Event::Idle if leaving => return,
@@ -99,7 +105,14 @@ pub(super) async fn serve(
 struct Connection {
     connection: h2::server::Connection<Batch, Bytes>,
     batch: Batch,
-    streams: JoinSet<()>,
+    /// Each gives whether the client gave up on it.
+    streams: JoinSet<bool>,
+    accepted: u64,
+    given_up: u64,
+    /// How many bytes may come that are of no use.
+    useless_most: usize,
+    useless_since: Instant,
+    flooded: bool,
     /// Until when the client may be idle.
     deadline: Deadline,
 }
@@ -112,6 +125,8 @@ enum Event {
     Request(Request<RecvStream>, SendResponse<Bytes>),
     /// A request has come to its end.
     Served,
+    /// The client makes work without asking for anything.
+    Flood,
     /// Nothing has been asked for too long.
     Idle,
     /// The connection has come to its end.
@@ -119,10 +134,47 @@ enum Event {
 }
 
 impl Connection {
+    fn new(
+        connection: h2::server::Connection<Batch, Bytes>,
+        batch: Batch,
+        deadline: Deadline,
+        settings: &Settings,
+    ) -> Self {
+        // What was sent of bodies and waits for the endpoint is of use, and nobody knows it yet.
+        let window = usize::try_from(settings.limits.http2_connection_window).unwrap_or(usize::MAX);
+        Self {
+            connection,
+            batch,
+            streams: JoinSet::new(),
+            accepted: 0,
+            given_up: 0,
+            useless_most: window.saturating_add(USELESS),
+            useless_since: Instant::now(),
+            flooded: false,
+            deadline,
+        }
+    }
+
+    /// Whether the client makes work without asking for anything: by frames that are of no use, such as PING, SETTINGS
+    /// and empty ones, or by requests that it gives up on (CVE-2023-44487).
+    fn is_flood(&mut self) -> bool {
+        if self.batch.unexplained() > self.useless_most / 2 {
+            let now = Instant::now();
+            let seconds = now.saturating_duration_since(self.useless_since).as_secs();
+            self.useless_since = now;
+            self.batch
+                .explain(usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(USELESS_PER_SECOND));
+        }
+        self.batch.unexplained() > self.useless_most
+            || self.given_up > GIVEN_UP && self.given_up > self.accepted / 2
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.accepted += 1;
+                    self.batch.explain(size_of(&request));
                     return Poll::Ready(Event::Request(request, respond));
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -140,7 +192,12 @@ impl Connection {
                 _ => break,
             }
         }
-        if let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {
+        if !self.flooded && self.is_flood() {
+            self.flooded = true;
+            return Poll::Ready(Event::Flood);
+        }
+        if let Poll::Ready(Some(given_up)) = self.streams.poll_join_next(cx) {
+            self.given_up += u64::from(given_up.unwrap_or(true));
             return Poll::Ready(Event::Served);
         }
         if self.streams.is_empty() {
@@ -166,18 +223,26 @@ fn builder(settings: &Settings) -> Builder {
 /// How long a client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// How many bytes of frames may come that are of no use, and how many more for each second.
+const USELESS: usize = 64 * 1024;
+const USELESS_PER_SECOND: usize = 1024;
+
+/// How many requests a client may give up on, if they are not less than half of all.
+const GIVEN_UP: u64 = 100;
+
 /// How much of a response waits in a stream for the client to take it.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Serves one request.
+/// Serves one request. Gives whether the client gave up on it.
 async fn serve_stream(
     worker: Rc<Worker>,
     origin: Rc<Origin>,
+    batch: Batch,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-) {
+) -> bool {
     let (parts, recv) = request.into_parts();
-    let stream = Http2Stream::new(recv, respond);
+    let stream = Http2Stream::new(recv, respond, batch.clone());
     let is_bodiless = stream.is_bodiless();
     let settings = worker.settings();
     let mut client = Client::new(Wire::Http2(stream), origin, &settings);
@@ -189,6 +254,19 @@ async fn serve_stream(
         Err(rejection) => client.reject(&worker, &scratch, rejection),
     }
     worker.give_back(scratch);
+    if let Wire::Http2(stream) = &client.wire
+        && !stream.is_bodiless()
+    {
+        // What is on its way of a body that nobody reads is not the client's fault.
+        batch.explain(usize::try_from(settings.limits.http2_stream_window).unwrap_or(usize::MAX));
+    }
+    client.gone
+}
+
+/// About as much as the head of a request took, and its stream.
+fn size_of(request: &Request<RecvStream>) -> usize {
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    fields.sum::<usize>() + request.uri().path().len() + request.uri().query().map_or(0, str::len) + 128
 }
 
 /// Writes the head as HTTP/1.1 has it, and reads it.

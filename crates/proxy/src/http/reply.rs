@@ -32,15 +32,22 @@ pub(super) struct Reply<'r> {
     /// Where to go instead.
     pub(super) location: Option<&'r [u8]>,
     /// The client expects gRPC.
-    pub(super) is_grpc: bool,
+    pub(super) grpc: Option<Grpc>,
+}
+
+/// What is known of a gRPC call that fails.
+#[derive(Clone, Copy)]
+pub(super) struct Grpc {
+    /// The time that the client gave it is over.
+    pub(super) is_late: bool,
 }
 
 impl Reply<'_> {
     /// Sends the whole answer. Gives the size of its body.
     pub(super) fn send(&self, stream: &mut Http2Stream, date: &HttpDate) -> io::Result<usize> {
-        let Self { status, has_body, location, is_grpc } = *self;
-        if is_grpc && has_body {
-            stream.respond(grpc(status, date), true)?;
+        let Self { status, has_body, location, grpc } = *self;
+        if let Some(call) = grpc.filter(|_| has_body) {
+            stream.respond(grpc_failure(status, call, date), true)?;
             return Ok(0);
         }
         let body = if status >= 400 { format!("{status} {}\n", reason(status)) } else { String::new() };
@@ -67,8 +74,9 @@ impl Reply<'_> {
 
 /// A failure as gRPC tells it: a response of trailers alone (gRPC over HTTP/2, "Responses"), with the code that
 /// clients would make of the status ("HTTP to gRPC Status Code Mapping").
-fn grpc(status: u16, date: &HttpDate) -> Response<()> {
+fn grpc_failure(status: u16, call: Grpc, date: &HttpDate) -> Response<()> {
     let code = match status {
+        _ if call.is_late => 4,
         400 => 13,
         401 => 16,
         403 => 7,

@@ -10,10 +10,14 @@ use h2::{Reason, RecvStream, SendStream};
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::batch::Batch;
 use crate::failure::ClientFault;
 use crate::stream::Stream;
 use crate::upstream::fields;
 use crate::worker::Buffer;
+
+/// What a frame takes beside its data, with room for a WINDOW_UPDATE (RFC 9113, 4.1).
+const FRAME: usize = 32;
 
 /// How a client is spoken with.
 ///
@@ -33,6 +37,8 @@ pub(crate) struct Http2Stream {
     rest: Bytes,
     /// The last byte of the response went.
     ended: bool,
+    /// The connection, which is told what was of use.
+    batch: Batch,
 }
 
 impl Wire {
@@ -141,8 +147,8 @@ impl AsyncWrite for Wire {
 }
 
 impl Http2Stream {
-    pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>) -> Self {
-        Self { respond, send: None, recv, rest: Bytes::new(), ended: false }
+    pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>, batch: Batch) -> Self {
+        Self { respond, send: None, recv, rest: Bytes::new(), ended: false, batch }
     }
 
     /// Whether the request has no body, nor ever will.
@@ -223,7 +229,10 @@ impl Http2Stream {
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.rest.is_empty() {
             match ready!(self.recv.poll_data(cx)) {
-                Some(data) => self.rest = data.map_err(io::Error::other)?,
+                Some(data) => {
+                    self.rest = data.map_err(io::Error::other)?;
+                    self.batch.explain(self.rest.len() + FRAME);
+                }
                 None => return Poll::Ready(Ok(())),
             }
         }

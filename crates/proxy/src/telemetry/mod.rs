@@ -177,6 +177,8 @@ pub struct WorkerStats {
     pub handshakes: Tallies<4>,
     /// Connections that ended before their TLS handshake did, by [`TlsFault::index`].
     pub tls_faults: Tallies<{ TlsFault::ALL.len() }>,
+    /// HTTP/2 connections that were ended because their clients made work without asking for anything.
+    pub http2_floods: Tally,
     /// Client connections open now.
     pub open: Tally,
     /// Requests being served now.

@@ -116,6 +116,19 @@ async fn errors_are_told_as_grpc_understands_them() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_call_that_takes_longer_than_its_client_wants_is_told_so() -> TestResult {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let mut request = Request::post("http://a.test/a.B/C").body(())?;
+    request.headers_mut().insert("content-type", "application/grpc".parse()?);
+    request.headers_mut().insert("grpc-timeout", "100m".parse()?);
+    let answer = ask(&requests, request, b"x", &[]).await?;
+    assert_eq!(answer.header("grpc-status"), Some("4"), "DEADLINE_EXCEEDED");
+    Ok(())
+}
+
+#[tokio::test]
 async fn goaway_comes_first_and_what_is_under_way_is_served() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(200))).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);

@@ -4,10 +4,12 @@
 //! | module | what |
 //! |---|---|
 //! | `clients` | streams, GOAWAY, what is malformed |
+//! | `floods` | clients that make work without asking for anything |
 //! | `endpoints` | connections that requests share, refused streams, GOAWAY, gRPC |
 
 mod clients;
 mod endpoints;
+mod floods;
 
 use bytes::Bytes;
 use h2::client::SendRequest;

@@ -1,0 +1,148 @@
+//! Clients that make work without asking for anything, beside one that behaves.
+
+use std::time::Duration;
+
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::Gateway;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::{TestResult, ask, connect, get};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A frame (RFC 9113, 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend_from_slice(&[kind, flags]);
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// The head of `GET / HTTP/2` for `a`, in HPACK without its tables.
+fn head() -> Vec<u8> {
+    vec![0x82, 0x84, 0x86, 0x41, 0x01, b'a']
+}
+
+/// Sends these bytes over and over until the gateway ends the connection; fails if it bears with it.
+async fn is_ended(gateway: &Gateway, bytes: &[u8]) -> TestResult {
+    let mut stream = TcpStream::connect(gateway.addr()).await?;
+    stream.write_all(PREFACE).await?;
+    stream.write_all(&frame(4, 0, 0, &[])).await?;
+    let (mut reader, mut writer) = stream.split();
+    let flood = async { while writer.write_all(bytes).await.is_ok() {} };
+    let drain = async {
+        let mut sink = vec![0; 65536];
+        while let Ok(1..) = reader.read(&mut sink).await {}
+    };
+    let ended = async {
+        tokio::select! { () = flood => {}, () = drain => {} }
+    };
+    timeout(Duration::from_secs(20), ended).await?;
+    Ok(())
+}
+
+async fn serving() -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
+    Ok((backend, gateway))
+}
+
+/// Streams that are opened and reset at once (CVE-2023-44487).
+fn rapid_resets() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for stream in (1..40_000).step_by(2) {
+        bytes.extend(frame(1, 5, stream, &head()));
+        bytes.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn every_kind_of_flood_is_ended_and_others_are_served_meanwhile() -> TestResult {
+    let (_backend, gateway) = serving().await?;
+    let huge = [&[0x40, 0x01, b'x', 0x7f, 0xff, 0xff, 0x03][..], &[b'y'; 16_000]].concat();
+    let mut endless = frame(1, 1, 1, &head());
+    endless.extend(frame(9, 0, 1, &huge));
+    let floods: [(&str, Vec<u8>); 7] = [
+        ("PING", frame(6, 0, 0, &[0; 8]).repeat(1000)),
+        ("SETTINGS", frame(4, 0, 0, &[]).repeat(1000)),
+        ("PRIORITY", frame(2, 0, 1, &[0, 0, 0, 3, 0]).repeat(1000)),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1]).repeat(1000)),
+        ("rapid resets", rapid_resets()),
+        ("CONTINUATION", endless),
+        ("unknown frames", frame(0xbe, 0, 0, &[0; 64]).repeat(1000)),
+    ];
+    for (kind, bytes) in floods {
+        let mut client = Client::connect(gateway.addr()).await?;
+        let flood = is_ended(&gateway, &bytes);
+        let behave = async {
+            for _ in 0..50 {
+                let response = client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+                anyhow::ensure!(response.status == 200, "{kind}");
+            }
+            anyhow::Ok(())
+        };
+        let (flood, behaved) = tokio::join!(flood, behave);
+        flood.map_err(|error| error.context(kind))?;
+        behaved?;
+    }
+    gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn many_resets_of_requests_under_way_end_the_connection() -> TestResult {
+    let backend = Backend::start(Behaviour::silent()).await?;
+    let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
+    let (requests, connection) = connect(&gateway).await?;
+    for _ in 0..1000 {
+        let Ok(mut ready) = requests.clone().ready().await else { break };
+        let Ok((response, mut sink)) = ready.send_request(get("/"), false) else { break };
+        tokio::task::yield_now().await;
+        sink.send_reset(h2::Reason::CANCEL);
+        drop(response);
+    }
+    // ENHANCE_YOUR_CALM, if the client comes to read it while it sends.
+    timeout(Duration::from_secs(10), connection).await??.expect_err("the gateway has had enough");
+    drop(requests);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_behaves_may_go_on_for_ever() -> TestResult {
+    let (backend, gateway) = serving().await?;
+    let (requests, connection) = connect(&gateway).await?;
+    // Many small requests, a large upload in small pieces, a large download with small windows.
+    for _ in 0..2000 {
+        assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 200);
+    }
+    let (response, mut sink) =
+        requests.clone().ready().await?.send_request(http::Request::post("http://a/").body(())?, false)?;
+    for sent in 0..20_000 {
+        if sent % 100 == 0 {
+            // As somebody who talks, and not as a flood: the others get their turn.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        sink.reserve_capacity(1);
+        while sink.capacity() == 0 {
+            std::future::poll_fn(|cx| sink.poll_capacity(cx)).await.expect("a stream")?;
+        }
+        sink.send_data("x".into(), false)?;
+    }
+    sink.send_data(bytes::Bytes::new(), true)?;
+    assert_eq!(response.await?.status(), 200);
+    backend.set(Behaviour::sized(20_000_000));
+    assert_eq!(ask(&requests, get("/"), b"", &[]).await?.body.len(), 20_000_000);
+    // And uploads that nobody reads.
+    gateway.configure(|config| config.settings.limits.request_body = Some(10)).await;
+    for _ in 0..20 {
+        let refused = ask(&requests, http::Request::post("http://a/").body(())?, &[0; 60_000], &[]).await;
+        assert!(refused.is_err() || refused.is_ok_and(|answer| answer.head.status() == 413));
+    }
+    assert!(!connection.is_finished());
+    Ok(())
+}
