@@ -119,9 +119,8 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     };
     let service_ref = (key.namespace.clone(), key.service.clone());
     let endpoints = endpoints(service, port, store.slices_of(&service_ref));
-    let problem = mismatch(port, store.slices_of(&service_ref))
-        .map(|message| problem_of(key, origin, message))
-        .or(fault);
+    let mismatched = mismatch(port, store.slices_of(&service_ref));
+    let problem = fault.or_else(|| mismatched.map(|message| problem_of(key, origin, message)));
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 

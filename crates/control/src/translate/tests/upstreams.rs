@@ -1,8 +1,11 @@
 //! Services and their EndpointSlices.
 
+use std::path::Path;
+
 use sluicegate_model::{Balance, UpstreamLimits};
 
-use super::{assert_lines, assert_problems, ingress, rules, serve};
+use super::{assert_lines, assert_problems, ingress, rules, serve, served};
+use crate::{Store, TranslateOptions, translate};
 
 fn service(spec: &str) -> String {
     format!("---\napiVersion: v1\nkind: Service\nmetadata: {{name: echo}}\nspec: {{{spec}}}\n")
@@ -283,5 +286,90 @@ fn annotations_of_a_service_set_its_balance_and_limits() {
         ("sluicegate.dev/unheard-of: \"1\"", "unheard-of]: is unknown and does nothing"),
     ] {
         check("80", &[annotated(annotation), slice("one", ONE)], "10.0.0.1:8080", &[problem]);
+    }
+}
+
+/// The upstream of the route of an Ingress and of a Service with these annotations, and a port with this `appProtocol`.
+fn spoken(of_ingress: &str, of_service: &str, app_protocol: &str) -> (String, Vec<String>) {
+    let text =
+        ingress(&format!("name: a, annotations: {{{of_ingress}}}"), &rules(&["t.test Prefix / echo:80"]));
+    let service = format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: echo, annotations: {{{of_service}}}}}\n\
+         spec: {{ports: [{{port: 80, {app_protocol}}}]}}\n"
+    );
+    let mut store = Store::default();
+    store.set_file(Path::new("m.yaml"), &format!("{text}{service}"));
+    let options = TranslateOptions::default();
+    let upstream = translate(&store, &options).config.hosts[0].routes[0].upstream.to_string();
+    let mut problems = served(&store, &options).problems;
+    problems.retain(|problem| !problem.contains("has no EndpointSlice"));
+    (upstream, problems)
+}
+
+#[test]
+fn how_endpoints_are_spoken_with_is_said_by_the_ingress_the_service_or_its_port() {
+    let said = |protocol: &str| format!("sluicegate.dev/backend-protocol: {protocol}");
+    for (of_ingress, of_service, port, expected) in [
+        ("", "", "", "default/echo:80"),
+        ("", "", "appProtocol: https", "default/echo:80 (https echo.default.svc)"),
+        ("", "", "appProtocol: kubernetes.io/wss", "default/echo:80 (https echo.default.svc)"),
+        ("", "", "appProtocol: kubernetes.io/ws", "default/echo:80"),
+        ("", "", "appProtocol: kubernetes.io/h2c", "default/echo:80 (h2c)"),
+        ("", "", "appProtocol: example.com/other", "default/echo:80"),
+        ("", "GRPC", "", "default/echo:80 (h2c)"),
+        ("", "GRPCS", "", "default/echo:80 (h2 echo.default.svc)"),
+        ("", "HTTP", "appProtocol: https", "default/echo:80"),
+        ("H2", "HTTP", "", "default/echo:80 (h2 echo.default.svc)"),
+    ] {
+        let [of_ingress, of_service] = [of_ingress, of_service]
+            .map(|protocol| if protocol.is_empty() { String::new() } else { said(protocol) });
+        let (upstream, problems) = spoken(&of_ingress, &of_service, port);
+        assert_eq!(upstream, expected, "{of_ingress} {of_service} {port}");
+        assert_problems(&problems, &[]);
+    }
+}
+
+#[test]
+fn tls_with_endpoints_is_as_annotations_say_and_mistakes_are_told() {
+    let https = "sluicegate.dev/backend-protocol: HTTPS";
+    for (annotations, upstream, expected) in [
+        (
+            format!(
+                "{https}, sluicegate.dev/proxy-ssl-name: web.test, sluicegate.dev/proxy-ssl-server-name: \"off\""
+            ),
+            "default/echo:80 (https web.test, no SNI)",
+            vec![],
+        ),
+        (
+            format!("{https}, sluicegate.dev/proxy-ssl-verify: \"on\""),
+            "default/echo:80 (https echo.default.svc, verified)",
+            vec!["there is no data[ca.crt] to verify endpoints with: requests are answered 502"],
+        ),
+        (
+            format!("{https}, sluicegate.dev/proxy-ssl-secret: ca"),
+            "default/echo:80 (https echo.default.svc, default/ca)",
+            vec!["Secret default/ca (sluicegate.dev/proxy-ssl-secret) does not exist"],
+        ),
+        (
+            format!(
+                "{https}, sluicegate.dev/proxy-ssl-secret: other/ca, sluicegate.dev/proxy-ssl-verify: \"yes\""
+            ),
+            "default/echo:80 (https echo.default.svc)",
+            vec!["is of another namespace", "\"yes\" is neither \"on\" nor \"off\""],
+        ),
+        (
+            "sluicegate.dev/proxy-ssl-verify: \"on\"".to_owned(),
+            "default/echo:80",
+            vec!["does nothing without sluicegate.dev/backend-protocol: HTTPS"],
+        ),
+        (
+            "sluicegate.dev/backend-protocol: FCGI".to_owned(),
+            "default/echo:80",
+            vec!["\"FCGI\" is not served: write HTTP, HTTPS, H2C, H2, GRPC or GRPCS; HTTP is taken"],
+        ),
+    ] {
+        let (spoken, problems) = spoken(&annotations, "", "");
+        assert_eq!(spoken, upstream, "{annotations}");
+        assert_problems(&problems, &expected);
     }
 }
