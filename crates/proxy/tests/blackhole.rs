@@ -10,6 +10,7 @@ use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::{Builder, Gateway};
+use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
 use sluicegate_testkit::load::{Load, Report, Running};
 use sluicegate_testkit::netns::{Namespace, Pod};
 use tokio::runtime;
@@ -108,6 +109,44 @@ async fn addresses_that_fall_silent_under_load_lose_no_get_and_are_readmitted() 
     }
     let report = load.stop().await?;
     nothing_failed("addresses fall silent", &report);
+    assert!(gateway.count(|upstream| &upstream.retries[Failure::Unacknowledged.index()]) > 0);
+    Ok(())
+}
+
+/// The same over connections that requests share: what one of them waits for is not told by what others have sent.
+#[tokio::test]
+async fn shared_connections_that_fall_silent_lose_no_get_either() -> TestResult {
+    let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
+    let (mut pods, mut backends) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let pod = namespace.pod()?;
+        backends.push(Http2Backend::start_on(pod.listen(PORT)?, Manner::Echo, 100)?);
+        pods.push(pod);
+    }
+    let gateway = namespace.enter(|| {
+        let builder = Gateway::builder().http2_endpoints(backends.iter().map(Http2Backend::addr));
+        runtime::Builder::new_current_thread().enable_all().build()?.block_on(builder.start())
+    })??;
+    let load = Load::new(gateway.addr()).connections(30).rate(500.0).expect_own_id();
+    let load = namespace.enter(|| load.start())??;
+    for silent in [&[0][..], &[1, 2]] {
+        more(&load, 500).await?;
+        for &pod in silent {
+            pods[pod].blackhole()?;
+        }
+        for &pod in silent {
+            gateway.wait_until(|gateway| gateway.endpoint(backends[pod].addr()).is_suspect()).await?;
+        }
+        more(&load, 500).await?;
+        for &pod in silent {
+            pods[pod].restore()?;
+        }
+        for &pod in silent {
+            gateway.wait_until(|gateway| !gateway.endpoint(backends[pod].addr()).is_suspect()).await?;
+        }
+    }
+    let report = load.stop().await?;
+    nothing_failed("shared connections fall silent", &report);
     assert!(gateway.count(|upstream| &upstream.retries[Failure::Unacknowledged.index()]) > 0);
     Ok(())
 }

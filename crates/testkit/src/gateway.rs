@@ -52,6 +52,19 @@ impl Builder {
         self.route("*", "/", DEFAULT)
     }
 
+    /// Everything goes to these addresses, which speak HTTP/2 by prior knowledge.
+    #[must_use]
+    pub fn http2_endpoints(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let endpoints = addresses.into_iter().map(ready).collect();
+        let mut spoken = key(DEFAULT);
+        spoken.transport.http2 = true;
+        self.config.upstreams.insert(spoken.clone(), Arc::new(Upstream { endpoints, ..Upstream::default() }));
+        let id = RouteId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
+        let routes = vec![Route::new(id, PathPattern::Prefix("/".into()), spoken)];
+        self.config.hosts.push(VirtualHost { host: HostPattern::Any, routes, fallback: None });
+        self
+    }
+
     /// `host` (`*` for any) and the element-wise prefix `path` go to the upstream `name`, which has no
     /// endpoints yet unless it was named before.
     #[must_use]
@@ -191,8 +204,9 @@ impl Gateway {
     #[must_use]
     pub fn upstream(&self) -> Arc<SharedUpstream> {
         let all = self.proxy.telemetry().upstreams();
+        // However it is spoken with.
         all.into_iter()
-            .find(|upstream| *upstream.key() == key(DEFAULT))
+            .find(|upstream| upstream.key().service == key(DEFAULT).service)
             .expect("the builder was given back ends")
     }
 

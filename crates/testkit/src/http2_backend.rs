@@ -54,7 +54,16 @@ impl Http2Backend {
     /// # Errors
     /// If it cannot listen.
     pub async fn start(manner: Manner, streams: u32) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Self::start_on(std::net::TcpListener::bind("127.0.0.1:0")?, manner, streams)
+    }
+
+    /// Starts it on a listener, which may be in another network namespace.
+    ///
+    /// # Errors
+    /// If the listener cannot be used.
+    pub fn start_on(listener: std::net::TcpListener, manner: Manner, streams: u32) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let addr = listener.local_addr()?;
         let state = Arc::new(State {
             manner: Mutex::new(manner),

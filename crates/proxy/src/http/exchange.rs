@@ -44,6 +44,9 @@ pub(super) enum Persist {
     Linger,
 }
 
+/// How often endpoints may refuse a request before it has failed.
+const REFUSED_MOST: u32 = 20;
+
 /// Why a request gets no response of an endpoint.
 enum Refusal {
     Fault(Fault),
@@ -222,6 +225,7 @@ impl<'c> Exchange<'c> {
         let settings = self.snapshot.settings.clone();
         let idempotent = self.scratch.head.method.is_idempotent();
         let mut tried = Tried::default();
+        let mut refused = 0;
         loop {
             let now = Instant::now();
             let turn = upstream.pick(&tried, &settings.resilience, now);
@@ -238,7 +242,8 @@ impl<'c> Exchange<'c> {
             self.record.endpoint = Some(endpoint.shared.address());
             upstream.stats().attempts.add(1);
             endpoint.stats().attempts.add(1);
-            let last = self.record.attempts >= settings.resilience.attempts;
+            // What was refused before anything was done with it is as good as not sent.
+            let last = self.record.attempts - refused >= settings.resilience.attempts;
             let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {
                 Ok(()) => return Ok(connection),
                 Err(Fault::Upstream(failure)) => failure,
@@ -250,12 +255,14 @@ impl<'c> Exchange<'c> {
             if failure.is_retryable() && !harmless {
                 upstream.stats().not_repeated.add(1);
             }
+            refused += u32::from(failure == Failure::Refused && refused < REFUSED_MOST);
+            let last = last && failure != Failure::Refused || refused == REFUSED_MOST;
             if last || !failure.is_retryable() || !harmless || !self.upload.rewind() {
                 return Err(failure.into());
             }
             upstream.stats().retries[failure.index()].add(1);
             match failure {
-                Failure::Stale => tried.doubt(&endpoint),
+                Failure::Stale | Failure::Refused => tried.doubt(&endpoint),
                 _ => tried.add(&endpoint),
             }
         }

@@ -216,6 +216,7 @@ fn builder(settings: &Settings) -> Builder {
         .initial_connection_window_size(limits.http2_connection_window)
         .max_header_list_size(u32::try_from(limits.request_head).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
         .enable_connect_protocol();
     builder
 }
@@ -229,6 +230,10 @@ const USELESS_PER_SECOND: usize = 1024;
 
 /// How many requests a client may give up on, if they are not less than half of all.
 const GIVEN_UP: u64 = 100;
+
+/// What data that waits for the endpoint may take beside itself: some 16,000 frames of a few bytes each, as of gRPC
+/// messages that come faster than the endpoint takes them. More end the connection.
+const SMALL_FRAMES: usize = 4 * 1024 * 1024;
 
 /// How much of a response waits in a stream for the client to take it.
 const SEND_BUFFER: usize = 64 * 1024;

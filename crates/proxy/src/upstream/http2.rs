@@ -186,6 +186,8 @@ enum Body {
 
 enum Receiving {
     Nothing,
+    /// The request was not sent: the connection takes no more.
+    Refused,
     Head(ResponseFuture, Method),
     Body(RecvStream, Framing),
     Ended,
@@ -223,15 +225,16 @@ impl Http2Call {
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.sending {
             Sending::Head => {
-                if self.shared.closed.get() {
-                    return Poll::Ready(Err(io::Error::other(Refused)));
-                }
                 let mut requests = self.shared.requests.clone();
-                ready!(requests.poll_ready(cx)).map_err(of_h2)?;
+                if self.shared.closed.get() || ready!(requests.poll_ready(cx)).is_err() {
+                    return Poll::Ready(Err(self.refuse()));
+                }
                 let (request, head) = request(data)?;
                 let (method, framing) = (request.method().clone(), head.framing);
                 let is_bodiless = matches!(framing, RequestFraming::None | RequestFraming::Length(0));
-                let (response, send) = requests.send_request(request, is_bodiless).map_err(of_h2)?;
+                let Ok((response, send)) = requests.send_request(request, is_bodiless) else {
+                    return Poll::Ready(Err(self.refuse()));
+                };
                 self.receiving = Receiving::Head(response, method);
                 self.sending = match framing {
                     _ if is_bodiless => Sending::Done(Some(send)),
@@ -282,9 +285,18 @@ impl Http2Call {
             self.text.clear();
             self.read = 0;
             match &mut self.receiving {
+                Receiving::Refused => return Poll::Ready(Err(io::Error::other(Refused))),
                 Receiving::Nothing | Receiving::Ended => return Poll::Ready(Ok(())),
                 Receiving::Head(response, method) => {
-                    let response = ready!(Pin::new(response).poll(cx)).map_err(of_h2)?;
+                    let response = match ready!(Pin::new(response).poll(cx)) {
+                        Ok(response) => response,
+                        Err(error) => {
+                            // The endpoint says goodbye: what it has not begun goes elsewhere, and so does what comes.
+                            let is_over = error.is_go_away() || error.is_io();
+                            self.shared.closed.set(self.shared.closed.get() || is_over);
+                            return Poll::Ready(Err(of_h2(error)));
+                        }
+                    };
                     let framing = write_head(&mut self.text, &response, method);
                     self.receiving = Receiving::Body(response.into_body(), framing);
                 }
@@ -308,6 +320,12 @@ impl Http2Call {
         }
     }
 
+    fn refuse(&mut self) -> io::Error {
+        self.shared.closed.set(true);
+        self.receiving = Receiving::Refused;
+        io::Error::other(Refused)
+    }
+
     /// Ends the request's side.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.sending, Sending::Done(None)) {
@@ -320,7 +338,7 @@ impl Http2Call {
 impl Drop for Http2Call {
     fn drop(&mut self) {
         // Without a response that was read to its end, the endpoint need not go on.
-        if !matches!(self.receiving, Receiving::Ended | Receiving::Nothing)
+        if !matches!(self.receiving, Receiving::Ended | Receiving::Nothing | Receiving::Refused)
             && let Sending::Body(send, _) | Sending::Done(Some(send)) = &mut self.sending
         {
             send.send_reset(Reason::CANCEL);

@@ -27,8 +27,7 @@ impl LocalUpstream {
     ) {
         endpoint.stats().failures.add(1);
         match failure {
-            // A connection that takes no more requests is no fault of the endpoint.
-            Failure::Stale | Failure::Refused => endpoint.purge(),
+            Failure::Stale => endpoint.purge(),
             Failure::Reset => {
                 endpoint.purge();
                 endpoint.resets.set(endpoint.resets.get() + 1);

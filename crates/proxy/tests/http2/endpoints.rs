@@ -142,9 +142,7 @@ async fn an_endpoint_that_speaks_http1_alone_is_told_apart() -> TestResult {
     let gateway = before([old.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;
     assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 502);
-    let upstreams = gateway.proxy().telemetry().upstreams();
-    let spoken = upstreams.iter().find(|upstream| upstream.key().transport.http2);
-    let upstream = spoken.expect("the upstream");
+    let upstream = gateway.upstream();
     let failures = upstream.shards().sum(|shard| &shard.connect_failures[Failure::NoHttp2.index()]);
     assert!(failures > 0, "{upstream:#?}");
     Ok(())

@@ -14,8 +14,7 @@ mod floods;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{Request, Response};
-use sluicegate_model::Upstream;
-use sluicegate_testkit::gateway::{Gateway, key};
+use sluicegate_testkit::gateway::Gateway;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -80,16 +79,5 @@ async fn ask(
 
 /// A gateway before endpoints that speak HTTP/2.
 async fn before(addresses: impl IntoIterator<Item = std::net::SocketAddr>) -> anyhow::Result<Gateway> {
-    let endpoints = addresses.into_iter().map(sluicegate_testkit::gateway::ready).collect();
-    let gateway = Gateway::builder().workers(1).start().await?;
-    gateway
-        .configure(|config| {
-            let mut spoken = key("backend");
-            spoken.transport.http2 = true;
-            config.upstreams.insert(spoken.clone(), Upstream { endpoints, ..Upstream::default() }.into());
-            sluicegate_testkit::gateway::add_route(config, "*", "/", "backend");
-            config.hosts[0].routes[0].upstream = spoken;
-        })
-        .await;
-    Ok(gateway)
+    Gateway::builder().workers(1).http2_endpoints(addresses).start().await
 }

@@ -64,12 +64,9 @@ fn one_service_port_is_one_upstream_however_it_is_named() {
         ("ports: []", "echo:443 echo:80 echo:http"),
     ] {
         let routes = rules(&["* Exact /a echo:80", "* Exact /b echo:http", "* Exact /c echo:443"]);
-        let mut store = crate::Store::default();
-        store.set_file(
-            std::path::Path::new("m.yaml"),
-            &format!("{}{}", ingress("name: a", &routes), service(spec)),
-        );
-        let config = crate::translate(&store, &crate::TranslateOptions::default()).config;
+        let mut store = Store::default();
+        store.set_file(Path::new("m.yaml"), &format!("{}{}", ingress("name: a", &routes), service(spec)));
+        let config = translate(&store, &TranslateOptions::default()).config;
         let keys: Vec<String> =
             config.upstreams.keys().map(|key| key.to_string().replace("default/", "")).collect();
         assert_eq!(keys.join(" "), expected, "{spec}");
@@ -232,10 +229,10 @@ fn a_slice_of_another_namespace_is_not_joined() {
 }
 
 fn translated(manifests: &str, port: &str) -> (sluicegate_model::Upstream, Option<u16>) {
-    let mut store = crate::Store::default();
+    let mut store = Store::default();
     let ingress = ingress("name: a", &rules(&[&format!("* Prefix / echo:{port}")]));
-    store.set_file(std::path::Path::new("m.yaml"), &format!("{ingress}{manifests}"));
-    let translation = crate::translate(&store, &crate::TranslateOptions::default());
+    store.set_file(Path::new("m.yaml"), &format!("{ingress}{manifests}"));
+    let translation = translate(&store, &TranslateOptions::default());
     let (key, upstream) = translation.config.upstreams.iter().next().unwrap();
     ((**upstream).clone(), translation.external_ports.get(key).copied())
 }
