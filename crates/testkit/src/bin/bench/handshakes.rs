@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustls::NamedGroup;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::{NamedGroup, SignatureScheme};
 use sluicegate_testkit::client::Client;
-use sluicegate_testkit::tls::{Authority, ClientOptions};
+use sluicegate_testkit::tls::{Authority, ClientOptions, Issued};
 
 /// How many connections are made at a time.
 const AT_ONCE: usize = 8;
@@ -50,6 +51,18 @@ async fn one(addr: SocketAddr) -> anyhow::Result<()> {
     let response = client.request(request).await?;
     ensure!(response.status == 200, "the answer is {}", response.status);
     Ok(())
+}
+
+/// How long a signature with the certificate's key takes: what no handshake can do without.
+pub(crate) fn signature_micros(certificate: &Issued) -> anyhow::Result<f64> {
+    const TIMES: u32 = 300;
+    let key = any_supported_type(&certificate.certificate.key.0)?;
+    let signer = key.choose_scheme(&[SignatureScheme::RSA_PSS_SHA256]).context("an RSA key")?;
+    let start = Instant::now();
+    for _ in 0..TIMES {
+        signer.sign(b"what is signed is hashed first")?;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES))
 }
 
 fn options() -> ClientOptions {

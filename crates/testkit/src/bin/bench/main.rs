@@ -91,7 +91,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(!gateways.is_empty(), "there is no gateway to measure");
 
     let duration = Duration::from_secs(arguments.seconds);
-    let mut report = Report::new(arguments.seconds, arguments.connections);
+    let mut report =
+        Report::new(arguments.seconds, arguments.connections, handshakes::signature_micros(&certificate)?);
     for work in Work::ALL {
         if !arguments.work.is_empty() && !arguments.work.contains(&work) {
             continue;

@@ -19,6 +19,8 @@ pub(crate) struct Report {
     load_before: f64,
     seconds: u64,
     connections: usize,
+    /// What the private key's part of a handshake takes by itself, in Sluicegate's library.
+    signature_micros: f64,
     works: Vec<OfWork>,
 }
 
@@ -44,7 +46,7 @@ struct Spread {
 }
 
 impl Report {
-    pub(crate) fn new(seconds: u64, connections: usize) -> Self {
+    pub(crate) fn new(seconds: u64, connections: usize, signature_micros: f64) -> Self {
         Self {
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
                 .unwrap_or_default()
@@ -54,6 +56,7 @@ impl Report {
             load_before: load_average(),
             seconds,
             connections,
+            signature_micros,
             works: Vec::new(),
         }
     }
@@ -108,7 +111,7 @@ impl Entry {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, cpus, load_before, seconds, connections, works } = self;
+        let Self { kernel, cpus, load_before, seconds, connections, signature_micros, works } = self;
         let turns = works.first().and_then(|work| work.gateways.first()).map_or(0, |entry| entry.runs.len());
         writeln!(
             f,
@@ -127,6 +130,12 @@ impl fmt::Display for Report {
             writeln!(f)?;
             work.fmt(f)?;
         }
+        if works.iter().any(|work| work.work == Work::Handshakes.name()) {
+            writeln!(
+                f,
+                "The RSA signature alone takes {signature_micros:.0} us here (aws-lc; nginx and HAProxy use OpenSSL)."
+            )?;
+        }
         Ok(())
     }
 }
@@ -138,7 +147,7 @@ impl fmt::Display for OfWork {
         let own = own.map(|entry| entry.spread(|run| run.cpu_micros_per_request).median);
         writeln!(
             f,
-            "{:<12}{:>14}{:>16}{:>13}{:>11}{:>17}  version",
+            "{:<12}{:>14}{:>20}{:>13}{:>11}{:>17}  version",
             work, "us CPU/req", "least - most", "requests/s", "p99 ms", "cost/sluicegate"
         )?;
         for entry in gateways {
@@ -147,7 +156,7 @@ impl fmt::Display for OfWork {
             let ratio = own.map_or("-".to_owned(), |own| format!("{:.2}", cpu.median / own));
             writeln!(
                 f,
-                "{:<12}{:>14.2}{spread:>16}{:>13.0}{:>11}{ratio:>17}  {}",
+                "{:<12}{:>14.2}{spread:>20}{:>13.0}{:>11}{ratio:>17}  {}",
                 entry.name,
                 cpu.median,
                 entry.spread(|run| run.requests_per_second).median,
