@@ -9,6 +9,7 @@
 //! - per worker: what tells whether the load is shared out evenly;
 //! - for the process: all, every known reason included.
 
+mod certificate;
 mod families;
 mod format;
 mod process;
@@ -74,6 +75,7 @@ impl Collector for Gateway {
         )?;
         let ready = u64::from(admin.readiness.phase() == Phase::Ready);
         families.gauge("sluicegate_ready", "1 while traffic is wanted, 0 before and after", ready)?;
+        certificate::encode(&mut families, telemetry)?;
         let Problems { errors, warnings } = (admin.problems)();
         families.gauges(
             "sluicegate_config_problems",

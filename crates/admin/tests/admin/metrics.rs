@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{Change, Conditions, Config, Endpoint, PathPattern};
+use sluicegate_model::{
+    Change, Conditions, Config, Endpoint, HostPattern, KeyKind, PathPattern, Tls, TlsHost,
+};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
+use sluicegate_testkit::tls::Authority;
 use tokio::net::TcpListener;
 
 use crate::gateway::{Gateway, WORKERS, config, key, ready, route, upstream};
@@ -172,7 +175,7 @@ async fn refused_requests_are_counted_by_reason_and_every_reason_is_there() -> a
         exposition.count("sluicegate_requests_rejected_total"),
         sluicegate_http1::Rejection::ALL.len()
     );
-    assert_eq!(exposition.count("sluicegate_client_faults_total"), 7);
+    assert_eq!(exposition.count("sluicegate_client_faults_total"), 8);
     Ok(())
 }
 
@@ -280,12 +283,14 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_accept_errors",
         "sluicegate_access_log_dropped",
         "sluicegate_build",
+        "sluicegate_certificate_not_after_seconds",
         "sluicegate_client_faults",
         "sluicegate_config_last_change_timestamp_seconds",
         "sluicegate_config_problems",
         "sluicegate_connections_accepted",
         "sluicegate_connections_handed_over",
         "sluicegate_connections_open",
+        "sluicegate_http2_floods",
         "sluicegate_propagation_seconds",
         "sluicegate_ready",
         "sluicegate_request_duration_seconds",
@@ -296,6 +301,8 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_requests_rejected",
         "sluicegate_requests_unrouted",
         "sluicegate_response_bytes",
+        "sluicegate_tls_handshake_failures",
+        "sluicegate_tls_handshakes",
         "sluicegate_upstream_attempts",
         "sluicegate_upstream_connect_failures",
         "sluicegate_upstream_connections_opened",
@@ -329,5 +336,27 @@ async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<(
             now.sum("sluicegate_requests_total", &[("path", "/a"), ("code", "2xx")]) == 2.0
         })
         .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_end_of_each_certificate_is_told() -> anyhow::Result<()> {
+    use std::time::{Duration, SystemTime};
+
+    let authority = Authority::of_process();
+    let end = SystemTime::now() + Duration::from_secs(7 * 24 * 3600);
+    let certificates = [KeyKind::Ecdsa, KeyKind::Rsa]
+        .map(|kind| authority.issue_with(&["a.test"], kind, end).certificate)
+        .to_vec();
+    let host = TlsHost { host: HostPattern::Exact("a.test".into()), certificates, client_auth: None };
+    let tls = Tls { hosts: vec![host.into()], ..Tls::default() };
+    let gateway = Gateway::serving(Config { tls: tls.into(), ..Config::default() }).await?;
+    let exposition = gateway.scrape_until("it is there", |_| true).await?;
+    let seconds = end.duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    for key in ["ECDSA", "RSA"] {
+        let labels = [("source", "test a.test"), ("key", key)];
+        let told = exposition.sum("sluicegate_certificate_not_after_seconds", &labels);
+        assert!((told - seconds as f64).abs() < 1.0, "{told}");
+    }
     Ok(())
 }

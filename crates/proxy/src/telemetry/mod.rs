@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::{Config, RouteId, Settings, UpstreamKey};
+use sluicegate_model::{Config, RouteId, Settings, Tls, UpstreamKey};
 
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
@@ -76,6 +76,12 @@ impl Telemetry {
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {
         Some(self.live().config.as_ref()?.settings.clone())
+    }
+
+    /// The certificates that are served, or `None` before the first configuration.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        Some(self.live().config.as_ref()?.tls.clone())
     }
 
     /// The counters of every route that is served.

@@ -1,0 +1,30 @@
+//! Until when certificates are good.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::SystemTime;
+
+use sluicegate_proxy::telemetry::Telemetry;
+
+use super::families::Families;
+
+/// At most this many certificates are told, those that run out first.
+const MOST: usize = 1000;
+
+pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
+    let tls = telemetry.tls().unwrap_or_default();
+    let all = tls.hosts.iter().flat_map(|host| &host.certificates).chain(&tls.default);
+    let ends: BTreeMap<_, _> = all
+        .map(|certificate| {
+            let end = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH);
+            ((end.map_or(0, |end| end.as_secs()), &*certificate.source, certificate.key_kind), ())
+        })
+        .collect();
+    families.gauges(
+        "sluicegate_certificate_not_after_seconds",
+        "Until when a certificate that is served is good, in seconds since 1970; of 1000 at most, the first to run out",
+        ends.keys().take(MOST).map(|(end, source, kind)| {
+            ([("source", (*source).to_owned()), ("key", kind.to_string())], *end)
+        }),
+    )
+}
