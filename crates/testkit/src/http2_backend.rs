@@ -41,6 +41,7 @@ struct State {
     manner: Mutex<Manner>,
     streams: u32,
     connections: AtomicU64,
+    open: AtomicU64,
     requests: AtomicU64,
     most_at_once: AtomicU64,
     /// How often each `x-id` of a POST came.
@@ -69,6 +70,7 @@ impl Http2Backend {
             manner: Mutex::new(manner),
             streams,
             connections: AtomicU64::new(0),
+            open: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             most_at_once: AtomicU64::new(0),
             ids: Mutex::default(),
@@ -80,7 +82,12 @@ impl Http2Backend {
                 let mut connections = JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
                     state.connections.fetch_add(1, Ordering::Relaxed);
-                    connections.spawn(serve(stream, state.clone()));
+                    state.open.fetch_add(1, Ordering::Relaxed);
+                    let state = state.clone();
+                    connections.spawn(async move {
+                        serve(stream, state.clone()).await;
+                        state.open.fetch_sub(1, Ordering::Relaxed);
+                    });
                 }
             }
         });
@@ -102,6 +109,12 @@ impl Http2Backend {
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.state.open.load(Ordering::Relaxed)
     }
 
     /// Requests that it has processed so far.

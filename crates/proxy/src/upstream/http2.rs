@@ -288,15 +288,7 @@ impl Http2Call {
                 Receiving::Refused => return Poll::Ready(Err(io::Error::other(Refused))),
                 Receiving::Nothing | Receiving::Ended => return Poll::Ready(Ok(())),
                 Receiving::Head(response, method) => {
-                    let response = match ready!(Pin::new(response).poll(cx)) {
-                        Ok(response) => response,
-                        Err(error) => {
-                            // The endpoint says goodbye: what it has not begun goes elsewhere, and so does what comes.
-                            let is_over = error.is_go_away() || error.is_io();
-                            self.shared.closed.set(self.shared.closed.get() || is_over);
-                            return Poll::Ready(Err(of_h2(error)));
-                        }
-                    };
+                    let response = ready!(Pin::new(response).poll(cx)).map_err(of_h2)?;
                     let framing = write_head(&mut self.text, &response, method);
                     self.receiving = Receiving::Body(response.into_body(), framing);
                 }

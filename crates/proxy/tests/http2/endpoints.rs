@@ -174,5 +174,31 @@ async fn removed_endpoints_get_nothing_new_and_finish_what_they_have() -> TestRe
         received.extend_from_slice(&data?);
     }
     assert_eq!(received, b"firstlast");
+    // With the last request its connection ends; one that nobody uses ends at once.
+    gateway.wait_until(|_| old.open() == 0).await?;
+    gateway
+        .configure(|config| {
+            config.upstreams.values_mut().for_each(|upstream| {
+                std::sync::Arc::make_mut(upstream).endpoints = [ready(old.addr())].into_iter().collect();
+            });
+        })
+        .await;
+    gateway.wait_until(|_| new.open() == 0).await
+}
+
+#[tokio::test]
+async fn a_connection_that_is_full_makes_nobody_wait() -> TestResult {
+    let backend = Http2Backend::start(Manner::Silent, 1).await?;
+    let gateway = before([backend.addr()]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let waiting = tokio::spawn({
+        let requests = requests.clone();
+        async move { ask(&requests, get("/"), b"", &[]).await }
+    });
+    gateway.wait_until(|_| backend.requests() == 1).await?;
+    backend.set(Manner::Echo);
+    assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 200);
+    assert_eq!(backend.connections(), 2);
+    waiting.abort();
     Ok(())
 }

@@ -99,10 +99,15 @@ async fn many_resets_of_requests_under_way_end_the_connection() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
     let (requests, connection) = connect(&gateway).await?;
-    for _ in 0..1000 {
+    for _ in 0..300 {
         let Ok(mut ready) = requests.clone().ready().await else { break };
         let Ok((response, mut sink)) = ready.send_request(get("/"), false) else { break };
-        tokio::task::yield_now().await;
+        // It is under way, and not just waiting to be accepted.
+        let seen = backend.requests();
+        if backend.wait_until(|backend| backend.requests() > seen || connection.is_finished()).await.is_err()
+        {
+            break;
+        }
         sink.send_reset(h2::Reason::CANCEL);
         drop(response);
     }
@@ -122,16 +127,16 @@ async fn who_behaves_may_go_on_for_ever() -> TestResult {
     }
     let (response, mut sink) =
         requests.clone().ready().await?.send_request(http::Request::post("http://a/").body(())?, false)?;
-    for sent in 0..20_000 {
+    for sent in 0..30_000 {
         if sent % 100 == 0 {
             // As somebody who talks, and not as a flood: the others get their turn.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        sink.reserve_capacity(1);
-        while sink.capacity() == 0 {
+        sink.reserve_capacity(40);
+        while sink.capacity() < 40 {
             std::future::poll_fn(|cx| sink.poll_capacity(cx)).await.expect("a stream")?;
         }
-        sink.send_data("x".into(), false)?;
+        sink.send_data([b'x'; 40][..].to_vec().into(), false)?;
     }
     sink.send_data(bytes::Bytes::new(), true)?;
     assert_eq!(response.await?.status(), 200);

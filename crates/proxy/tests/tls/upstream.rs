@@ -23,7 +23,9 @@ fn issue(name: &str) -> Issued {
 async fn before(tls: UpstreamTls, shown: &Issued) -> anyhow::Result<(Backend, Terminator, Gateway)> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let terminator = Terminator::start(backend.addr(), shown, None).await?;
+    // One worker, so that every request finds the connection of the one before.
     let gateway = Gateway::builder()
+        .workers(1)
         .endpoints([terminator.addr()])
         .upstream(|upstream| upstream.tls = Some(Arc::new(tls)))
         .start()
