@@ -24,7 +24,7 @@ fn patient() -> Builder {
 async fn a_refused_connect_goes_on_to_another_endpoint_for_any_method() -> TestResult {
     for request in [GET, POST] {
         let backend = Backend::start(Behaviour::ok()).await?;
-        let endpoints = [refusing().await?, refusing().await?, refusing().await?, backend.addr()];
+        let endpoints = [refusing()?, refusing()?, refusing()?, backend.addr()];
         let gateway = patient().endpoints(endpoints).start().await?;
         let mut client = gateway.connect().await?;
         for _ in 0..8 {
@@ -81,7 +81,7 @@ async fn several_holes_at_once_are_outrun() -> TestResult {
 async fn connecting_ends_when_nobody_answers() -> TestResult {
     let holes = [Hole::start().await?, Hole::start().await?, Hole::start().await?, Hole::start().await?];
     let holes = holes.each_ref().map(Hole::addr);
-    let refuses = refusing().await?;
+    let refuses = refusing()?;
     for (endpoints, hedge) in [(&holes[..], 20), (&[holes[0], holes[1], refuses][..], 20), (&holes[..], 0)] {
         let builder = patient().endpoints(endpoints.iter().copied()).settings(|settings| {
             settings.timeouts.connect = Duration::from_millis(300);
@@ -194,7 +194,7 @@ async fn when_nobody_can_be_connected_to_a_request_waits_for_one_that_comes_back
 
 #[tokio::test]
 async fn a_request_that_waits_takes_an_endpoint_as_soon_as_there_is_one() -> TestResult {
-    let (first, second) = (refusing().await?, Backend::start(Behaviour::ok()).await?);
+    let (first, second) = (refusing()?, Backend::start(Behaviour::ok()).await?);
     for (endpoints, status) in [(vec![first], 502), (vec![], 503)] {
         let wait = |settings: &mut sluicegate_model::Settings| settings.resilience.endpoint_wait = NEVER;
         let gateway = patient().endpoints([first]).settings(wait).start().await?;

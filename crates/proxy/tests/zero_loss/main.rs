@@ -29,10 +29,12 @@ mod shutdown;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 use sluicegate_testkit::gateway::Gateway;
+use socket2::{Domain, Socket, Type};
 use tokio::task::JoinSet;
 
 type TestResult = anyhow::Result<()>;
@@ -52,11 +54,14 @@ async fn backends(count: usize, behaviour: Behaviour) -> anyhow::Result<Vec<Back
     Ok(backends)
 }
 
-/// An address that refuses connections: that of a back end that is gone.
-async fn refusing() -> anyhow::Result<SocketAddr> {
-    let mut backend = Backend::start(Behaviour::ok()).await?;
-    backend.kill().await;
-    Ok(backend.addr())
+/// An address that refuses connections: its port is taken, so that no other test comes to listen there, and nobody
+/// listens.
+fn refusing() -> anyhow::Result<SocketAddr> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+    let address = socket.local_addr()?.as_socket().context("an IP address")?;
+    std::mem::forget(socket);
+    Ok(address)
 }
 
 /// Sends the same request on every client at once.
