@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -25,6 +26,8 @@ pub struct Backend {
     addr: SocketAddr,
     shared: Arc<Shared>,
     running: Option<Running>,
+    /// While it is dead: its port, so that no other test comes to listen there.
+    reserved: Option<Socket>,
 }
 
 #[derive(Debug)]
@@ -68,7 +71,7 @@ impl Backend {
             malformed: AtomicU64::new(0),
         });
         let running = Some(Running::start(listener, &shared));
-        Ok(Self { addr, shared, running })
+        Ok(Self { addr, shared, running, reserved: None })
     }
 
     /// Starts `count` back ends that share a port, as the pods of a Service do: at 127.0.1.1, 127.0.1.2 and
@@ -121,6 +124,7 @@ impl Backend {
     /// Comes back at the same address after a kill. The counters and the journal go on.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.end(Life::Closed).await;
+        self.reserved = None;
         let mut tries = 0;
         let listener = loop {
             match TcpListener::bind(self.addr).await {
@@ -136,6 +140,7 @@ impl Backend {
     /// Comes back like [`Self::restart`], on a listener from elsewhere at the same address.
     pub async fn restart_on(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
         self.end(Life::Closed).await;
+        self.reserved = None;
         self.running = Some(Running::start(from_std(listener)?, &self.shared));
         Ok(())
     }
@@ -192,8 +197,18 @@ impl Backend {
             running.life.send_replace(how);
             // A panic in a behaviour has been printed; what matters here is that all tasks are gone.
             let _ = running.accepting.await;
+            // Where that cannot be done, as from outside its network namespace, nobody else comes to listen either.
+            self.reserved = reserve(self.addr).ok();
         }
     }
+}
+
+/// Takes a port without listening there.
+fn reserve(addr: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    Ok(socket)
 }
 
 /// The ids that more than one request carried, over all of these back ends: each is a request that was sent
