@@ -132,22 +132,13 @@ impl Adapter {
         sink: &mut SendStream<Bytes>,
     ) -> io::Result<Response<RecvStream>> {
         loop {
-            if body.is_done() {
-                // Whoever closes the connection gives up.
-                tokio::select! {
-                    response = &mut response => return response.map_err(io::Error::other),
-                    read = wire::read_more(&mut self.input, &mut self.buffer) => {
-                        if read? == 0 {
-                            sink.send_reset(h2::Reason::CANCEL);
-                            return Err(io::ErrorKind::UnexpectedEof.into());
-                        }
-                    }
-                }
-                continue;
-            }
             let mut data = Vec::new();
-            body.decode(&mut self.buffer, &mut data, None).map_err(io::Error::other)?;
-            if data.is_empty() && !body.is_done() {
+            let was_done = body.is_done();
+            if !was_done {
+                body.decode(&mut self.buffer, &mut data, None).map_err(io::Error::other)?;
+            }
+            if was_done || (data.is_empty() && !body.is_done()) {
+                // Whoever closes the connection gives up.
                 tokio::select! {
                     response = &mut response => return response.map_err(io::Error::other),
                     read = wire::read_more(&mut self.input, &mut self.buffer) => {

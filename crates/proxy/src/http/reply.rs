@@ -8,6 +8,9 @@ use http::{HeaderValue, Response, header};
 use super::wire::Http2Stream;
 use crate::date::HttpDate;
 
+/// The methods of `Allow`.
+const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
 /// Writes a whole response: a line of text that names the status. `with_body` is false for HEAD.
 pub(super) fn write(out: &mut Vec<u8>, status: u16, date: &HttpDate, close: bool, with_body: bool) {
     let reason = reason(status);
@@ -17,7 +20,7 @@ pub(super) fn write(out: &mut Vec<u8>, status: u16, date: &HttpDate, close: bool
     out.extend_from_slice(date);
     let _ = write!(out, "\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n");
     if status == 405 {
-        out.extend_from_slice(b"Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+        let _ = write!(out, "Allow: {ALLOWED}\r\n");
     }
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
     if with_body {
@@ -59,7 +62,7 @@ impl Reply<'_> {
             response = response.header(header::CONTENT_TYPE, "text/plain");
         }
         if matches!(status, 200 | 405) {
-            response = response.header(header::ALLOW, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            response = response.header(header::ALLOW, ALLOWED);
         }
         let response = response.header(header::CONTENT_LENGTH, body.len()).header(header::DATE, &date[..]);
         stream.respond(response.body(()).map_err(io::Error::other)?, !has_body)?;
@@ -99,9 +102,8 @@ fn grpc_failure(status: u16, call: Grpc, date: &HttpDate) -> Response<()> {
 pub(super) fn write_options(out: &mut Vec<u8>, date: &HttpDate, close: bool) {
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\nDate: ");
     out.extend_from_slice(date);
-    out.extend_from_slice(
-        b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\nContent-Length: 0\r\n",
-    );
+    // Writing to a Vec does not fail.
+    let _ = write!(out, "\r\nAllow: {ALLOWED}\r\nContent-Length: 0\r\n");
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
 }
 

@@ -7,12 +7,14 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use sluicegate_model::{ClientAuth, ClientAuthMode};
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::{provider, root_store};
 
 /// Takes every certificate of which the client has the key, whoever vouches for it.
 #[derive(Debug)]
@@ -100,17 +102,18 @@ pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<
     lines.into_bytes()
 }
 
+/// Takes the certificates for which one of the policy's roots vouches and that are not revoked.
+pub(super) fn verifier(auth: &ClientAuth) -> Result<ClientCertVerifierBuilder, Error> {
+    let roots = root_store(&auth.roots)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+    Ok(verifier.with_crls(auth.crls.iter().cloned()))
+}
+
 /// Whether one of the roots vouches for the certificates.
 fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>]) -> Result<(), String> {
     let (certificate, chain) = certificates.split_first().ok_or("no certificate")?;
-    let mut roots = RootCertStore::empty();
-    for root in &auth.roots {
-        roots.add(root.clone()).map_err(|error| error.to_string())?;
-    }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider())
-        .with_crls(auth.crls.iter().cloned())
-        .build()
-        .map_err(|error| error.to_string())?;
+    let verifier = verifier(auth).map_err(|error| error.to_string())?;
+    let verifier = verifier.build().map_err(|error| error.to_string())?;
     let verified = verifier.verify_client_cert(certificate, chain, UnixTime::now());
     verified.map(drop).map_err(|error| match error {
         Error::InvalidCertificate(reason) => format!("{reason:?}"),

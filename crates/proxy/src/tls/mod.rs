@@ -18,7 +18,11 @@ mod upstream;
 
 use std::sync::{Arc, OnceLock};
 
+use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::CertificateDer;
+use sluicegate_model::Certificate;
 
 pub(crate) use accept::{Accepted, accept};
 pub(crate) use client_auth::identity;
@@ -30,4 +34,19 @@ pub(crate) use upstream::Connector;
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())).clone()
+}
+
+/// A certificate with its key, ready to sign.
+fn certified_key(certificate: &Certificate) -> Result<CertifiedKey, rustls::Error> {
+    let key = provider().key_provider.load_private_key(certificate.key.0.clone_key())?;
+    Ok(CertifiedKey::new(certificate.chain.clone(), key))
+}
+
+/// The authorities that may vouch for a peer.
+fn root_store(certificates: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate.clone())?;
+    }
+    Ok(Arc::new(roots))
 }

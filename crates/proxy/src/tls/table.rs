@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, HostPattern, Settings, Tls};
 
-use super::client_auth::AnyCertificate;
-use super::provider;
+use super::client_auth::{self, AnyCertificate};
 use super::ticket::{self, Tickets};
+use super::{certified_key, provider};
 use crate::failure::TlsFault;
 use crate::route::{HostMap, host_name};
 
@@ -172,11 +172,6 @@ impl Compiler {
     }
 }
 
-fn certified_key(certificate: &Certificate) -> Result<CertifiedKey, rustls::Error> {
-    let key = provider().key_provider.load_private_key(certificate.key.0.clone_key())?;
-    Ok(CertifiedKey::new(certificate.chain.clone(), key))
-}
-
 fn server_config(
     keys: Vec<Arc<CertifiedKey>>,
     client_auth: Option<&ClientAuth>,
@@ -194,12 +189,7 @@ fn server_config(
             builder.with_client_cert_verifier(Arc::new(AnyCertificate::new(provider())))
         }
         Some(auth) => {
-            let mut roots = rustls::RootCertStore::empty();
-            for root in &auth.roots {
-                roots.add(root.clone())?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-                .with_crls(auth.crls.iter().cloned());
+            let verifier = client_auth::verifier(auth)?;
             let verifier = match auth.mode {
                 ClientAuthMode::Required => verifier,
                 _ => verifier.allow_unauthenticated(),

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::sign::SingleCertAndKey;
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sluicegate_model::{UpstreamTls, Verification};
 use tokio::net::TcpStream;
 
-use super::provider;
 use super::stream::TlsStream;
+use super::{certified_key, provider, root_store};
 
 /// How TLS is spoken with the endpoints of an upstream, compiled once for all workers.
 pub(crate) struct Connector {
@@ -36,11 +36,7 @@ impl Connector {
         let verifier: Arc<dyn ServerCertVerifier> = match &model.verification {
             Verification::None => Arc::new(Anyone(provider())),
             Verification::Authorities { roots, crls } => {
-                let mut store = RootCertStore::empty();
-                for root in roots {
-                    store.add(root.clone())?;
-                }
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider());
+                let verifier = WebPkiServerVerifier::builder_with_provider(root_store(roots)?, provider());
                 verifier.with_crls(crls.iter().cloned()).build()?
             }
         };
@@ -48,9 +44,8 @@ impl Connector {
         let mut config = match &model.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
-                let key = provider().key_provider.load_private_key(identity.key.0.clone_key())?;
-                let identity = CertifiedKey::new(identity.chain.clone(), key);
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+                let key = SingleCertAndKey::from(certified_key(identity)?);
+                builder.with_client_cert_resolver(Arc::new(key))
             }
         };
         config.enable_sni = model.sends_name;
