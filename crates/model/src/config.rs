@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{Endpoint, Route, Settings, Tls, Upstream, UpstreamKey, VirtualHost};
+use crate::{Endpoint, Listener, Route, Settings, Tls, Upstream, UpstreamKey, VirtualHost};
 
 /// An immutable snapshot of everything that the data plane serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -16,6 +16,8 @@ pub struct Config {
     pub hosts: Vec<VirtualHost>,
     /// Where a request goes that no host takes. Without it the answer is 404.
     pub default_route: Option<Route>,
+    /// The listeners below HTTP, at most one for each address and transport protocol.
+    pub listeners: Vec<Listener>,
     /// The certificates.
     pub tls: Arc<Tls>,
     /// Every upstream that a route names, and no other.

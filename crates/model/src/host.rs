@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// Which `Host` a virtual host answers for. Names are lower case, without a port.
 ///
-/// The most specific wins: exact, then wildcard, then any.
+/// The most specific wins: exact, then one label, then several, then any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostPattern {
     /// This name and no other.
@@ -15,6 +15,9 @@ pub enum HostPattern {
     /// without `*.`: `Wildcard("example.com")` takes `a.example.com`, not `example.com` nor
     /// `a.b.example.com`.
     Wildcard(Box<str>),
+    /// One or more labels before this suffix (Gateway API `Hostname`): `Suffix("example.com")` takes
+    /// `a.b.example.com` too. Of several that match, the longest wins.
+    Suffix(Box<str>),
     /// Every host that no other pattern takes.
     Any,
 }
@@ -28,6 +31,10 @@ impl HostPattern {
             Self::Wildcard(suffix) => {
                 name.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && *rest == **suffix)
             }
+            Self::Suffix(suffix) => name
+                .strip_suffix(&**suffix)
+                .and_then(|labels| labels.strip_suffix('.'))
+                .is_some_and(|labels| !labels.is_empty()),
             Self::Any => true,
         }
     }
@@ -37,7 +44,7 @@ impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(name) => f.write_str(name),
-            Self::Wildcard(suffix) => write!(f, "*.{suffix}"),
+            Self::Wildcard(suffix) | Self::Suffix(suffix) => write!(f, "*.{suffix}"),
             Self::Any => f.write_str("*"),
         }
     }

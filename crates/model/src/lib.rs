@@ -12,11 +12,13 @@
 //! | [`host`] | host patterns: exact, one-label wildcard, any |
 //! | [`route`] | virtual hosts, routes, path patterns |
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
+//! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
 //! | [`tls`] | certificates by name, client certificates |
 //! | [`settings`] | every time limit and size limit, with its default |
 
 pub mod config;
 pub mod host;
+pub mod listener;
 pub mod route;
 pub mod settings;
 pub mod tls;
@@ -24,10 +26,11 @@ pub mod upstream;
 
 pub use config::{Change, Config};
 pub use host::HostPattern;
+pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};
 pub use route::{PathPattern, Route, RouteId, VirtualHost};
 pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
 pub use upstream::{
-    Balance, Conditions, Endpoint, Transport, TransportTls, Upstream, UpstreamKey, UpstreamLimits,
+    Balance, Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamLimits,
     UpstreamTls, Verification,
 };

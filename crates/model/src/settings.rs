@@ -19,6 +19,10 @@ pub struct Settings {
     /// Peers whose forwarding headers (`X-Forwarded-*`, `X-Real-IP`, `X-Request-ID`) are believed. From all
     /// others they are dropped. Default: none.
     pub trusted_peers: Vec<IpNet>,
+    /// Peers that say by the PROXY protocol whom they speak for, as load balancers do. Their connections have to begin
+    /// with its header, version 1 or 2, at every listener but those for UDP; from all others it is not understood.
+    /// Default: none.
+    pub proxy_protocol_peers: Vec<IpNet>,
     /// Whether request headers with an underscore in their name are passed on. They are dropped otherwise,
     /// because many back ends take `X_Forwarded_For` for `X-Forwarded-For`. Default: false (nginx
     /// `underscores_in_headers`, ingress-nginx `enable-underscores-in-headers`).
@@ -33,6 +37,10 @@ pub struct Timeouts {
     /// From the connection to the end of the TLS handshake: the connection is closed after it. Default 10 s.
     #[serde(serialize_with = "seconds")]
     pub tls_handshake: Duration,
+    /// From a connection of one of [`proxy_protocol_peers`](Settings::proxy_protocol_peers) to the end of its PROXY
+    /// header: the connection is closed after it. Default 5 s (ingress-nginx `proxy-protocol-header-timeout`).
+    #[serde(serialize_with = "seconds")]
+    pub proxy_protocol: Duration,
     /// From the first byte of a request's head to its last: 408 after it. Default 60 s (nginx
     /// `client_header_timeout`).
     #[serde(serialize_with = "seconds")]
@@ -64,9 +72,13 @@ pub struct Timeouts {
     /// `Keep-Alive: timeout` is believed. Default 60 s (nginx upstream `keepalive_timeout`).
     #[serde(serialize_with = "seconds")]
     pub pool_idle: Duration,
-    /// How long a tunnel (an upgraded connection) may be silent. Default 1 h.
+    /// How long a tunnel (an upgraded connection, or one below HTTP) may be silent. Default 1 h.
     #[serde(serialize_with = "seconds")]
     pub tunnel_idle: Duration,
+    /// How long a client and an endpoint that exchange datagrams may be silent before they are forgotten. Default
+    /// 60 s.
+    #[serde(serialize_with = "seconds")]
+    pub udp_idle: Duration,
     /// How long requests and tunnels may go on at an endpoint that was removed. Default 240 s (ingress-nginx
     /// `worker-shutdown-timeout`).
     #[serde(serialize_with = "seconds")]
@@ -77,6 +89,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             tls_handshake: Duration::from_secs(10),
+            proxy_protocol: Duration::from_secs(5),
             request_head: Duration::from_secs(60),
             request_body: Duration::from_secs(60),
             client_idle: Duration::from_secs(75),
@@ -86,6 +99,7 @@ impl Default for Timeouts {
             upstream_idle: Duration::from_secs(60),
             pool_idle: Duration::from_secs(60),
             tunnel_idle: Duration::from_secs(3600),
+            udp_idle: Duration::from_secs(60),
             drain: Duration::from_secs(240),
         }
     }
@@ -119,6 +133,9 @@ pub struct Limits {
     pub http2_connection_window: u32,
     /// Client connections of one worker; further ones wait in the listen queue. Default 65,536.
     pub connections_per_worker: usize,
+    /// Clients of one worker that exchange datagrams with an endpoint, each with a socket of its own; datagrams of
+    /// further ones are dropped. Default 4,096.
+    pub udp_flows_per_worker: usize,
     /// Unused connections kept for each endpoint, by each worker. Default 128.
     pub pool_per_endpoint: usize,
     /// What is kept of a request's body so that it can be sent again, in bytes. Default 64 KiB.
@@ -138,6 +155,7 @@ impl Default for Limits {
             http2_stream_window: 256 * 1024,
             http2_connection_window: 1024 * 1024,
             connections_per_worker: 65_536,
+            udp_flows_per_worker: 4096,
             pool_per_endpoint: 128,
             replay: 64 * 1024,
         }

@@ -7,13 +7,16 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use serde::{Serialize, Serializer};
 
-use crate::HostPattern;
+use crate::{HostPattern, TlsRoute};
 
 /// The certificates of all names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Tls {
     /// The names with their certificates, at most one entry for each pattern.
     pub hosts: Vec<Arc<TlsHost>>,
+    /// The names whose connections are passed on unopened instead, each pattern at most once, and in `hosts` not at
+    /// all.
+    pub passthrough: Vec<TlsRoute>,
     /// For clients that name no host (RFC 6066, 3), for names that are not in `hosts` if
     /// [`unknown_names`](TlsSettings::unknown_names) says so, and for hosts that have none of their own.
     pub default: Vec<Arc<Certificate>>,

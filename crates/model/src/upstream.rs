@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use serde::{Serialize, Serializer};
 
-use crate::Certificate;
+use crate::{Certificate, ProxyProtocol};
 
 /// The stable identity of an upstream. It outlives configurations: as long as some route names it, its
 /// connections, load estimates and health stay. Ten routes to one Service share one upstream.
@@ -47,10 +47,24 @@ impl fmt::Display for UpstreamKey {
 /// How endpoints are spoken with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Transport {
-    /// Whether endpoints speak HTTP/2: by ALPN over TLS, else by prior knowledge.
-    pub http2: bool,
+    /// What is spoken.
+    pub protocol: Protocol,
     /// TLS with endpoints, if there is any.
     pub tls: Option<Arc<TransportTls>>,
+}
+
+/// What is spoken with endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http,
+    /// HTTP/2: by ALPN over TLS, else by prior knowledge.
+    Http2,
+    /// Whatever clients speak over TCP.
+    Tcp,
+    /// Datagrams.
+    Udp,
 }
 
 /// What distinguishes one way of speaking TLS with endpoints from another. What is in the objects that it names may
@@ -70,7 +84,12 @@ pub struct TransportTls {
 /// `https`, and what is special about it.
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (clear, secure) = if self.http2 { ("h2c", "h2") } else { ("http", "https") };
+        let (clear, secure) = match self.protocol {
+            Protocol::Http => ("http", "https"),
+            Protocol::Http2 => ("h2c", "h2"),
+            Protocol::Tcp => ("tcp", "tls"),
+            Protocol::Udp => ("udp", "dtls"),
+        };
         let Some(tls) = &self.tls else { return f.write_str(clear) };
         write!(f, "{secure} {}", tls.server_name)?;
         f.write_str(if tls.verifies { ", verified" } else { "" })?;
@@ -96,6 +115,9 @@ pub struct Upstream {
     pub external_name: Option<Box<str>>,
     /// How TLS is spoken with its endpoints, if it is.
     pub tls: Option<Arc<UpstreamTls>>,
+    /// Whether its endpoints are told whom a connection is from. Only for TCP and for TLS that is passed through: an
+    /// HTTP connection carries the requests of many clients.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Its endpoints, each address at most once.
     pub endpoints: Arc<[Endpoint]>,
 }

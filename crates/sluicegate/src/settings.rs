@@ -28,6 +28,14 @@ pub(crate) struct SettingsArgs {
     /// 10.0.0.0/8, or single addresses, comma separated. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     trusted_peers: Vec<IpNet>,
+    /// Peers that say by the PROXY protocol (version 1 or 2) whom they speak for, as load balancers do: networks or
+    /// single addresses, comma separated. Their connections have to begin with its header, at every listener but
+    /// those for UDP; nobody else is believed. [default: none]
+    #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
+    proxy_protocol_peers: Vec<IpNet>,
+    /// From a connection of such a peer to the end of its PROXY header. [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
+    proxy_protocol_timeout: Option<Duration>,
     /// Pass on request headers with an underscore in their name, which are dropped otherwise: many back ends take
     /// X_Forwarded_For for X-Forwarded-For.
     #[arg(long, help_heading = "Clients")]
@@ -75,6 +83,10 @@ pub(crate) struct SettingsArgs {
     /// Connections of one worker; further ones wait. [default: 65536, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_connections_per_worker: Option<u32>,
+    /// Clients of one worker that exchange datagrams (UDP) with an endpoint; datagrams of further ones are dropped.
+    /// [default: 4096, at least 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
+    max_udp_flows_per_worker: Option<u32>,
 
     /// For one connect to one endpoint. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
@@ -85,9 +97,12 @@ pub(crate) struct SettingsArgs {
     /// Between two reads of a response's body, or two writes of a request's body. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     upstream_idle_timeout: Option<Duration>,
-    /// How long a tunnel (WebSocket or another upgrade) may be silent. [default: 1h]
+    /// How long a tunnel (TCP, TLS passed through, WebSocket or another upgrade) may be silent. [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     tunnel_idle_timeout: Option<Duration>,
+    /// How long a client and an endpoint that exchange datagrams (UDP) may be silent. [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
+    udp_idle_timeout: Option<Duration>,
     /// How long requests and tunnels may go on at an endpoint that was removed; 0s: they are cut off.
     /// [default: 4m]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
@@ -139,10 +154,12 @@ impl SettingsArgs {
         let (timeouts, limits, resilience) = (Timeouts::default(), Limits::default(), Resilience::default());
         Settings {
             trusted_peers: self.trusted_peers.clone(),
+            proxy_protocol_peers: self.proxy_protocol_peers.clone(),
             underscores_in_headers: self.underscores_in_headers,
             // Its own options are applied later.
             tls: TlsSettings::default(),
             timeouts: Timeouts {
+                proxy_protocol: self.proxy_protocol_timeout.unwrap_or(timeouts.proxy_protocol),
                 tls_handshake: self.tls_handshake_timeout.unwrap_or(timeouts.tls_handshake),
                 request_head: self.request_head_timeout.unwrap_or(timeouts.request_head),
                 request_body: self.request_body_timeout.unwrap_or(timeouts.request_body),
@@ -153,6 +170,7 @@ impl SettingsArgs {
                 upstream_idle: self.upstream_idle_timeout.unwrap_or(timeouts.upstream_idle),
                 pool_idle: self.pool_idle_timeout.unwrap_or(timeouts.pool_idle),
                 tunnel_idle: self.tunnel_idle_timeout.unwrap_or(timeouts.tunnel_idle),
+                udp_idle: self.udp_idle_timeout.unwrap_or(timeouts.udp_idle),
                 drain: self.endpoint_drain_timeout.unwrap_or(timeouts.drain),
             },
             limits: Limits {
@@ -172,6 +190,9 @@ impl SettingsArgs {
                 connections_per_worker: self
                     .max_connections_per_worker
                     .map_or(limits.connections_per_worker, |most| whole(most.into())),
+                udp_flows_per_worker: self
+                    .max_udp_flows_per_worker
+                    .map_or(limits.udp_flows_per_worker, |most| whole(most.into())),
                 pool_per_endpoint: self.pool_size.map_or(limits.pool_per_endpoint, usize::from),
                 replay: self.replay_buffer.map_or(limits.replay, whole),
             },
@@ -278,6 +299,9 @@ mod tests {
             ("--response-timeout", "0s", "the shortest limit is 1ms"),
             ("--upstream-idle-timeout", "0s", "the shortest limit is 1ms"),
             ("--tunnel-idle-timeout", "0s", "the shortest limit is 1ms"),
+            ("--proxy-protocol-timeout", "0s", "the shortest limit is 1ms"),
+            ("--udp-idle-timeout", "0s", "the shortest limit is 1ms"),
+            ("--max-udp-flows-per-worker", "0", "1.."),
             ("--probe-interval", "0s", "the shortest limit is 1ms"),
             ("--probe-interval-max", "0s", "the shortest limit is 1ms"),
             ("--shutdown-grace", "100y", "365d"),

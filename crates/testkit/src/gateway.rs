@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Settings, Tls, Upstream,
-    UpstreamKey, VirtualHost,
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Protocol, Route, RouteId, Settings, Tls,
+    Upstream, UpstreamKey, VirtualHost,
 };
 use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -57,7 +57,7 @@ impl Builder {
     pub fn http2_endpoints(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         let endpoints = addresses.into_iter().map(ready).collect();
         let mut spoken = key(DEFAULT);
-        spoken.transport.http2 = true;
+        spoken.transport.protocol = Protocol::Http2;
         self.config.upstreams.insert(spoken.clone(), Arc::new(Upstream { endpoints, ..Upstream::default() }));
         let id = RouteId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
         let routes = vec![Route::new(id, PathPattern::Prefix("/".into()), spoken)];

@@ -125,17 +125,19 @@ impl fmt::Display for Difference {
 
 fn has_same_settings(one: &Upstream, other: &Upstream) -> bool {
     // Named one by one, so that a new field is not forgotten here.
-    let Upstream { balance, limits, external_name, tls, endpoints: _ } = one;
-    (balance, limits, external_name, tls) == (&other.balance, &other.limits, &other.external_name, &other.tls)
+    let Upstream { balance, limits, external_name, tls, proxy_protocol, endpoints: _ } = one;
+    (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
+        && (tls, proxy_protocol) == (&other.tls, &other.proxy_protocol)
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
-    let Config { settings, hosts, default_route, tls, upstreams } = one;
+    let Config { settings, hosts, default_route, listeners, tls, upstreams } = one;
     (settings, default_route, tls) == (&other.settings, &other.default_route, &other.tls)
         && upstreams.len() == other.upstreams.len()
         && upstreams
             .iter()
             .zip(&other.upstreams)
             .all(|(one, other)| one.0 == other.0 && has_same_settings(one.1, other.1))
+        && *listeners == other.listeners
         && *hosts == other.hosts
 }

@@ -174,6 +174,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
         settings: options.settings.clone(),
         hosts: built.hosts,
         default_route: built.default_route,
+        listeners: Vec::new(),
         tls: Arc::new(tls.tls),
         upstreams,
     };

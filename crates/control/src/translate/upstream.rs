@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::{
-    Conditions, Endpoint, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
+    Conditions, Endpoint, Protocol, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
 use crate::object::annotation;
@@ -39,7 +39,9 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
     if let Some(port) = port {
         key.port = port.key();
     }
-    key.transport.http2 = backend.is_some_and(|backend| backend.http2);
+    if backend.is_some_and(|backend| backend.http2) {
+        key.transport.protocol = Protocol::Http2;
+    }
     if let Some(tls) = backend.and_then(|backend| backend.tls.as_ref()) {
         let external_name = service.and_then(|service| service.external_name.clone());
         let name = tls.name.clone().or(external_name.map(|name| name.trim_end_matches('.').into()));
@@ -104,6 +106,7 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         limits: service.limits,
         external_name: service.external_name.clone(),
         tls: tls.map(Arc::new),
+        proxy_protocol: None,
         endpoints: Arc::default(),
     };
     let port = service.port(&key.port);

@@ -1,4 +1,4 @@
-//! Look-up by host name: exact, then one wildcard label, then any.
+//! Look-up by host name: exact, then one wildcard label, then several, then any.
 
 use std::collections::HashMap;
 
@@ -14,12 +14,19 @@ pub(crate) struct HostMap<T> {
     exact: HashMap<Box<[u8]>, T, RandomState>,
     /// By the suffix behind the first label.
     wildcard: HashMap<Box<[u8]>, T, RandomState>,
+    /// By the suffix behind one or more labels.
+    suffix: HashMap<Box<[u8]>, T, RandomState>,
     any: Option<T>,
 }
 
 impl<T> Default for HostMap<T> {
     fn default() -> Self {
-        Self { exact: HashMap::default(), wildcard: HashMap::default(), any: None }
+        Self {
+            exact: HashMap::default(),
+            wildcard: HashMap::default(),
+            suffix: HashMap::default(),
+            any: None,
+        }
     }
 }
 
@@ -28,13 +35,14 @@ impl<T> HostMap<T> {
         match pattern {
             HostPattern::Exact(name) => drop(self.exact.insert(name.as_bytes().into(), value)),
             HostPattern::Wildcard(suffix) => drop(self.wildcard.insert(suffix.as_bytes().into(), value)),
+            HostPattern::Suffix(suffix) => drop(self.suffix.insert(suffix.as_bytes().into(), value)),
             HostPattern::Any => self.any = Some(value),
         }
     }
 
     /// What is for this name, in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&T> {
-        if self.exact.is_empty() && self.wildcard.is_empty() {
+        if self.exact.is_empty() && self.wildcard.is_empty() && self.suffix.is_empty() {
             return self.any.as_ref();
         }
         let mut lower = [0; MAX_HOST];
@@ -45,7 +53,21 @@ impl<T> HostMap<T> {
             return Some(found);
         }
         let suffix = memchr::memchr(b'.', lower).filter(|dot| *dot > 0).map(|dot| &lower[dot + 1..]);
-        suffix.and_then(|suffix| self.wildcard.get(suffix)).or(self.any.as_ref())
+        let one_label = suffix.and_then(|suffix| self.wildcard.get(suffix));
+        one_label.or_else(|| self.find_suffix(suffix?)).or(self.any.as_ref())
+    }
+
+    /// What is for the longest suffix of which this is one.
+    fn find_suffix<'s>(&'s self, mut suffix: &[u8]) -> Option<&'s T> {
+        if self.suffix.is_empty() {
+            return None;
+        }
+        loop {
+            if let Some(found) = self.suffix.get(suffix) {
+                return Some(found);
+            }
+            suffix = &suffix[memchr::memchr(b'.', suffix)? + 1..];
+        }
     }
 }
 

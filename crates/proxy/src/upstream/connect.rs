@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, recv};
-use sluicegate_model::Settings;
+use sluicegate_model::{Protocol, Settings};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -179,7 +179,7 @@ impl LocalUpstream {
     }
 
     fn speaks_http2(&self) -> bool {
-        self.shared.key().transport.http2
+        self.shared.key().transport.protocol == Protocol::Http2
     }
 
     /// Closes unused connections whose time is over.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sluicegate_model::{Balance, Conditions, Endpoint, UpstreamKey, UpstreamLimits, UpstreamTls};
+use sluicegate_model::{Balance, Conditions, Endpoint, Protocol, UpstreamKey, UpstreamLimits, UpstreamTls};
 use tokio::time::Instant;
 
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
@@ -79,7 +79,7 @@ impl Security {
             Self::Unusable(known) if known == tls => return before.clone(),
             _ => {}
         }
-        match Connector::new(tls, upstream.transport.http2) {
+        match Connector::new(tls, upstream.transport.protocol == Protocol::Http2) {
             Ok(connector) => Self::Tls(Arc::new(connector)),
             Err(error) => {
                 tracing::error!(%error, %upstream, "TLS cannot be spoken with endpoints");
