@@ -1,5 +1,6 @@
 //! Every limit of the data plane, with its default.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -29,6 +30,15 @@ pub struct Settings {
     pub underscores_in_headers: bool,
     /// How TLS is spoken with clients.
     pub tls: TlsSettings,
+}
+
+impl Settings {
+    /// Whether a peer says by the PROXY protocol whom it speaks for.
+    #[must_use]
+    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.proxy_protocol_peers.iter().any(|network| network.contains(&peer))
+    }
 }
 
 /// Time limits.

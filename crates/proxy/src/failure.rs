@@ -3,6 +3,7 @@
 use std::io;
 
 use sluicegate_http1::ResponseError;
+use sluicegate_proxy_protocol::Malformed;
 
 /// An attempt failed at the upstream's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -318,6 +319,59 @@ impl TlsFault {
     }
 }
 
+/// A connection of a peer that has to say whom it speaks for ended because it did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProxyHeaderFault {
+    /// The peer closed the connection, or it broke.
+    #[error("the connection was closed before its PROXY header")]
+    Closed,
+    /// The header did not come in time.
+    #[error("the PROXY header did not come in time")]
+    Timeout,
+    /// The connection begins with something else.
+    #[error("the connection does not begin with a PROXY header")]
+    Missing,
+    /// The header is longer than it may be.
+    #[error("the PROXY header is too long")]
+    TooLong,
+    /// The header is not as it has to be.
+    #[error("the PROXY header is malformed")]
+    Malformed,
+}
+
+impl ProxyHeaderFault {
+    /// Every kind, by [`index`](Self::index).
+    pub const ALL: [Self; 5] = [Self::Closed, Self::Timeout, Self::Missing, Self::TooLong, Self::Malformed];
+
+    /// The kind's number, below the length of [`ALL`](Self::ALL).
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The stable name for metrics and logs.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Timeout => "timeout",
+            Self::Missing => "missing",
+            Self::TooLong => "too_long",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+impl From<Malformed> for ProxyHeaderFault {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::NoHeader => Self::Missing,
+            Malformed::TooLong => Self::TooLong,
+            Malformed::Fields => Self::Malformed,
+        }
+    }
+}
+
 /// Why an exchange did not come to a good end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
@@ -350,6 +404,9 @@ mod tests {
     #[test]
     fn numbers_and_names_agree() {
         for (index, fault) in ClientFault::ALL.iter().enumerate() {
+            assert_eq!(fault.index(), index);
+        }
+        for (index, fault) in ProxyHeaderFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }
         for (index, fault) in TlsFault::ALL.iter().enumerate() {

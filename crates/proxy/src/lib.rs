@@ -10,10 +10,14 @@
 //! | [`proxy`](Proxy) | starting, changing and stopping it all |
 //! | `publish` | from the model to what workers are given |
 //! | `worker` | threads, mailboxes, accepting, buffers |
+//! | `listener` | listening sockets |
+//! | `proxy_header` | whom a load balancer speaks for |
 //! | `route` | the compiled routing table |
 //! | `batch` | the bytes below an HTTP/2 connection, gathered |
 //! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
+//! | `relay` | bytes both ways, for tunnels |
 //! | `http` | a client connection, and the life of a request |
+//! | `layer4` | TCP, TLS that is passed through, UDP |
 //! | [`upstream`] | endpoints: choosing, connecting, health, pools |
 //! | [`failure`] | why requests fail, and who gets the blame |
 //! | [`telemetry`] | counters, histograms, access log |
@@ -24,9 +28,13 @@ mod date;
 mod deadline;
 pub mod failure;
 mod http;
+mod layer4;
+mod listener;
 mod options;
 mod proxy;
+mod proxy_header;
 mod publish;
+mod relay;
 mod route;
 mod stream;
 pub mod telemetry;

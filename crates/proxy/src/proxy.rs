@@ -1,8 +1,9 @@
 //! Starting, changing and stopping a data plane.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use sluicegate_model::Change;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::options::{Listener, Options, Protocol};
+use crate::layer4::Layer4Table;
+use crate::listener::Sockets;
+use crate::options::Options;
 use crate::publish::Publisher;
 use crate::route::Table;
 use crate::telemetry::Telemetry;
@@ -20,8 +23,6 @@ use crate::worker::{self, Mailbox, Start, Stop};
 /// A running data plane.
 pub struct Proxy {
     addresses: Vec<SocketAddr>,
-    /// What every worker's sockets can be handed over as, until they are closed.
-    sockets: Mutex<Vec<TcpListener>>,
     telemetry: Arc<Telemetry>,
     mailboxes: Arc<[Mailbox]>,
     publisher: Mutex<Publisher>,
@@ -45,6 +46,9 @@ pub enum StartError {
     /// An address is to be listened at twice.
     #[error("{0} is given twice: one port serves one protocol")]
     Twice(SocketAddr),
+    /// A socket of the process that is being replaced cannot be used.
+    #[error("cannot take over a listening socket: {0}")]
+    Inherit(io::Error),
     /// A worker's thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
@@ -83,15 +87,12 @@ impl Proxy {
         let workers = options.workers.max(1);
         let telemetry = Arc::new(Telemetry::new(workers));
         let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
-        let (addresses, listeners) = listen(&options, workers)?;
-        let sockets = listeners
-            .iter()
-            .flatten()
-            .map(|listener| listener.socket.try_clone())
-            .collect::<io::Result<_>>()
-            .map_err(StartError::Worker)?;
+        let (sockets, listeners) = Sockets::start(&options, workers)?;
+        let addresses = sockets.fixed();
         let nothing = sluicegate_model::Config::default();
-        let table = Arc::new(Table::new(&nothing, Arc::default(), |_, _| unreachable_route()));
+        let table = Arc::new(Table::new(&nothing, Arc::default(), Layer4Table::default(), |_, _| {
+            unreachable_route()
+        }));
         let mut threads = Vec::new();
         for (id, listeners) in listeners.into_iter().enumerate() {
             let start = Start {
@@ -107,8 +108,7 @@ impl Proxy {
         }
         Ok(Self {
             addresses,
-            sockets: Mutex::new(sockets),
-            publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone())),
+            publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone(), sockets)),
             telemetry,
             mailboxes,
             threads: Mutex::new(threads),
@@ -127,9 +127,14 @@ impl Proxy {
     ///
     /// # Errors
     /// If the process has no file descriptor left.
-    pub fn sockets(&self) -> io::Result<Vec<TcpListener>> {
-        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.iter().map(TcpListener::try_clone).collect()
+    pub fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        self.publisher().sockets.all()
+    }
+
+    /// Tries again to open the listeners of the configuration that could not be opened, as when another process had
+    /// their port.
+    pub fn retry_listeners(&self) {
+        self.publisher().retry_listeners();
     }
 
     /// What it counts.
@@ -142,7 +147,7 @@ impl Proxy {
     /// every worker serves it; the change takes effect whether or not it is awaited.
     pub fn apply(&self, change: Change) -> impl Future<Output = ()> + Send + use<> {
         let given = Instant::now();
-        let number = self.publisher.lock().unwrap_or_else(PoisonError::into_inner).publish(change);
+        let number = self.publisher().publish(change);
         let (mailboxes, telemetry) = (self.mailboxes.clone(), self.telemetry.clone());
         async move {
             for mailbox in mailboxes.iter() {
@@ -158,8 +163,7 @@ impl Proxy {
         // Whether it ran out or was ended: it is over.
         let _ = timeout(drain.grace, self.grace_over.notified()).await;
         let end = Instant::now() + drain.timeout;
-        // A socket that stays open takes connections that nobody serves.
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.publisher().sockets.close();
         self.tell(Stop::CloseListeners);
         self.until_empty(end.min(Instant::now() + drain.idle)).await;
         self.tell(Stop::CloseIdle);
@@ -193,6 +197,10 @@ impl Proxy {
         self.grace_over.notify_one();
     }
 
+    fn publisher(&self) -> MutexGuard<'_, Publisher> {
+        self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self, stop: Stop) {
         for mailbox in self.mailboxes.iter() {
             mailbox.post(|pending| pending.stop = pending.stop.max(Some(stop)));
@@ -212,40 +220,6 @@ impl Proxy {
         self.mailboxes.iter().all(|mailbox| !mailbox.is_accepting() && mailbox.arriving() == 0)
             && self.telemetry.workers().sum(|worker| &worker.open) == 0
     }
-}
-
-/// A listener for every worker and address: those inherited first, and new ones for what is missing.
-fn listen(options: &Options, workers: usize) -> Result<(Vec<SocketAddr>, Vec<Vec<Listener>>), StartError> {
-    let mut of_workers: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-    let mut addresses = Vec::new();
-    let http = options.http.iter().map(|address| (*address, Protocol::Http));
-    let https = options.https.iter().map(|address| (*address, Protocol::Https));
-    for (wanted, protocol) in http.chain(https) {
-        let failed = |error| StartError::Listen { address: wanted, error };
-        let mut inherited = Vec::new();
-        for socket in &options.inherited {
-            if socket.local_addr().map_err(failed)? == wanted {
-                inherited.push(Listener::of(socket.try_clone().map_err(failed)?, protocol).map_err(failed)?);
-            }
-        }
-        let mut address = wanted;
-        if wanted.port() != 0 && addresses.contains(&wanted) {
-            return Err(StartError::Twice(wanted));
-        }
-        // Every inherited socket has a queue of its own, which somebody has to empty.
-        for (index, listener) in inherited.into_iter().enumerate() {
-            of_workers[index % workers].push(listener);
-        }
-        for listeners in &mut of_workers {
-            if !listeners.iter().any(|listener| listener.address == address) {
-                let listener = Listener::bind(address, protocol).map_err(failed)?;
-                address = listener.address;
-                listeners.push(listener);
-            }
-        }
-        addresses.push(address);
-    }
-    Ok((addresses, of_workers))
 }
 
 /// An empty configuration has no routes to find targets for.

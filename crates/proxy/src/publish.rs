@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_model::{Change, Config, Endpoint, HostPattern, Route, UpstreamKey};
+use sluicegate_model::{Change, Config, Endpoint, HostPattern, Listener, Route, UpstreamKey};
 
+use crate::layer4::{self, Layer4Table};
+use crate::listener::{Moves, Sockets};
 use crate::route::{Table, Target};
-use crate::telemetry::{RouteLabels, Telemetry};
+use crate::telemetry::{Layer4Labels, Layer4Stats, RouteLabels, Telemetry};
 use crate::tls::Compiler;
 use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use crate::worker::{Mailbox, Placed};
@@ -20,12 +22,15 @@ pub(crate) struct Publisher {
     free_slots: Vec<usize>,
     slots: usize,
     tls: Compiler,
+    pub(crate) sockets: Sockets,
+    /// The listeners of the last configuration.
+    listeners: Vec<Listener>,
     /// The number of the last change.
     change: u64,
 }
 
 impl Publisher {
-    pub(crate) fn new(telemetry: Arc<Telemetry>, mailboxes: Arc<[Mailbox]>) -> Self {
+    pub(crate) fn new(telemetry: Arc<Telemetry>, mailboxes: Arc<[Mailbox]>, sockets: Sockets) -> Self {
         Self {
             telemetry,
             mailboxes,
@@ -33,6 +38,8 @@ impl Publisher {
             free_slots: Vec::new(),
             slots: 0,
             tls: Compiler::new(),
+            sockets,
+            listeners: Vec::new(),
             change: 0,
         }
     }
@@ -60,16 +67,24 @@ impl Publisher {
                 let (shared, is_new) = self.shared(key);
                 let before = shared.endpoints();
                 let security = Security::of(upstream.tls.as_ref(), &before.security, key);
-                let (balance, limits) = (upstream.balance, upstream.limits);
-                let wanted = EndpointSet { balance, limits, security, endpoints: Vec::new() };
+                let wanted = EndpointSet {
+                    balance: upstream.balance,
+                    limits: upstream.limits,
+                    security,
+                    proxy_protocol: upstream.proxy_protocol,
+                    endpoints: Vec::new(),
+                };
                 let (endpoints, changed) = self.endpoint_set(&shared, wanted, &upstream.endpoints);
                 (is_new || changed).then_some(Placed { upstream: shared, endpoints })
             })
             .collect();
         let table = self.table(config);
-        for mailbox in self.mailboxes.iter() {
+        self.listeners.clone_from(&config.listeners);
+        let Moves { opened, closed } = self.follow_listeners();
+        for (mailbox, opened) in self.mailboxes.iter().zip(opened) {
             mailbox.post(|pending| {
                 pending.change = self.change;
+                pending.move_listeners(opened, &closed);
                 pending.table = Some(table.clone());
                 pending.upstreams.extend(gone.iter().map(|upstream| (upstream.slot, None)));
                 let placed = changed.iter().map(|placed| (placed.upstream.slot, Some(placed.clone())));
@@ -78,12 +93,34 @@ impl Publisher {
         }
     }
 
+    /// Tries again to open what could not be opened.
+    pub(crate) fn retry_listeners(&mut self) {
+        if !self.sockets.has_failures() {
+            return;
+        }
+        let Moves { opened, closed } = self.follow_listeners();
+        for (mailbox, opened) in self.mailboxes.iter().zip(opened) {
+            mailbox.post(|pending| pending.move_listeners(opened, &closed));
+        }
+    }
+
+    fn follow_listeners(&mut self) -> Moves {
+        let moves = self.sockets.follow(&self.listeners);
+        self.telemetry.set_listeners(self.sockets.states(&self.listeners));
+        moves
+    }
+
     /// The short path: nothing but this upstream is looked at, however much is configured.
     fn publish_endpoints(&self, key: &UpstreamKey, endpoints: &[Endpoint]) {
         let Some(shared) = self.upstreams.get(key) else { return self.post_nothing() };
         let before = shared.endpoints();
-        let (balance, limits, security) = (before.balance, before.limits, before.security.clone());
-        let wanted = EndpointSet { balance, limits, security, endpoints: Vec::new() };
+        let wanted = EndpointSet {
+            balance: before.balance,
+            limits: before.limits,
+            security: before.security.clone(),
+            proxy_protocol: before.proxy_protocol,
+            endpoints: Vec::new(),
+        };
         let (set, changed) = self.endpoint_set(shared, wanted, endpoints);
         if !changed {
             return self.post_nothing();
@@ -126,7 +163,8 @@ impl Publisher {
         endpoints: &[Endpoint],
     ) -> (Arc<EndpointSet>, bool) {
         let old = shared.endpoints();
-        let is_same = (old.balance, old.limits) == (wanted.balance, wanted.limits)
+        let is_same = (old.balance, old.limits, old.proxy_protocol)
+            == (wanted.balance, wanted.limits, wanted.proxy_protocol)
             && old.security.is_same(&wanted.security);
         if is_same && *old.to_model() == *endpoints {
             return (old, false);
@@ -160,13 +198,34 @@ impl Publisher {
         let all = of_hosts.chain(of_default);
         let stats = self.telemetry.publish(config, self.upstreams.clone(), all, self.mailboxes.len());
         let tls = self.tls.compile(&config.tls, &config.settings);
-        Arc::new(Table::new(config, tls, |host, route| Target {
+        let layer4 = self.layer4_table(config);
+        Arc::new(Table::new(config, tls, layer4, |host, route| Target {
             id: route.id.clone(),
-            // The translation gives every upstream that a route names; a slot that nobody has answers 503.
-            upstream: self.upstreams.get(&route.upstream).map_or(usize::MAX, |upstream| upstream.slot),
+            upstream: self.slot(&route.upstream),
             https_only: route.https_only,
             client_auth: route.client_auth.clone(),
             stats: stats[&labels(host, route)].clone(),
         }))
+    }
+
+    fn layer4_table(&self, config: &Config) -> Layer4Table {
+        let old: HashMap<_, _> = self.telemetry.layer4().into_iter().collect();
+        let mut new = HashMap::new();
+        let table = Layer4Table::new(config, |listener, protocol, host, route| {
+            let (listener, host, id) = (listener.into(), host.to_string().into(), route.id.clone());
+            let labels = Layer4Labels { listener, protocol, host, id };
+            let stats = old.get(&labels).cloned();
+            let stats = stats.unwrap_or_else(|| Arc::new(Layer4Stats::new(self.mailboxes.len())));
+            new.insert(labels, stats.clone());
+            let backends = route.backends.iter().map(|of| (self.slot(&of.upstream), of.weight)).collect();
+            layer4::Target { id: route.id.clone(), backends, stats }
+        });
+        self.telemetry.set_layer4(new);
+        table
+    }
+
+    /// The translation gives every upstream that a route names; a slot that nobody has answers 503.
+    fn slot(&self, upstream: &UpstreamKey) -> usize {
+        self.upstreams.get(upstream).map_or(usize::MAX, |upstream| upstream.slot)
     }
 }

@@ -1,12 +1,15 @@
 //! `sluicegate serve`: the gateway's life, from taking over its predecessor's sockets to draining.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{SocketType, getsockname};
 use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
 use sluicegate_control::{DirectorySource, Severity};
 use sluicegate_model::Change;
@@ -21,6 +24,9 @@ use crate::settings::{SettingsArgs, time};
 use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
 use crate::tls::TlsArgs;
+
+/// How often listening is tried again where it failed.
+const RETRY_LISTENERS: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -141,6 +147,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
     let (configured, first) = oneshot::channel();
     tokio::spawn(follow(source, proxy.clone(), last_change, configured));
+    tokio::spawn(retry_listeners(proxy.clone()));
 
     tokio::select! {
         first = first => first.context("the manifests' source ended")?,
@@ -201,7 +208,7 @@ async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> 
     Ok(())
 }
 
-fn options(args: &ServeArgs, inherited: Vec<TcpListener>) -> anyhow::Result<Options> {
+fn options(args: &ServeArgs, inherited: Vec<OwnedFd>) -> anyhow::Result<Options> {
     let format = match args.access_log_format {
         AccessLogFormat::Json => LogFormat::Json,
         AccessLogFormat::Combined => LogFormat::Combined,
@@ -222,10 +229,10 @@ fn options(args: &ServeArgs, inherited: Vec<TcpListener>) -> anyhow::Result<Opti
 }
 
 /// The socket that the admin interface listens at: the predecessor's, if there is one.
-fn admin_socket(address: SocketAddr, inherited: &[TcpListener]) -> anyhow::Result<TcpListener> {
+fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<TcpListener> {
     for socket in inherited {
-        if socket.local_addr()? == address {
-            return Ok(socket.try_clone()?);
+        if socket_type(socket)? == SocketType::STREAM && getsockname(socket)?.try_into() == Ok(address) {
+            return Ok(socket.try_clone()?.into());
         }
     }
     TcpListener::bind(address)
@@ -257,6 +264,15 @@ async fn follow(
     source.run(publish).await;
 }
 
+/// Tries again to listen where a configuration says, if that failed.
+async fn retry_listeners(proxy: Arc<Proxy>) {
+    let mut ticks = tokio::time::interval(RETRY_LISTENERS);
+    loop {
+        ticks.tick().await;
+        proxy.retry_listeners();
+    }
+}
+
 /// Returns once another process serves with these sockets.
 async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener) {
     if let Some(offer) = offer {
@@ -266,7 +282,7 @@ async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener)
         let spawned = thread.spawn(move || {
             let sockets = || {
                 let mut sockets = proxy.sockets()?;
-                sockets.push(admin.try_clone()?);
+                sockets.push(admin.try_clone()?.into());
                 Ok(sockets)
             };
             if offer.hand_over(sockets).inspect_err(warn_of_offer).is_ok() {

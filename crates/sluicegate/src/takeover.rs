@@ -14,8 +14,8 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -36,7 +36,7 @@ const LOADING: Duration = Duration::from_secs(300);
 /// What is being taken over from another process.
 pub(crate) struct Inheritance {
     /// Its listening sockets.
-    pub(crate) sockets: Vec<TcpListener>,
+    pub(crate) sockets: Vec<OwnedFd>,
     old: UnixStream,
 }
 
@@ -85,7 +85,7 @@ impl Offer {
 
     /// Hands the sockets over to the first process that asks and comes to serve. Returns when that has
     /// happened; blocks until then.
-    pub(crate) fn hand_over(self, sockets: impl Fn() -> io::Result<Vec<TcpListener>>) -> anyhow::Result<()> {
+    pub(crate) fn hand_over(self, sockets: impl Fn() -> io::Result<Vec<OwnedFd>>) -> anyhow::Result<()> {
         let Self { name, mut listener } = self;
         loop {
             let (new, _) = listener.accept()?;
@@ -118,7 +118,7 @@ fn bind(name: &UnixAddr) -> anyhow::Result<UnixListener> {
     }
 }
 
-fn serve_one(mut new: &UnixStream, sockets: &[TcpListener]) -> anyhow::Result<()> {
+fn serve_one(mut new: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
     same_user(new)?;
     new.set_write_timeout(Some(PATIENCE))?;
     send(new, sockets)?;
@@ -140,7 +140,7 @@ fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
 }
 
 /// Each message carries how many sockets there are in all, and some of them.
-fn send(to: &UnixStream, sockets: &[TcpListener]) -> anyhow::Result<()> {
+fn send(to: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
     let total = u32::try_from(sockets.len())?.to_be_bytes();
     for batch in sockets.chunks(BATCH) {
         let fds: Vec<BorrowedFd<'_>> = batch.iter().map(|socket| socket.as_fd()).collect();
@@ -155,7 +155,7 @@ fn send(to: &UnixStream, sockets: &[TcpListener]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn receive(from: &UnixStream) -> anyhow::Result<Vec<TcpListener>> {
+fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
     loop {
         let mut total = [0; 4];
@@ -166,7 +166,7 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<TcpListener>> {
         anyhow::ensure!(received.bytes == total.len(), "it ended");
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
-                sockets.extend(fds.map(TcpListener::from));
+                sockets.extend(fds);
             }
         }
         if sockets.len() >= u32::from_be_bytes(total) as usize {
@@ -177,6 +177,8 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<TcpListener>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -184,20 +186,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let waiting = std::net::TcpStream::connect(address)?;
-        let old =
-            std::thread::spawn(move || Offer::new(address)?.hand_over(|| Ok(vec![listener.try_clone()?])));
+        let old = std::thread::spawn(move || {
+            Offer::new(address)?.hand_over(|| Ok(vec![listener.try_clone()?.into()]))
+        });
         let inheritance = loop {
             match Inheritance::ask(address)? {
                 Some(inheritance) => break inheritance,
                 None => std::thread::yield_now(),
             }
         };
-        assert_eq!(inheritance.sockets[0].local_addr()?, address);
-        let sockets =
-            inheritance.sockets.iter().map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>()?;
+        let socket = TcpListener::from(inheritance.sockets[0].try_clone()?);
+        assert_eq!(socket.local_addr()?, address);
         inheritance.complete()?;
         old.join().expect("no panic")?;
-        let (accepted, _) = sockets[0].accept()?;
+        let (accepted, _) = socket.accept()?;
         assert_eq!(accepted.peer_addr()?, waiting.local_addr()?);
         Ok(())
     }
@@ -206,8 +208,9 @@ mod tests {
     fn a_process_that_dies_before_it_serves_changes_nothing() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let old =
-            std::thread::spawn(move || Offer::new(address)?.hand_over(|| Ok(vec![listener.try_clone()?])));
+        let old = std::thread::spawn(move || {
+            Offer::new(address)?.hand_over(|| Ok(vec![listener.try_clone()?.into()]))
+        });
         let ask = || loop {
             if let Some(inheritance) = Inheritance::ask(address)? {
                 return anyhow::Ok(inheritance);

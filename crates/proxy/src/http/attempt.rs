@@ -10,13 +10,13 @@ use sluicegate_http1::{HeadLimits, HeadScan, ResponseError, Version};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::download::DRAIN_CHECK;
 use super::encode::{ResponsePlan, http2_response, write_response};
 use super::exchange::Exchange;
 use super::upload::{Progress, Sides, UploadError};
 use super::wire::Wire;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
 use crate::upstream::{Connection, LocalUpstream, Refused};
 use crate::worker::BUFFER;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustls::ProtocolVersion;
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
 use sluicegate_model::Settings;
+use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -22,7 +23,9 @@ use super::reply::{self, Reply};
 use super::wire::Wire;
 use crate::deadline::{Deadline, after};
 use crate::failure::{ClientFault, TlsFault};
-use crate::options::Protocol;
+use crate::layer4::{self, Arrival};
+use crate::listener::Protocol;
+use crate::proxy_header;
 use crate::stream::Stream;
 use crate::telemetry::handshake_index;
 use crate::tls::{self, Accepted, Session, TlsStream};
@@ -51,9 +54,9 @@ pub(crate) struct Client {
 /// Where requests come from: what is the same for all of a connection.
 pub(crate) struct Origin {
     pub(crate) peer: IpAddr,
-    /// The address of the listener that took the connection.
+    /// Where the client connected to, as far as is known: the address of the listener, or what the PROXY header says.
     pub(crate) listener: SocketAddr,
-    /// Where the connection really ends.
+    /// Where the connection ends here.
     pub(crate) local: SocketAddr,
     /// Over TLS: as whom the client came.
     pub(crate) session: Option<Session>,
@@ -83,16 +86,22 @@ pub(crate) async fn serve(
     listener: SocketAddr,
     phase: &Cell<Phase>,
 ) {
+    let mut arrival = Arrival::new(stream, peer, listener);
+    // Boxed, here and below, so that an idle connection's task is small.
+    if worker.settings().is_proxy(peer.ip()) && !Box::pin(proxy_header::read(worker, &mut arrival)).await {
+        return;
+    }
+    let addresses = arrival.addresses;
     let (stream, session) = match protocol {
-        Protocol::Http => (Stream::Plain(stream), None),
-        // Boxed, so that an idle connection's task is small.
-        Protocol::Https => match Box::pin(handshake(worker, stream)).await {
+        Protocol::Http => (Stream::Plain(arrival.tcp), None),
+        Protocol::Https => match Box::pin(handshake(worker, arrival, phase)).await {
             Some((stream, session)) => (Stream::Tls(stream), Some(session)),
             None => return,
         },
+        Protocol::Tcp | Protocol::Udp => return Box::pin(layer4::serve(worker, arrival, phase)).await,
     };
     let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
-    let origin = Rc::new(Origin::new(&stream, session, peer.ip().to_canonical(), listener));
+    let origin = Rc::new(Origin::new(&stream, session, addresses));
     if is_http2 {
         return Box::pin(http2::serve(worker, stream, &[], origin, phase)).await;
     }
@@ -128,10 +137,21 @@ pub(crate) async fn serve(
 }
 
 /// Carries out the TLS handshake. Without a connection afterwards, it is over.
-async fn handshake(worker: &Rc<Worker>, stream: TcpStream) -> Option<(Box<TlsStream>, Session)> {
+async fn handshake(
+    worker: &Rc<Worker>,
+    arrival: Arrival,
+    phase: &Cell<Phase>,
+) -> Option<(Box<TlsStream>, Session)> {
     let snapshot = worker.snapshot();
     let (limit, time) = (snapshot.settings.limits.client_hello, snapshot.settings.timeouts.tls_handshake);
-    let fault = match timeout(time, tls::accept(stream, &snapshot.table.tls, limit)).await {
+    let Arrival { tcp, addresses, listener } = arrival;
+    let fault = match timeout(time, tls::accept(tcp, &snapshot.table.tls, limit)).await {
+        Ok(Ok(Accepted::Passthrough(tcp, hello))) => {
+            drop(snapshot);
+            let arrival = Arrival { tcp, addresses, listener };
+            Box::pin(layer4::pass_through(worker, arrival, hello, phase)).await;
+            return None;
+        }
         Ok(Ok(Accepted::Tls(stream, session))) => {
             let is_tls13 = stream.version() == Some(ProtocolVersion::TLSv1_3);
             worker.stats().handshakes[handshake_index(is_tls13, stream.is_resumed())].add(1);
@@ -157,7 +177,8 @@ async fn handshake(worker: &Rc<Worker>, stream: TcpStream) -> Option<(Box<TlsStr
 }
 
 impl Origin {
-    fn new(stream: &Stream, session: Option<Session>, peer: IpAddr, listener: SocketAddr) -> Self {
+    fn new(stream: &Stream, session: Option<Session>, addresses: Addresses) -> Self {
+        let (peer, listener) = (addresses.source.ip().to_canonical(), addresses.destination);
         let port = listener.port();
         let scheme = if session.is_some() { "https" } else { "http" };
         let mut forwarding = Vec::with_capacity(192);

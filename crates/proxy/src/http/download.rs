@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use sluicegate_http1::{ChunkedDecoder, ResponseFraming, write_chunk_header};
 use tokio::time::Instant;
@@ -13,12 +12,10 @@ use super::upload::{Progress, UploadError};
 use super::wire::Wire;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
 use crate::upstream::{Connection, LocalEndpoint};
 use crate::worker::{BUFFER, Buffer};
-
-/// How often a response that takes long looks whether its endpoint was removed and its drain time is over.
-pub(super) const DRAIN_CHECK: Duration = Duration::from_secs(1);
 
 /// How far a response has gone.
 pub(super) struct Download {

@@ -4,8 +4,6 @@ use std::future::{Future as _, poll_fn};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,7 +26,7 @@ use super::wire::Wire;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::route::host_name;
-use crate::upstream::{Connection, LocalEndpoint, LocalUpstream, SharedUpstream, Tried};
+use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried};
 use crate::worker::{Scratch, Snapshot, Worker};
 
 /// What becomes of the client's connection.
@@ -406,10 +404,8 @@ impl<'c> Exchange<'c> {
         }
         self.record.bytes += self.scratch.response.len() as u64;
         // The head is needed for the log until the tunnel ends, the bytes behind it are the tunnel's.
-        let mut behind = self.worker.scratch();
-        behind.input.append(&self.scratch.input.filled()[head_len..]);
-        let (moved, result) = self.tunnel(connection, &mut behind.input).await;
-        self.worker.give_back(behind);
+        let sent = self.scratch.input.filled()[head_len..].to_vec();
+        let (moved, result) = self.tunnel(connection, &sent).await;
         self.record.bytes += moved;
         result
     }
@@ -542,39 +538,4 @@ fn names_h2c(protocols: &[u8]) -> bool {
 fn is_framed(head: &sluicegate_http1::ResponseHead) -> bool {
     use sluicegate_http1::ResponseFraming;
     matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(_))
-}
-
-/// A request's place at an upstream, counted while it lasts.
-struct Admission {
-    upstream: Rc<LocalUpstream>,
-    /// Where it is counted over all workers, for a limit.
-    limited: Option<Arc<SharedUpstream>>,
-}
-
-impl Admission {
-    fn new(upstream: &Rc<LocalUpstream>) -> Result<Self, Failure> {
-        let limited = match upstream.max_requests() {
-            None => None,
-            Some(most) => {
-                let shared = &upstream.shared;
-                if shared.in_flight.fetch_add(1, Ordering::Relaxed) >= u64::from(most) {
-                    shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-                    upstream.stats().failures[Failure::Overloaded.index()].add(1);
-                    return Err(Failure::Overloaded);
-                }
-                Some(shared.clone())
-            }
-        };
-        upstream.stats().in_flight.add(1);
-        Ok(Self { upstream: upstream.clone(), limited })
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.upstream.stats().in_flight.sub(1);
-        if let Some(shared) = &self.limited {
-            shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }

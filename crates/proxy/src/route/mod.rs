@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{ClientAuth, HostPattern, Route, RouteId, Settings};
 
+use crate::layer4::Layer4Table;
 use crate::telemetry::RouteStats;
 use crate::tls::TlsTable;
 pub(crate) use hosts::{HostMap, host_name};
@@ -17,6 +18,7 @@ use tree::PathTree;
 pub(crate) struct Table {
     pub(crate) settings: Arc<Settings>,
     pub(crate) tls: Arc<TlsTable>,
+    pub(crate) layer4: Layer4Table,
     routes: Vec<Target>,
     hosts: HostMap<Host>,
     default: Option<u32>,
@@ -45,11 +47,13 @@ impl Table {
     pub(crate) fn new(
         config: &sluicegate_model::Config,
         tls: Arc<TlsTable>,
+        layer4: Layer4Table,
         mut target: impl FnMut(&HostPattern, &Route) -> Target,
     ) -> Self {
         let mut table = Self {
             settings: Arc::new(config.settings.clone()),
             tls,
+            layer4,
             routes: Vec::new(),
             hosts: HostMap::default(),
             default: None,
@@ -108,7 +112,7 @@ mod tests {
 
     fn table(config: &Config) -> Table {
         let stats = Telemetry::new(1).overflow_stats();
-        Table::new(config, Arc::default(), |_, route| Target {
+        Table::new(config, Arc::default(), Layer4Table::default(), |_, route| Target {
             id: route.id.clone(),
             upstream: 0,
             https_only: false,

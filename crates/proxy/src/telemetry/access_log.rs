@@ -113,14 +113,46 @@ pub(crate) struct Entry<'e> {
     pub(crate) reason: Option<&'static str>,
 }
 
+/// A connection below HTTP, or an exchange of datagrams, as it is logged.
+pub(crate) struct ConnectionEntry<'e> {
+    pub(crate) at: SystemTime,
+    pub(crate) remote: SocketAddr,
+    pub(crate) listener: SocketAddr,
+    pub(crate) protocol: &'static str,
+    /// The name that the client asked for.
+    pub(crate) name: Option<&'e str>,
+    /// As nginx' stream module has it: 200, 502, 503 or 504, and 500 for what was cut off.
+    pub(crate) status: u16,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) duration: Duration,
+    pub(crate) route: &'e RouteId,
+    pub(crate) upstream: Option<&'e UpstreamKey>,
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) attempts: u32,
+    /// Why it failed, if it did.
+    pub(crate) reason: Option<&'static str>,
+}
+
 impl LogBuffer {
     pub(crate) fn log(&self, entry: &Entry<'_>, stats: &WorkerStats) {
+        self.write(stats, |out| match self.format {
+            LogFormat::Json => entry.write_json(out),
+            LogFormat::Combined => entry.write_combined(out),
+        });
+    }
+
+    pub(crate) fn log_connection(&self, entry: &ConnectionEntry<'_>, stats: &WorkerStats) {
+        self.write(stats, |out| match self.format {
+            LogFormat::Json => entry.write_json(out),
+            LogFormat::Combined => entry.write_stream(out),
+        });
+    }
+
+    fn write(&self, stats: &WorkerStats, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) {
         let mut lines = self.lines.borrow_mut();
         // Writing to a Vec does not fail.
-        let _ = match self.format {
-            LogFormat::Json => entry.write_json(&mut lines),
-            LogFormat::Combined => entry.write_combined(&mut lines),
-        };
+        let _ = write(&mut lines);
         let full = lines.len() >= BATCH;
         drop(lines);
         if full {
@@ -144,14 +176,8 @@ impl LogBuffer {
 
 impl Entry<'_> {
     fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        let since = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        write!(
-            out,
-            "{{\"time\":{}.{:03},\"remote_addr\":\"{}\"",
-            since.as_secs(),
-            since.subsec_millis(),
-            self.remote
-        )?;
+        begin_json(out, self.at)?;
+        write!(out, ",\"remote_addr\":\"{}\"", self.remote)?;
         for (name, value) in [
             ("method", self.method),
             ("target", self.target),
@@ -192,13 +218,8 @@ impl Entry<'_> {
 
     fn write_combined(&self, out: &mut Vec<u8>) -> io::Result<()> {
         write!(out, "{} - - [", self.remote)?;
-        let since = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // From `Sun, 06 Nov 1994 08:49:37 GMT` to `06/Nov/1994:08:49:37 +0000`.
-        let date = http_date(since.as_secs());
-        for (from, to, end) in [(5, 7, "/"), (8, 11, "/"), (12, 16, ":"), (17, 25, " +0000] \"")] {
-            out.write_all(&date[from..to])?;
-            out.write_all(end.as_bytes())?;
-        }
+        write_local_time(out, self.at)?;
+        out.write_all(b"] \"")?;
         for (part, end) in [(self.method, " "), (self.target, " "), (self.version, "\" ")] {
             escape_nginx(out, dash(part))?;
             out.write_all(end.as_bytes())?;
@@ -209,6 +230,63 @@ impl Entry<'_> {
         escape_nginx(out, dash(self.user_agent))?;
         out.write_all(b"\"\n")
     }
+}
+
+impl ConnectionEntry<'_> {
+    fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        begin_json(out, self.at)?;
+        write!(out, ",\"remote_addr\":\"{}\",\"remote_port\":{}", self.remote.ip(), self.remote.port())?;
+        write!(out, ",\"protocol\":\"{}\",\"listener\":\"{}\"", self.protocol, self.listener)?;
+        if let Some(name) = self.name {
+            out.write_all(b",\"server_name\":\"")?;
+            escape_json(out, name.as_bytes())?;
+            out.push(b'"');
+        }
+        write!(
+            out,
+            ",\"status\":{},\"bytes_received\":{},\"bytes_sent\":{},\"session_time\":{:.6},\"route\":\"{}\"",
+            self.status,
+            self.received,
+            self.sent,
+            self.duration.as_secs_f64(),
+            self.route
+        )?;
+        if let Some(upstream) = self.upstream {
+            write!(out, ",\"upstream\":\"{upstream}\",\"attempts\":{}", self.attempts)?;
+        }
+        if let Some(endpoint) = self.endpoint {
+            write!(out, ",\"upstream_addr\":\"{endpoint}\"")?;
+        }
+        if let Some(reason) = self.reason {
+            write!(out, ",\"reason\":\"{reason}\"")?;
+        }
+        out.write_all(b"}\n")
+    }
+
+    /// As ingress-nginx' `log-format-stream`: address, time, protocol, status, bytes sent and received, seconds.
+    fn write_stream(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        write!(out, "[{}] [", self.remote.ip())?;
+        write_local_time(out, self.at)?;
+        let seconds = self.duration.as_secs_f64();
+        writeln!(out, "] {} {} {} {} {seconds:.3}", self.protocol, self.status, self.sent, self.received)
+    }
+}
+
+/// The beginning of an object: its time, in seconds since 1970.
+fn begin_json(out: &mut Vec<u8>, at: SystemTime) -> io::Result<()> {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    write!(out, "{{\"time\":{}.{:03}", since.as_secs(), since.subsec_millis())
+}
+
+/// From `Sun, 06 Nov 1994 08:49:37 GMT` to `06/Nov/1994:08:49:37 +0000`, as nginx' `$time_local`.
+fn write_local_time(out: &mut Vec<u8>, at: SystemTime) -> io::Result<()> {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let date = http_date(since.as_secs());
+    for (from, to, end) in [(5, 7, "/"), (8, 11, "/"), (12, 16, ":"), (17, 25, " +0000")] {
+        out.write_all(&date[from..to])?;
+        out.write_all(end.as_bytes())?;
+    }
+    Ok(())
 }
 
 fn dash(value: &[u8]) -> &[u8] {

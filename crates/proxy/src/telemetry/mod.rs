@@ -5,6 +5,7 @@ mod histogram;
 mod tally;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use sluicegate_model::{Config, RouteId, Settings, Tls, UpstreamKey};
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
 
-use crate::failure::{ClientFault, Failure, TlsFault};
+use crate::failure::{ClientFault, Failure, ProxyHeaderFault, TlsFault};
 use crate::upstream::SharedUpstream;
 
 /// At most this many routes have counters of their own; those after it share one set, whose labels are empty.
@@ -36,6 +37,8 @@ pub struct Telemetry {
 struct Live {
     config: Option<Arc<Config>>,
     routes: HashMap<RouteLabels, Arc<RouteStats>>,
+    layer4: HashMap<Layer4Labels, Arc<Layer4Stats>>,
+    listeners: Vec<ListenerState>,
     upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
 }
 
@@ -91,6 +94,28 @@ impl Telemetry {
             self.live().routes.iter().map(|(labels, stats)| (labels.clone(), stats.clone())).collect();
         routes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         routes
+    }
+
+    /// The counters of every route below HTTP that is served.
+    #[must_use]
+    pub fn layer4(&self) -> Vec<(Layer4Labels, Arc<Layer4Stats>)> {
+        let mut routes: Vec<_> = self.live().layer4.iter().map(clone_pair).collect();
+        routes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        routes
+    }
+
+    /// The listeners below HTTP that are configured, and whether they listen.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<ListenerState> {
+        self.live().listeners.clone()
+    }
+
+    pub(crate) fn set_listeners(&self, listeners: Vec<ListenerState>) {
+        self.live().listeners = listeners;
+    }
+
+    pub(crate) fn set_layer4(&self, routes: HashMap<Layer4Labels, Arc<Layer4Stats>>) {
+        self.live().layer4 = routes;
     }
 
     /// Every upstream that is served, in the order of their keys.
@@ -169,6 +194,32 @@ pub struct RouteLabels {
     pub upstream: Option<UpstreamKey>,
 }
 
+/// What tells the counters of one route below HTTP from another's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Layer4Labels {
+    /// The listener, such as `Gateway default/edge, listener db`; `https` for those that are given by the command line.
+    pub listener: Box<str>,
+    /// `TCP`, `TLS` or `UDP`.
+    pub protocol: &'static str,
+    /// The names that it is for.
+    pub host: Box<str>,
+    /// The object that the route was written in.
+    pub id: RouteId,
+}
+
+/// A listener below HTTP at one moment.
+#[derive(Clone, Debug)]
+pub struct ListenerState {
+    /// Which one, such as `Gateway default/edge, listener db`.
+    pub listener: String,
+    /// `TCP`, `TLS` or `UDP`.
+    pub protocol: &'static str,
+    /// Where it is configured to listen.
+    pub address: SocketAddr,
+    /// Where it listens, or why it does not.
+    pub bound: Result<SocketAddr, String>,
+}
+
 /// What one worker counts for itself.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
@@ -183,6 +234,10 @@ pub struct WorkerStats {
     pub handshakes: Tallies<4>,
     /// Connections that ended before their TLS handshake did, by [`TlsFault::index`].
     pub tls_faults: Tallies<{ TlsFault::ALL.len() }>,
+    /// Connections that ended before their PROXY header did, by [`ProxyHeaderFault::index`].
+    pub proxy_header_faults: Tallies<{ ProxyHeaderFault::ALL.len() }>,
+    /// Datagrams of clients that were dropped, by [`DroppedDatagram`].
+    pub datagrams_dropped: Tallies<{ DroppedDatagram::ALL.len() }>,
     /// HTTP/2 connections that were ended because their clients made work without asking for anything.
     pub http2_floods: Tally,
     /// Client connections open now.
@@ -199,6 +254,35 @@ pub struct WorkerStats {
     pub accept_errors: Tally,
     /// Access log lines dropped because their writer did not keep up.
     pub log_dropped: Tally,
+}
+
+/// Why a client's datagram was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DroppedDatagram {
+    /// No route takes it.
+    NoRoute,
+    /// There is no endpoint for it.
+    NoEndpoint,
+    /// The worker exchanges datagrams with as many clients as it may.
+    TooManyFlows,
+    /// The endpoint's socket has no room, or takes none.
+    NotSent,
+}
+
+impl DroppedDatagram {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::NoRoute, Self::NoEndpoint, Self::TooManyFlows, Self::NotSent];
+
+    /// The stable name for metrics and logs.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoRoute => "no_route",
+            Self::NoEndpoint => "no_endpoint",
+            Self::TooManyFlows => "too_many_flows",
+            Self::NotSent => "not_sent",
+        }
+    }
 }
 
 /// Which of [`WorkerStats::handshakes`] counts a handshake.
@@ -234,6 +318,39 @@ impl RouteStats {
     /// The workers' parts.
     #[must_use]
     pub fn shards(&self) -> &Sharded<RouteShard> {
+        &self.shards
+    }
+}
+
+/// What is counted for each route below HTTP.
+#[derive(Debug)]
+pub struct Layer4Stats {
+    shards: Sharded<Layer4Shard>,
+}
+
+/// A worker's part of [`Layer4Stats`].
+#[derive(Debug, Default)]
+pub struct Layer4Shard {
+    /// Connections, or clients that exchange datagrams.
+    pub opened: Tally,
+    /// Those of them that are open.
+    pub open: Tally,
+    /// Those that an upstream failed, by [`Failure::index`].
+    pub failures: Tallies<{ Failure::COUNT }>,
+    /// Bytes from clients.
+    pub bytes_in: Tally,
+    /// Bytes to clients.
+    pub bytes_out: Tally,
+}
+
+impl Layer4Stats {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { shards: Sharded::new(workers) }
+    }
+
+    /// The workers' parts.
+    #[must_use]
+    pub fn shards(&self) -> &Sharded<Layer4Shard> {
         &self.shards
     }
 }

@@ -9,7 +9,7 @@ use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 
 use super::stream::TlsStream;
-use super::table::{Session, TlsTable};
+use super::table::{Found, Session, TlsTable};
 use crate::failure::TlsFault;
 use crate::worker::Buffer;
 
@@ -25,8 +25,18 @@ const UNRECOGNIZED_NAME: u8 = 112;
 /// What a client's first bytes have led to.
 pub(crate) enum Accepted {
     Tls(Box<TlsStream>, Session),
+    /// TLS is spoken with somebody else.
+    Passthrough(TcpStream, Hello),
     /// The client speaks, but not TLS: its first bytes are those of an HTTP request.
     ClearText(TcpStream),
+}
+
+/// What a client says first.
+pub(crate) struct Hello {
+    /// The name that it asks for, in lower case.
+    pub(crate) name: Option<Box<str>>,
+    /// All that came so far.
+    pub(crate) records: Buffer,
 }
 
 /// Carries out the handshake on a connection that has just come.
@@ -34,35 +44,51 @@ pub(crate) enum Accepted {
 /// # Errors
 /// What the client, or the network, did wrong. The client has been told by an alert where that was possible.
 pub(crate) async fn accept(mut tcp: TcpStream, table: &TlsTable, limit: usize) -> Result<Accepted, TlsFault> {
-    // Nothing is held for a client that says nothing.
-    tcp.readable().await.map_err(|_| TlsFault::Closed)?;
-    let mut hello = Hello { records: Buffer::with_size(HELLO), fed: 0, acceptor: Acceptor::default(), limit };
-    let name = match poll_fn(|cx| hello.poll(cx, &mut tcp)).await {
-        Ok(Heard::Name(name)) => name,
-        Ok(Heard::ClearText) => return Ok(Accepted::ClearText(tcp)),
-        Err(Broken { fault, alert }) => {
-            // Nobody is there any more who could be told.
-            let _ = tcp.try_write(&alert);
-            return Err(fault);
-        }
-    };
-    let host = match table.find(name.as_deref()) {
-        Ok(host) => host.clone(),
+    let Some(hello) = hear(&mut tcp, limit).await? else { return Ok(Accepted::ClearText(tcp)) };
+    let host = match table.find(hello.name.as_deref()) {
+        Ok(Found::Host(host)) => host.clone(),
+        Ok(Found::Passthrough) => return Ok(Accepted::Passthrough(tcp, hello)),
         Err(fault) => {
-            let why = if fault == TlsFault::UnknownName { UNRECOGNIZED_NAME } else { INTERNAL_ERROR };
-            let _ = tcp.try_write(&alert(why));
+            refuse(&tcp, fault);
             return Err(fault);
         }
     };
-    let session = Session { name, host: host.clone() };
+    let session = Session { name: hello.name, host: host.clone() };
     let stream = TlsStream::server(tcp, host.config.clone(), hello.records);
     let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
     poll_fn(|cx| stream.poll_handshake(cx)).await.map_err(|error| of_io(&error))?;
     Ok(Accepted::Tls(stream, session))
 }
 
-/// What a client says first.
-struct Hello {
+/// Reads what a client says first. `None` if that is a request in clear text.
+///
+/// # Errors
+/// As those of [`accept`].
+pub(crate) async fn hear(tcp: &mut TcpStream, limit: usize) -> Result<Option<Hello>, TlsFault> {
+    // Nothing is held for a client that says nothing.
+    tcp.readable().await.map_err(|_| TlsFault::Closed)?;
+    let mut listening =
+        Listening { records: Buffer::with_size(HELLO), fed: 0, acceptor: Acceptor::default(), limit };
+    match poll_fn(|cx| listening.poll(cx, tcp)).await {
+        Ok(Heard::Name(name)) => Ok(Some(Hello { name, records: listening.records })),
+        Ok(Heard::ClearText) => Ok(None),
+        Err(Broken { fault, alert }) => {
+            // Nobody is there any more who could be told.
+            let _ = tcp.try_write(&alert);
+            Err(fault)
+        }
+    }
+}
+
+/// Tells a client that it is not served.
+pub(crate) fn refuse(tcp: &TcpStream, fault: TlsFault) {
+    let why = if fault == TlsFault::UnknownName { UNRECOGNIZED_NAME } else { INTERNAL_ERROR };
+    // Who is gone need not be told.
+    let _ = tcp.try_write(&alert(why));
+}
+
+/// What has come of what a client says first.
+struct Listening {
     records: Buffer,
     /// How much of the records the acceptor knows.
     fed: usize,
@@ -88,7 +114,7 @@ impl From<TlsFault> for Broken {
     }
 }
 
-impl Hello {
+impl Listening {
     /// Reads until the client has said which host it wants.
     fn poll(&mut self, cx: &mut Context<'_>, tcp: &mut TcpStream) -> Poll<Result<Heard, Broken>> {
         loop {

@@ -24,7 +24,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 use sluicegate_model::Certificate;
 
-pub(crate) use accept::{Accepted, accept};
+pub(crate) use accept::{Accepted, Hello, accept, hear, refuse};
 pub(crate) use client_auth::identity;
 pub(crate) use stream::TlsStream;
 pub(crate) use table::{Compiler, Session, TlsTable};

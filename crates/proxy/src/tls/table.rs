@@ -22,10 +22,27 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The names that are served over TLS.
 #[derive(Debug, Default)]
 pub(crate) struct TlsTable {
-    /// `None` if it cannot be served, so that nobody may connect.
-    hosts: HostMap<Option<Arc<Host>>>,
+    hosts: HostMap<Entry>,
     default: Option<Arc<Host>>,
     unknown_names: UnknownNames,
+}
+
+/// What is done for a name.
+#[derive(Debug)]
+enum Entry {
+    /// TLS ends here.
+    Host(Arc<Host>),
+    /// It cannot be served, so that nobody may connect.
+    Unusable,
+    /// Connections are passed on unopened.
+    Passthrough,
+}
+
+/// Who answers for a name.
+pub(super) enum Found<'t> {
+    Host(&'t Arc<Host>),
+    /// Somebody else.
+    Passthrough,
 }
 
 /// A name that is served, or the default.
@@ -48,11 +65,13 @@ pub(crate) struct Session {
 
 impl TlsTable {
     /// Who answers for the name that a client asks for.
-    pub(super) fn find(&self, name: Option<&str>) -> Result<&Arc<Host>, TlsFault> {
+    pub(super) fn find(&self, name: Option<&str>) -> Result<Found<'_>, TlsFault> {
         match (self.hosts.find(name.unwrap_or_default().as_bytes()), name, self.unknown_names) {
-            (Some(found), ..) => found.as_ref().ok_or(TlsFault::Unusable),
+            (Some(Entry::Host(host)), ..) => Ok(Found::Host(host)),
+            (Some(Entry::Passthrough), ..) => Ok(Found::Passthrough),
+            (Some(Entry::Unusable), ..) => Err(TlsFault::Unusable),
             (None, Some(_), UnknownNames::Refuse) => Err(TlsFault::UnknownName),
-            (None, ..) => self.default.as_ref().ok_or(TlsFault::UnknownName),
+            (None, ..) => self.default.as_ref().map(Found::Host).ok_or(TlsFault::UnknownName),
         }
     }
 
@@ -64,8 +83,17 @@ impl TlsTable {
         if host.is_empty() || host.eq_ignore_ascii_case(name.as_bytes()) {
             return false;
         }
-        let here = self.hosts.find(host).map_or(self.default.as_ref(), Option::as_ref);
-        here.is_some_and(|here| here.pattern != session.host.pattern) && !session.host.covers(host)
+        let here = match self.hosts.find(host) {
+            Some(Entry::Host(here)) => here,
+            // Its connections do not end here.
+            Some(Entry::Passthrough) => return true,
+            Some(Entry::Unusable) => return false,
+            None => match &self.default {
+                Some(here) => here,
+                None => return false,
+            },
+        };
+        here.pattern != session.host.pattern && !session.host.covers(host)
     }
 }
 
@@ -162,7 +190,10 @@ impl Compiler {
         let mut hosts = HostMap::default();
         for entry in &tls.hosts {
             let host = host(Some(entry.host.clone()), &entry.certificates, &entry.client_auth);
-            hosts.insert(&entry.host, host);
+            hosts.insert(&entry.host, host.map_or(Entry::Unusable, Entry::Host));
+        }
+        for entry in &tls.passthrough {
+            hosts.insert(&entry.host, Entry::Passthrough);
         }
         let default = host(None, &[], &None).filter(|_| !tls.default.is_empty());
         let table = Arc::new(TlsTable { hosts, default, unknown_names: settings.tls.unknown_names });

@@ -66,7 +66,9 @@ impl Connection {
     /// keep-alive time.
     pub(crate) fn recycle(self, settings: &Settings, now: Instant, peer_timeout: Option<Duration>) {
         let Self { mut socket, seat } = self;
-        if seat.endpoint.is_removed() || socket.stream.is_shared() {
+        // Whom the next client of a tunnel is, the endpoint would not know.
+        let is_own = seat.upstream.shared.key().transport.protocol == Protocol::Tcp;
+        if is_own || seat.endpoint.is_removed() || socket.stream.is_shared() {
             return;
         }
         socket.uses += 1;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sluicegate_model::{Balance, UpstreamLimits};
+use sluicegate_model::{Balance, ProxyProtocol, UpstreamLimits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -35,6 +35,7 @@ pub(super) struct Members {
     pub(super) balance: Balance,
     pub(super) limits: UpstreamLimits,
     pub(super) security: Security,
+    proxy_protocol: Option<ProxyProtocol>,
     all: HashMap<u64, Rc<LocalEndpoint>>,
     pub(super) eligible: Vec<Rc<LocalEndpoint>>,
 }
@@ -71,6 +72,7 @@ impl LocalUpstream {
         members.eligible = eligible;
         members.balance = set.balance;
         members.limits = set.limits;
+        members.proxy_protocol = set.proxy_protocol;
         if !members.security.is_same(&set.security) {
             // Who was trusted before need not be now.
             members.all.values().for_each(|endpoint| endpoint.close_unused());
@@ -97,6 +99,11 @@ impl LocalUpstream {
     /// How many requests may be in flight over all workers.
     pub(crate) fn max_requests(&self) -> Option<u32> {
         self.members.borrow().limits.max_requests
+    }
+
+    /// How endpoints are told whom a connection is from, if they are.
+    pub(crate) fn proxy_protocol(&self) -> Option<ProxyProtocol> {
+        self.members.borrow().proxy_protocol
     }
 
     /// Every endpoint of the set.
@@ -197,9 +204,14 @@ impl LocalEndpoint {
         let value = if micros > old { micros } else { micros + (old - micros) * self.weight(now) };
         self.ewma.set(value);
         self.ewma_at.set(now);
-        self.resets.set(0);
+        self.answered();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for show")]
         self.stats().ewma_micros.set(value as u64);
+    }
+
+    /// Something came from it.
+    pub(crate) fn answered(&self) {
+        self.resets.set(0);
     }
 
     /// What one more request here is expected to cost.

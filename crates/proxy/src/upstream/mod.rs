@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`shared`] | identity, health and counters, seen by all workers |
 //! | `local` | a worker's load estimates and connections |
+//! | `admission` | how much it may be given at once |
 //! | `balance` | choosing an endpoint |
 //! | `connect` | a connection for a request: from the pool, or new ones raced |
 //! | `http2` | connections that many requests share |
 //! | `pool` | connections that wait for their next request |
 //! | `probe` | suspicion, and the way out of it |
 
+mod admission;
 mod balance;
 mod connect;
 mod http2;
@@ -19,6 +21,7 @@ mod pool;
 mod probe;
 pub mod shared;
 
+pub(crate) use admission::Admission;
 pub(crate) use balance::Tried;
 pub(crate) use connect::Connection;
 pub(crate) use http2::{Http2Call, Refused, fields};

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sluicegate_model::{Balance, Conditions, Endpoint, Protocol, UpstreamKey, UpstreamLimits, UpstreamTls};
+use sluicegate_model::{
+    Balance, Conditions, Endpoint, Protocol, ProxyProtocol, UpstreamKey, UpstreamLimits, UpstreamTls,
+};
 use tokio::time::Instant;
 
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
@@ -108,6 +110,8 @@ pub struct EndpointSet {
     pub limits: UpstreamLimits,
     /// Whether connections are secured.
     pub(crate) security: Security,
+    /// How endpoints are told whom a connection is from, if they are.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Every endpoint with its conditions.
     pub endpoints: Vec<(Arc<SharedEndpoint>, Conditions)>,
 }

@@ -10,15 +10,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use super::{Accepted, Worker};
-use crate::options::{Listener, Protocol};
+use crate::listener::{Listener, Protocol};
 
 /// How long accepting pauses when the process has no file descriptor left, or a worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections from a listener until it is aborted.
 pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
-    let Listener { address: local, protocol, .. } = listener;
-    let socket = TcpListener::from_std(listener.socket)?;
+    let (local, protocol) = (listener.place.address, listener.protocol);
+    let socket = TcpListener::from_std(listener.socket.into())?;
     Ok(async move {
         loop {
             match socket.accept().await {

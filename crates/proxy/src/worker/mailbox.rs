@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use crate::options::Protocol;
+use crate::listener::{Listener, Place, Protocol};
 use crate::route::Table;
 use crate::upstream::{EndpointSet, SharedUpstream};
 
@@ -32,6 +32,10 @@ pub(crate) struct Pending {
     pub(crate) table: Option<Arc<Table>>,
     /// By slot; `None` for an upstream that is no longer routed to.
     pub(crate) upstreams: HashMap<usize, Option<Placed>>,
+    /// What it listens at from now on, beside what it has.
+    pub(crate) opened: Vec<Listener>,
+    /// What it no longer listens at.
+    pub(crate) closed: Vec<Place>,
     /// Connections that a busier worker accepted.
     pub(crate) connections: Vec<Accepted>,
     pub(crate) stop: Option<Stop>,
@@ -64,6 +68,15 @@ pub(crate) enum Stop {
     CloseIdle,
     /// Everything is closed.
     CloseAll,
+}
+
+impl Pending {
+    /// What was to be opened and is not wanted any more has never been.
+    pub(crate) fn move_listeners(&mut self, opened: Vec<Listener>, closed: &[Place]) {
+        self.opened.retain(|listener| !closed.contains(&listener.place));
+        self.closed.extend_from_slice(closed);
+        self.opened.extend(opened);
+    }
 }
 
 impl Mailbox {

@@ -24,7 +24,7 @@ pub(crate) use scratch::{BUFFER, Buffer, SPARE_BUFFER, Scratch, give_spare_buffe
 
 use crate::date::{HttpDate, http_date};
 use crate::http::connection;
-use crate::options::{Listener, Protocol};
+use crate::listener::{Listener, Place, Protocol};
 use crate::route::Table;
 use crate::stream::Stream;
 use crate::telemetry::access_log::LogBuffer;
@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     next_socket: Cell<u64>,
     spares: Spares,
     connections: RefCell<Slab<Open>>,
+    /// What it takes connections and datagrams from.
+    listening: RefCell<Vec<(Place, AbortHandle)>>,
     stop: Cell<Option<Stop>>,
     /// Told when `stop` is set for the first time.
     stopped: Notify,
@@ -93,15 +95,9 @@ pub(crate) fn run(mut start: Start) -> io::Result<()> {
     let runtime = builder.enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async move {
         let worker = Rc::new(Worker::new(&mut start));
-        // Connections wait in the listen queue until the first configuration is served.
-        let mut waiting = Vec::new();
-        for listener in start.listeners {
-            waiting.push(accept::accept(worker.clone(), listener)?);
-        }
         spawn_local(worker.clone().keep_house());
         spawn_local(worker.clone().watch_idle());
-        worker.obey(waiting).await;
-        Ok(())
+        worker.obey(start.listeners).await
     })
 }
 
@@ -117,6 +113,7 @@ impl Worker {
             next_socket: Cell::new(0),
             spares: Spares::default(),
             connections: RefCell::default(),
+            listening: RefCell::default(),
             stop: Cell::new(None),
             stopped: Notify::new(),
             date: Cell::new((0, http_date(0))),
@@ -201,25 +198,28 @@ impl Worker {
         }
     }
 
-    /// Follows the mailbox until the end.
-    async fn obey(self: &Rc<Self>, mut waiting: Vec<impl Future<Output = ()> + 'static>) {
-        let mut acceptors = Vec::new();
+    /// Follows the mailbox until the end. Connections wait in the listen queues until the first configuration is served.
+    async fn obey(self: &Rc<Self>, mut waiting: Vec<Listener>) -> io::Result<()> {
         loop {
-            let pending = self.mailboxes[self.id].take().await;
+            let mut pending = self.mailboxes[self.id].take().await;
             let change = pending.change;
             let stop = pending.stop;
             let configured = pending.table.is_some();
+            let (opened, closed) = (std::mem::take(&mut pending.opened), std::mem::take(&mut pending.closed));
             self.apply(pending);
             self.mailboxes[self.id].acknowledge(change);
             if configured {
-                acceptors.extend(waiting.drain(..).map(|accepting| spawn_local(accepting).abort_handle()));
+                for listener in waiting.drain(..) {
+                    self.listen(listener)?;
+                }
             }
+            self.move_listeners(opened, &closed);
             if let Some(stop) = stop {
                 self.stop.set(Some(stop));
                 self.stopped.notify_waiters();
                 if stop >= Stop::CloseListeners {
                     self.mailboxes[self.id].stop_accepting();
-                    acceptors.iter().for_each(AbortHandle::abort);
+                    self.listening.borrow_mut().drain(..).for_each(|(_, task)| task.abort());
                     waiting.clear();
                 }
                 if stop >= Stop::CloseIdle {
@@ -235,8 +235,34 @@ impl Worker {
                     if let Some(log) = &self.log {
                         log.flush(self.stats());
                     }
-                    return;
+                    return Ok(());
                 }
+            }
+        }
+    }
+
+    /// Takes connections from a socket from now on.
+    fn listen(self: &Rc<Self>, listener: Listener) -> io::Result<()> {
+        let place = listener.place;
+        let task = spawn_local(accept::accept(self.clone(), listener)?).abort_handle();
+        self.listening.borrow_mut().push((place, task));
+        Ok(())
+    }
+
+    fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
+        self.listening.borrow_mut().retain(|(place, task)| {
+            let stays = !closed.contains(place);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for listener in opened {
+            let address = listener.place.address;
+            if self.stop.get() < Some(Stop::CloseListeners)
+                && let Err(error) = self.listen(listener)
+            {
+                tracing::error!(%address, %error, "cannot take connections");
             }
         }
     }

@@ -1,0 +1,200 @@
+//! A connection that is passed on: whatever TCP carries, or TLS to somebody else.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_model::ProxyProtocol;
+use sluicegate_proxy_protocol::{Addresses, write_v1, write_v2};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::record::Record;
+use super::table::{Taker, Target};
+use crate::deadline::Deadline;
+use crate::failure::{Failure, TlsFault};
+use crate::relay::{End, Moved, Relay};
+use crate::tls::{self, Hello};
+use crate::upstream::{Admission, LocalUpstream, Tried};
+use crate::worker::{Phase, Worker};
+
+/// A connection that has come.
+pub(crate) struct Arrival {
+    pub(crate) tcp: TcpStream,
+    /// As its client sees it, as far as is known.
+    pub(crate) addresses: Addresses,
+    /// Where it was taken, as the configuration has it.
+    pub(crate) listener: SocketAddr,
+}
+
+impl Arrival {
+    pub(crate) fn new(tcp: TcpStream, peer: SocketAddr, listener: SocketAddr) -> Self {
+        Self { tcp, addresses: Addresses { source: peer, destination: listener }, listener }
+    }
+}
+
+/// Serves a connection that came at a listener below HTTP to its end.
+pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cell<Phase>) {
+    let snapshot = worker.snapshot();
+    let (target, hello) = match snapshot.table.layer4.connections.get(&arrival.listener) {
+        None | Some(Taker::Any(None)) => return reset(&arrival.tcp),
+        Some(Taker::Any(Some(target))) => (target.clone(), None),
+        Some(Taker::ByName(names)) => {
+            let settings = &snapshot.settings;
+            let hear = tls::hear(&mut arrival.tcp, settings.limits.client_hello);
+            let heard =
+                timeout(settings.timeouts.tls_handshake, hear).await.unwrap_or(Err(TlsFault::Timeout));
+            let found = heard.and_then(|heard| heard.ok_or(TlsFault::NotTls)).and_then(|hello| {
+                let target = names.find(hello.name.as_deref().unwrap_or_default().as_bytes());
+                let target = target.ok_or(TlsFault::UnknownName).inspect_err(|fault| {
+                    tls::refuse(&arrival.tcp, *fault);
+                })?;
+                Ok((target.clone(), hello))
+            });
+            match found {
+                Ok((target, hello)) => (target, Some(hello)),
+                Err(fault) => {
+                    tracing::debug!(reason = fault.reason(), "TLS that cannot be passed on");
+                    return worker.stats().tls_faults[fault.index()].add(1);
+                }
+            }
+        }
+    };
+    drop(snapshot);
+    pass(worker, arrival, hello, target, phase).await;
+}
+
+/// Passes on a connection of TLS that came at a listener for HTTPS.
+pub(crate) async fn pass_through(worker: &Rc<Worker>, arrival: Arrival, hello: Hello, phase: &Cell<Phase>) {
+    let name = hello.name.as_deref().unwrap_or_default();
+    match worker.snapshot().table.layer4.passthrough.find(name.as_bytes()).cloned() {
+        Some(target) => pass(worker, arrival, Some(hello), target, phase).await,
+        // It was taken away this moment.
+        None => {
+            tls::refuse(&arrival.tcp, TlsFault::UnknownName);
+            worker.stats().tls_faults[TlsFault::UnknownName.index()].add(1);
+        }
+    }
+}
+
+/// Passes a connection on, and records how it ends.
+async fn pass(
+    worker: &Rc<Worker>,
+    arrival: Arrival,
+    hello: Option<Hello>,
+    target: Arc<Target>,
+    phase: &Cell<Phase>,
+) {
+    phase.set(Phase::Busy);
+    let Arrival { mut tcp, mut addresses, listener } = arrival;
+    if addresses.destination == listener {
+        // An address of all interfaces is not where the client connected to.
+        addresses.destination = tcp.local_addr().unwrap_or(listener);
+    }
+    let (protocol, name, mut first) = match hello {
+        None => ("TCP", None, Vec::new()),
+        Some(hello) => ("TLS", hello.name, hello.records.filled().to_vec()),
+    };
+    let slot = target.pick();
+    let mut record = Record::new(worker, target, protocol, (addresses.source, listener), name);
+    let served = async {
+        let upstream = slot.and_then(|slot| worker.upstream(slot)).ok_or(Failure::NoEndpoint)?;
+        record.upstream = Some(upstream.clone());
+        let _admission = Admission::new(&upstream)?;
+        attempts(worker, &upstream, &mut tcp, addresses, &mut first, &mut record).await
+    };
+    match served.await {
+        Ok(()) => {}
+        Err(failure) => {
+            record.failed(failure);
+            reset(&tcp);
+        }
+    }
+}
+
+/// Connects and passes bytes both ways, until an endpoint has said something or was given more than what a client of TLS
+/// says first: nothing has come of that, so another endpoint can be given it.
+async fn attempts(
+    worker: &Rc<Worker>,
+    upstream: &Rc<LocalUpstream>,
+    tcp: &mut TcpStream,
+    addresses: Addresses,
+    first: &mut Vec<u8>,
+    record: &mut Record,
+) -> Result<(), Failure> {
+    let settings = worker.settings();
+    let idle = settings.timeouts.tunnel_idle;
+    let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(1));
+    let mut tried = Tried::default();
+    let is_tls = !first.is_empty();
+    let hello_len = first.len();
+    let header = upstream.proxy_protocol().map_or_else(Vec::new, |version| {
+        let mut header = Vec::with_capacity(64);
+        match version {
+            ProxyProtocol::V1 => write_v1(&mut header, addresses),
+            ProxyProtocol::V2 => write_v2(&mut header, addresses),
+        }
+        header
+    });
+    loop {
+        let mut connection = upstream.connect(worker, &mut tried, None).await?;
+        let endpoint = connection.endpoint().clone();
+        record.attempts += 1;
+        record.endpoint = Some(endpoint.shared.address());
+        upstream.stats().attempts.add(1);
+        endpoint.stats().attempts.add(1);
+        let mut relay = Relay::new(&[&header, &**first].concat(), &[]);
+        if is_tls {
+            relay.expect_answer();
+        }
+        let mut before = Moved::default();
+        let end = {
+            let stream = &mut connection.socket.stream;
+            let progress = |moved: Moved| {
+                if before.down == 0 && moved.down > 0 {
+                    endpoint.answered();
+                }
+                record.add(Moved { up: moved.up - before.up, down: moved.down - before.down });
+                before = moved;
+            };
+            relay.run(tcp, stream, &endpoint, &mut deadline, idle, progress).await
+        };
+        match end {
+            End::Done => record.done(),
+            End::ClientBroke => {
+                record.client_broke();
+                connection.socket.stream.break_off();
+            }
+            End::Idle => record.failed(Failure::BodyTimeout),
+            End::Drained => record.failed(Failure::Drained),
+            End::EndpointBroke => {
+                let Moved { up, down } = relay.moved();
+                if down > 0 {
+                    return Err(Failure::Truncated);
+                }
+                upstream.note_failure(worker, &endpoint, Failure::Reset);
+                let replayable = (header.len() + hello_len) as u64;
+                if up > replayable || record.attempts >= settings.resilience.attempts {
+                    return Err(Failure::Reset);
+                }
+                // What the client has sent meanwhile comes behind it.
+                let unsent = relay.unsent();
+                let behind = usize::try_from(replayable - up).unwrap_or(usize::MAX);
+                first.truncate(hello_len);
+                first.extend_from_slice(unsent.get(behind..).unwrap_or_default());
+                upstream.stats().retries[Failure::Reset.index()].add(1);
+                tried.add(&endpoint);
+                continue;
+            }
+        }
+        return Ok(());
+    }
+}
+
+/// When it is closed, the client sees a connection that was refused.
+fn reset(tcp: &TcpStream) {
+    // It fails only on a socket that is broken already.
+    let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+}

@@ -1,0 +1,124 @@
+//! What is counted and logged of a connection, or of an exchange of datagrams, however it ends.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use super::table::Target;
+use crate::failure::Failure;
+use crate::relay::Moved;
+use crate::telemetry::Layer4Shard;
+use crate::telemetry::access_log::ConnectionEntry;
+use crate::upstream::LocalUpstream;
+use crate::worker::Worker;
+
+/// What is known of it so far.
+pub(super) struct Record {
+    worker: Rc<Worker>,
+    target: Arc<Target>,
+    protocol: &'static str,
+    remote: SocketAddr,
+    listener: SocketAddr,
+    /// The name that the client asked for.
+    name: Option<Box<str>>,
+    started: Instant,
+    moved: Moved,
+    pub(super) upstream: Option<Rc<LocalUpstream>>,
+    pub(super) endpoint: Option<SocketAddr>,
+    pub(super) attempts: u32,
+    /// Why it was cut off, if it was, and with which of nginx' statuses.
+    ended: Option<(&'static str, u16)>,
+}
+
+impl Record {
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        target: Arc<Target>,
+        protocol: &'static str,
+        (remote, listener): (SocketAddr, SocketAddr),
+        name: Option<Box<str>>,
+    ) -> Self {
+        let shard = target.stats.shards().of(worker.id);
+        shard.opened.add(1);
+        shard.open.add(1);
+        worker.stats().in_flight.add(1);
+        Self {
+            worker: worker.clone(),
+            target,
+            protocol,
+            remote,
+            listener,
+            name,
+            started: Instant::now(),
+            moved: Moved::default(),
+            upstream: None,
+            endpoint: None,
+            attempts: 0,
+            // Until it has come to its end.
+            ended: Some(("aborted", 500)),
+        }
+    }
+
+    /// So much has been moved since the last call.
+    pub(super) fn add(&mut self, more: Moved) {
+        self.moved.up += more.up;
+        self.moved.down += more.down;
+        let shard = self.shard();
+        shard.bytes_in.add(more.up);
+        shard.bytes_out.add(more.down);
+    }
+
+    /// It came to its proper end.
+    pub(super) fn done(&mut self) {
+        self.ended = None;
+    }
+
+    /// The client's connection broke.
+    pub(super) fn client_broke(&mut self) {
+        self.ended = Some(("client_closed", 200));
+    }
+
+    /// The upstream is to blame.
+    pub(super) fn failed(&mut self, failure: Failure) {
+        self.shard().failures[failure.index()].add(1);
+        // Who is over the limit was counted there.
+        if let Some(upstream) = self.upstream.as_ref().filter(|_| failure != Failure::Overloaded) {
+            upstream.stats().failures[failure.index()].add(1);
+        }
+        self.ended = Some((failure.reason(), failure.status()));
+    }
+
+    fn shard(&self) -> &Layer4Shard {
+        self.target.stats.shards().of(self.worker.id)
+    }
+}
+
+/// Recorded in `Drop`, so that what is aborted is counted and logged too.
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.shard().open.sub(1);
+        self.worker.stats().in_flight.sub(1);
+        let Some(log) = &self.worker.log else { return };
+        let duration = self.started.elapsed();
+        let entry = ConnectionEntry {
+            at: SystemTime::now() - duration,
+            remote: self.remote,
+            listener: self.listener,
+            protocol: self.protocol,
+            name: self.name.as_deref(),
+            status: self.ended.map_or(200, |(_, status)| status),
+            received: self.moved.up,
+            sent: self.moved.down,
+            duration,
+            route: &self.target.id,
+            upstream: self.upstream.as_ref().map(|upstream| upstream.shared.key()),
+            endpoint: self.endpoint,
+            attempts: self.attempts,
+            reason: self.ended.map(|(reason, _)| reason),
+        };
+        log.log_connection(&entry, self.worker.stats());
+    }
+}

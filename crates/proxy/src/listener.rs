@@ -1,0 +1,271 @@
+//! Listening sockets: those that a process is started with, and those that configurations bring and take away.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use sluicegate_model::{self as model, Layer4};
+use socket2::{Domain, Socket, Type};
+
+use crate::options::Options;
+use crate::proxy::StartError;
+use crate::telemetry::ListenerState;
+
+/// How many connections the kernel may keep for each worker until it accepts them, if the system allows it
+/// (`net.core.somaxconn`).
+const BACKLOG: i32 = 4096;
+
+/// What comes at a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http,
+    Https,
+    /// Connections that are not understood, or of TLS that is not ended here.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// Where a listener is configured to listen, and whether for datagrams: TCP and UDP have ports of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_udp: bool,
+}
+
+/// A socket of one worker.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: Socket,
+    pub(crate) place: Place,
+    pub(crate) protocol: Protocol,
+}
+
+/// The sockets of all listeners, each once for every worker.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    workers: usize,
+    /// Those that the process was started with.
+    fixed: Vec<Bound>,
+    /// Those of the configuration.
+    configured: HashMap<Place, Result<Bound, String>>,
+    /// Those of a process that is being replaced, of which it is not known yet who wants them.
+    inherited: Vec<Socket>,
+    is_closed: bool,
+}
+
+/// What listens at one address.
+#[derive(Debug)]
+struct Bound {
+    address: SocketAddr,
+    /// What every worker's sockets can be handed over as.
+    sockets: Vec<Socket>,
+}
+
+/// What workers have to do to follow a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    /// What each worker listens at beside what it has.
+    pub(crate) opened: Vec<Vec<Listener>>,
+    pub(crate) closed: Vec<Place>,
+}
+
+impl Sockets {
+    /// Listens at the addresses that a process is started with. Gives what each worker gets.
+    pub(crate) fn start(options: &Options, workers: usize) -> Result<(Self, Vec<Vec<Listener>>), StartError> {
+        let inherited = options.inherited.iter().map(|socket| Ok(socket.try_clone()?.into()));
+        let inherited: io::Result<Vec<Socket>> = inherited.collect();
+        let mut sockets = Self {
+            workers,
+            fixed: Vec::new(),
+            configured: HashMap::new(),
+            inherited: inherited.map_err(StartError::Inherit)?,
+            is_closed: false,
+        };
+        let mut of_workers: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+        let http = options.http.iter().map(|address| (*address, Protocol::Http));
+        let https = options.https.iter().map(|address| (*address, Protocol::Https));
+        for (address, protocol) in http.chain(https) {
+            if address.port() != 0 && sockets.fixed.iter().any(|bound| bound.address == address) {
+                return Err(StartError::Twice(address));
+            }
+            let (bound, listeners) = sockets
+                .bind(Place { address, is_udp: false }, protocol)
+                .map_err(|error| StartError::Listen { address, error })?;
+            sockets.fixed.push(bound);
+            of_workers.iter_mut().zip(listeners).for_each(|(all, of_worker)| all.extend(of_worker));
+        }
+        Ok((sockets, of_workers))
+    }
+
+    /// Where the listeners are that the process was started with.
+    pub(crate) fn fixed(&self) -> Vec<SocketAddr> {
+        self.fixed.iter().map(|bound| bound.address).collect()
+    }
+
+    /// Opens the listeners of a configuration that are not open, and closes those that are not in it. What cannot be
+    /// opened is said in the log and in [`states`](Self::states), and tried again with the next call.
+    pub(crate) fn follow(&mut self, wanted: &[model::Listener]) -> Moves {
+        let mut moves = Moves { opened: (0..self.workers).map(|_| Vec::new()).collect(), closed: Vec::new() };
+        if self.is_closed {
+            return moves;
+        }
+        let place = |listener: &model::Listener| Place {
+            address: listener.address,
+            is_udp: matches!(listener.serves, Layer4::Udp(_)),
+        };
+        self.configured.retain(|known, bound| {
+            let stays = wanted.iter().any(|listener| place(listener) == *known);
+            if !stays && bound.is_ok() {
+                moves.closed.push(*known);
+            }
+            stays
+        });
+        for listener in wanted {
+            let place = place(listener);
+            let before = self.configured.remove(&place);
+            if let Some(Ok(bound)) = before {
+                self.configured.insert(place, Ok(bound));
+                continue;
+            }
+            let protocol = if place.is_udp { Protocol::Udp } else { Protocol::Tcp };
+            let bound = match self.conflict(place) {
+                Some(with) => Err(format!("{with} is served for HTTP or HTTPS")),
+                None => self.bind(place, protocol).map_err(|error| error.to_string()),
+            };
+            let bound = bound.map(|(bound, listeners)| {
+                let opened = moves.opened.iter_mut().zip(listeners);
+                opened.for_each(|(all, of_worker)| all.extend(of_worker));
+                bound
+            });
+            if let Err(error) = &bound
+                && !matches!(&before, Some(Err(known)) if known == error)
+            {
+                let (address, listener) = (place.address, &listener.id);
+                tracing::error!(%address, %listener, "cannot listen: {error}; it is tried again");
+            }
+            self.configured.insert(place, bound);
+        }
+        // What nobody wanted now was of routes that are gone.
+        self.inherited.clear();
+        moves
+    }
+
+    /// Whether some configured listener does not listen.
+    pub(crate) fn has_failures(&self) -> bool {
+        self.configured.values().any(Result::is_err)
+    }
+
+    /// Where the listeners of a configuration listen, or why they do not.
+    pub(crate) fn states(&self, wanted: &[model::Listener]) -> Vec<ListenerState> {
+        let state = |listener: &model::Listener| {
+            let is_udp = matches!(listener.serves, Layer4::Udp(_));
+            let bound = self.configured.get(&Place { address: listener.address, is_udp });
+            ListenerState {
+                listener: listener.id.to_string(),
+                protocol: listener.serves.protocol(),
+                address: listener.address,
+                bound: match bound {
+                    Some(Ok(bound)) => Ok(bound.address),
+                    Some(Err(error)) => Err(error.clone()),
+                    None => Err("closed".to_owned()),
+                },
+            }
+        };
+        wanted.iter().map(state).collect()
+    }
+
+    /// Every socket, to be handed to a process that takes over.
+    pub(crate) fn all(&self) -> io::Result<Vec<OwnedFd>> {
+        let configured = self.configured.values().filter_map(|bound| bound.as_ref().ok());
+        let sockets = self.fixed.iter().chain(configured).flat_map(|bound| &bound.sockets);
+        sockets.map(|socket| Ok(socket.try_clone()?.into())).collect()
+    }
+
+    /// Lets go of all: a socket that stays open takes connections that nobody serves.
+    pub(crate) fn close(&mut self) {
+        self.is_closed = true;
+        self.fixed.clear();
+        self.configured.clear();
+        self.inherited.clear();
+    }
+
+    /// The listener from the command line that takes what comes there.
+    fn conflict(&self, Place { address, is_udp }: Place) -> Option<SocketAddr> {
+        let overlaps = |other: &SocketAddr| {
+            let is_any = address.ip().is_unspecified() || other.ip().is_unspecified();
+            other.port() == address.port()
+                && other.is_ipv4() == address.is_ipv4()
+                && (is_any || other.ip() == address.ip())
+        };
+        self.fixed.iter().map(|bound| bound.address).find(|other| !is_udp && overlaps(other))
+    }
+
+    /// A socket for every worker: those inherited first, and new ones for what is missing.
+    fn bind(&mut self, place: Place, protocol: Protocol) -> io::Result<(Bound, Vec<Vec<Listener>>)> {
+        let mut of_workers: Vec<Vec<Listener>> = (0..self.workers).map(|_| Vec::new()).collect();
+        let mut bound = Bound { address: place.address, sockets: Vec::new() };
+        // Every inherited socket has a queue of its own, which somebody has to empty.
+        let mut inherited = Vec::new();
+        for socket in std::mem::take(&mut self.inherited) {
+            if is_at(&socket, place)? {
+                inherited.push(socket);
+            } else {
+                self.inherited.push(socket);
+            }
+        }
+        for (index, socket) in inherited.into_iter().enumerate() {
+            socket.set_nonblocking(true)?;
+            bound.sockets.push(socket.try_clone()?);
+            of_workers[index % self.workers].push(Listener { socket, place, protocol });
+        }
+        for listeners in &mut of_workers {
+            if listeners.is_empty() {
+                let socket = open(Place { address: bound.address, ..place })?;
+                bound.address = address_of(&socket)?;
+                bound.sockets.push(socket.try_clone()?);
+                listeners.push(Listener { socket, place, protocol });
+            }
+        }
+        // By what it is called, whatever port the kernel chose.
+        let fixed = matches!(protocol, Protocol::Http | Protocol::Https);
+        let place = if fixed { Place { address: bound.address, ..place } } else { place };
+        of_workers.iter_mut().flatten().for_each(|listener| listener.place = place);
+        Ok((bound, of_workers))
+    }
+}
+
+/// Listens at an address beside other workers, among which the kernel shares out connections and datagrams.
+fn open(Place { address, is_udp }: Place) -> io::Result<Socket> {
+    let (kind, protocol) = match is_udp {
+        true => (Type::DGRAM, socket2::Protocol::UDP),
+        false => (Type::STREAM, socket2::Protocol::TCP),
+    };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    if address.is_ipv6() {
+        // `[::]` is IPv6 alone, so that `0.0.0.0` can be served beside it.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    if is_udp {
+        socket.bind(&address.into())?;
+        return Ok(socket);
+    }
+    socket.set_reuse_address(true)?;
+    // Inherited by the connections (tcp(7)).
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+fn is_at(socket: &Socket, Place { address, is_udp }: Place) -> io::Result<bool> {
+    let kind = if is_udp { Type::DGRAM } else { Type::STREAM };
+    Ok(address_of(socket)? == address && socket.r#type()? == kind)
+}
+
+fn address_of(socket: &Socket) -> io::Result<SocketAddr> {
+    socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
