@@ -218,7 +218,7 @@ impl Proxy {
     fn is_empty(&self) -> bool {
         // In the order in which a connection goes.
         self.mailboxes.iter().all(|mailbox| !mailbox.is_accepting() && mailbox.arriving() == 0)
-            && self.telemetry.workers().sum(|worker| &worker.open) == 0
+            && self.telemetry.workers().iter().all(|worker| worker.open.get() + worker.udp_flows.get() == 0)
     }
 }
 

@@ -112,12 +112,14 @@ impl Client {
 
     /// Connects over TLS, asking for the server `name`.
     pub async fn connect_tls(addr: SocketAddr, options: &ClientOptions, name: &str) -> Result<Self, Error> {
-        let connect = async {
-            let tcp = TcpStream::connect(addr).await?;
-            tcp.set_nodelay(true)?;
-            Stream::tls(tcp, options, name).await
-        };
-        Ok(Self::of(timeout(LIMIT, connect).await.map_err(|_| Error::Timeout(LIMIT))??))
+        Self::over_tls(TcpStream::connect(addr).await?, options, name).await
+    }
+
+    /// The same over a connection from elsewhere.
+    pub async fn over_tls(tcp: TcpStream, options: &ClientOptions, name: &str) -> Result<Self, Error> {
+        tcp.set_nodelay(true)?;
+        let secured = timeout(LIMIT, Stream::tls(tcp, options, name)).await;
+        Ok(Self::of(secured.map_err(|_| Error::Timeout(LIMIT))??))
     }
 
     /// A client over a connection from elsewhere.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Protocol, Route, RouteId, Settings, Tls,
-    Upstream, UpstreamKey, VirtualHost,
+    Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
+    PathPattern, Protocol, Route, RouteId, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
+    WeightedUpstream,
 };
 use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -22,6 +23,8 @@ use crate::tls::{Authority, ClientOptions};
 
 /// The upstream that [`Builder::backends`] fills.
 const DEFAULT: &str = "backend";
+/// The upstream that [`Builder::layer4`] fills.
+pub const LAYER4: &str = "stream";
 
 /// A running gateway.
 pub struct Gateway {
@@ -73,10 +76,38 @@ impl Builder {
         self
     }
 
+    /// Connections or datagrams at a free port of 127.0.0.1 go to these addresses.
+    #[must_use]
+    pub fn layer4(
+        mut self,
+        protocol: Protocol,
+        serves: impl FnOnce(Layer4Route) -> Layer4,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+    ) -> Self {
+        let object = RouteId { kind: "Gateway", namespace: "default".into(), name: "edge".into() };
+        let listener = Listener {
+            id: ListenerId { object, name: "test".into() },
+            address: ([127, 0, 0, 1], 0).into(),
+            serves: serves(layer4_route(LAYER4, protocol)),
+        };
+        let endpoints = addresses.into_iter().map(ready).collect();
+        let upstream = Arc::new(Upstream { endpoints, ..Upstream::default() });
+        self.config.upstreams.insert(layer4_key(LAYER4, protocol), upstream);
+        self.config.listeners.push(listener);
+        self
+    }
+
     /// Changes the limits.
     #[must_use]
     pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.config.settings);
+        self
+    }
+
+    /// Changes what the upstream below HTTP is besides its endpoints.
+    #[must_use]
+    pub fn layer4_upstream(mut self, change: impl FnOnce(&mut Upstream)) -> Self {
+        change(Arc::make_mut(self.config.upstreams.entry(layer4_key(LAYER4, Protocol::Tcp)).or_default()));
         self
     }
 
@@ -159,6 +190,22 @@ impl Gateway {
             Transport::Http => self.addr(),
             Transport::Https | Transport::Http2 => self.https_addr(),
         }
+    }
+
+    /// Where its listener below HTTP listens.
+    #[must_use]
+    pub fn layer4_addr(&self) -> SocketAddr {
+        let listeners = self.proxy.telemetry().listeners();
+        listeners[0].bound.clone().expect("it listens")
+    }
+
+    /// An upstream's endpoints from now on, every address ready; all workers know when this returns.
+    pub async fn set_addresses_of(
+        &self,
+        upstream: UpstreamKey,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+    ) {
+        self.change_endpoints(upstream, addresses.into_iter().map(ready)).await;
     }
 
     /// The data plane itself.
@@ -263,12 +310,12 @@ impl Gateway {
 
     /// The default upstream has these endpoints from now on; all workers know when this returns.
     pub async fn set_endpoints(&self, endpoints: impl IntoIterator<Item = Endpoint>) {
-        self.change_endpoints(endpoints).await;
+        self.change_endpoints(key(DEFAULT), endpoints).await;
     }
 
     /// As [`set_endpoints`](Self::set_endpoints), with every address ready.
     pub async fn set_addresses(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
-        self.change_endpoints(addresses.into_iter().map(ready)).await;
+        self.change_endpoints(key(DEFAULT), addresses.into_iter().map(ready)).await;
     }
 
     /// Changes the configuration as a whole; all workers serve it when this returns.
@@ -287,14 +334,14 @@ impl Gateway {
         self.proxy.shutdown(drain).await;
     }
 
-    async fn change_endpoints(&self, endpoints: impl IntoIterator<Item = Endpoint>) {
+    async fn change_endpoints(&self, key: UpstreamKey, endpoints: impl IntoIterator<Item = Endpoint>) {
         let endpoints: Arc<[Endpoint]> = endpoints.into_iter().collect();
         let applied = {
             let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(upstream) = config.upstreams.get_mut(&key(DEFAULT)) {
+            if let Some(upstream) = config.upstreams.get_mut(&key) {
                 Arc::make_mut(upstream).endpoints = endpoints.clone();
             }
-            self.proxy.apply(Change::Endpoints { upstream: key(DEFAULT), endpoints })
+            self.proxy.apply(Change::Endpoints { upstream: key, endpoints })
         };
         applied.await;
     }
@@ -314,6 +361,22 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
         Some(virtual_host) => virtual_host.routes.push(route),
         None => config.hosts.push(VirtualHost { host: pattern, routes: vec![route], fallback: None }),
     }
+}
+
+/// A route below HTTP to the upstream with this name.
+#[must_use]
+pub fn layer4_route(name: &str, protocol: Protocol) -> Layer4Route {
+    let id = RouteId { kind: "TCPRoute", namespace: "default".into(), name: name.into() };
+    let backends = vec![WeightedUpstream { upstream: layer4_key(name, protocol), weight: 1 }];
+    Layer4Route { id, backends }
+}
+
+/// The key of the upstream below HTTP with this name.
+#[must_use]
+pub fn layer4_key(name: &str, protocol: Protocol) -> UpstreamKey {
+    let mut key = key(name);
+    key.transport.protocol = protocol;
+    key
 }
 
 /// An endpoint that wants requests.

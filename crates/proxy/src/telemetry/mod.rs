@@ -236,7 +236,9 @@ pub struct WorkerStats {
     pub tls_faults: Tallies<{ TlsFault::ALL.len() }>,
     /// Connections that ended before their PROXY header did, by [`ProxyHeaderFault::index`].
     pub proxy_header_faults: Tallies<{ ProxyHeaderFault::ALL.len() }>,
-    /// Datagrams of clients that were dropped, by [`DroppedDatagram`].
+    /// Clients that exchange datagrams with an endpoint now.
+    pub udp_flows: Tally,
+    /// Datagrams that were dropped, by [`DroppedDatagram`].
     pub datagrams_dropped: Tallies<{ DroppedDatagram::ALL.len() }>,
     /// HTTP/2 connections that were ended because their clients made work without asking for anything.
     pub http2_floods: Tally,
@@ -256,7 +258,7 @@ pub struct WorkerStats {
     pub log_dropped: Tally,
 }
 
-/// Why a client's datagram was dropped.
+/// Why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DroppedDatagram {
     /// No route takes it.
@@ -265,7 +267,7 @@ pub enum DroppedDatagram {
     NoEndpoint,
     /// The worker exchanges datagrams with as many clients as it may.
     TooManyFlows,
-    /// The endpoint's socket has no room, or takes none.
+    /// It could not be sent on: there is no room for it, or nobody takes it.
     NotSent,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
 }
 
 /// A request's place at an endpoint, counted while it lasts.
-struct Seat {
+pub(crate) struct Seat {
     upstream: Rc<LocalUpstream>,
     endpoint: Rc<LocalEndpoint>,
     /// Whether it is counted over all workers too, for a limit.
@@ -84,7 +84,7 @@ impl Connection {
 }
 
 impl Seat {
-    fn new(upstream: &Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) -> Self {
+    pub(crate) fn new(upstream: &Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) -> Self {
         endpoint.stats().in_flight.add(1);
         let counted = upstream.members.borrow().limits.max_requests_per_endpoint.is_some();
         if counted {

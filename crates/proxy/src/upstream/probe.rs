@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use sluicegate_model::Protocol;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
@@ -67,7 +68,13 @@ impl LocalUpstream {
 
 /// Tries to connect until the endpoint answers, is removed, or was readmitted by somebody else.
 async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
-    let mut interval = worker.settings().resilience.probe_interval;
+    let resilience = worker.settings().resilience.clone();
+    let mut interval = resilience.probe_interval;
+    if upstream.shared.key().transport.protocol == Protocol::Udp {
+        // Nothing can be asked that any endpoint would answer: the next client's datagram tells.
+        sleep(resilience.probe_interval_max).await;
+        return upstream.note_success(&endpoint);
+    }
     loop {
         // Some spread, so that the probes of many upstreams do not come at once.
         sleep(interval.mul_f64(0.75 + 0.5 * fastrand::f64())).await;

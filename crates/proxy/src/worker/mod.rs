@@ -16,7 +16,8 @@ use sluicegate_model::Settings;
 use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, spawn_local};
+use tokio::sync::futures::Notified;
+use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub(crate) use mailbox::{Accepted, Mailbox, Placed, Stop};
@@ -24,6 +25,7 @@ pub(crate) use scratch::{BUFFER, Buffer, SPARE_BUFFER, Scratch, give_spare_buffe
 
 use crate::date::{HttpDate, http_date};
 use crate::http::connection;
+use crate::layer4;
 use crate::listener::{Listener, Place, Protocol};
 use crate::route::Table;
 use crate::stream::Stream;
@@ -48,9 +50,9 @@ pub(crate) struct Worker {
     spares: Spares,
     connections: RefCell<Slab<Open>>,
     /// What it takes connections and datagrams from.
-    listening: RefCell<Vec<(Place, AbortHandle)>>,
+    listening: RefCell<Vec<(Place, JoinHandle<()>)>>,
     stop: Cell<Option<Stop>>,
-    /// Told when `stop` is set for the first time.
+    /// Told when `stop` is set.
     stopped: Notify,
     date: Cell<(u64, HttpDate)>,
     pub(crate) log: Option<LogBuffer>,
@@ -163,6 +165,21 @@ impl Worker {
         }
     }
 
+    /// Whether nothing comes from clients any more but on connections that they have.
+    pub(crate) fn has_closed_listeners(&self) -> bool {
+        self.stop.get() >= Some(Stop::CloseListeners)
+    }
+
+    /// Whether everything is to end now.
+    pub(crate) fn is_closing_all(&self) -> bool {
+        self.stop.get() >= Some(Stop::CloseAll)
+    }
+
+    /// Returns when the worker takes its next step towards its end.
+    pub(crate) fn stop_changes(&self) -> Notified<'_> {
+        self.stopped.notified()
+    }
+
     /// Whether idle connections were closed.
     pub(crate) fn closes_idle(&self) -> bool {
         self.stop.get() >= Some(Stop::CloseIdle)
@@ -207,13 +224,13 @@ impl Worker {
             let configured = pending.table.is_some();
             let (opened, closed) = (std::mem::take(&mut pending.opened), std::mem::take(&mut pending.closed));
             self.apply(pending);
+            self.move_listeners(opened, &closed).await;
             self.mailboxes[self.id].acknowledge(change);
             if configured {
                 for listener in waiting.drain(..) {
                     self.listen(listener)?;
                 }
             }
-            self.move_listeners(opened, &closed);
             if let Some(stop) = stop {
                 self.stop.set(Some(stop));
                 self.stopped.notify_waiters();
@@ -244,22 +261,26 @@ impl Worker {
     /// Takes connections from a socket from now on.
     fn listen(self: &Rc<Self>, listener: Listener) -> io::Result<()> {
         let place = listener.place;
-        let task = spawn_local(accept::accept(self.clone(), listener)?).abort_handle();
+        let task = match listener.protocol {
+            Protocol::Udp => spawn_local(layer4::serve_datagrams(self.clone(), listener)?),
+            _ => spawn_local(accept::accept(self.clone(), listener)?),
+        };
         self.listening.borrow_mut().push((place, task));
         Ok(())
     }
 
-    fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
-        self.listening.borrow_mut().retain(|(place, task)| {
-            let stays = !closed.contains(place);
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
+    /// Returns once nothing comes any more at what is closed.
+    async fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
+        let gone: Vec<_> =
+            self.listening.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)).collect();
+        for (_, task) in gone {
+            task.abort();
+            // Whether it was aborted or had failed: it has let go of its socket.
+            let _ = task.await;
+        }
         for listener in opened {
             let address = listener.place.address;
-            if self.stop.get() < Some(Stop::CloseListeners)
+            if !self.has_closed_listeners()
                 && let Err(error) = self.listen(listener)
             {
                 tracing::error!(%address, %error, "cannot take connections");

@@ -1,0 +1,379 @@
+//! Datagrams: each client that sends some has an endpoint for a while, with a socket of its own.
+//!
+//! Nobody says that such an exchange ends, so silence ends it. An endpoint's host that says that nobody listens has not
+//! passed the datagram on: it goes to another endpoint.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
+use rustix::net::{RecvFlags, recv};
+use sluicegate_model::Settings;
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tokio::time::Instant;
+
+use super::record::Record;
+use super::table::Target;
+use crate::deadline::{Deadline, after};
+use crate::failure::Failure;
+use crate::http::connection::LAST_IDLE;
+use crate::listener::Listener;
+use crate::relay::{DRAIN_CHECK, Moved};
+use crate::telemetry::DroppedDatagram;
+use crate::upstream::{Admission, LocalEndpoint, Seat, Tried};
+use crate::worker::Worker;
+
+/// The largest datagram, or several of one client that the kernel has joined.
+const LARGEST: usize = 65_536;
+/// How many are taken from the kernel at once.
+const BATCH: usize = 4;
+/// How many answers of one endpoint are passed on before others have their turn.
+const BURST: usize = 64;
+/// What is kept of a datagram until it is answered, so that it can be sent elsewhere: larger ones are not.
+const REPLAY: usize = 4096;
+
+/// Takes datagrams from a listener until it is aborted.
+pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
+    let place = listener.place.address;
+    let socket = UdpSocket::from_std(listener.socket.into())?;
+    let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+    // Datagrams that are larger than a packet go in several, as anywhere else.
+    match place {
+        SocketAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::WANT)?,
+        SocketAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::WANT)?,
+    }
+    let face = Rc::new(Face {
+        worker,
+        place,
+        socket,
+        state,
+        flows: RefCell::default(),
+        is_closed: Cell::new(false),
+        closed: Notify::new(),
+        buffer: RefCell::new(vec![0; LARGEST]),
+    });
+    Ok(async move {
+        let _closing = Closing(face.clone());
+        let mut bytes = vec![0; BATCH * LARGEST];
+        let mut metas = [RecvMeta::default(); BATCH];
+        loop {
+            let received = face
+                .socket
+                .async_io(Interest::READABLE, || {
+                    let mut slices = bytes.chunks_mut(LARGEST);
+                    let slice = |_| IoSliceMut::new(slices.next().unwrap_or_default());
+                    let mut slices: [_; BATCH] = std::array::from_fn(slice);
+                    face.state.recv(UdpSockRef::from(&face.socket), &mut slices, &mut metas)
+                })
+                .await;
+            let Ok(received) = received.inspect_err(|error| tracing::debug!(%error, "no datagram")) else {
+                // It is about one that was sent before.
+                tokio::task::yield_now().await;
+                continue;
+            };
+            for (meta, joined) in metas.iter().zip(bytes.chunks(LARGEST)).take(received) {
+                let client = Client { address: meta.addr, local: meta.dst_ip };
+                for datagram in joined[..meta.len].chunks(meta.stride.max(1)) {
+                    face.take(client, datagram);
+                }
+                if meta.len == 0 {
+                    face.take(client, &[]);
+                }
+            }
+        }
+    })
+}
+
+/// A listener's socket, which answers go out from.
+struct Face {
+    worker: Rc<Worker>,
+    /// Where it listens, as the configuration has it.
+    place: SocketAddr,
+    socket: UdpSocket,
+    state: UdpSocketState,
+    flows: RefCell<HashMap<Client, Rc<Flow>>>,
+    /// The listener is gone: its socket must go too, lest it takes datagrams that nobody reads.
+    is_closed: Cell<bool>,
+    closed: Notify,
+    /// For what comes from endpoints.
+    buffer: RefCell<Vec<u8>>,
+}
+
+/// Ends the exchanges of a listener that is gone; not those of a process that is about to end, which have a moment.
+struct Closing(Rc<Face>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if !self.0.worker.has_closed_listeners() {
+            self.0.is_closed.set(true);
+            self.0.closed.notify_waiters();
+        }
+    }
+}
+
+/// Who sends, and to which of our addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Client {
+    address: SocketAddr,
+    local: Option<IpAddr>,
+}
+
+/// A client and its endpoint.
+struct Flow {
+    socket: UdpSocket,
+    endpoint: Rc<LocalEndpoint>,
+    target: Rc<Route>,
+    record: RefCell<Record>,
+    moved_at: Cell<Instant>,
+    /// The last datagram to the endpoint, until it answers.
+    unanswered: RefCell<Vec<u8>>,
+}
+
+/// Where a flow was led to.
+struct Route {
+    target: std::sync::Arc<Target>,
+    slot: usize,
+    tried: RefCell<Tried>,
+    attempts: Cell<u32>,
+}
+
+impl Face {
+    /// Passes a client's datagram on.
+    fn take(self: &Rc<Self>, client: Client, datagram: &[u8]) {
+        let known = self.flows.borrow().get(&client).cloned();
+        let result = match known {
+            // Who is gone or does not answer is left for another, as with connections.
+            Some(flow) if !flow.endpoint.is_removed() => match flow.send(datagram) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.go_elsewhere(client, &flow);
+                    let again = self.flows.borrow().get(&client).cloned();
+                    again.map_or(Err(DroppedDatagram::NotSent), |flow| {
+                        flow.send(datagram).map_err(|_| DroppedDatagram::NotSent)
+                    })
+                }
+                sent => sent.map_err(|_| DroppedDatagram::NotSent),
+            },
+            _ => self.lead(client, datagram),
+        };
+        if let Err(why) = result {
+            self.worker.stats().datagrams_dropped[why as usize].add(1);
+        }
+    }
+
+    /// Finds an endpoint for a client's first datagram.
+    fn lead(self: &Rc<Self>, client: Client, datagram: &[u8]) -> Result<(), DroppedDatagram> {
+        let snapshot = self.worker.snapshot();
+        let target = snapshot.table.layer4.datagrams.get(&self.place);
+        let target = target.and_then(Option::as_ref).ok_or(DroppedDatagram::NoRoute)?;
+        let slot = target.pick().ok_or(DroppedDatagram::NoRoute)?;
+        let (tried, attempts) = (RefCell::default(), Cell::new(0));
+        let route = Route { target: target.clone(), slot, tried, attempts };
+        self.open(client, Rc::new(route), datagram, &snapshot.settings)
+    }
+
+    /// Gives a client an endpoint.
+    fn open(
+        self: &Rc<Self>,
+        client: Client,
+        route: Rc<Route>,
+        datagram: &[u8],
+        settings: &Settings,
+    ) -> Result<(), DroppedDatagram> {
+        let worker = &self.worker;
+        if worker.stats().udp_flows.get() >= settings.limits.udp_flows_per_worker as u64 {
+            return Err(DroppedDatagram::TooManyFlows);
+        }
+        let upstream = worker.upstream(route.slot).ok_or(DroppedDatagram::NoEndpoint)?;
+        let endpoint = upstream
+            .pick(&route.tried.borrow(), &settings.resilience, Instant::now())
+            .ok_or(DroppedDatagram::NoEndpoint)?;
+        let admission = Admission::new(&upstream).map_err(|_| DroppedDatagram::NoEndpoint)?;
+        let socket = connected(endpoint.shared.address()).map_err(|_| DroppedDatagram::NotSent)?;
+        route.attempts.set(route.attempts.get() + 1);
+        upstream.stats().attempts.add(1);
+        endpoint.stats().attempts.add(1);
+        let places = (client.address, self.place);
+        let mut record = Record::new(worker, route.target.clone(), "UDP", places, None);
+        record.upstream = Some(upstream.clone());
+        record.endpoint = Some(endpoint.shared.address());
+        record.attempts = route.attempts.get();
+        let flow = Rc::new(Flow {
+            socket,
+            endpoint: endpoint.clone(),
+            target: route,
+            record: RefCell::new(record),
+            moved_at: Cell::new(Instant::now()),
+            unanswered: RefCell::default(),
+        });
+        // One to a removed endpoint may still be there: it goes on to be answered.
+        self.flows.borrow_mut().insert(client, flow.clone());
+        worker.stats().udp_flows.add(1);
+        let seat = Seat::new(&upstream, endpoint);
+        spawn_local({
+            let (face, flow) = (self.clone(), flow.clone());
+            async move {
+                let guard = FlowGuard { face, client, flow };
+                guard.face.answer(client, &guard.flow).await;
+                drop((admission, seat));
+            }
+        });
+        flow.send(datagram).map_err(|_| DroppedDatagram::NotSent)
+    }
+
+    /// Nobody listens at the endpoint: another one gets the datagram.
+    fn go_elsewhere(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
+        let settings = self.worker.settings();
+        flow.record.borrow_mut().failed(Failure::ConnectRefused);
+        if let Some(upstream) = self.worker.upstream(flow.target.slot) {
+            upstream.stats().connect_failures[Failure::ConnectRefused.index()].add(1);
+            upstream.note_failure(&self.worker, &flow.endpoint, Failure::ConnectRefused);
+        }
+        let is_current = self.flows.borrow().get(&client).is_some_and(|current| Rc::ptr_eq(current, flow));
+        if !is_current {
+            return;
+        }
+        self.flows.borrow_mut().remove(&client);
+        let datagram = std::mem::take(&mut *flow.unanswered.borrow_mut());
+        if datagram.is_empty() || flow.target.attempts.get() >= settings.resilience.attempts {
+            return;
+        }
+        flow.target.tried.borrow_mut().add(&flow.endpoint);
+        if let Err(why) = self.open(client, flow.target.clone(), &datagram, &settings) {
+            self.worker.stats().datagrams_dropped[why as usize].add(1);
+        }
+    }
+
+    /// Passes answers on, until there is silence.
+    async fn answer(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
+        let mut deadline = Deadline::new(Instant::now() + DRAIN_CHECK);
+        while !self.is_over(flow, &mut deadline) {
+            tokio::select! {
+                biased;
+                _ = flow.socket.ready(Interest::READABLE | Interest::ERROR) => {
+                    if !self.pass_back_all(client, flow) {
+                        return self.go_elsewhere(client, flow);
+                    }
+                }
+                () = self.closed.notified() => {}
+                () = self.worker.stop_changes() => {}
+                () = poll_fn(|cx| deadline.poll(cx)) => {}
+            }
+        }
+        flow.record.borrow_mut().done();
+    }
+
+    /// Whether nothing was said for too long, or nothing can be. Sets when to look again.
+    fn is_over(&self, flow: &Flow, deadline: &mut Deadline) -> bool {
+        let (now, idle) = (Instant::now(), self.worker.settings().timeouts.udp_idle);
+        // Nothing more comes from the client of a process that is about to end.
+        let idle = if self.worker.has_closed_listeners() { idle.min(LAST_IDLE) } else { idle };
+        let due = after(flow.moved_at.get(), idle);
+        let is_removed = flow.endpoint.is_removed();
+        deadline.set(if is_removed { due.min(now + DRAIN_CHECK) } else { due });
+        now >= due || flow.endpoint.is_drained(now) || self.is_closed.get() || self.worker.is_closing_all()
+    }
+
+    /// Passes on what has come from the endpoint. False if nobody listens there.
+    fn pass_back_all(&self, client: Client, flow: &Flow) -> bool {
+        let mut buffer = self.buffer.borrow_mut();
+        for turn in 0.. {
+            if turn == BURST {
+                // Others have their turn; the runtime says at once that there is more.
+                return true;
+            }
+            match recv(&flow.socket, &mut buffer[..], RecvFlags::DONTWAIT).map_err(io::Error::from) {
+                Ok((length, _)) => self.pass_back(client, flow, &buffer[..length]),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    io::ErrorKind::ConnectionRefused => return false,
+                    // About one datagram: the next may pass.
+                    _ => tracing::debug!(%error, "a datagram was lost"),
+                },
+            }
+        }
+        // The runtime has to be told that there is nothing, or it says again that there is something.
+        for interest in [Interest::READABLE, Interest::ERROR] {
+            let _ = flow.socket.try_io(interest, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        }
+        true
+    }
+
+    /// Gives an answer to the client, from the address that it asked.
+    fn pass_back(&self, client: Client, flow: &Flow, answer: &[u8]) {
+        flow.endpoint.answered();
+        flow.unanswered.borrow_mut().clear();
+        let transmit = Transmit {
+            destination: client.address,
+            ecn: None,
+            contents: answer,
+            segment_size: None,
+            src_ip: client.local,
+        };
+        match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
+            Ok(()) => flow.moved(Moved { up: 0, down: answer.len() as u64 }),
+            Err(error) => {
+                tracing::debug!(%error, "an answer was lost");
+                self.worker.stats().datagrams_dropped[DroppedDatagram::NotSent as usize].add(1);
+            }
+        }
+    }
+}
+
+impl Flow {
+    fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        // Not by the runtime, which takes a new socket not to be writable.
+        SockRef::from(&self.socket).send(datagram)?;
+        let mut unanswered = self.unanswered.borrow_mut();
+        unanswered.clear();
+        if datagram.len() <= REPLAY {
+            unanswered.extend_from_slice(datagram);
+        }
+        self.moved(Moved { up: datagram.len() as u64, down: 0 });
+        Ok(())
+    }
+
+    fn moved(&self, moved: Moved) {
+        self.moved_at.set(Instant::now());
+        self.record.borrow_mut().add(moved);
+    }
+}
+
+/// Takes a flow off its listener's list when its task ends, however it ends.
+struct FlowGuard {
+    face: Rc<Face>,
+    client: Client,
+    flow: Rc<Flow>,
+}
+
+impl Drop for FlowGuard {
+    fn drop(&mut self) {
+        self.face.worker.stats().udp_flows.sub(1);
+        let mut flows = self.face.flows.borrow_mut();
+        if flows.get(&self.client).is_some_and(|current| Rc::ptr_eq(current, &self.flow)) {
+            flows.remove(&self.client);
+        }
+    }
+}
+
+/// A socket that exchanges datagrams with an endpoint and nobody else.
+fn connected(endpoint: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = match endpoint {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect(endpoint)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}

@@ -1,0 +1,70 @@
+//! Below HTTP: TCP, TLS that is passed through, UDP, and the PROXY protocol.
+
+mod proxy_protocol;
+mod tcp;
+mod tls;
+mod udp;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sluicegate_model::{Layer4, Protocol};
+use sluicegate_testkit::gateway::{Builder, Gateway};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+type TestResult = anyhow::Result<()>;
+
+/// Far more than anything takes that is awaited here.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A gateway to be whose TCP listener has these endpoints.
+fn tcp(endpoints: impl IntoIterator<Item = SocketAddr>) -> Builder {
+    Gateway::builder().layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), endpoints)
+}
+
+async fn connect(gateway: &Gateway) -> anyhow::Result<TcpStream> {
+    Ok(TcpStream::connect(gateway.layer4_addr()).await?)
+}
+
+async fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+async fn accept(listener: &TcpListener) -> anyhow::Result<TcpStream> {
+    Ok(timeout(SOON, listener.accept()).await.context("no connection came")??.0)
+}
+
+async fn read(stream: &mut TcpStream, length: usize) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    timeout(SOON, stream.read_exact(&mut bytes)).await.context("not enough came")??;
+    Ok(bytes)
+}
+
+/// All that comes until the end.
+async fn read_to_end(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    timeout(SOON, stream.read_to_end(&mut bytes)).await.context("it did not end")??;
+    Ok(bytes)
+}
+
+/// An endpoint that sends back what it gets, behind its name.
+async fn echo(name: &'static str) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
+    let (listener, address) = listen().await?;
+    let task = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                to.write_all(name.as_bytes()).await?;
+                tokio::io::copy(&mut from, &mut to).await?;
+                to.shutdown().await
+            });
+        }
+    });
+    Ok((address, task))
+}

@@ -1,0 +1,170 @@
+//! TLS that is passed through.
+
+use std::sync::Arc;
+
+use sluicegate_model::{HostPattern, Layer4, Protocol, TlsRoute};
+use sluicegate_proxy::failure::{Failure, TlsFault};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+use sluicegate_testkit::gateway::{Builder, Gateway, LAYER4, layer4_route};
+use sluicegate_testkit::terminator::Terminator;
+use sluicegate_testkit::tls::Authority;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::{TestResult, accept, connect, listen, read, read_to_end};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: inside.test\r\n\r\n";
+
+/// Somebody who speaks TLS as `inside.test`, with a back end behind it.
+async fn inside() -> anyhow::Result<(Backend, Terminator)> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let shown = Authority::of_process().issue(&["inside.test"]);
+    let terminator = Terminator::start(backend.addr(), &shown, None).await?;
+    Ok((backend, terminator))
+}
+
+fn exact(name: &str) -> HostPattern {
+    HostPattern::Exact(name.into())
+}
+
+fn by_name(host: HostPattern, endpoints: impl IntoIterator<Item = std::net::SocketAddr>) -> Builder {
+    let serves = |route| Layer4::Tls(vec![TlsRoute { host, route }]);
+    Gateway::builder().layer4(Protocol::Tcp, serves, endpoints)
+}
+
+fn faults(gateway: &Gateway, fault: TlsFault) -> u64 {
+    gateway.proxy().telemetry().workers().sum(|worker| &worker.tls_faults[fault.index()])
+}
+
+async fn ask(address: std::net::SocketAddr, name: &str) -> anyhow::Result<u16> {
+    let mut client = Client::connect_tls(address, &Authority::of_process().client(), name).await?;
+    Ok(client.request(GET).await?.status)
+}
+
+#[tokio::test]
+async fn a_connection_goes_unopened_to_whom_its_name_says() -> TestResult {
+    let (_backend, terminator) = inside().await?;
+    let gateway = by_name(exact("inside.test"), [terminator.addr()]).start().await?;
+    assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200, "the certificate is the endpoint's");
+    assert_eq!(ask(gateway.layer4_addr(), "INSIDE.test").await?, 200);
+    assert_eq!(terminator.names(), [Some("inside.test".to_owned()), Some("inside.test".to_owned())]);
+    let error = ask(gateway.layer4_addr(), "other.test").await.expect_err("nobody has this name");
+    assert!(format!("{error:#}").to_lowercase().contains("unrecogni"), "{error:#}");
+    assert_eq!(faults(&gateway, TlsFault::UnknownName), 1);
+    let mut clear = connect(&gateway).await?;
+    clear.write_all(GET.as_bytes()).await?;
+    assert!(read_to_end(&mut clear).await.map_or(true, |answer| answer.is_empty()));
+    assert_eq!(faults(&gateway, TlsFault::NotTls), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wildcard_of_gateway_api_stands_for_several_labels() -> TestResult {
+    let (_backend, terminator) = inside().await?;
+    let gateway = by_name(HostPattern::Suffix("test".into()), [terminator.addr()]).start().await?;
+    assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200);
+    for (name, taken) in [("a.b.test", true), ("test", false), ("a.example", false)] {
+        // The endpoint's certificate is for another name: that it was shown is what counts.
+        let error = format!("{:#}", ask(gateway.layer4_addr(), name).await.expect_err(name));
+        assert_eq!(error.to_lowercase().contains("unrecogni"), !taken, "{name}: {error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn listeners_for_https_pass_on_the_names_that_they_are_told() -> TestResult {
+    let (_backend, terminator) = inside().await?;
+    let own = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder()
+        .backends([&own])
+        .layer4(Protocol::Tcp, |_| Layer4::Tcp(None), [terminator.addr()])
+        .tls(|tls| {
+            let route = layer4_route(LAYER4, Protocol::Tcp);
+            tls.passthrough.push(TlsRoute { host: exact("inside.test"), route });
+        })
+        .start()
+        .await?;
+    assert_eq!(ask(gateway.https_addr(), "inside.test").await?, 200);
+    assert_eq!((terminator.handshakes(), own.requests()), (1, 0));
+    let mut client = gateway.connect_tls(&Authority::of_process().client(), "localhost").await?;
+    assert_eq!(client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?.status, 200);
+    assert_eq!(own.requests(), 1, "all other names end here");
+    assert_eq!(client.request(GET).await?.status, 421, "a request for that name belongs elsewhere");
+    gateway.configure(|config| Arc::make_mut(&mut config.tls).passthrough.clear()).await;
+    let error = ask(gateway.https_addr(), "inside.test").await.expect_err("it is not passed on any more");
+    assert!(format!("{error:#}").contains("ertificate"), "{error:#}");
+    Ok(())
+}
+
+/// A pod that is killed has taken connections out of its queue, or not yet: nobody has said a word, so the ClientHello
+/// can go elsewhere.
+#[tokio::test]
+async fn who_dies_before_it_says_anything_is_not_noticed() -> TestResult {
+    for is_reset in [true, false] {
+        let (dying, dead) = listen().await?;
+        let (_backend, terminator) = inside().await?;
+        let gateway = by_name(exact("inside.test"), [dead]).start().await?;
+        let asked = tokio::spawn({
+            let address = gateway.layer4_addr();
+            async move { ask(address, "inside.test").await }
+        });
+        let mut victim = accept(&dying).await?;
+        let hello = read(&mut victim, 64).await?;
+        assert_eq!(hello[0], 22, "a handshake");
+        gateway
+            .set_addresses_of(
+                sluicegate_testkit::gateway::layer4_key(LAYER4, Protocol::Tcp),
+                [dead, terminator.addr()],
+            )
+            .await;
+        if is_reset {
+            victim.set_zero_linger()?;
+        }
+        drop(dying);
+        drop(victim);
+        assert_eq!(asked.await??, 200, "reset: {is_reset}");
+        let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+        assert_eq!(upstream.shards().sum(|shard| &shard.retries[Failure::Reset.index()]), 1);
+    }
+    Ok(())
+}
+
+/// What an endpoint may have acted upon is not sent twice.
+#[tokio::test]
+async fn who_dies_after_more_than_a_hello_is_not_replaced() -> TestResult {
+    let (dying, dead) = listen().await?;
+    let (_backend, terminator) = inside().await?;
+    let gateway = by_name(exact("inside.test"), [dead]).start().await?;
+    // As with early data (RFC 8446, 2.3): what a client says first, and at once more.
+    let mut record = vec![22, 3, 1];
+    let hello = client_hello("inside.test");
+    record.extend_from_slice(&u16::try_from(hello.len())?.to_be_bytes());
+    record.extend_from_slice(&hello);
+    let mut client = connect(&gateway).await?;
+    client.write_all(&record).await?;
+    let mut victim = accept(&dying).await?;
+    read(&mut victim, record.len()).await?;
+    client.write_all(b"more").await?;
+    assert_eq!(read(&mut victim, 4).await?, b"more");
+    let key = sluicegate_testkit::gateway::layer4_key(LAYER4, Protocol::Tcp);
+    gateway.set_addresses_of(key, [dead, terminator.addr()]).await;
+    victim.set_zero_linger()?;
+    drop(victim);
+    assert!(read_to_end(&mut client).await.is_err(), "the client sees that it broke");
+    assert_eq!(terminator.handshakes(), 0);
+    Ok(())
+}
+
+/// A ClientHello of TLS 1.2 that asks for a name, and for nothing else (RFC 5246, 7.4.1.2; RFC 6066, 3).
+fn client_hello(name: &str) -> Vec<u8> {
+    let length = |bytes: &[u8]| u16::try_from(bytes.len()).expect("short").to_be_bytes();
+    let name = [&[0][..], &length(name.as_bytes()), name.as_bytes()].concat();
+    let list = [&length(&name)[..], &name].concat();
+    let extension = [&[0, 0][..], &length(&list), &list].concat();
+    let schemes = [0, 13, 0, 4, 0, 2, 4, 3];
+    let extensions = [&extension[..], &schemes].concat();
+    let body = [&[3, 3][..], &[7; 32], &[0], &[0, 2, 0xc0, 0x2b], &[1, 0], &length(&extensions), &extensions]
+        .concat();
+    let size = u32::try_from(body.len()).expect("short").to_be_bytes();
+    [&[1][..], &size[1..], &body].concat()
+}
