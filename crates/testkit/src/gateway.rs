@@ -97,6 +97,12 @@ impl Builder {
         self
     }
 
+    /// What it would serve.
+    #[must_use]
+    pub fn into_config(self) -> Config {
+        self.config
+    }
+
     /// Changes the limits.
     #[must_use]
     pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {

@@ -4,6 +4,7 @@
 //!
 //! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::telemetry::MAX_ROUTES), then one with empty labels
 //!   for the rest): from its first request on, then all of them, so that shares of errors can be computed;
+//! - per listener below HTTP: whether it listens; per route there: from its first connection on;
 //! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason
 //!   from the first time that the reason occurs;
 //! - per worker: what tells whether the load is shared out evenly;
@@ -12,6 +13,7 @@
 mod certificate;
 mod families;
 mod format;
+mod layer4;
 mod process;
 mod route;
 mod upstream;
@@ -97,6 +99,7 @@ impl Collector for Gateway {
         )?;
         worker::encode(&mut families, telemetry)?;
         route::encode(&mut families, telemetry)?;
+        layer4::encode(&mut families, telemetry)?;
         upstream::encode(&mut families, telemetry)?;
         self.process.encode(&mut families)
     }

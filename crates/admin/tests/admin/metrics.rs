@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, KeyKind, PathPattern, Tls, TlsHost,
+    Change, Conditions, Config, Endpoint, HostPattern, KeyKind, PathPattern, Protocol, Tls, TlsHost,
 };
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
@@ -290,8 +290,16 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_connections_accepted",
         "sluicegate_connections_handed_over",
         "sluicegate_connections_open",
+        "sluicegate_datagrams_dropped",
         "sluicegate_http2_floods",
+        "sluicegate_layer4_connections",
+        "sluicegate_layer4_connections_open",
+        "sluicegate_layer4_failures",
+        "sluicegate_layer4_received_bytes",
+        "sluicegate_layer4_sent_bytes",
+        "sluicegate_listener_up",
         "sluicegate_propagation_seconds",
+        "sluicegate_proxy_header_failures",
         "sluicegate_ready",
         "sluicegate_request_duration_seconds",
         "sluicegate_request_headers_dropped",
@@ -303,6 +311,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_response_bytes",
         "sluicegate_tls_handshake_failures",
         "sluicegate_tls_handshakes",
+        "sluicegate_udp_flows",
         "sluicegate_upstream_attempts",
         "sluicegate_upstream_connect_failures",
         "sluicegate_upstream_connections_opened",
@@ -335,6 +344,50 @@ async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<(
         .scrape_until("both are counted", |now| {
             now.sum("sluicegate_requests_total", &[("path", "/a"), ("code", "2xx")]) == 2.0
         })
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_below_http_are_counted_by_listener_and_route() -> anyhow::Result<()> {
+    use sluicegate_model::Layer4;
+    use sluicegate_testkit::gateway::{Gateway as Builder, layer4_key};
+
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let config = Builder::builder()
+        .layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), [backend.addr()])
+        .into_config();
+    let gateway = Gateway::serving(config).await?;
+    let bound = gateway.proxy.telemetry().listeners()[0].bound.clone().expect("it listens");
+    assert_eq!(client::get(bound, HOST, "/").await?.status, 200);
+    let route = [
+        ("listener", "Gateway default/edge, listener test"),
+        ("protocol", "TCP"),
+        ("host", "*"),
+        ("kind", "TCPRoute"),
+        ("namespace", "default"),
+        ("name", "stream"),
+    ];
+    let exposition = gateway
+        .scrape_until("it is over", |now| {
+            now.value("sluicegate_layer4_connections_open", &route) == Some(0.0)
+        })
+        .await?;
+    let address = bound.to_string();
+    let listener = [("listener", route[0].1), ("address", &address), ("protocol", "TCP")];
+    assert_eq!(exposition.value("sluicegate_listener_up", &listener), Some(1.0));
+    assert_eq!(exposition.value("sluicegate_layer4_connections_total", &route), Some(1.0));
+    for bytes in ["sluicegate_layer4_received_bytes_total", "sluicegate_layer4_sent_bytes_total"] {
+        assert!(exposition.value(bytes, &route).is_some_and(|bytes| bytes > 20.0), "{bytes}");
+    }
+    gateway
+        .proxy
+        .apply(Change::Endpoints { upstream: layer4_key("stream", Protocol::Tcp), endpoints: [].into() })
+        .await;
+    assert!(client::get(bound, HOST, "/").await.is_err());
+    let failed = [&route[..], &[("reason", "no_endpoint")]].concat();
+    gateway
+        .scrape_until("it failed", |now| now.value("sluicegate_layer4_failures_total", &failed) == Some(1.0))
         .await?;
     Ok(())
 }

@@ -1,0 +1,95 @@
+//! What is counted below HTTP: each listener, and each route that has had a connection.
+
+use std::fmt;
+
+use sluicegate_proxy::failure::{Failure, ProxyHeaderFault};
+use sluicegate_proxy::telemetry::{
+    DroppedDatagram, Layer4Labels, Layer4Shard, Layer4Stats, Tally, Telemetry,
+};
+
+use super::families::Families;
+
+pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
+    let listeners = telemetry.listeners();
+    families.gauges(
+        "sluicegate_listener_up",
+        "1 for a listener below HTTP that listens, 0 for one that cannot: the log says why",
+        listeners.iter().map(|state| {
+            let address = state.bound.as_ref().unwrap_or(&state.address).to_string();
+            let labels = [("listener", state.listener.clone()), ("address", address)];
+            ((labels, [("protocol", state.protocol)]), u64::from(state.bound.is_ok()))
+        }),
+    )?;
+    let mut routes = telemetry.layer4();
+    routes.retain(|(_, stats)| sum(stats, |shard| &shard.opened) > 0);
+    let each = |tally: fn(&Layer4Shard) -> &Tally| {
+        routes.iter().map(move |(labels, stats)| (names(labels), sum(stats, tally)))
+    };
+    families.counters(
+        "sluicegate_layer4_connections",
+        "Connections below HTTP, or clients that exchange datagrams",
+        each(|shard| &shard.opened),
+    )?;
+    families.gauges(
+        "sluicegate_layer4_connections_open",
+        "Those of them that are open now",
+        each(|shard| &shard.open),
+    )?;
+    families.counters(
+        "sluicegate_layer4_received_bytes",
+        "Bytes from clients that were passed on",
+        each(|shard| &shard.bytes_in),
+    )?;
+    families.counters(
+        "sluicegate_layer4_sent_bytes",
+        "Bytes passed on to clients",
+        each(|shard| &shard.bytes_out),
+    )?;
+    families.counters(
+        "sluicegate_layer4_failures",
+        "Connections below HTTP that an upstream failed, by reason once it has occurred",
+        routes.iter().flat_map(|(labels, stats)| {
+            let all = Failure::REASONS.iter().enumerate();
+            let counted =
+                all.map(|(index, reason)| (*reason, stats.shards().sum(|shard| &shard.failures[index])));
+            let occurred = counted.filter(|(_, count)| *count > 0);
+            occurred.map(|(reason, count)| ((names(labels), [("reason", reason)]), count))
+        }),
+    )?;
+    let workers = telemetry.workers();
+    families.gauge(
+        "sluicegate_udp_flows",
+        "Clients that exchange datagrams with an endpoint now",
+        workers.sum(|worker| &worker.udp_flows),
+    )?;
+    families.counters(
+        "sluicegate_datagrams_dropped",
+        "Datagrams that were not passed on",
+        DroppedDatagram::ALL.iter().map(|why| {
+            ([("reason", why.reason())], workers.sum(|worker| &worker.datagrams_dropped[*why as usize]))
+        }),
+    )?;
+    families.counters(
+        "sluicegate_proxy_header_failures",
+        "Connections of peers that have to say whom they speak for, ended because they did not",
+        ProxyHeaderFault::ALL.iter().map(|fault| {
+            let count = workers.sum(|worker| &worker.proxy_header_faults[fault.index()]);
+            ([("reason", fault.reason())], count)
+        }),
+    )
+}
+
+fn sum(stats: &Layer4Stats, tally: fn(&Layer4Shard) -> &Tally) -> u64 {
+    stats.shards().sum(tally)
+}
+
+fn names(labels: &Layer4Labels) -> [(&'static str, &str); 6] {
+    [
+        ("listener", &labels.listener),
+        ("protocol", labels.protocol),
+        ("host", &labels.host),
+        ("kind", labels.id.kind),
+        ("namespace", &labels.id.namespace),
+        ("name", &labels.id.name),
+    ]
+}
