@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use sluicegate_model::{Layer4, Protocol};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
 use sluicegate_testkit::client::Client;
@@ -77,6 +78,31 @@ fn nothing_failed(name: &str, report: &Report) {
     assert_eq!(report.failures(), 0, "{report}");
     assert_eq!(report.reconnects, 0, "{report}");
     assert!(report.quantile(0.999) < Duration::from_secs(1), "{report}");
+}
+
+#[tokio::test]
+async fn connections_below_http_do_not_wait_for_an_address_that_is_silent() -> TestResult {
+    let Some(cluster) = Cluster::start(3, &Behaviour::ok())? else { return Ok(()) };
+    let gateway = cluster.gateway(|builder| {
+        builder.layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), cluster.addresses())
+    })?;
+    cluster.pods[0].blackhole()?;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..30 {
+        let started = Instant::now();
+        let mut client = Client::over(cluster.namespace.connect(gateway.layer4_addr()).await?)?;
+        assert_eq!(client.request(GET).await?.status, 200);
+        slowest = slowest.max(started.elapsed());
+    }
+    println!("a silent address below HTTP: the slowest of 30 connections took {slowest:?}");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    let upstream = gateway.proxy().telemetry().upstreams();
+    let upstream =
+        upstream.iter().find(|of| of.key().transport.protocol == Protocol::Tcp).expect("it is there");
+    let set = upstream.endpoints();
+    let silent = set.endpoints.iter().find(|(of, _)| of.address() == cluster.backends[0].addr());
+    assert!(silent.expect("it is there").0.is_suspect());
+    Ok(())
 }
 
 #[tokio::test]

@@ -97,6 +97,11 @@ impl Builder {
         self
     }
 
+    /// What it will serve.
+    pub fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
     /// What it would serve.
     #[must_use]
     pub fn into_config(self) -> Config {

@@ -1,14 +1,17 @@
 //! TCP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluicegate_model::{Layer4, Protocol, UpstreamLimits, WeightedUpstream};
+use sluicegate_proxy::Drain;
 use sluicegate_proxy::failure::Failure;
+use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::gateway::{LAYER4, layer4_key, layer4_route};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::{TestResult, accept, connect, echo, listen, read, read_to_end, tcp};
+use crate::{SOON, TestResult, accept, connect, echo, listen, read, read_to_end, tcp};
 
 fn stream_key() -> sluicegate_model::UpstreamKey {
     layer4_key(LAYER4, Protocol::Tcp)
@@ -90,8 +93,7 @@ async fn a_removed_endpoint_gets_no_connection_and_keeps_those_it_has() -> TestR
 #[tokio::test]
 async fn what_is_left_at_a_removed_endpoint_ends_with_its_drain_time() -> TestResult {
     let (one, _one) = echo("1").await?;
-    let gateway =
-        tcp([one]).settings(|settings| settings.timeouts.drain = std::time::Duration::ZERO).start().await?;
+    let gateway = tcp([one]).settings(|settings| settings.timeouts.drain = Duration::ZERO).start().await?;
     let mut old = connect(&gateway).await?;
     assert_eq!(read(&mut old, 1).await?, b"1");
     gateway.set_addresses_of(stream_key(), []).await;
@@ -102,7 +104,7 @@ async fn what_is_left_at_a_removed_endpoint_ends_with_its_drain_time() -> TestRe
 #[tokio::test]
 async fn silence_ends_a_connection_after_its_time() -> TestResult {
     let (one, _one) = echo("1").await?;
-    let time = std::time::Duration::from_millis(100);
+    let time = Duration::from_millis(100);
     let gateway = tcp([one]).settings(|settings| settings.timeouts.tunnel_idle = time).start().await?;
     assert_eq!(read_to_end(&mut connect(&gateway).await?).await?, b"1");
     Ok(())
@@ -114,7 +116,7 @@ async fn without_an_endpoint_a_route_or_room_a_connection_is_reset() -> TestResu
     let limits = UpstreamLimits { max_requests: Some(1), ..UpstreamLimits::default() };
     let gateway = tcp([one])
         .layer4_upstream(|upstream| upstream.limits = limits)
-        .settings(|settings| settings.resilience.endpoint_wait = std::time::Duration::ZERO)
+        .settings(|settings| settings.resilience.endpoint_wait = Duration::ZERO)
         .start()
         .await?;
     let mut first = connect(&gateway).await?;
@@ -204,11 +206,7 @@ async fn a_draining_gateway_lets_connections_end() -> TestResult {
     let gateway = Arc::new(tcp([one]).start().await?);
     let mut client = connect(&gateway).await?;
     assert_eq!(read(&mut client, 1).await?, b"1");
-    let drain = sluicegate_proxy::Drain {
-        grace: std::time::Duration::ZERO,
-        idle: std::time::Duration::ZERO,
-        timeout: crate::SOON,
-    };
+    let drain = Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: SOON };
     let shutdown = tokio::spawn({
         let gateway = gateway.clone();
         async move { gateway.proxy().shutdown(drain).await }
@@ -221,6 +219,78 @@ async fn a_draining_gateway_lets_connections_end() -> TestResult {
     client.shutdown().await?;
     assert!(read_to_end(&mut client).await?.is_empty());
     shutdown.await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_that_takes_over_goes_on_with_the_sockets() -> TestResult {
+    let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
+    let old = tcp([one]).start().await?;
+    let address = old.layer4_addr();
+    // Nothing comes to an end by the hand of the old process but by its clients' own.
+    let mut open = connect(&old).await?;
+    assert_eq!(read(&mut open, 1).await?, b"1");
+    let inherited = old.proxy().sockets()?;
+    let mut builder = tcp([two]).options(|options| options.inherited = inherited);
+    builder.config_mut().listeners[0].address = address;
+    let new = builder.start().await?;
+    let drain = Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: SOON };
+    let (ended, connecting) = tokio::join!(old.proxy().shutdown(drain), async {
+        for nth in 0..200 {
+            let name = read(&mut TcpStream::connect(address).await?, 1).await?;
+            assert!(name == b"1" || name == b"2", "{nth}");
+        }
+        open.write_all(b"still").await?;
+        assert_eq!(read(&mut open, 5).await?, b"still");
+        drop(open);
+        anyhow::Ok(())
+    });
+    connecting?;
+    let () = ended;
+    assert_eq!(new.layer4_addr(), address);
+    assert_eq!(read(&mut TcpStream::connect(address).await?, 1).await?, b"2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_connection_is_logged_with_how_it_ended() -> TestResult {
+    let (one, _one) = echo("12345").await?;
+    let directory = tempfile::tempdir()?;
+    for (format, file) in [(LogFormat::Json, "json"), (LogFormat::Combined, "combined")] {
+        let path = directory.path().join(file);
+        let log = AccessLog::open(format, Some(&path))?;
+        let gateway = tcp([one]).options(|options| options.access_log = Some(log)).start().await?;
+        let mut client = connect(&gateway).await?;
+        client.write_all(b"123").await?;
+        client.shutdown().await?;
+        assert_eq!(read_to_end(&mut client).await?, b"12345123");
+        gateway.set_addresses_of(stream_key(), []).await;
+        assert!(read_to_end(&mut connect(&gateway).await?).await.is_err());
+        gateway.stop().await;
+        let text = std::fs::read_to_string(path)?;
+        let [served, failed] = text.lines().collect::<Vec<_>>()[..] else { anyhow::bail!("{text}") };
+        if format == LogFormat::Combined {
+            assert!(served.starts_with("[127.0.0.1] [") && served.contains("] TCP 200 8 3 0."), "{served}");
+            assert!(failed.contains("] TCP 503 0 0 "), "{failed}");
+            continue;
+        }
+        let [served, failed] = [served, failed].map(serde_json::from_str::<serde_json::Value>);
+        let (served, failed) = (served?, failed?);
+        for (field, value) in [
+            ("remote_addr", serde_json::json!("127.0.0.1")),
+            ("protocol", "TCP".into()),
+            ("status", 200.into()),
+            ("bytes_received", 3.into()),
+            ("bytes_sent", 8.into()),
+            ("route", "TCPRoute default/stream".into()),
+            ("upstream", "default/stream:80 (tcp)".into()),
+            ("upstream_addr", one.to_string().into()),
+            ("attempts", 1.into()),
+        ] {
+            assert_eq!(served[field], value, "{field}");
+        }
+        assert_eq!((&failed["status"], &failed["reason"]), (&503.into(), &"no_endpoint".into()));
+    }
     Ok(())
 }
 
