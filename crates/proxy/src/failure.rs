@@ -35,6 +35,9 @@ pub enum Failure {
     /// The endpoint has refused the request before it processed it (`REFUSED_STREAM`, GOAWAY; RFC 9113, 8.7).
     #[error("the endpoint refused the stream")]
     Refused,
+    /// The endpoint's HTTP/2 has no WebSocket (RFC 8441).
+    #[error("the endpoint takes no WebSocket over HTTP/2")]
+    NoWebSocket,
     /// A kept-alive connection was closed before the first byte of a response.
     #[error("a kept-alive connection was closed before a response")]
     Stale,
@@ -69,7 +72,7 @@ pub enum Failure {
 
 impl Failure {
     /// How many kinds there are.
-    pub const COUNT: usize = 19;
+    pub const COUNT: usize = 20;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -92,6 +95,7 @@ impl Failure {
         "tls_handshake",
         "no_http2",
         "refused_stream",
+        "no_websocket",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -117,6 +121,7 @@ impl Failure {
             Self::TlsHandshake => 16,
             Self::NoHttp2 => 17,
             Self::Refused => 18,
+            Self::NoWebSocket => 19,
         }
     }
 
@@ -412,7 +417,7 @@ mod tests {
         for (index, fault) in TlsFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }
-        assert_eq!(Failure::Refused.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::NoWebSocket.index(), Failure::COUNT - 1);
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
         assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use h2::ext::Protocol;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -26,6 +27,8 @@ pub enum Manner {
     GoAwayAfter(u64),
     /// Answers the head alone, with this in `grpc-status`.
     GrpcStatus(u8),
+    /// Takes WebSocket (RFC 8441) and sends back what comes through the tunnel; refuses it (403) without a protocol.
+    WebSocket,
 }
 
 /// A back end that speaks HTTP/2.
@@ -156,6 +159,9 @@ impl Drop for Http2Backend {
 
 async fn serve(stream: TcpStream, state: Arc<State>) {
     let mut builder = h2::server::Builder::new();
+    if *state.manner.lock().unwrap_or_else(PoisonError::into_inner) == Manner::WebSocket {
+        builder.enable_connect_protocol();
+    }
     let Ok(mut connection) =
         builder.max_concurrent_streams(state.streams).handshake::<_, Bytes>(stream).await
     else {
@@ -196,12 +202,21 @@ async fn answer(
     if parts.method == http::Method::POST {
         *state.ids.lock().unwrap_or_else(PoisonError::into_inner).entry(id.clone()).or_default() += 1;
     }
-    *state.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts.headers);
+    *state.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts.headers.clone());
     let served = async {
         if manner == Manner::Silent {
             return std::future::pending().await;
         }
         let mut response = Response::new(());
+        if manner == Manner::WebSocket {
+            let is_asked =
+                parts.extensions.get::<Protocol>().is_some_and(|asked| asked.as_str() == "websocket");
+            if parts.method != http::Method::CONNECT || !is_asked || id == "refused" {
+                *response.status_mut() = http::StatusCode::FORBIDDEN;
+                return respond.send_response(response, true).map(drop);
+            }
+            response.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static("chat"));
+        }
         if let Manner::GrpcStatus(status) = manner {
             response.headers_mut().insert("grpc-status", HeaderValue::from(u16::from(status)));
             return respond.send_response(response, true).map(drop);

@@ -1,5 +1,6 @@
 //! One try at one endpoint, up to the head of its response.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -18,7 +19,7 @@ use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
-use crate::upstream::{Connection, LocalUpstream, Refused};
+use crate::upstream::{Connection, LocalUpstream, NoWebSocket, Refused};
 use crate::worker::BUFFER;
 
 /// What the attempt waits for, which decides what its end by time means.
@@ -99,8 +100,11 @@ impl Exchange<'_> {
             let reply = &mut self.scratch.reply;
             match reply.poll_fill(cx, endpoint) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Err(error)) if reply.is_empty() && is_refused(&error) => {
+                Poll::Ready(Err(error)) if reply.is_empty() && is::<Refused>(&error) => {
                     return Poll::Ready(Err(Failure::Refused));
+                }
+                Poll::Ready(Err(error)) if is::<NoWebSocket>(&error) => {
+                    return Poll::Ready(Err(Failure::NoWebSocket));
                 }
                 Poll::Ready(_) => {
                     return Poll::Ready(Err(match (reply.is_empty(), reused) {
@@ -279,9 +283,9 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether an endpoint says that it has not processed the request.
-fn is_refused(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<Refused>())
+/// Whether this is what an error is about.
+fn is<E: Error + 'static>(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<E>())
 }
 
 /// The time limits of an attempt.

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY;
 use bytes::{Buf as _, Bytes};
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
@@ -179,7 +180,16 @@ enum Sending {
     Done(Option<SendStream<Bytes>>),
 }
 
+/// What a response answers, which says how it goes on.
+enum Asked {
+    Method(Method),
+    /// A tunnel for WebSocket (RFC 8441, 4), with the key of the client's handshake.
+    WebSocket(Vec<u8>),
+}
+
 enum Body {
+    /// What is behind the head of a tunnel, until it is ended.
+    Tunnel,
     Length(u64),
     Chunked(ChunkedDecoder, Vec<u8>),
 }
@@ -188,7 +198,9 @@ enum Receiving {
     Nothing,
     /// The request was not sent: the connection takes no more.
     Refused,
-    Head(ResponseFuture, Method),
+    /// The request was not sent: the endpoint takes no WebSocket.
+    NoWebSocket,
+    Head(ResponseFuture, Asked),
     Body(RecvStream, Framing),
     Ended,
 }
@@ -203,6 +215,11 @@ enum Framing {
 #[derive(Debug, thiserror::Error)]
 #[error("the endpoint refused the stream")]
 pub(crate) struct Refused;
+
+/// The endpoint takes no WebSocket over HTTP/2: it has not sent `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441, 3).
+#[derive(Debug, thiserror::Error)]
+#[error("the endpoint takes no WebSocket over HTTP/2")]
+pub(crate) struct NoWebSocket;
 
 impl Http2Call {
     fn new(shared: &Rc<Shared>) -> Self {
@@ -229,14 +246,28 @@ impl Http2Call {
                 if self.shared.closed.get() || ready!(requests.poll_ready(cx)).is_err() {
                     return Poll::Ready(Err(self.refuse()));
                 }
-                let (request, head) = request(data)?;
-                let (method, framing) = (request.method().clone(), head.framing);
-                let is_bodiless = matches!(framing, RequestFraming::None | RequestFraming::Length(0));
+                let (mut request, head) = request(data)?;
+                let framing = head.framing;
+                let asked = match websocket_key(&head, data) {
+                    Some(_) if !requests.is_extended_connect_protocol_enabled() => {
+                        self.receiving = Receiving::NoWebSocket;
+                        return Poll::Ready(Err(io::Error::other(NoWebSocket)));
+                    }
+                    Some(key) => {
+                        connect_websocket(&mut request);
+                        Asked::WebSocket(key)
+                    }
+                    None => Asked::Method(request.method().clone()),
+                };
+                let is_tunnel = matches!(asked, Asked::WebSocket(_));
+                let is_bodiless =
+                    !is_tunnel && matches!(framing, RequestFraming::None | RequestFraming::Length(0));
                 let Ok((response, send)) = requests.send_request(request, is_bodiless) else {
                     return Poll::Ready(Err(self.refuse()));
                 };
-                self.receiving = Receiving::Head(response, method);
+                self.receiving = Receiving::Head(response, asked);
                 self.sending = match framing {
+                    _ if is_tunnel => Sending::Body(send, Body::Tunnel),
                     _ if is_bodiless => Sending::Done(Some(send)),
                     RequestFraming::Chunked => {
                         Sending::Body(send, Body::Chunked(ChunkedDecoder::default(), Vec::new()))
@@ -287,9 +318,17 @@ impl Http2Call {
             match &mut self.receiving {
                 Receiving::Refused => return Poll::Ready(Err(io::Error::other(Refused))),
                 Receiving::Nothing | Receiving::Ended => return Poll::Ready(Ok(())),
-                Receiving::Head(response, method) => {
+                Receiving::NoWebSocket => return Poll::Ready(Err(io::Error::other(NoWebSocket))),
+                Receiving::Head(response, asked) => {
                     let response = ready!(Pin::new(response).poll(cx)).map_err(of_h2)?;
-                    let framing = write_head(&mut self.text, &response, method);
+                    let framing = match asked {
+                        Asked::Method(method) => write_head(&mut self.text, &response, method),
+                        Asked::WebSocket(key) if response.status().is_success() => {
+                            write_switching(&mut self.text, &response, key);
+                            Framing::Plain
+                        }
+                        Asked::WebSocket(_) => write_head(&mut self.text, &response, &Method::GET),
+                    };
                     self.receiving = Receiving::Body(response.into_body(), framing);
                 }
                 Receiving::Body(body, framing) => match ready!(body.poll_data(cx)) {
@@ -330,9 +369,8 @@ impl Http2Call {
 impl Drop for Http2Call {
     fn drop(&mut self) {
         // Without a response that was read to its end, the endpoint need not go on.
-        if !matches!(self.receiving, Receiving::Ended | Receiving::Nothing | Receiving::Refused)
-            && let Sending::Body(send, _) | Sending::Done(Some(send)) = &mut self.sending
-        {
+        let is_over = matches!(self.receiving, Receiving::Ended | Receiving::Nothing | Receiving::Refused);
+        if !is_over && let Sending::Body(send, _) | Sending::Done(Some(send)) = &mut self.sending {
             send.send_reset(Reason::CANCEL);
         }
         self.shared.in_flight.set(self.shared.in_flight.get() - 1);
@@ -354,6 +392,11 @@ impl Body {
         data: &[u8],
     ) -> Poll<io::Result<Sent>> {
         match self {
+            Self::Tunnel => {
+                let taken = ready!(poll_room(cx, send, data.len()))?.min(data.len());
+                send.send_data(Bytes::copy_from_slice(&data[..taken]), false).map_err(of_h2)?;
+                Poll::Ready(Ok(Sent { taken, is_last: false }))
+            }
             Self::Length(left) => {
                 let room = ready!(poll_room(cx, send, data.len()))?;
                 let taken = room.min(data.len()).min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -443,6 +486,36 @@ fn request(data: &[u8]) -> io::Result<(Request<()>, RequestHead)> {
         fields.insert(http::header::TE, HeaderValue::from_static("trailers"));
     }
     Ok((request, head))
+}
+
+/// The key of a handshake for WebSocket (RFC 6455, 4.1), if that is what is asked for and nothing else.
+fn websocket_key(head: &RequestHead, data: &[u8]) -> Option<Vec<u8>> {
+    let upgrade = head.upgrade?.of(data).trim_ascii();
+    let key = upgrade.eq_ignore_ascii_case(b"websocket").then(|| head.find(data, "sec-websocket-key"))??;
+    Some(key.to_vec())
+}
+
+/// Makes a handshake of HTTP/1.1 one of HTTP/2 (RFC 8441, 5).
+fn connect_websocket(request: &mut Request<()>) {
+    *request.method_mut() = Method::CONNECT;
+    request.headers_mut().remove(http::header::SEC_WEBSOCKET_KEY);
+    request.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+}
+
+/// Writes that a tunnel was opened, as HTTP/1.1 has it (RFC 6455, 4.2.2).
+fn write_switching(out: &mut Vec<u8>, response: &Response<RecvStream>, key: &[u8]) {
+    use base64::Engine as _;
+    /// RFC 6455, 1.3.
+    const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let digest = aws_lc_rs::digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat());
+    out.extend_from_slice(
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n",
+    );
+    out.extend_from_slice(b"sec-websocket-accept: ");
+    out.extend_from_slice(base64::prelude::BASE64_STANDARD.encode(digest).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    write_fields(out, response.headers());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the head of a response as HTTP/1.1 has it. Gives how its body goes on.

@@ -24,7 +24,7 @@ pub mod shared;
 pub(crate) use admission::Admission;
 pub(crate) use balance::Tried;
 pub(crate) use connect::{Connection, Seat};
-pub(crate) use http2::{Http2Call, Refused, fields};
+pub(crate) use http2::{Http2Call, NoWebSocket, Refused, fields};
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
 pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
 pub(crate) use shared::Security;

@@ -3,6 +3,7 @@ use std::time::Duration;
 use http::Request;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::{Gateway, ready};
 use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
 
@@ -67,7 +68,7 @@ async fn bodies_trailers_and_heads_pass_both_ways() -> TestResult {
     assert_eq!((answer.header("grpc-status"), answer.trailers.len()), (Some("5"), 0));
     // And clients of HTTP/1.1 are served too.
     backend.set(Manner::Echo);
-    let mut client = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
+    let mut client = Client::connect(gateway.addr()).await?;
     for _ in 0..3 {
         let response = client.request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await?;
         assert_eq!((response.status, response.text().as_str()), (200, "hello"));
@@ -200,5 +201,61 @@ async fn a_connection_that_is_full_makes_nobody_wait() -> TestResult {
     assert_eq!(ask(&requests, get("/"), b"", &[]).await?.head.status(), 200);
     assert_eq!(backend.connections(), 2);
     waiting.abort();
+    Ok(())
+}
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+
+#[tokio::test]
+async fn websocket_goes_on_to_endpoints_that_speak_http2() -> TestResult {
+    let backend = Http2Backend::start(Manner::WebSocket, 100).await?;
+    let gateway = before([backend.addr()]).await?;
+    let mut client = Client::connect(gateway.addr()).await?;
+    client.send(format!("{UPGRADE}\r\nearly")).await?;
+    let switching = client.read_response_to_head().await?;
+    assert_eq!(switching.status, 101);
+    assert_eq!(switching.header("Upgrade"), Some("websocket"));
+    assert_eq!(
+        switching.header("Sec-WebSocket-Accept"),
+        Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        "RFC 6455, 1.3"
+    );
+    assert_eq!(switching.header("Sec-WebSocket-Protocol"), Some("chat"));
+    let last = backend.last();
+    assert_eq!(last.get("sec-websocket-version").map(|version| version.as_bytes()), Some(&b"13"[..]));
+    assert!(last.get("sec-websocket-key").is_none(), "RFC 8441, 5: it is not used");
+    assert_eq!(client.read_exact(5).await?, b"early");
+    let large = vec![b'x'; 300_000];
+    let (sent, came) = {
+        let mut echo = Vec::new();
+        for piece in large.chunks(50_000) {
+            client.send(piece).await?;
+            echo.extend(client.read_exact(piece.len()).await?);
+        }
+        (large, echo)
+    };
+    assert!(sent == came, "what is sent comes back");
+    client.half_close().await?;
+    client.expect_end().await?;
+    gateway.wait_until(|gateway| gateway.count(|upstream| &upstream.in_flight) == 0).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn websocket_that_an_endpoint_does_not_take_is_answered() -> TestResult {
+    let backend = Http2Backend::start(Manner::WebSocket, 100).await?;
+    let gateway = before([backend.addr()]).await?;
+    let mut client = Client::connect(gateway.addr()).await?;
+    let refused = client.request(format!("{UPGRADE}X-Id: refused\r\n\r\n")).await?;
+    assert_eq!(refused.status, 403, "the endpoint's own answer");
+    assert_eq!(client.request(format!("{UPGRADE}X-Id: refused\r\n\r\n")).await?.status, 403);
+
+    let without = Http2Backend::start(Manner::Echo, 100).await?;
+    let gateway = before([without.addr()]).await?;
+    let mut client = Client::connect(gateway.addr()).await?;
+    assert_eq!(client.request(format!("{UPGRADE}\r\n")).await?.status, 502);
+    assert_eq!(gateway.count(|upstream| &upstream.failures[Failure::NoWebSocket.index()]), 1);
+    assert_eq!(without.requests(), 0, "a plain GET in its place would be something else");
     Ok(())
 }
