@@ -279,6 +279,9 @@ impl Http2Call {
             }
             Sending::Body(send, body) => {
                 let sent = ready!(body.poll_send(cx, send, data))?;
+                // What was set aside of the connection's window and is not needed now is for other requests: a stream
+                // that says little would keep them waiting for as long as it is open.
+                send.reserve_capacity(0);
                 if sent.is_last
                     && let Sending::Body(send, _) = std::mem::replace(&mut self.sending, Sending::Done(None))
                 {
@@ -409,7 +412,7 @@ impl Body {
                 let mut taken = 0;
                 while taken < data.len() && !decoder.is_done() {
                     // What is not data costs no room.
-                    let room = match poll_room(cx, send, 1) {
+                    let room = match poll_room(cx, send, data.len() - taken) {
                         Poll::Ready(room) => room?,
                         Poll::Pending if taken > 0 => break,
                         Poll::Pending => return Poll::Pending,
@@ -441,9 +444,9 @@ impl Body {
     }
 }
 
-/// How much the endpoint takes now, up to `wanted` or a bit more.
+/// How much the endpoint takes now, up to `wanted`.
 fn poll_room(cx: &mut Context<'_>, send: &mut SendStream<Bytes>, wanted: usize) -> Poll<io::Result<usize>> {
-    send.reserve_capacity(wanted.max(SEND_BUFFER / 4));
+    send.reserve_capacity(wanted.max(1));
     while send.capacity() == 0 {
         match ready!(send.poll_capacity(cx)) {
             Some(capacity) => capacity.map_err(of_h2)?,

@@ -6,10 +6,12 @@
 //! | `clients` | streams, GOAWAY, what is malformed |
 //! | `floods` | clients that make work without asking for anything |
 //! | `endpoints` | connections that requests share, refused streams, GOAWAY, gRPC |
+//! | `streams` | gRPC streams that are open while everything changes |
 
 mod clients;
 mod endpoints;
 mod floods;
+mod streams;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
