@@ -18,6 +18,9 @@ pub(crate) const LOAD_BALANCE: &str = "sluicegate.dev/load-balance";
 pub(crate) const MAX_REQUESTS: &str = "sluicegate.dev/max-requests";
 /// Requests in flight to one endpoint of a Service, at most.
 pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-per-endpoint";
+/// By which version of the PROXY protocol the endpoints of a Service are told whom a TCP connection is from: `v1` or
+/// `v2`. HTTP connections carry the requests of many clients, so it does nothing for them.
+pub(crate) const PROXY_PROTOCOL: &str = "sluicegate.dev/proxy-protocol";
 
 /// What endpoints speak: `HTTP` (default), `HTTPS`, HTTP/2 in clear text (`H2C`, `GRPC`) or over TLS (`H2`, `GRPCS`).
 pub(crate) const BACKEND_PROTOCOL: &str = "sluicegate.dev/backend-protocol";
@@ -31,10 +34,11 @@ pub(crate) const PROXY_SSL_NAME: &str = "sluicegate.dev/proxy-ssl-name";
 /// Whether endpoints are told that name (SNI): `on` (default) or `off`.
 pub(crate) const PROXY_SSL_SERVER_NAME: &str = "sluicegate.dev/proxy-ssl-server-name";
 
-const SERVICE_ANNOTATIONS: [&str; 8] = [
+const SERVICE_ANNOTATIONS: [&str; 9] = [
     LOAD_BALANCE,
     MAX_REQUESTS,
     MAX_REQUESTS_PER_ENDPOINT,
+    PROXY_PROTOCOL,
     BACKEND_PROTOCOL,
     PROXY_SSL_SECRET,
     PROXY_SSL_VERIFY,
