@@ -50,6 +50,9 @@ const SERVICE_ANNOTATIONS: [&str; 9] = [
 pub(crate) const SSL_REDIRECT: &str = "sluicegate.dev/ssl-redirect";
 /// Whether plain HTTP is redirected to HTTPS in any case, as behind a load balancer that ends TLS: `true` or `false`.
 pub(crate) const FORCE_SSL_REDIRECT: &str = "sluicegate.dev/force-ssl-redirect";
+/// Whether TLS for the hosts of the Ingress is passed on unopened to the Service of the path `/`: `true` or `false`
+/// (default).
+pub(crate) const SSL_PASSTHROUGH: &str = "sluicegate.dev/ssl-passthrough";
 /// The Secret with the authorities (`ca.crt`, and `ca.crl`) for certificates of clients: `name`, or
 /// `namespace/name` of the same namespace.
 pub(crate) const AUTH_TLS_SECRET: &str = "sluicegate.dev/auth-tls-secret";
@@ -60,9 +63,10 @@ pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-
 /// Whether endpoints get the client's certificate: `true` or `false` (default).
 pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
 
-const INGRESS_ANNOTATIONS: [&str; 11] = [
+const INGRESS_ANNOTATIONS: [&str; 12] = [
     SSL_REDIRECT,
     FORCE_SSL_REDIRECT,
+    SSL_PASSTHROUGH,
     AUTH_TLS_SECRET,
     AUTH_TLS_CONFIGMAP,
     AUTH_TLS_VERIFY_CLIENT,

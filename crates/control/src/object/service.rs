@@ -29,7 +29,7 @@ pub(crate) struct Service {
 }
 
 /// What a port is for; SCTP is nothing to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IpProtocol {
     Tcp,
     Udp,

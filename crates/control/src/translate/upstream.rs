@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::{
-    Conditions, Endpoint, Protocol, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
+    Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
 use crate::object::annotation;
@@ -57,6 +57,19 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
         }));
     }
     key
+}
+
+/// The same for that which is passed on without being understood.
+pub(super) fn layer4_key(
+    store: &Store,
+    (namespace, service, port): (&Arc<str>, &Arc<str>, &Arc<str>),
+    protocol: Protocol,
+) -> UpstreamKey {
+    let known = store.service(namespace, service);
+    let known = known.and_then(|(service, _)| service.port(port, IpProtocol::below(protocol)));
+    let port = known.map_or_else(|| port.clone(), ServicePort::key);
+    let transport = Transport { protocol, tls: None };
+    UpstreamKey { namespace: namespace.clone(), service: service.clone(), port, transport }
 }
 
 /// How TLS is spoken with the endpoints of an upstream, and what is missing for that.
