@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::{Followed, NOTICES_ALONE, WALKS_ALONE, app, ingress, slice};
+use super::{Followed, NOTICES_ALONE, WALKS_ALONE, app, dns, ingress, slice};
 
 #[tokio::test]
 async fn the_first_change_is_the_complete_configuration() {
@@ -63,25 +63,6 @@ async fn endpoints_travel_alone_and_only_when_they_change() {
     let limited = ingress("a", "/a").replace("{name: a}\nspec: {ports", "{name: a, annotations: {sluicegate.dev/load-balance: ewma, sluicegate.dev/max-requests: \"5\"}}\nspec: {ports");
     followed.write("a.yaml", &limited);
     followed.wait(|published| published.configs == 2).await;
-}
-
-/// A Gateway with a TCPRoute and a UDPRoute to the two ports 53 of the Service `a`, and that Service.
-fn dns() -> String {
-    let route = |protocol: &str| {
-        format!(
-            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: {protocol}Route\nmetadata: {{name: a}}\n\
-             spec: {{parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{{name: a, port: 53}}]}}]}}\n"
-        )
-    };
-    format!(
-        "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
-         spec: {{gatewayClassName: sluicegate, listeners: [{{name: t, protocol: TCP, port: 53}}, \
-         {{name: u, protocol: UDP, port: 53}}]}}\n{}{}\
-         ---\napiVersion: v1\nkind: Service\nmetadata: {{name: a}}\n\
-         spec: {{ports: [{{name: t, port: 53}}, {{name: u, port: 53, protocol: UDP}}]}}\n",
-        route("TCP"),
-        route("UDP")
-    )
 }
 
 #[tokio::test]

@@ -206,3 +206,22 @@ fn slice(name: &str, octets: &[usize]) -> String {
 fn app(name: &str, octets: &[usize]) -> String {
     format!("{}{}", ingress(name, &format!("/{name}")), slice(name, octets))
 }
+
+/// A Gateway with a TCPRoute and a UDPRoute to the two ports 53 of the Service `a`, and that Service.
+fn dns() -> String {
+    let route = |protocol: &str| {
+        format!(
+            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: {protocol}Route\nmetadata: {{name: a}}\n\
+             spec: {{parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{{name: a, port: 53}}]}}]}}\n"
+        )
+    };
+    format!(
+        "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
+         spec: {{gatewayClassName: sluicegate, listeners: [{{name: t, protocol: TCP, port: 53}}, \
+         {{name: u, protocol: UDP, port: 53}}]}}\n{}{}\
+         ---\napiVersion: v1\nkind: Service\nmetadata: {{name: a}}\n\
+         spec: {{ports: [{{name: t, port: 53}}, {{name: u, port: 53, protocol: UDP}}]}}\n",
+        route("TCP"),
+        route("UDP")
+    )
+}

@@ -180,3 +180,24 @@ fn the_quickstart_is_served() {
     assert_eq!(endpoints, expected);
     assert_eq!(loaded.config.hosts[0].routes[0].path.as_str(), "/");
 }
+
+#[test]
+fn the_example_of_layer_4_is_served() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/layer4");
+    let db = "9 default/postgres:postgres (tcp) [127.0.2.1:15432 127.0.2.2:15432] + \
+              1 default/postgres-next:postgres (tcp) [127.0.2.3:15432]";
+    let vault = "vault.example.com -> 1 default/vault:https (tcp) [127.0.2.4:18200] v2";
+    for (https_ports, tls) in
+        [(vec![], format!("TLS 0.0.0.0:8443 {vault}")), (vec![8443], format!("HTTPS {vault}"))]
+    {
+        let options = TranslateOptions { https_ports, ..TranslateOptions::default() };
+        let loaded = crate::load_once(&dir, &options);
+        assert_eq!(loaded.problems, []);
+        let mut actual = show_layer4(&loaded.config);
+        actual.sort();
+        let dns = "UDP 0.0.0.0:5353 * -> 1 default/dns:dns (udp) [127.0.2.5:15353]".to_owned();
+        let mut expected = vec![format!("TCP 0.0.0.0:5432 * -> {db}"), tls, dns];
+        expected.sort();
+        assert_eq!(actual, expected);
+    }
+}
