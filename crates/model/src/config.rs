@@ -14,7 +14,7 @@ use crate::{
 pub struct Config {
     /// Limits and policies that hold for all routes.
     pub settings: Settings,
-    /// The hosts with their routes, at most one entry for each [`HostPattern`](crate::HostPattern).
+    /// The hosts with their routes, at most one entry for each [`HostPattern`].
     pub hosts: Vec<VirtualHost>,
     /// Where a request goes that no host takes. Without it the answer is 404.
     pub default_route: Option<Route>,

@@ -10,7 +10,7 @@
 //! | [`gateway`] | Gateways and their routes below HTTP |
 //! | [`passthrough`] | TLS that HTTPS listeners pass on unopened |
 //! | [`upstream`] | Services and their EndpointSlices |
-//! | [`reference`] | objects that name others |
+//! | [`mod@reference`] | objects that name others |
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};

@@ -97,7 +97,8 @@ impl Built {
         let entry = &source.ingress.tls[index];
         let field = format!("spec.tls[{index}].secretName");
         // One that nobody is shown may be missing.
-        let is_needed = !entry.has_hosts || entry.hosts.iter().any(|host| passthrough.of(host).is_none());
+        let is_needed =
+            entry.hosts.is_empty() || entry.hosts.iter().any(|host| passthrough.of(host).is_none());
         let certificate = entry.secret.as_ref().filter(|_| is_needed).and_then(|name| {
             let object = ObjectRef {
                 kind: Kind::Secret,

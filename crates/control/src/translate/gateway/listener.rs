@@ -50,6 +50,18 @@ impl Site<'_> {
         format!("listener {} of {}", self.listener.name, self.gateway.at.object)
     }
 
+    /// The field by which another listener keeps this one from a socket, and why.
+    fn loses_to(&self, winner: &Site<'_>) -> (String, String) {
+        let listener = self.listener;
+        let are_tls = [winner.listener, listener].iter().all(|one| one.protocol == ListenerProtocol::Tls);
+        let (within, what) = match are_tls && winner.listener.hostname == listener.hostname {
+            true => ("hostname", format!("{} at port", listener.hostname)),
+            false => ("port", "port".to_owned()),
+        };
+        let fault = format!("{what} {} is already taken by {}", listener.port, winner.in_words());
+        (self.field(within), fault)
+    }
+
     fn field(&self, within: &str) -> String {
         format!("spec.listeners[{}].{within}", self.listener.index)
     }
@@ -98,18 +110,9 @@ impl<'a> Sites<'a> {
                 let index = self.all.len();
                 for socket in sockets {
                     if let Some(winner) = self.conflict(&site, socket) {
-                        let (within, what) = match winner.listener.hostname == site.listener.hostname {
-                            true if winner.listener.protocol == ListenerProtocol::Tls => {
-                                ("hostname", format!("{} at port", site.listener.hostname))
-                            }
-                            _ => ("port", "port".to_owned()),
-                        };
-                        let message = format!(
-                            "{what} {} is already taken by {}: no {route} is served at {socket} for this",
-                            site.listener.port,
-                            winner.in_words(),
-                        );
-                        problems.push(at.warning(&site.field(within), message));
+                        let (field, fault) = site.loses_to(winner);
+                        let message = format!("{fault}: no {route} is served at {socket} for this");
+                        problems.push(at.warning(&field, message));
                         continue;
                     }
                     self.sockets.entry(socket).or_default().push(index);

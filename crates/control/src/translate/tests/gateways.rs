@@ -296,6 +296,13 @@ fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
             "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TLSRoute",
         ],
     );
+    check(
+        &[edge(&format!("{}, {}", tls("x", 1, ""), tcp("z", 1)))],
+        &["TLS 0.0.0.0:1 without a route"],
+        &[
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TCPRoute",
+        ],
+    );
     // One address is part of all.
     let at = |name: &str, address: &str| {
         object(
