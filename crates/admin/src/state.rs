@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
-use sluicegate_model::{Balance, Conditions, Config, HostPattern, Route};
+use sluicegate_model::{Balance, Conditions, Config, HostPattern, Layer4Route, Route, RouteId, UpstreamKey};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::{EndpointShard, Sharded, Tallies, Telemetry, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -20,17 +20,22 @@ pub(crate) struct ConfigDocument<'a> {
     pub(crate) problems: &'a [String],
 }
 
-/// `/routes`: one element for each route.
+/// `/routes`: one element for each route of HTTP, and one for each upstream of a route below HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedRoute {
     /// The host pattern.
     pub host: String,
-    /// The path pattern; `*` for what no path takes.
+    /// The path pattern; `*` for what no path takes, and for what is passed on whatever the path. Below HTTP where it
+    /// listens: `:5432` for all IPv4 addresses, else `10.0.0.1:5432`.
     pub path: String,
-    /// Kubernetes' `pathType`, or `DefaultBackend`.
+    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the
+    /// listeners for HTTPS.
     pub path_type: Cow<'static, str>,
     /// The key of its upstream, `namespace/service:port`.
     pub upstream: String,
+    /// Its part of the sum of all weights, where a route has several upstreams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
     /// Endpoints of the upstream that are ready.
     pub ready: usize,
     /// All endpoints of the upstream.
@@ -41,7 +46,7 @@ pub struct ServedRoute {
 
 impl ServedRoute {
     /// Every route of a configuration: exact hosts first, then wildcards, then those of every host, each by
-    /// path.
+    /// path; then what the listeners for HTTPS pass on, and the other listeners by their ports.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();
@@ -51,35 +56,72 @@ impl ServedRoute {
             let mut routes: Vec<_> = host.routes.iter().collect();
             routes.sort_by_key(|route| (route.path.as_str(), &route.path));
             let written = |route: &&Route| (route.path.to_string(), route.path.path_type());
-            let paths = routes.iter().map(|route| Self::new(config, &host.host, route, written(route)));
+            let paths = routes
+                .iter()
+                .map(|route| Self::of(config, &host.host, (&route.id, &route.upstream), written(route)));
             let fallback = host.fallback.iter();
             served.extend(paths.chain(fallback.map(|route| Self::default(config, &host.host, route))));
         }
         let default = config.default_route.iter();
         served.extend(default.map(|route| Self::default(config, &HostPattern::Any, route)));
+        for passed in &config.tls.passthrough {
+            served.extend(Self::below_http(config, &passed.host, &passed.route, ("*".into(), "Passthrough")));
+        }
+        let mut listeners: Vec<_> = config.listeners.iter().collect();
+        listeners.sort_by_key(|listener| {
+            (listener.address.port(), listener.serves.protocol(), listener.address.ip())
+        });
+        for listener in listeners {
+            let taken = || (listen_address(listener.address), listener.serves.protocol());
+            for (host, route) in listener.serves.routes() {
+                served.extend(Self::below_http(config, host, route, taken()));
+            }
+        }
         served
     }
 
-    fn default(config: &Config, host: &HostPattern, route: &Route) -> Self {
-        Self::new(config, host, route, ("*".into(), "DefaultBackend"))
-    }
-
-    fn new(
+    fn below_http(
         config: &Config,
         host: &HostPattern,
-        route: &Route,
+        route: &Layer4Route,
+        taken: (String, &'static str),
+    ) -> impl Iterator<Item = Self> {
+        let are_several = route.backends.len() > 1;
+        route.backends.iter().map(move |backend| Self {
+            weight: are_several.then_some(backend.weight),
+            ..Self::of(config, host, (&route.id, &backend.upstream), taken.clone())
+        })
+    }
+
+    fn default(config: &Config, host: &HostPattern, route: &Route) -> Self {
+        Self::of(config, host, (&route.id, &route.upstream), ("*".into(), "DefaultBackend"))
+    }
+
+    fn of(
+        config: &Config,
+        host: &HostPattern,
+        (id, upstream): (&RouteId, &UpstreamKey),
         (path, path_type): (String, &'static str),
     ) -> Self {
-        let endpoints = config.upstreams.get(&route.upstream).map_or(&[][..], |upstream| &upstream.endpoints);
+        let endpoints = config.upstreams.get(upstream).map_or(&[][..], |upstream| &upstream.endpoints);
         Self {
             host: host.to_string(),
             path,
             path_type: path_type.into(),
-            upstream: route.upstream.to_string(),
+            upstream: upstream.to_string(),
+            weight: None,
             ready: endpoints.iter().filter(|endpoint| endpoint.conditions.ready).count(),
             endpoints: endpoints.len(),
-            from: route.id.to_string(),
+            from: id.to_string(),
         }
+    }
+}
+
+/// As the option that it could be given by: without all IPv4 addresses.
+fn listen_address(address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => format!(":{}", address.port()),
+        _ => address.to_string(),
     }
 }
 

@@ -12,7 +12,10 @@ pub fn routes_table(routes: &[ServedRoute]) -> String {
             route.host.clone(),
             route.path.clone(),
             route.path_type.to_string(),
-            route.upstream.clone(),
+            match route.weight {
+                None => route.upstream.clone(),
+                Some(weight) => format!("{}, weight {weight}", route.upstream),
+            },
             format!("{}/{}", route.ready, route.endpoints),
             route.from.clone(),
         ]
@@ -148,6 +151,7 @@ mod tests {
             path: path.to_owned(),
             path_type: "Prefix".into(),
             upstream: "shop/web:http".to_owned(),
+            weight: None,
             ready,
             endpoints: 5,
             from: "Ingress shop/web".to_owned(),

@@ -10,10 +10,10 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`object`] | Ingress, IngressClass, Service, EndpointSlice: from Kubernetes' types to checked ones |
+//! | [`object`] | Ingress, Gateway, TCPRoute, Service, EndpointSlice and the like: from Kubernetes' types to checked ones |
 //! | [`manifest`] | the text of a file into objects |
 //! | [`store`] | all objects by name, in the form that is served |
-//! | [`mod@translate`] | classes, routes, upstreams: from the store to the model |
+//! | [`mod@translate`] | classes, routes, listeners, upstreams: from the store to the model |
 //! | [`source`] | following a directory, and publishing what changes |
 //! | [`problem`], [`locate`] | what is wrong and on which line |
 
@@ -28,6 +28,6 @@ pub mod translate;
 pub use object::certificate::generate as self_signed_certificate;
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
-pub use source::{DirectorySource, Loaded, load_once};
+pub use source::{DirectorySource, Loaded, foreign_in_words, load_once};
 pub use store::Store;
 pub use translate::{ObjectName, TranslateOptions, Translation, translate};

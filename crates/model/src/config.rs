@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{Endpoint, Listener, Route, Settings, Tls, Upstream, UpstreamKey, VirtualHost};
+use crate::{
+    Endpoint, HostPattern, Layer4Route, Listener, Route, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
+};
 
 /// An immutable snapshot of everything that the data plane serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Config {
     /// Limits and policies that hold for all routes.
     pub settings: Settings,
-    /// The hosts with their routes, at most one entry for each [`HostPattern`](crate::HostPattern).
+    /// The hosts with their routes, at most one entry for each [`HostPattern`].
     pub hosts: Vec<VirtualHost>,
     /// Where a request goes that no host takes. Without it the answer is 404.
     pub default_route: Option<Route>,
@@ -25,12 +27,19 @@ pub struct Config {
 }
 
 impl Config {
-    /// Every route: those of the hosts, their fallbacks, and the default.
+    /// Every route of HTTP: those of the hosts, their fallbacks, and the default.
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         self.hosts
             .iter()
             .flat_map(|host| host.routes.iter().chain(host.fallback.as_ref()))
             .chain(self.default_route.as_ref())
+    }
+
+    /// Every route below HTTP with the names that it is for: those of the listeners, and those that HTTPS listeners
+    /// pass on.
+    pub fn layer4_routes(&self) -> impl Iterator<Item = (&HostPattern, &Layer4Route)> {
+        let passthrough = self.tls.passthrough.iter().map(|route| (&route.host, &route.route));
+        self.listeners.iter().flat_map(|listener| listener.serves.routes()).chain(passthrough)
     }
 }
 

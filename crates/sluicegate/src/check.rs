@@ -1,10 +1,11 @@
 //! `sluicegate check`: what is wrong with a manifest or a directory of them, and what it would serve.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use sluicegate_admin::state::ServedRoute;
 use sluicegate_admin::table::routes_table;
-use sluicegate_control::{Loaded, Severity, TranslateOptions, load_once};
+use sluicegate_control::{Loaded, Severity, TranslateOptions, foreign_in_words, load_once};
 use sluicegate_model::Settings;
 
 use crate::cli::{CheckArgs, ClassArgs};
@@ -17,8 +18,9 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
         ));
         return ExitCode::FAILURE;
     }
-    let loaded = load_once(&args.dir, &translate_options(&args.class, Settings::default()));
-    for problem in loaded.problems.iter().chain(&loaded.foreign_ingresses) {
+    let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
+    let loaded = load_once(&args.dir, &translate_options(&args.class, Settings::default(), ports));
+    for problem in loaded.problems.iter().chain(&loaded.foreign) {
         crate::complain(&problem.to_string());
     }
     crate::say(&routes_table(&ServedRoute::all(&loaded.config)));
@@ -33,7 +35,8 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
 struct Verdict {
     errors: usize,
     warnings: usize,
-    foreign_ingresses: usize,
+    /// How many Ingresses and Gateways are of other classes, in words.
+    foreign: Option<String>,
 }
 
 impl Verdict {
@@ -42,33 +45,41 @@ impl Verdict {
         Self {
             errors: count(Severity::Error),
             warnings: count(Severity::Warning),
-            foreign_ingresses: loaded.foreign_ingresses.len(),
+            foreign: foreign_in_words(&loaded.foreign),
         }
     }
 
-    /// Ingresses of other classes are nobody's mistake.
+    /// Ingresses and Gateways of other classes are nobody's mistake.
     fn passes(&self, strict: bool) -> bool {
         self.errors == 0 && (self.warnings == 0 || !strict)
     }
 
     fn summary(&self) -> Option<String> {
-        let foreign = match self.foreign_ingresses {
-            0 => None,
-            1 => Some("1 Ingress is of another class and is not served here".to_owned()),
-            count => Some(format!("{count} Ingresses are of other classes and are not served here")),
-        };
         let wrong = (self.errors + self.warnings > 0)
             .then(|| format!("errors: {}, warnings: {}", self.errors, self.warnings));
-        let parts: Vec<String> = wrong.into_iter().chain(foreign).collect();
+        let parts: Vec<String> = wrong.into_iter().chain(self.foreign.clone()).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
-pub(crate) fn translate_options(class: &ClassArgs, settings: Settings) -> TranslateOptions {
+/// Where the process itself listens.
+pub(crate) struct Ports<'a> {
+    pub(crate) http: &'a [SocketAddr],
+    pub(crate) https: &'a [SocketAddr],
+    pub(crate) admin: SocketAddr,
+}
+
+pub(crate) fn translate_options(class: &ClassArgs, settings: Settings, ports: Ports<'_>) -> TranslateOptions {
+    let ports_of = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::port).collect();
     TranslateOptions {
         settings,
         ingress_class: class.ingress_class.clone(),
         watch_ingress_without_class: class.watch_ingress_without_class,
+        gateway_class: class.gateway_class.clone(),
+        gateway_addresses: class.gateway_address.clone(),
+        http_ports: ports_of(ports.http),
+        https_ports: ports_of(ports.https),
+        admin_port: Some(ports.admin.port()),
         ..TranslateOptions::default()
     }
 }
@@ -78,10 +89,11 @@ mod tests {
     use std::path::Path;
     use std::process::ExitCode;
 
+    use clap::Parser as _;
     use sluicegate_control::{TranslateOptions, load_once};
 
     use super::Verdict;
-    use crate::cli::{CheckArgs, ClassArgs};
+    use crate::cli::{Cli, Command};
 
     fn verdict(manifests: &[String]) -> Verdict {
         let dir = tempfile::tempdir().unwrap();
@@ -95,6 +107,12 @@ mod tests {
              spec: {{ingressClassName: {class}, \
              defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}\n"
         )
+    }
+
+    fn check(path: &Path, options: &[&str]) -> ExitCode {
+        let line = ["sluicegate", "check"].into_iter().chain(path.to_str()).chain(options.iter().copied());
+        let Command::Check(args) = Cli::parse_from(line).command else { unreachable!("it is check") };
+        super::run(&args)
     }
 
     const WEB: &str = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n\
@@ -115,16 +133,44 @@ mod tests {
     #[test]
     fn a_file_is_checked_as_serve_would_serve_it() {
         let dir = tempfile::tempdir().unwrap();
-        let check = |path: &Path| {
-            let class = ClassArgs { ingress_class: "sluicegate".into(), watch_ingress_without_class: false };
-            super::run(&CheckArgs { dir: path.to_owned(), class, strict: true })
-        };
+        let check = |path: &Path| check(path, &["--strict"]);
         let file = dir.path().join("manifest");
         std::fs::write(&file, format!("{WEB}{}", ingress("sluicegate", "a"))).unwrap();
         assert_eq!(check(&file), ExitCode::SUCCESS);
         std::fs::write(&file, ingress("sluicegate", "A")).unwrap();
         assert_eq!(check(&file), ExitCode::FAILURE);
         assert_eq!(check(&dir.path().join("nothing")), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn gateways_are_checked_against_the_addresses_that_serve_is_started_with() {
+        let gateway = |class: &str, port: u16| {
+            format!(
+                "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
+                 spec: {{gatewayClassName: {class}, listeners: [{{name: x, protocol: TCP, port: {port}}}]}}\n\
+                 ---\napiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {{name: web}}\n\
+                 spec: {{parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{{name: web, port: 80}}]}}]}}\n"
+            )
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("manifest.yaml");
+        for (class, port, options, expected) in [
+            ("sluicegate", 5432, &[][..], ExitCode::SUCCESS),
+            ("sluicegate", 8080, &[], ExitCode::FAILURE),
+            ("sluicegate", 8080, &["--listen", ":80"], ExitCode::SUCCESS),
+            ("sluicegate", 443, &["--listen-https", ":443"], ExitCode::FAILURE),
+            ("sluicegate", 9901, &[], ExitCode::FAILURE),
+            ("sluicegate", 5432, &["--admin", "127.0.0.1:5432"], ExitCode::FAILURE),
+            ("gold", 5432, &["--gateway-class", "gold"], ExitCode::SUCCESS),
+        ] {
+            std::fs::write(&file, format!("{WEB}{}", gateway(class, port))).unwrap();
+            let options: Vec<&str> = options.iter().copied().chain(["--strict"]).collect();
+            assert_eq!(check(&file, &options), expected, "{class} {port} {options:?}");
+        }
+        let foreign = verdict(&[WEB.to_owned(), gateway("gold", 5432), ingress("nginx", "b")]);
+        let summary =
+            "errors: 0, warnings: 1; 1 Ingress and 1 Gateway are of other classes and are not served here";
+        assert_eq!(foreign.summary().unwrap(), summary);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::io::IsTerminal as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,7 +10,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::address::local_address;
+use crate::address::{listen_address, local_address};
 use crate::echo::EchoArgs;
 use crate::serve::ServeArgs;
 
@@ -49,12 +49,21 @@ pub(crate) struct CheckArgs {
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) class: ClassArgs,
+    /// Where serve is to serve HTTP: no Gateway can have its ports.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where serve is to serve HTTPS: what Gateways pass on at its ports is passed on there. [default: nowhere]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen_https: Vec<SocketAddr>,
+    /// Where the admin interface of serve is to be: no Gateway can have its port.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    pub(crate) admin: SocketAddr,
     /// Fail on warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
-/// Which Ingresses are ours.
+/// Which Ingresses and Gateways are ours.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClassArgs {
     /// Serve Ingresses of this class, beside those whose IngressClass names the controller
@@ -64,6 +73,14 @@ pub(crate) struct ClassArgs {
     /// Serve Ingresses without a class although there are IngressClasses and none is the default.
     #[arg(long)]
     pub(crate) watch_ingress_without_class: bool,
+    /// Serve Gateways of this class where there is no GatewayClass of that name, beside those whose GatewayClass names
+    /// the controller sluicegate.dev/gateway-controller.
+    #[arg(long, value_name = "NAME", default_value = "sluicegate")]
+    pub(crate) gateway_class: String,
+    /// Where the listeners of Gateways without spec.addresses listen, at the ports that they name; may be given several
+    /// times.
+    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    pub(crate) gateway_address: Vec<IpAddr>,
 }
 
 #[derive(Debug, Args)]

@@ -18,7 +18,7 @@ use sluicegate_proxy::{Drain, Options, Proxy};
 use tokio::sync::oneshot;
 
 use crate::address::{listen_address, local_address};
-use crate::check::translate_options;
+use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::{Signals, Wish};
@@ -42,8 +42,8 @@ Started beside a running gateway of the same user with the same first --listen a
 listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
 further connection.")]
 pub(crate) struct ServeArgs {
-    /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Service,
-    /// EndpointSlice, Secret and ConfigMap. It is watched.
+    /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
+    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret and ConfigMap. It is watched.
     #[arg(long, value_name = "DIR")]
     manifests: PathBuf,
     /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
@@ -124,7 +124,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let handed_admin = admin_socket.try_clone()?;
     let proxy = Arc::new(Proxy::start(options(&args, inherited)?)?);
 
-    let mut translation = translate_options(&args.class, args.settings.settings());
+    let ports = Ports { http: &args.listen, https: &args.tls.listen_https, admin: args.admin };
+    let mut translation = translate_options(&args.class, args.settings.settings(), ports);
     args.tls.apply(&mut translation)?;
     let source = DirectorySource::new(&args.manifests, translation);
     let (readiness, last_change) = (Readiness::new(), LastChange::new());

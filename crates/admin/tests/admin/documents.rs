@@ -7,8 +7,9 @@ use sluicegate_admin::state::{Health, ServedRoute, UpstreamState};
 use sluicegate_admin::table::routes_table;
 use sluicegate_admin::{FetchError, fetch};
 use sluicegate_model::{
-    Balance, Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, UpstreamLimits,
-    VirtualHost,
+    Balance, Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
+    PathPattern, Protocol, Route, RouteId, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
+    VirtualHost, WeightedUpstream,
 };
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client, LIMIT};
@@ -85,6 +86,62 @@ shop.example.com   /cart   Prefix           shop/cart:http   0/0         Ingress
 *                  *       DefaultBackend   shop/web:http    1/2         Ingress shop/web
 "
     );
+    Ok(())
+}
+
+#[test]
+fn routes_below_http_are_shown_where_they_listen() -> anyhow::Result<()> {
+    let protocol = |service: &str, protocol| UpstreamKey {
+        transport: Transport { protocol, tls: None },
+        ..key(service)
+    };
+    let leads_to = |kind, upstreams: &[(&UpstreamKey, u32)]| Layer4Route {
+        id: RouteId { kind, namespace: "shop".into(), name: "web".into() },
+        backends: upstreams
+            .iter()
+            .map(|(upstream, weight)| WeightedUpstream { upstream: (*upstream).clone(), weight: *weight })
+            .collect(),
+    };
+    let listener = |address: &str, serves| {
+        let object = RouteId { kind: "Gateway", namespace: "shop".into(), name: "edge".into() };
+        let id = ListenerId { object, name: "x".into() };
+        anyhow::Ok(Listener { id, address: address.parse()?, serves })
+    };
+    let named = |host: HostPattern, route| TlsRoute { host, route };
+    let (db, new, dns) =
+        (protocol("db", Protocol::Tcp), protocol("new", Protocol::Tcp), protocol("dns", Protocol::Udp));
+    let mut config = config(&[("/", "web", &[])]);
+    for key in [&db, &new, &dns] {
+        let address = ([127, 0, 0, 1], 1).into();
+        config.upstreams.insert(key.clone(), upstream(&[ready(address)]).into());
+    }
+    let tls = |route: Layer4Route| {
+        let (exact, suffix) = (HostPattern::Exact("a.test".into()), HostPattern::Suffix("test".into()));
+        vec![named(exact, route.clone()), named(suffix, route)]
+    };
+    config.listeners = vec![
+        listener("[::1]:8444", Layer4::Tls(tls(leads_to("TLSRoute", &[(&db, 1)]))))?,
+        listener("10.0.0.1:5432", Layer4::Tcp(Some(leads_to("TCPRoute", &[(&db, 9), (&new, 0)]))))?,
+        listener("0.0.0.0:5432", Layer4::Udp(Some(leads_to("UDPRoute", &[(&dns, 1)]))))?,
+        listener("0.0.0.0:1", Layer4::Tcp(None))?,
+    ];
+    let passed = named(HostPattern::Any, leads_to("Ingress", &[(&db, 1)]));
+    config.tls = Tls { passthrough: vec![passed], ..Tls::default() }.into();
+    let shown = ServedRoute::all(&config);
+    assert_eq!(
+        routes_table(&shown),
+        "\
+HOST               PATH            TYPE          UPSTREAM                        ENDPOINTS   FROM
+shop.example.com   /               Prefix        shop/web:http                   0/0         Ingress shop/web
+*                  *               Passthrough   shop/db:http (tcp)              1/1         Ingress shop/web
+*                  10.0.0.1:5432   TCP           shop/db:http (tcp), weight 9    1/1         TCPRoute shop/web
+*                  10.0.0.1:5432   TCP           shop/new:http (tcp), weight 0   1/1         TCPRoute shop/web
+*                  :5432           UDP           shop/dns:http (udp)             1/1         UDPRoute shop/web
+a.test             [::1]:8444      TLS           shop/db:http (tcp)              1/1         TLSRoute shop/web
+*.test             [::1]:8444      TLS           shop/db:http (tcp)              1/1         TLSRoute shop/web
+"
+    );
+    assert_eq!(serde_json::from_value::<Vec<ServedRoute>>(serde_json::to_value(&shown)?)?, shown);
     Ok(())
 }
 

@@ -9,7 +9,11 @@ use serde_json::Value;
 
 use super::{Syntax, split, typed};
 use crate::object::class::IngressClass;
+use crate::object::gateway::{Gateway, GatewayClass};
+use crate::object::gateway_api::{self, Written};
+use crate::object::grant::ReferenceGrant;
 use crate::object::ingress::Ingress;
+use crate::object::route::Route;
 use crate::object::secret::{ConfigMap, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
@@ -25,6 +29,8 @@ pub(crate) struct Document {
     pub(crate) objects: Vec<ParsedObject>,
     /// What is wrong outside any object.
     pub(crate) faults: Vec<Fault>,
+    /// The kinds of its objects that users may expect to be served, and that are passed over.
+    pub(crate) not_served: Vec<&'static str>,
     /// Whether all objects in it are known by name; if not, one that was there may just be unreadable.
     pub(crate) is_complete: bool,
 }
@@ -72,6 +78,7 @@ impl Document {
             line: split::first_content_line(text),
             objects: Vec::new(),
             faults: Vec::new(),
+            not_served: Vec::new(),
             is_complete: true,
         };
         match syntax.parse(text) {
@@ -107,14 +114,19 @@ impl Document {
             return;
         }
         match Kind::parse(&kind) {
-            Some(kind) if kind.api_version() == api_version => self.read_object(kind, value, part),
+            Some(kind) if kind.api_versions().contains(&&*api_version) => self.read_object(kind, value, part),
             Some(kind) if is_former_version(kind, &api_version) => self.refuse(
                 as_written(kind, value),
                 part,
                 "apiVersion",
-                format!("{kind} is not read in {api_version:?}: write {}", kind.api_version()),
+                format!("{kind} is not read in {api_version:?}: write {}", kind.api_versions()[0]),
             ),
-            _ => tracing::debug!(kind, api_version, "an object of a kind that is not used is passed over"),
+            _ => {
+                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                let not_served = gateway_api::NOT_SERVED.into_iter().find(|name| *name == kind);
+                self.not_served.extend(not_served.filter(|_| group == gateway_api::GROUP));
+                tracing::debug!(kind, api_version, "an object of a kind that is not used is passed over");
+            }
         }
     }
 
@@ -197,7 +209,7 @@ fn identify(kind: Kind, value: &Value) -> Result<ObjectRef, (&'static str, Strin
 /// Whether this kind was once served in `api_version`.
 fn is_former_version(kind: Kind, api_version: &str) -> bool {
     let group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-    group(api_version) == group(kind.api_version())
+    group(api_version) == group(kind.api_versions()[0])
         || (kind == Kind::Ingress && group(api_version) == "extensions")
 }
 
@@ -214,6 +226,26 @@ fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<O
         Kind::Ingress => {
             let raw = typed::<networking::Ingress>(value, findings)?;
             Object::Ingress(Arc::new(Ingress::check(raw, &object.namespace, findings)))
+        }
+        Kind::GatewayClass => {
+            let raw = typed::<Written<gateway_api::GatewayClassSpec>>(value, findings)?;
+            Object::GatewayClass(Arc::new(GatewayClass::check(raw, findings)))
+        }
+        Kind::Gateway => {
+            let raw = typed::<Written<gateway_api::GatewaySpec>>(value, findings)?;
+            Object::Gateway(Arc::new(Gateway::check(raw, findings)))
+        }
+        Kind::TlsRoute => {
+            let raw = typed::<Written<gateway_api::TlsRouteSpec>>(value, findings)?;
+            Object::Route(Arc::new(Route::check(raw, object, findings)))
+        }
+        Kind::TcpRoute | Kind::UdpRoute => {
+            let raw = typed::<Written<gateway_api::PortRouteSpec>>(value, findings)?;
+            Object::Route(Arc::new(Route::check(raw, object, findings)))
+        }
+        Kind::ReferenceGrant => {
+            let raw = typed::<Written<gateway_api::ReferenceGrantSpec>>(value, findings)?;
+            Object::ReferenceGrant(Arc::new(ReferenceGrant::check(raw, findings)))
         }
         Kind::Service => {
             let raw = typed::<core::Service>(value, findings)?;

@@ -18,6 +18,9 @@ pub(crate) const LOAD_BALANCE: &str = "sluicegate.dev/load-balance";
 pub(crate) const MAX_REQUESTS: &str = "sluicegate.dev/max-requests";
 /// Requests in flight to one endpoint of a Service, at most.
 pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-per-endpoint";
+/// By which version of the PROXY protocol the endpoints of a Service are told whom a TCP connection is from: `v1` or
+/// `v2`. HTTP connections carry the requests of many clients, so it does nothing for them.
+pub(crate) const PROXY_PROTOCOL: &str = "sluicegate.dev/proxy-protocol";
 
 /// What endpoints speak: `HTTP` (default), `HTTPS`, HTTP/2 in clear text (`H2C`, `GRPC`) or over TLS (`H2`, `GRPCS`).
 pub(crate) const BACKEND_PROTOCOL: &str = "sluicegate.dev/backend-protocol";
@@ -31,10 +34,11 @@ pub(crate) const PROXY_SSL_NAME: &str = "sluicegate.dev/proxy-ssl-name";
 /// Whether endpoints are told that name (SNI): `on` (default) or `off`.
 pub(crate) const PROXY_SSL_SERVER_NAME: &str = "sluicegate.dev/proxy-ssl-server-name";
 
-const SERVICE_ANNOTATIONS: [&str; 8] = [
+const SERVICE_ANNOTATIONS: [&str; 9] = [
     LOAD_BALANCE,
     MAX_REQUESTS,
     MAX_REQUESTS_PER_ENDPOINT,
+    PROXY_PROTOCOL,
     BACKEND_PROTOCOL,
     PROXY_SSL_SECRET,
     PROXY_SSL_VERIFY,
@@ -46,6 +50,9 @@ const SERVICE_ANNOTATIONS: [&str; 8] = [
 pub(crate) const SSL_REDIRECT: &str = "sluicegate.dev/ssl-redirect";
 /// Whether plain HTTP is redirected to HTTPS in any case, as behind a load balancer that ends TLS: `true` or `false`.
 pub(crate) const FORCE_SSL_REDIRECT: &str = "sluicegate.dev/force-ssl-redirect";
+/// Whether TLS for the hosts of the Ingress is passed on unopened to the Service of the path `/`: `true` or `false`
+/// (default).
+pub(crate) const SSL_PASSTHROUGH: &str = "sluicegate.dev/ssl-passthrough";
 /// The Secret with the authorities (`ca.crt`, and `ca.crl`) for certificates of clients: `name`, or
 /// `namespace/name` of the same namespace.
 pub(crate) const AUTH_TLS_SECRET: &str = "sluicegate.dev/auth-tls-secret";
@@ -56,9 +63,10 @@ pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-
 /// Whether endpoints get the client's certificate: `true` or `false` (default).
 pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
 
-const INGRESS_ANNOTATIONS: [&str; 11] = [
+const INGRESS_ANNOTATIONS: [&str; 12] = [
     SSL_REDIRECT,
     FORCE_SSL_REDIRECT,
+    SSL_PASSTHROUGH,
     AUTH_TLS_SECRET,
     AUTH_TLS_CONFIGMAP,
     AUTH_TLS_VERIFY_CLIENT,

@@ -1,4 +1,4 @@
-//! The host of a rule.
+//! The host of a rule, of a listener or of a route.
 
 use sluicegate_model::HostPattern;
 
@@ -25,6 +25,14 @@ pub(crate) fn parse(host: &str) -> Result<HostPattern, String> {
         Some(fault) => Err(format!("{host:?} {fault}")),
         None => Ok(pattern(name.into())),
     }
+}
+
+/// Parses a `hostname` of Gateway API, whose wildcards stand for one or more labels.
+pub(crate) fn parse_suffix(host: &str) -> Result<HostPattern, String> {
+    parse(host).map(|pattern| match pattern {
+        HostPattern::Wildcard(suffix) => HostPattern::Suffix(suffix),
+        other => other,
+    })
 }
 
 /// What keeps `name` from being a DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a

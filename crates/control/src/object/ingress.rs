@@ -34,6 +34,8 @@ pub(crate) struct Ingress {
     pub(crate) ssl_redirect: Option<bool>,
     /// Whether plain HTTP is redirected to HTTPS in any case.
     pub(crate) force_ssl_redirect: bool,
+    /// Whether TLS for its hosts is passed on unopened.
+    pub(crate) ssl_passthrough: bool,
     /// How the endpoints of its routes are spoken with, if it says so.
     pub(crate) backend: Option<Backend>,
     /// Which clients may connect to its hosts.
@@ -94,12 +96,17 @@ impl Ingress {
             findings.error("spec", "has neither rules nor a defaultBackend");
         }
         let has_rules = !raw_rules.is_empty();
-        let rules = raw_rules
+        let rules: Vec<Rule> = raw_rules
             .into_iter()
             .enumerate()
             .filter_map(|(index, rule)| Rule::check(rule, index, namespace, findings))
             .collect();
         let annotations = raw.metadata.annotations.as_ref();
+        let ssl_passthrough =
+            annotation::flag(annotations, annotation::SSL_PASSTHROUGH, findings).unwrap_or_default();
+        if ssl_passthrough {
+            check_passthrough(has_rules, &rules, findings);
+        }
         let ssl_redirect = annotation::flag(annotations, annotation::SSL_REDIRECT, findings);
         let force_ssl_redirect =
             annotation::flag(annotations, annotation::FORCE_SSL_REDIRECT, findings).unwrap_or_default();
@@ -127,9 +134,23 @@ impl Ingress {
             tls,
             ssl_redirect,
             force_ssl_redirect,
+            ssl_passthrough,
             backend,
             client_auth,
         }
+    }
+}
+
+/// TLS connections are told apart by the name that they ask for, and by nothing else.
+fn check_passthrough(has_rules: bool, rules: &[Rule], findings: &mut Findings) {
+    if !has_rules {
+        let fault = "needs rules with hosts: TLS is passed on by the name that clients ask for";
+        findings.error(annotation::field(annotation::SSL_PASSTHROUGH), fault);
+    }
+    for rule in rules.iter().filter(|rule| rule.host == HostPattern::Any) {
+        let annotation = annotation::SSL_PASSTHROUGH;
+        let fault = format!("is missing: {annotation} needs it, and does nothing for this rule");
+        findings.error(format!("spec.rules[{}].host", rule.index), fault);
     }
 }
 

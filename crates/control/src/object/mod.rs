@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`ingress`] | `networking.k8s.io/v1` Ingress: rules, paths, backends |
 //! | [`class`] | `networking.k8s.io/v1` IngressClass |
+//! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
+//! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
+//! | [`grant`] | ReferenceGrant: who may name the Services of a namespace |
+//! | [`gateway_api`] | these as they are written |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, authorities |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
-//! | [`backend`] | how endpoints are spoken with |
+//! | [`backend`] | how endpoints are spoken with over HTTP |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
 
 use std::fmt;
@@ -18,9 +22,13 @@ pub(crate) mod annotation;
 pub(crate) mod backend;
 pub(crate) mod certificate;
 pub(crate) mod class;
+pub(crate) mod gateway;
+pub(crate) mod gateway_api;
+pub(crate) mod grant;
 pub(crate) mod host;
 pub(crate) mod ingress;
 pub(crate) mod path;
+pub(crate) mod route;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod slice;
@@ -32,6 +40,18 @@ pub enum Kind {
     IngressClass,
     /// `networking.k8s.io/v1` `Ingress`.
     Ingress,
+    /// `gateway.networking.k8s.io/v1` `GatewayClass`.
+    GatewayClass,
+    /// `gateway.networking.k8s.io/v1` `Gateway`.
+    Gateway,
+    /// `gateway.networking.k8s.io/v1` `TLSRoute`.
+    TlsRoute,
+    /// `gateway.networking.k8s.io/v1` `TCPRoute`.
+    TcpRoute,
+    /// `gateway.networking.k8s.io/v1` `UDPRoute`.
+    UdpRoute,
+    /// `gateway.networking.k8s.io/v1` `ReferenceGrant`.
+    ReferenceGrant,
     /// `v1` `Service`.
     Service,
     /// `discovery.k8s.io/v1` `EndpointSlice`.
@@ -43,12 +63,33 @@ pub enum Kind {
 }
 
 impl Kind {
+    const ALL: [Self; 12] = [
+        Self::IngressClass,
+        Self::Ingress,
+        Self::GatewayClass,
+        Self::Gateway,
+        Self::TlsRoute,
+        Self::TcpRoute,
+        Self::UdpRoute,
+        Self::ReferenceGrant,
+        Self::Service,
+        Self::EndpointSlice,
+        Self::Secret,
+        Self::ConfigMap,
+    ];
+
     /// Its name, as manifests write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::IngressClass => "IngressClass",
             Self::Ingress => "Ingress",
+            Self::GatewayClass => "GatewayClass",
+            Self::Gateway => "Gateway",
+            Self::TlsRoute => "TLSRoute",
+            Self::TcpRoute => "TCPRoute",
+            Self::UdpRoute => "UDPRoute",
+            Self::ReferenceGrant => "ReferenceGrant",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Secret => "Secret",
@@ -58,23 +99,39 @@ impl Kind {
 
     /// Whether its objects live in no namespace.
     pub(crate) const fn is_cluster_scoped(self) -> bool {
-        matches!(self, Self::IngressClass)
+        matches!(self, Self::IngressClass | Self::GatewayClass)
     }
 
-    /// The API group and version that is read.
-    pub(crate) const fn api_version(self) -> &'static str {
+    /// The API groups and versions that are read, the one to write first.
+    pub(crate) const fn api_versions(self) -> &'static [&'static str] {
         match self {
-            Self::IngressClass | Self::Ingress => "networking.k8s.io/v1",
-            Self::EndpointSlice => "discovery.k8s.io/v1",
-            Self::Service | Self::Secret | Self::ConfigMap => "v1",
+            Self::IngressClass | Self::Ingress => &["networking.k8s.io/v1"],
+            Self::GatewayClass | Self::Gateway => &[
+                "gateway.networking.k8s.io/v1",
+                "gateway.networking.k8s.io/v1beta1",
+                "gateway.networking.k8s.io/v1alpha2",
+            ],
+            Self::TlsRoute => &[
+                "gateway.networking.k8s.io/v1",
+                "gateway.networking.k8s.io/v1alpha3",
+                "gateway.networking.k8s.io/v1alpha2",
+            ],
+            Self::TcpRoute | Self::UdpRoute => {
+                &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"]
+            }
+            Self::ReferenceGrant => &[
+                "gateway.networking.k8s.io/v1",
+                "gateway.networking.k8s.io/v1beta1",
+                "gateway.networking.k8s.io/v1alpha2",
+            ],
+            Self::EndpointSlice => &["discovery.k8s.io/v1"],
+            Self::Service | Self::Secret | Self::ConfigMap => &["v1"],
         }
     }
 
     /// The kind of that name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::IngressClass, Self::Ingress, Self::Service, Self::EndpointSlice, Self::Secret, Self::ConfigMap]
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
@@ -110,6 +167,11 @@ impl fmt::Display for ObjectRef {
 pub(crate) enum Object {
     IngressClass(Arc<class::IngressClass>),
     Ingress(Arc<ingress::Ingress>),
+    GatewayClass(Arc<gateway::GatewayClass>),
+    Gateway(Arc<gateway::Gateway>),
+    /// A `TLSRoute`, a `TCPRoute` or a `UDPRoute`.
+    Route(Arc<route::Route>),
+    ReferenceGrant(Arc<grant::ReferenceGrant>),
     Service(Arc<service::Service>),
     EndpointSlice(Arc<slice::EndpointSlice>),
     Secret(Arc<secret::Secret>),
@@ -124,6 +186,10 @@ impl PartialEq for Object {
         match (self, other) {
             (Self::IngressClass(one), Self::IngressClass(other)) => same(one, other),
             (Self::Ingress(one), Self::Ingress(other)) => same(one, other),
+            (Self::GatewayClass(one), Self::GatewayClass(other)) => same(one, other),
+            (Self::Gateway(one), Self::Gateway(other)) => same(one, other),
+            (Self::Route(one), Self::Route(other)) => same(one, other),
+            (Self::ReferenceGrant(one), Self::ReferenceGrant(other)) => same(one, other),
             (Self::Service(one), Self::Service(other)) => same(one, other),
             (Self::EndpointSlice(one), Self::EndpointSlice(other)) => same(one, other),
             (Self::Secret(one), Self::Secret(other)) => same(one, other),

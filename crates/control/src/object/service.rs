@@ -1,11 +1,12 @@
 //! `Service`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use sluicegate_model::{Balance, UpstreamLimits};
+use sluicegate_model::{Balance, Protocol, ProxyProtocol, UpstreamLimits};
 
 use super::backend::Backend;
 use super::{Kind, annotation, host};
@@ -21,20 +22,58 @@ pub(crate) struct Service {
     pub(crate) publish_not_ready: bool,
     pub(crate) balance: Balance,
     pub(crate) limits: UpstreamLimits,
-    /// How its endpoints are spoken with, if its annotations say so.
+    /// How its endpoints are spoken with over HTTP, if its annotations say so.
     pub(crate) backend: Option<Backend>,
+    /// Whether its endpoints are told whom a TCP connection is from.
+    pub(crate) proxy_protocol: Option<ProxyProtocol>,
 }
 
-/// A TCP port of a Service. Where it leads to is said by the Service's EndpointSlices, under the same name.
+/// What a port is for; SCTP is nothing to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum IpProtocol {
+    Tcp,
+    Udp,
+}
+
+impl IpProtocol {
+    /// The protocol of that name, which is TCP if there is none.
+    pub(crate) fn of(name: Option<&str>) -> Option<Self> {
+        match name {
+            None | Some("TCP") => Some(Self::Tcp),
+            Some("UDP") => Some(Self::Udp),
+            Some(_) => None,
+        }
+    }
+
+    /// What carries that which is spoken with endpoints.
+    pub(crate) fn below(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Http | Protocol::Http2 | Protocol::Tcp => Self::Tcp,
+            Protocol::Udp => Self::Udp,
+        }
+    }
+}
+
+impl fmt::Display for IpProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        })
+    }
+}
+
+/// A port of a Service. Where it leads to is said by the Service's EndpointSlices, under the same name.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ServicePort {
     /// Its name, empty for the only port of a Service.
     pub(crate) name: Arc<str>,
+    pub(crate) protocol: IpProtocol,
     pub(crate) port: u16,
     /// `targetPort` if that is a number, else `port`. Only an external name is asked at this port; for all others
     /// the slices say it.
     pub(crate) target: u16,
-    /// How its endpoints are spoken with, if `appProtocol` says so.
+    /// How its endpoints are spoken with over HTTP, if `appProtocol` says so.
     pub(crate) backend: Option<Backend>,
 }
 
@@ -51,6 +90,7 @@ impl Service {
             ports,
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
             backend: Backend::check(&annotations, namespace, findings),
+            proxy_protocol: check_proxy_protocol(&annotations, findings),
             balance: check_balance(&annotations, findings),
             limits: UpstreamLimits {
                 max_requests: check_limit(&annotations, annotation::MAX_REQUESTS, findings),
@@ -63,25 +103,33 @@ impl Service {
         }
     }
 
-    /// The port that a backend names by its number or its name.
-    pub(crate) fn port(&self, named: &str) -> Option<&ServicePort> {
+    /// The port of this protocol that a backend names by its number or its name. `53` may be two ports, one for TCP
+    /// and one for UDP.
+    pub(crate) fn port(&self, named: &str, protocol: IpProtocol) -> Option<&ServicePort> {
+        let mut ports = self.ports.iter().filter(|port| port.protocol == protocol);
         match named.parse::<u16>() {
-            Ok(number) => self.ports.iter().find(|port| port.port == number),
-            Err(_) => self.ports.iter().find(|port| &*port.name == named),
+            Ok(number) => ports.find(|port| port.port == number),
+            Err(_) => ports.find(|port| &*port.name == named),
         }
     }
 
-    /// Its ports in words, for a message.
-    pub(crate) fn ports_in_words(&self) -> String {
+    /// Whether it has a port of this protocol.
+    pub(crate) fn has_ports(&self, protocol: IpProtocol) -> bool {
+        self.ports.iter().any(|port| port.protocol == protocol)
+    }
+
+    /// Its ports of this protocol in words, for a message.
+    pub(crate) fn ports_in_words(&self, protocol: IpProtocol) -> String {
         let words: Vec<String> = self
             .ports
             .iter()
+            .filter(|port| port.protocol == protocol)
             .map(|port| match &*port.name {
                 "" => port.port.to_string(),
                 name => format!("{} ({name})", port.port),
             })
             .collect();
-        if words.is_empty() { "no TCP port".to_owned() } else { words.join(", ") }
+        if words.is_empty() { format!("no {protocol} port") } else { words.join(", ") }
     }
 }
 
@@ -124,10 +172,7 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
             findings.error(format!("spec.ports[{index}].name"), format!("{name:?} is the name of two ports"));
             continue;
         }
-        // Requests come over TCP; a Service's other ports are none of ours.
-        if port.protocol.is_some_and(|protocol| protocol != "TCP") {
-            continue;
-        }
+        let Some(protocol) = IpProtocol::of(port.protocol.as_deref()) else { continue };
         let field = format!("spec.ports[{index}]");
         let number = |number: i32| u16::try_from(number).ok().filter(|number| *number > 0);
         let Some(published) = number(port.port) else {
@@ -142,7 +187,7 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
             }),
             Some(IntOrString::String(_)) | None => published,
         };
-        ports.push(ServicePort { name: name.into(), port: published, target, backend });
+        ports.push(ServicePort { name: name.into(), protocol, port: published, target, backend });
     }
     ports
 }
@@ -158,6 +203,23 @@ fn check_balance(annotations: &BTreeMap<String, String>, findings: &mut Findings
                 format!("{other:?} is unknown: write ewma, round_robin or least_request"),
             );
             Balance::default()
+        }
+    }
+}
+
+fn check_proxy_protocol(
+    annotations: &BTreeMap<String, String>,
+    findings: &mut Findings,
+) -> Option<ProxyProtocol> {
+    match annotations.get(annotation::PROXY_PROTOCOL)?.as_str() {
+        "v1" => Some(ProxyProtocol::V1),
+        "v2" => Some(ProxyProtocol::V2),
+        other => {
+            findings.error(
+                annotation::field(annotation::PROXY_PROTOCOL),
+                format!("{other:?} is unknown: write v1 or v2"),
+            );
+            None
         }
     }
 }

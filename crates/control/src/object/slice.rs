@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::discovery::v1;
 use sluicegate_model::Conditions;
 
+use super::service::{IpProtocol, ServicePort};
 use super::{Kind, annotation};
 use crate::problem::Findings;
 
@@ -22,11 +23,12 @@ pub(crate) struct EndpointSlice {
     pub(crate) endpoints: Vec<(IpAddr, Conditions)>,
 }
 
-/// A TCP port on which every endpoint of the slice listens.
+/// A port on which every endpoint of the slice listens.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SlicePort {
     /// The name of the Service's port that it serves; empty for a Service of one port without a name.
     pub(crate) name: Box<str>,
+    pub(crate) protocol: IpProtocol,
     pub(crate) port: u16,
 }
 
@@ -95,12 +97,15 @@ impl EndpointSlice {
 }
 
 impl SlicePort {
+    /// Whether it is where a Service's port leads to.
+    pub(crate) fn serves(&self, port: &ServicePort) -> bool {
+        *self.name == *port.name && self.protocol == port.protocol
+    }
+
     fn check(raw: v1::EndpointPort, index: usize, findings: &mut Findings) -> Option<Self> {
-        if raw.protocol.is_some_and(|protocol| protocol != "TCP") {
-            return None;
-        }
+        let protocol = IpProtocol::of(raw.protocol.as_deref())?;
         match raw.port.map(u16::try_from) {
-            Some(Ok(port @ 1..)) => Some(Self { name: raw.name.unwrap_or_default().into(), port }),
+            Some(Ok(port @ 1..)) => Some(Self { name: raw.name.unwrap_or_default().into(), protocol, port }),
             Some(_) => {
                 findings.error(format!("ports[{index}].port"), "is not between 1 and 65535");
                 None

@@ -27,6 +27,7 @@ use tokio::sync::watch as state;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
+use crate::object::Kind;
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::ServiceRef;
 use crate::translate::{TranslateOptions, Translation, translate, upstream};
@@ -68,7 +69,7 @@ impl Attention {
 /// How long the first configuration waits for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
 
-/// How many Ingresses of other classes are named in one line of the log.
+/// How many Ingresses and Gateways of other classes are named in one line of the log.
 const FOREIGN_NAMED_MAX: usize = 3;
 
 /// After reading this many files, other tasks get their turn.
@@ -81,8 +82,8 @@ pub struct Loaded {
     pub config: Config,
     /// What is wrong, in no particular order.
     pub problems: Vec<Problem>,
-    /// The Ingresses that are of other classes, each with a note of what would serve it.
-    pub foreign_ingresses: Vec<Problem>,
+    /// The Ingresses and Gateways that are of other classes, each with a note of what would serve it.
+    pub foreign: Vec<Problem>,
 }
 
 /// Reads a directory of manifests, or a single manifest, once. Never fails: what is wrong is among the problems.
@@ -97,20 +98,40 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
     let mut problems: Vec<Problem> = files.problems().collect();
     problems.extend(translation.problems);
     problems.extend(translation.upstream_problems.into_values());
-    if translation.config.routes().next().is_none() && files.is_present() {
-        problems.push(no_route(dir, &translation.foreign_ingresses));
+    let has_routes =
+        translation.config.routes().next().is_some() || translation.config.layer4_routes().next().is_some();
+    if !has_routes && files.is_present() {
+        problems.push(no_route(dir, &translation.foreign));
     }
-    Loaded {
-        config: translation.config,
-        problems: without_repeats(problems),
-        foreign_ingresses: translation.foreign_ingresses,
+    Loaded { config: translation.config, problems: without_repeats(problems), foreign: translation.foreign }
+}
+
+/// How many Ingresses and Gateways are of other classes, in words, from the notes of them; `None` if none are.
+pub fn foreign_in_words<'a>(notes: impl IntoIterator<Item = &'a Problem>) -> Option<String> {
+    let (mut ingresses, mut gateways) = (0, 0);
+    for note in notes {
+        match note.object.as_ref().map(|object| object.kind) {
+            Some(Kind::Gateway) => gateways += 1,
+            _ => ingresses += 1,
+        }
+    }
+    let counted = [(ingresses, "Ingress", "Ingresses"), (gateways, "Gateway", "Gateways")];
+    let counted: Vec<String> = counted
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
+        .collect();
+    match ingresses + gateways {
+        0 => None,
+        1 => Some(format!("{} is of another class and is not served here", counted.concat())),
+        _ => Some(format!("{} are of other classes and are not served here", counted.join(" and "))),
     }
 }
 
-fn no_route(dir: &Path, foreign_ingresses: &[Problem]) -> Problem {
-    let message = match foreign_ingresses {
-        [] => "holds no Ingress that can be served: there would be no route",
-        _ => "holds Ingresses of other classes alone: there would be no route",
+fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
+    let message = match foreign {
+        [] => "holds no Ingress and no Gateway with a route that can be served: there would be no route",
+        _ => "holds Ingresses and Gateways of other classes alone: there would be no route",
     };
     Problem {
         severity: Severity::Warning,
@@ -343,11 +364,11 @@ impl<P: FnMut(Change) + Send> Follower<P> {
         config
     }
 
-    /// Tells which Ingresses are of other classes, unless it did `before`.
+    /// Tells which Ingresses and Gateways are of other classes, unless it did `before`.
     fn tell_of_foreign(&self, before: Option<&Translation>) {
-        let before = before.iter().flat_map(|before| &before.foreign_ingresses);
+        let before = before.iter().flat_map(|before| &before.foreign);
         let known: HashSet<_> = before.map(|note| &note.object).collect();
-        let now = self.translation.iter().flat_map(|now| &now.foreign_ingresses);
+        let now = self.translation.iter().flat_map(|now| &now.foreign);
         let new: Vec<&Problem> = now.filter(|note| !known.contains(&note.object)).collect();
         match &*new {
             [] => {}
@@ -362,8 +383,8 @@ impl<P: FnMut(Change) + Send> Follower<P> {
                     names.push(format!("and {} more", notes.len() - names.len()));
                 }
                 tracing::info!(
-                    "{} Ingresses are of other classes and are not served here; sluicegate check says what would serve them: {}",
-                    notes.len(),
+                    "{}; sluicegate check says what would serve them: {}",
+                    foreign_in_words(notes.iter().copied()).unwrap_or_default(),
                     names.join(", ")
                 );
             }

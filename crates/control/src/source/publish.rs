@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::hash::Hash;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Change, Config, Endpoint, Upstream, UpstreamKey};
+use sluicegate_model::{Change, Config, Endpoint, HostPattern, PathPattern, RouteId, Upstream, UpstreamKey};
 
 /// What was published last, and what follows from it.
 #[derive(Debug, Default)]
@@ -84,15 +84,34 @@ fn log(before: &Config, after: &Config) {
     tracing::info!(%routes, %upstreams, %certificates, "configuration changed");
 }
 
-/// Every route as its host, its path, the object that it is written in, and where it leads to. The default route
-/// has no host, and fallbacks have no path.
-fn routes(config: &Config) -> impl Iterator<Item = impl Eq + Hash> {
+/// Every route as where it is taken, the object that it is written in, and where it leads to.
+fn routes(config: &Config) -> impl Iterator<Item = (Taken<'_>, &RouteId, &UpstreamKey)> {
     let of_hosts = config.hosts.iter().flat_map(|host| {
         let routes = host.routes.iter().map(|route| (Some(&route.path), route));
         let fallback = host.fallback.iter().map(|route| (None, route));
-        routes.chain(fallback).map(|(path, route)| (Some(&host.host), path, &route.id, &route.upstream))
+        routes.chain(fallback).map(|(path, route)| (Taken::Path(Some(&host.host), path), route))
     });
-    of_hosts.chain(config.default_route.iter().map(|route| (None, None, &route.id, &route.upstream)))
+    let of_all = config.default_route.iter().map(|route| (Taken::Path(None, None), route));
+    let of_http = of_hosts.chain(of_all).map(|(taken, route)| (taken, &route.id, &route.upstream));
+    let of_listeners = config.listeners.iter().flat_map(|listener| {
+        let address = (Some(&listener.address), listener.serves.protocol());
+        listener.serves.routes().map(move |(host, route)| (address, host, route))
+    });
+    let passed_on = config.tls.passthrough.iter().map(|route| ((None, "TLS"), &route.host, &route.route));
+    let below_http = of_listeners.chain(passed_on).flat_map(|((address, protocol), host, route)| {
+        let taken = move |weight| Taken::Socket { address, protocol, host, weight };
+        route.backends.iter().map(move |backend| (taken(backend.weight), &route.id, &backend.upstream))
+    });
+    of_http.chain(below_http)
+}
+
+/// Where a route is taken.
+#[derive(PartialEq, Eq, Hash)]
+enum Taken<'a> {
+    /// The host and the path. The default route has no host, and fallbacks have no path.
+    Path(Option<&'a HostPattern>, Option<&'a PathPattern>),
+    /// Below HTTP: the address of the listener, or none for what HTTPS listeners pass on.
+    Socket { address: Option<&'a SocketAddr>, protocol: &'a str, host: &'a HostPattern, weight: u32 },
 }
 
 /// Every certificate that a host has, as it is sent, and where it is from.

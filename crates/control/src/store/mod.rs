@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
 use crate::object::class::IngressClass;
+use crate::object::gateway::{Gateway, GatewayClass};
 use crate::object::ingress::Ingress;
+use crate::object::route::Route;
 use crate::object::secret::{Data, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
@@ -146,6 +148,7 @@ impl Store {
                 }
             }
         }
+        faults.extend(not_served(&file, &manifest));
         let missing: Vec<ObjectRef> = previous.objects.difference(&objects).cloned().collect();
         if manifest.is_complete() {
             for object in missing {
@@ -302,9 +305,17 @@ impl Store {
                     touched.services.insert(service);
                 }
             }
-            Kind::Ingress | Kind::IngressClass | Kind::Service | Kind::Secret | Kind::ConfigMap => {
-                touched.routing = true;
-            }
+            Kind::Ingress
+            | Kind::IngressClass
+            | Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::TlsRoute
+            | Kind::TcpRoute
+            | Kind::UdpRoute
+            | Kind::ReferenceGrant
+            | Kind::Service
+            | Kind::Secret
+            | Kind::ConfigMap => touched.routing = true,
         }
     }
 
@@ -340,6 +351,42 @@ impl Store {
         self.of_kind(Kind::IngressClass).filter_map(|(object, form, _)| match form {
             Object::IngressClass(class) => Some((object, &**class)),
             _ => None,
+        })
+    }
+
+    pub(crate) fn gateway_classes(&self) -> impl Iterator<Item = (&ObjectRef, &GatewayClass)> {
+        self.of_kind(Kind::GatewayClass).filter_map(|(object, form, _)| match form {
+            Object::GatewayClass(class) => Some((object, &**class)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn gateways(&self) -> impl Iterator<Item = (&ObjectRef, &Gateway, &Origin)> {
+        self.of_kind(Kind::Gateway).filter_map(|(object, form, origin)| match form {
+            Object::Gateway(gateway) => Some((object, &**gateway, origin)),
+            _ => None,
+        })
+    }
+
+    /// The TLSRoutes, the TCPRoutes and the UDPRoutes.
+    pub(crate) fn layer4_routes(&self) -> impl Iterator<Item = (&ObjectRef, &Route, &Origin)> {
+        let kinds = [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute].into_iter();
+        kinds.flat_map(|kind| self.of_kind(kind)).filter_map(|(object, form, origin)| match form {
+            Object::Route(route) => Some((object, &**route, origin)),
+            _ => None,
+        })
+    }
+
+    /// Whether the owner of a Service's namespace lets a route of another one name it.
+    pub(crate) fn is_granted(&self, route: &ObjectRef, namespace: &Arc<str>, service: &str) -> bool {
+        let first = ObjectRef { kind: Kind::ReferenceGrant, namespace: namespace.clone(), name: "".into() };
+        let grants = self
+            .slots
+            .range(first..)
+            .take_while(|(object, _)| object.kind == Kind::ReferenceGrant && object.namespace == *namespace);
+        grants.filter_map(|(_, slot)| slot.form()).any(|form| match form {
+            Object::ReferenceGrant(grant) => grant.allows(route.kind, &route.namespace, service),
+            _ => false,
         })
     }
 
@@ -382,6 +429,20 @@ impl Store {
             }
         })
     }
+}
+
+/// A note of the kinds that users may expect to be served, one for a file.
+fn not_served(file: &Arc<Path>, manifest: &Manifest) -> Option<Problem> {
+    let kinds: BTreeSet<&str> =
+        manifest.documents.iter().flat_map(|(_, document)| &document.not_served).copied().collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
+    (!kinds.is_empty()).then(|| Problem {
+        severity: Severity::Note,
+        origin: Origin::file(file),
+        object: None,
+        field: String::new(),
+        message: format!("is not served yet as far as it holds {}", kinds.join(", ")),
+    })
 }
 
 fn origin(file: &Arc<Path>, line: u32, document: &Document, part: &str) -> Origin {

@@ -7,19 +7,27 @@
 //! | [`class`] | which Ingresses are ours |
 //! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
 //! | [`tls`] | `spec.tls` and its Secrets |
+//! | [`gateway`] | Gateways and their routes below HTTP |
+//! | [`passthrough`] | TLS that HTTPS listeners pass on unopened |
 //! | [`upstream`] | Services and their EndpointSlices |
+//! | [`mod@reference`] | objects that name others |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use sluicegate_model::{Certificate, Config, Settings, UpstreamKey};
+use sluicegate_model::{Certificate, Config, Protocol, Settings, UpstreamKey};
 
-use crate::object::ObjectRef;
 use crate::object::ingress::Ingress;
-use crate::problem::{Origin, Problem, Severity};
+use crate::object::{Kind, ObjectRef, annotation};
+use crate::problem::{Origin, Problem};
 use crate::store::Store;
+use reference::{At, Reference};
 
 mod class;
+mod gateway;
+mod passthrough;
+mod reference;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -28,6 +36,9 @@ pub(crate) mod upstream;
 
 /// What the `spec.controller` of our IngressClasses says.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
+
+/// What the `spec.controllerName` of our GatewayClasses says.
+pub const GATEWAY_CONTROLLER: &str = "sluicegate.dev/gateway-controller";
 
 /// How objects are translated.
 ///
@@ -46,6 +57,11 @@ pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
 ///
 /// The default IngressClass is the one with the annotation `ingressclass.kubernetes.io/is-default-class: "true"`;
 /// of several, the youngest, then the first by name, as in Kubernetes.
+///
+/// # Which Gateways are served
+///
+/// Those whose `spec.gatewayClassName` names a GatewayClass with [`GATEWAY_CONTROLLER`] as its `spec.controllerName`,
+/// and those that name [`gateway_class`](Self::gateway_class) where there is no GatewayClass of that name.
 #[derive(Clone, Debug)]
 pub struct TranslateOptions {
     /// Limits and policies, passed on as they are.
@@ -54,6 +70,17 @@ pub struct TranslateOptions {
     pub ingress_class: String,
     /// Whether Ingresses that name no class are ours, whatever IngressClasses there are. Default no.
     pub watch_ingress_without_class: bool,
+    /// The class of Gateways that is ours even without a GatewayClass. Default `sluicegate`.
+    pub gateway_class: String,
+    /// Where Gateways without `spec.addresses` listen. Default all IPv4 addresses.
+    pub gateway_addresses: Vec<IpAddr>,
+    /// The ports at which the process serves HTTP: no Gateway can have them for TCP. Default: none.
+    pub http_ports: Vec<u16>,
+    /// The ports at which the process serves HTTPS: what Gateways pass on unopened there is passed on by the HTTPS
+    /// listeners, and they can have them for nothing else. Default: none.
+    pub https_ports: Vec<u16>,
+    /// The port of the admin interface, which no Gateway can have for TCP. Default: none.
+    pub admin_port: Option<u16>,
     /// Whether plain HTTP is redirected to HTTPS where a host has TLS, unless its Ingress says otherwise. Default yes
     /// (ingress-nginx `ssl-redirect`).
     pub ssl_redirect: bool,
@@ -83,15 +110,13 @@ struct Source<'a> {
     origin: &'a Origin,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    fn at(self) -> At<'a> {
+        At { object: self.object, origin: self.origin }
+    }
+
     fn problem(self, field: &str, message: String) -> Problem {
-        Problem {
-            severity: Severity::Warning,
-            origin: self.origin.clone(),
-            object: Some(self.object.clone()),
-            field: field.to_owned(),
-            message,
-        }
+        self.at().warning(field, message)
     }
 }
 
@@ -101,6 +126,11 @@ impl Default for TranslateOptions {
             settings: Settings::default(),
             ingress_class: "sluicegate".to_owned(),
             watch_ingress_without_class: false,
+            gateway_class: "sluicegate".to_owned(),
+            gateway_addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
+            http_ports: Vec::new(),
+            https_ports: Vec::new(),
+            admin_port: None,
             ssl_redirect: true,
             default_certificate: None,
             fallback_certificate: None,
@@ -120,63 +150,128 @@ pub struct Translation {
     pub(crate) upstream_problems: BTreeMap<UpstreamKey, Problem>,
     /// At which port the upstreams with an external name are asked.
     pub(crate) external_ports: BTreeMap<UpstreamKey, u16>,
-    /// The Ingresses that are of other classes, each with a note of what would serve it.
-    pub foreign_ingresses: Vec<Problem>,
+    /// The Ingresses and Gateways that are of other classes, each with a note of what would serve it.
+    pub foreign: Vec<Problem>,
 }
 
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
-    let classes = class::Classes::new(store, options);
-    let mut ingresses = Vec::new();
-    let mut foreign_ingresses = Vec::new();
-    for (object, ingress, origin) in store.ingresses() {
-        if classes.serves(ingress) {
-            ingresses.push(Source { object, ingress, origin });
-        } else {
-            let (field, message) = classes.refusal(ingress);
-            foreign_ingresses.push(Problem {
-                severity: Severity::Note,
-                origin: origin.clone(),
-                object: Some(object.clone()),
-                field,
-                message,
-            });
-        }
-    }
-    // The oldest wins. What has no creation time was never created in a cluster, so it counts as youngest.
-    ingresses.sort_by_key(|source| {
-        let created = source.ingress.created;
-        (created.is_none(), created, &source.object.namespace, &source.object.name)
-    });
-    let mut tls = tls::build(store, &ingresses, options);
-    let mut problems = std::mem::take(&mut tls.problems);
+    let (ingresses, mut foreign) = ingresses(store, options);
+    let mut gateways = gateway::build(store, options);
+    foreign.append(&mut gateways.foreign);
+    let mut passthrough = passthrough::build(store, &ingresses, gateways.claims);
+    let mut tls = tls::build(store, &ingresses, &passthrough, options);
     let built = routes::build(store, &ingresses, &tls);
-    problems.extend(built.problems);
-    let mut upstreams = BTreeMap::new();
-    let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
-    let mut upstream_problems = BTreeMap::new();
-    let mut external_ports = BTreeMap::new();
-    for reference in &built.references {
-        let key = &reference.upstream;
-        if !upstreams.contains_key(key) {
-            let resolved = upstream::resolve(store, key);
-            upstreams.insert(key.clone(), Arc::new(resolved.upstream));
-            missing.extend(resolved.missing.map(|missing| (key, missing)));
-            upstream_problems.extend(resolved.problem.map(|problem| (key.clone(), problem)));
-            external_ports.extend(resolved.external_port.map(|port| (key.clone(), port)));
-        }
-        if let Some((within, message)) = missing.get(key) {
-            problems.push(reference.problem(within, message.clone()));
-        }
-    }
-    let config = Config {
+    let mut config = Config {
         settings: options.settings.clone(),
         hosts: built.hosts,
         default_route: built.default_route,
-        listeners: Vec::new(),
-        tls: Arc::new(tls.tls),
-        upstreams,
+        listeners: gateways.listeners,
+        tls: Arc::new(std::mem::take(&mut tls.tls)),
+        upstreams: BTreeMap::new(),
     };
-    Translation { config, problems, upstream_problems, external_ports, foreign_ingresses }
+    let mut problems = tls.problems;
+    problems.extend(built.problems);
+    problems.append(&mut gateways.problems);
+    problems.append(&mut passthrough.problems);
+    let mut references = built.references;
+    references.extend(gateways.references);
+    references.append(&mut passthrough.references);
+    let mut translation = Translation { problems, foreign, ..Translation::default() };
+    translation.resolve(store, &references, &mut config);
+    translation.tell_of_proxy_protocol(store, &config);
+    Translation { config, ..translation }
+}
+
+/// The Ingresses that are ours, and notes of the others.
+fn ingresses<'a>(store: &'a Store, options: &TranslateOptions) -> (Vec<Source<'a>>, Vec<Problem>) {
+    let classes = class::Classes::new(store, options);
+    let mut ours: Vec<Source<'a>> = Vec::new();
+    let mut foreign = Vec::new();
+    for (object, ingress, origin) in store.ingresses() {
+        let source = Source { object, ingress, origin };
+        if classes.serves(ingress) {
+            ours.push(source);
+        } else {
+            let (field, message) = classes.refusal(ingress);
+            foreign.push(source.at().note(&field, message));
+        }
+    }
+    ours.sort_by_cached_key(|source| source.at().age(source.ingress.created));
+    (ours, foreign)
+}
+
+impl Translation {
+    /// Finds the endpoints of all upstreams that are named, and tells what is missing for them. Those that nothing
+    /// leads to, because another object was older, are left out.
+    fn resolve(&mut self, store: &Store, references: &[Reference<'_>], config: &mut Config) {
+        let layer4: HashSet<UpstreamKey> = config
+            .layer4_routes()
+            .flat_map(|(_, route)| route.backends.iter().map(|backend| backend.upstream.clone()))
+            .collect();
+        let is_used = |reference: &&Reference<'_>| match reference.upstream.transport.protocol {
+            Protocol::Http | Protocol::Http2 => true,
+            Protocol::Tcp | Protocol::Udp => layer4.contains(&reference.upstream),
+        };
+        let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
+        for reference in references.iter().filter(is_used) {
+            let key = &reference.upstream;
+            if !config.upstreams.contains_key(key) {
+                let resolved = upstream::resolve(store, key);
+                config.upstreams.insert(key.clone(), Arc::new(resolved.upstream));
+                missing.extend(resolved.missing.map(|missing| (key, missing)));
+                self.upstream_problems.extend(resolved.problem.map(|problem| (key.clone(), problem)));
+                self.external_ports.extend(resolved.external_port.map(|port| (key.clone(), port)));
+            }
+            if let Some((within, message)) = missing.get(key) {
+                self.problems.push(reference.problem(within, message.clone()));
+            }
+        }
+        // Those that refuse what they get are named by nobody.
+        for key in layer4 {
+            config.upstreams.entry(key).or_default();
+        }
+    }
+
+    /// Tells which Services ask for the PROXY protocol where it cannot be spoken.
+    fn tell_of_proxy_protocol(&mut self, store: &Store, config: &Config) {
+        let mut told = HashSet::new();
+        for key in config.upstreams.keys() {
+            let Some((service, origin)) = store.service(&key.namespace, &key.service) else { continue };
+            if service.proxy_protocol.is_none() {
+                continue;
+            }
+            let what = match key.transport.protocol {
+                Protocol::Tcp => continue,
+                Protocol::Udp => "datagrams",
+                Protocol::Http | Protocol::Http2 if is_redirected_alone(config, key) => continue,
+                Protocol::Http | Protocol::Http2 => {
+                    "HTTP, where a connection carries the requests of many clients"
+                }
+            };
+            if told.insert((&key.namespace, &key.service)) {
+                let object = ObjectRef {
+                    kind: Kind::Service,
+                    namespace: key.namespace.clone(),
+                    name: key.service.clone(),
+                };
+                let field = annotation::field(annotation::PROXY_PROTOCOL);
+                let at = At { object: &object, origin };
+                self.problems.push(at.warning(&field, format!("does nothing for {what}")));
+            }
+        }
+    }
+}
+
+/// Whether no request can come to an upstream: the hosts of all its routes are passed on over TLS, and plain HTTP is
+/// redirected there.
+fn is_redirected_alone(config: &Config, key: &UpstreamKey) -> bool {
+    let is_default = config.default_route.as_ref().is_some_and(|route| route.upstream == *key);
+    let is_reached = config.hosts.iter().any(|host| {
+        let is_passed = config.tls.passthrough.iter().any(|route| route.host == host.host);
+        let mut routes = host.routes.iter().chain(&host.fallback).filter(|route| route.upstream == *key);
+        routes.any(|route| !(is_passed && route.https_only))
+    });
+    !is_default && !is_reached
 }

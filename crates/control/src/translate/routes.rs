@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
 
-use sluicegate_model::{HostPattern, PathPattern, Route, RouteId, UpstreamKey, VirtualHost};
+use sluicegate_model::{HostPattern, PathPattern, Route, UpstreamKey, VirtualHost};
 
+use super::reference::{Place, Reference};
 use super::{Source, tls, upstream};
 use crate::object::ingress::path_field;
 use crate::problem::Problem;
@@ -19,14 +20,6 @@ pub(super) struct Built<'a> {
     pub(super) problems: Vec<Problem>,
     /// Who named each upstream first, and in which field.
     pub(super) references: Vec<Reference<'a>>,
-}
-
-/// A backend as an Ingress names it.
-pub(super) struct Reference<'a> {
-    source: Source<'a>,
-    /// `None` is `spec.defaultBackend`, else the rule and the path.
-    place: Option<(usize, usize)>,
-    pub(super) upstream: UpstreamKey,
 }
 
 /// A host while it is built.
@@ -79,8 +72,8 @@ pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::B
                         place.insert(source);
                         let upstream = upstream::key(store, &path.upstream, source.ingress.backend.as_ref());
                         host.routes.push(source.route(&rule.host, path.pattern.clone(), &upstream, tls));
-                        let place = Some((rule.index, path.index));
-                        built.references.push(Reference { source, place, upstream });
+                        let place = Place::Path(rule.index, path.index);
+                        built.references.push(Reference { at: source.at(), place, upstream });
                     }
                 }
             }
@@ -101,13 +94,8 @@ pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::B
 
 impl<'a> Source<'a> {
     fn route(self, host: &HostPattern, path: PathPattern, upstream: &UpstreamKey, tls: &tls::Built) -> Route {
-        let id = RouteId {
-            kind: self.object.kind.as_str(),
-            namespace: self.object.namespace.clone(),
-            name: self.object.name.clone(),
-        };
         Route {
-            id,
+            id: self.at().id(),
             path,
             upstream: upstream.clone(),
             https_only: tls.is_https_only(self.ingress, host),
@@ -126,7 +114,7 @@ impl<'a> Source<'a> {
         let upstream =
             upstream::key(store, self.ingress.default_backend.as_ref()?, self.ingress.backend.as_ref());
         let route = self.route(host, PathPattern::Prefix("/".into()), &upstream, tls);
-        references.push(Reference { source: self, place: None, upstream });
+        references.push(Reference { at: self.at(), place: Place::DefaultBackend, upstream });
         Some(route)
     }
 
@@ -136,16 +124,5 @@ impl<'a> Source<'a> {
         } else {
             format!("the older {}", other.object)
         }
-    }
-}
-
-impl Reference<'_> {
-    /// A problem with what is named here: `within` is the field inside the backend.
-    pub(super) fn problem(&self, within: &str, message: String) -> Problem {
-        let field = match self.place {
-            None => format!("spec.defaultBackend.{within}"),
-            Some((rule, path)) => format!("{}.backend.{within}", path_field(rule, path)),
-        };
-        self.source.problem(&field, message)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern, Tls, TlsHost};
 
-use super::{ObjectName, Source, TranslateOptions};
+use super::{ObjectName, Source, TranslateOptions, passthrough};
 use crate::object::ingress::{self, Ingress};
 use crate::object::secret::TLS_TYPE;
 use crate::object::{Kind, ObjectRef, annotation};
@@ -35,22 +35,29 @@ struct Host {
 
 /// Builds the certificates of all hosts. Of two certificates for one name with the same kind of key, that of the
 /// older Ingress wins.
-pub(super) fn build(store: &Store, ingresses: &[Source<'_>], options: &TranslateOptions) -> Built {
+pub(super) fn build(
+    store: &Store,
+    ingresses: &[Source<'_>],
+    passthrough: &passthrough::Built<'_>,
+    options: &TranslateOptions,
+) -> Built {
     let mut built = Built { ssl_redirect: options.ssl_redirect, ..Built::default() };
     for &source in ingresses {
         for index in 0..source.ingress.tls.len() {
-            built.add_entry(store, source, index);
+            built.add_entry(store, source, index, passthrough);
         }
         if let Some(auth) = &source.ingress.client_auth {
-            built.add_client_auth(store, source, auth);
+            built.add_client_auth(store, source, auth, passthrough);
         }
     }
-    let hosts = built.hosts.iter().map(|(pattern, host)| {
-        let mut certificates = host.certificates.clone();
-        certificates.sort_by_key(|certificate| certificate.key_kind);
-        Arc::new(TlsHost { host: pattern.clone(), certificates, client_auth: host.client_auth.clone() })
-    });
+    let hosts =
+        built.hosts.iter().filter(|(pattern, _)| passthrough.of(pattern).is_none()).map(|(pattern, host)| {
+            let mut certificates = host.certificates.clone();
+            certificates.sort_by_key(|certificate| certificate.key_kind);
+            Arc::new(TlsHost { host: pattern.clone(), certificates, client_auth: host.client_auth.clone() })
+        });
     built.tls.hosts = hosts.collect();
+    built.tls.passthrough = passthrough.routes();
     built.tls.default = built.default_certificate(store, options).into_iter().collect();
     built.tls.ticket_secrets = built.ticket_secrets(store, options);
     built
@@ -78,11 +85,21 @@ impl Built {
         suffix.is_some_and(|suffix| self.hosts.contains_key(&suffix))
     }
 
-    /// Takes in an entry of `spec.tls`.
-    fn add_entry(&mut self, store: &Store, source: Source<'_>, index: usize) {
+    /// Takes in an entry of `spec.tls`. For a host whose connections are passed on, it redirects plain HTTP and does
+    /// nothing else.
+    fn add_entry(
+        &mut self,
+        store: &Store,
+        source: Source<'_>,
+        index: usize,
+        passthrough: &passthrough::Built<'_>,
+    ) {
         let entry = &source.ingress.tls[index];
         let field = format!("spec.tls[{index}].secretName");
-        let certificate = entry.secret.as_ref().and_then(|name| {
+        // One that nobody is shown may be missing.
+        let is_needed =
+            entry.hosts.is_empty() || entry.hosts.iter().any(|host| passthrough.of(host).is_none());
+        let certificate = entry.secret.as_ref().filter(|_| is_needed).and_then(|name| {
             let object = ObjectRef {
                 kind: Kind::Secret,
                 namespace: source.object.namespace.clone(),
@@ -101,6 +118,14 @@ impl Built {
             false => hosts_of(source.ingress, certificate.as_deref()),
         };
         for host in hosts {
+            if let Some(winner) = passthrough.of(&host) {
+                self.hosts.entry(host.clone()).or_default();
+                if entry.secret.is_some() {
+                    let fault = format!("does nothing for host {host}: {winner} passes its TLS on unopened");
+                    self.problems.push(source.problem(&field, fault));
+                }
+                continue;
+            }
             if let Some(certificate) = &certificate
                 && !names(certificate, &host)
             {
@@ -124,7 +149,13 @@ impl Built {
     }
 
     /// Takes in which clients may connect to the hosts of an Ingress.
-    fn add_client_auth(&mut self, store: &Store, source: Source<'_>, auth: &ingress::ClientAuth) {
+    fn add_client_auth(
+        &mut self,
+        store: &Store,
+        source: Source<'_>,
+        auth: &ingress::ClientAuth,
+        passthrough: &passthrough::Built<'_>,
+    ) {
         let field = annotation::field(auth.annotation);
         let data = auth.authorities.as_ref().and_then(|object| store.data(object));
         if let Some(object) = &auth.authorities
@@ -150,6 +181,11 @@ impl Built {
         let of_tls = source.ingress.tls.iter().flat_map(|tls| &tls.hosts);
         let of_default = source.ingress.default_backend.iter().map(|_| &HostPattern::Any);
         for host in of_rules.chain(of_tls).chain(of_default) {
+            if let Some(winner) = passthrough.of(host) {
+                let fault = format!("does nothing for host {host}: {winner} passes its TLS on unopened");
+                self.problems.push(source.problem(&field, fault));
+                continue;
+            }
             let known = &mut self.hosts.entry(host.clone()).or_default().client_auth;
             match known {
                 None => *known = Some(policy.clone()),

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::{
-    Conditions, Endpoint, Protocol, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
+    Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
 use crate::object::annotation;
 use crate::object::backend::Backend;
-use crate::object::service::{Service, ServicePort};
+use crate::object::service::{IpProtocol, Service, ServicePort};
 use crate::object::slice::EndpointSlice;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
@@ -27,12 +27,12 @@ pub(crate) struct Resolved {
     pub(crate) problem: Option<Problem>,
 }
 
-/// The identity of the upstream that a backend names. One Service port is one upstream, whether it is named by its
+/// The identity of the upstream that a backend names for HTTP. One Service port is one upstream, whether it is named by its
 /// number or its name, for all who want it spoken with in the same way. What does not exist keeps the name that it was
 /// given. An Ingress' own word (`said`) on how comes before the Service's, and that before its port's.
 pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) -> UpstreamKey {
     let service = store.service(&named.namespace, &named.service).map(|(service, _)| service);
-    let port = service.and_then(|service| service.port(&named.port));
+    let port = service.and_then(|service| service.port(&named.port, IpProtocol::Tcp));
     let of_service = service.and_then(|service| service.backend.as_ref());
     let backend = said.or(of_service).or(port.and_then(|port| port.backend.as_ref()));
     let mut key = named.clone();
@@ -57,6 +57,19 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
         }));
     }
     key
+}
+
+/// The same for that which is passed on without being understood.
+pub(super) fn layer4_key(
+    store: &Store,
+    (namespace, service, port): (&Arc<str>, &Arc<str>, &Arc<str>),
+    protocol: Protocol,
+) -> UpstreamKey {
+    let known = store.service(namespace, service);
+    let known = known.and_then(|(service, _)| service.port(port, IpProtocol::below(protocol)));
+    let port = known.map_or_else(|| port.clone(), ServicePort::key);
+    let transport = Transport { protocol, tls: None };
+    UpstreamKey { namespace: namespace.clone(), service: service.clone(), port, transport }
 }
 
 /// How TLS is spoken with the endpoints of an upstream, and what is missing for that.
@@ -92,11 +105,10 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
 }
 
 /// Finds the Service and the port that a backend names, and their endpoints. What is missing leaves an upstream
-/// without endpoints, so that requests are answered 503.
+/// without endpoints.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
-        let message =
-            format!("there is no Service {}/{}: requests are answered 503", key.namespace, key.service);
+        let message = format!("there is no Service {}/{}: {}", key.namespace, key.service, consequence(key));
         return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
     };
     let (tls, fault) = key.transport.tls.as_ref().map(|transport| tls(store, transport)).unzip();
@@ -106,14 +118,17 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         limits: service.limits,
         external_name: service.external_name.clone(),
         tls: tls.map(Arc::new),
-        proxy_protocol: None,
+        proxy_protocol: service.proxy_protocol.filter(|_| key.transport.protocol == Protocol::Tcp),
         endpoints: Arc::default(),
     };
-    let port = service.port(&key.port);
+    let protocol = IpProtocol::below(key.transport.protocol);
+    let port = service.port(&key.port, protocol);
     if service.external_name.is_some() {
         // An external name needs no ports of its own.
-        let number =
-            if service.ports.is_empty() { key.port.parse().ok() } else { port.map(|port| port.target) };
+        let number = match service.has_ports(protocol) {
+            false => key.port.parse().ok(),
+            true => port.map(|port| port.target),
+        };
         let missing = number.is_none().then(|| missing_port(key, service));
         return Resolved { upstream, external_port: number, missing, problem: fault };
     }
@@ -123,17 +138,38 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let service_ref = (key.namespace.clone(), key.service.clone());
     let endpoints = endpoints(service, port, store.slices_of(&service_ref));
     let mismatched = mismatch(port, store.slices_of(&service_ref));
-    let problem = fault.or_else(|| mismatched.map(|message| problem_of(key, origin, message)));
+    let problem = fault.or_else(|| {
+        mismatched.map(|fault| problem_of(key, origin, format!("{fault}: {}", consequence(key))))
+    });
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 
+/// What happens to clients where an upstream has no endpoints.
+fn consequence(key: &UpstreamKey) -> &'static str {
+    match key.transport.protocol {
+        Protocol::Http | Protocol::Http2 => "requests are answered 503",
+        Protocol::Tcp => "connections are refused",
+        Protocol::Udp => "datagrams are dropped",
+    }
+}
+
 fn missing_port(key: &UpstreamKey, service: &Service) -> (&'static str, String) {
+    let protocol = IpProtocol::below(key.transport.protocol);
+    let other = match protocol {
+        IpProtocol::Tcp => IpProtocol::Udp,
+        IpProtocol::Udp => IpProtocol::Tcp,
+    };
+    let hint = match service.port(&key.port, other) {
+        Some(_) => format!(" ({} is for {other}, and {protocol} is needed here)", key.port),
+        None => String::new(),
+    };
     let message = format!(
-        "Service {}/{} has no port {:?}, it has {}: requests are answered 503",
+        "Service {}/{} has no port {:?}, it has {}{hint}: {}",
         key.namespace,
         key.service,
         key.port,
-        service.ports_in_words()
+        service.ports_in_words(protocol),
+        consequence(key)
     );
     ("service.port", message)
 }
@@ -147,7 +183,7 @@ fn endpoints<'a>(
 ) -> Arc<[Endpoint]> {
     let mut endpoints: Vec<Endpoint> = slices
         .flat_map(|slice| slice.ports.iter().map(move |slice_port| (slice, slice_port)))
-        .filter(|(_, slice_port)| *slice_port.name == *port.name)
+        .filter(|(_, slice_port)| slice_port.serves(port))
         .flat_map(|(slice, slice_port)| {
             slice.endpoints.iter().map(|(address, conditions)| Endpoint {
                 address: SocketAddr::new(*address, slice_port.port),
@@ -169,23 +205,33 @@ fn endpoints<'a>(
 
 /// Why a Service's port can have no endpoints, if its slices do not name it.
 fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSlice>) -> Option<String> {
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     let mut has_slices = false;
     for slice in slices {
         has_slices = true;
-        names.extend(slice.ports.iter().map(|slice_port| &*slice_port.name));
+        if slice.ports.iter().any(|slice_port| slice_port.serves(port)) {
+            return None;
+        }
+        names.extend(slice.ports.iter().map(|slice_port| match slice_port.protocol {
+            IpProtocol::Tcp => slice_port.name.to_string(),
+            IpProtocol::Udp => format!("{}/UDP", slice_port.name),
+        }));
     }
     if !has_slices {
-        return Some("has no EndpointSlice: requests are answered 503".to_owned());
+        return Some("has no EndpointSlice".to_owned());
     }
     // A slice without endpoints may leave its ports out.
-    if names.is_empty() || names.contains(&&*port.name) {
+    if names.is_empty() {
         return None;
     }
     names.sort_unstable();
     names.dedup();
+    let protocol = match port.protocol {
+        IpProtocol::Tcp => "",
+        IpProtocol::Udp => "UDP ",
+    };
     Some(format!(
-        "has no EndpointSlice with a port named {:?}, as port {} is; they name {names:?}: requests are answered 503",
+        "has no EndpointSlice with a {protocol}port named {:?}, as port {} is; they name {names:?}",
         port.name, port.port
     ))
 }
@@ -199,8 +245,7 @@ pub(crate) fn unresolvable(
     has_endpoints: bool,
 ) -> Option<Problem> {
     let (_, origin) = store.service(&key.namespace, &key.service)?;
-    let consequence =
-        if has_endpoints { "the last answer stays in service" } else { "requests are answered 503" };
+    let consequence = if has_endpoints { "the last answer stays in service" } else { consequence(key) };
     let message = format!("{name:?} cannot be looked up: {fault}; {consequence}");
     Some(Problem { field: "spec.externalName".to_owned(), ..problem_of(key, origin, message) })
 }

@@ -139,6 +139,43 @@ async fn the_tables_show_what_a_running_gateway_serves() -> TestResult {
     Ok(())
 }
 
+#[tokio::test]
+async fn routes_below_http_are_checked_and_shown_like_others() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    let port = crate::support::free_address()?.port();
+    site.save(
+        "edge.yaml",
+        &format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: edge}}
+spec: {{gatewayClassName: gold, listeners: [{{name: web, protocol: TCP, port: {port}}}]}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {{name: web}}
+spec: {{parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{{name: web, port: 80}}]}}]}}
+"
+        ),
+    )?;
+    let options = ["--gateway-class", "gold", "--gateway-address", "127.0.0.1"];
+    let _gateway = site.serve(&options).await?;
+    for command in [
+        sluicegate().arg("check").args(options).arg(site.path()),
+        sluicegate().args(["routes", "--admin", &site.admin.to_string()]),
+    ] {
+        let output = command.output()?;
+        let table = String::from_utf8_lossy(&output.stdout);
+        let row = table.lines().find(|row| row.ends_with("TCPRoute default/web")).unwrap_or_default();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let address = format!("127.0.0.1:{port}");
+        assert_eq!(cells[..5], ["*", &address, "TCP", "default/web:http", "(tcp)"], "{output:?}");
+    }
+    Ok(())
+}
+
 async fn wait_for_problem(site: &Site, file: &str) -> TestResult {
     let end = std::time::Instant::now() + LIMIT;
     while !client::get(site.admin, "localhost", "/config").await?.text().contains(&format!("{file}:")) {

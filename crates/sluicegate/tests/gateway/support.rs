@@ -143,6 +143,6 @@ endpoints: [{{addresses: [{}]}}]
 }
 
 /// A port that nobody listens at now.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::{Followed, NOTICES_ALONE, WALKS_ALONE, app, ingress, slice};
+use super::{Followed, NOTICES_ALONE, WALKS_ALONE, app, dns, ingress, slice};
 
 #[tokio::test]
 async fn the_first_change_is_the_complete_configuration() {
@@ -63,6 +63,57 @@ async fn endpoints_travel_alone_and_only_when_they_change() {
     let limited = ingress("a", "/a").replace("{name: a}\nspec: {ports", "{name: a, annotations: {sluicegate.dev/load-balance: ewma, sluicegate.dev/max-requests: \"5\"}}\nspec: {ports");
     followed.write("a.yaml", &limited);
     followed.wait(|published| published.configs == 2).await;
+}
+
+#[tokio::test]
+async fn endpoints_of_upstreams_below_http_travel_alone_too() {
+    let slice = |octets: &[usize]| {
+        slice("a", octets)
+            .replace("[{port: 80}]", "[{name: t, port: 53}, {name: u, port: 53, protocol: UDP}]")
+    };
+    let passing = ingress("b", "/").replace(
+        "metadata: {name: b}\nspec: {rules: [{",
+        "metadata: {name: b, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}}\nspec: {rules: [{host: b.test, ",
+    );
+    let files = [
+        ("dns.yaml", dns()),
+        ("a-slice.yaml", slice(&[1])),
+        ("b.yaml", passing),
+        ("b-slice.yaml", super::slice("b", &[7])),
+    ];
+    let mut followed = Followed::with_files(&files).await;
+    followed.served("/[7] TCP:53[1] UDP:53[1] b.test[7]").await;
+    followed.write("a-slice.yaml", &slice(&[1, 2]));
+    followed.served("/[7] TCP:53[1,2] UDP:53[1,2] b.test[7]").await;
+    followed.write("b-slice.yaml", &super::slice("b", &[8]));
+    followed.served("/[8] TCP:53[1,2] UDP:53[1,2] b.test[8]").await;
+    // Each protocol has its own port of the slice.
+    followed.write("a-slice.yaml", &slice(&[3]).replace(", {name: u, port: 53, protocol: UDP}", ""));
+    followed.served("/[8] TCP:53[3] UDP:53[] b.test[8]").await;
+    followed
+        .problems(&["Service default/a: has no EndpointSlice with a UDP port named \"u\", as port 53 is; they name [\"t\"]: \
+                     datagrams are dropped"])
+        .await;
+    assert_eq!(followed.published.borrow().configs, 1);
+    // A listener is no endpoint.
+    followed.write("dns.yaml", &dns().replace("protocol: TCP, port: 53", "protocol: TCP, port: 54"));
+    followed.served("/[8] TCP:54[3] UDP:53[] b.test[8]").await;
+    assert_eq!(followed.published.borrow().configs, 2);
+}
+
+#[tokio::test]
+async fn a_broken_route_below_http_leaves_the_good_one_in_service() {
+    let files = [("dns.yaml", dns()), ("slice.yaml", slice("a", &[]))];
+    let mut followed = Followed::with_files(&files).await;
+    followed.served("TCP:53[] UDP:53[]").await;
+    followed.write("dns.yaml", &dns().replace("protocol: TCP, port: 53", "protocol: TCP, port: 0"));
+    followed.write("mark.yaml", &ingress("mark", "/mark"));
+    followed.served("/mark[] TCP:53[] UDP:53[]").await;
+    assert!(followed.problems.borrow().iter().any(|problem| {
+        problem
+            .to_string()
+            .contains("spec.listeners[0].port: 0 is not between 1 and 65535 (the last good form")
+    }));
 }
 
 #[tokio::test]

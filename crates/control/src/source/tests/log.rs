@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::sync::Once;
 
-use super::{Followed, app, ingress, slice};
+use super::{Followed, app, dns, ingress, slice};
 
 thread_local! {
     /// What was logged on this thread since the capture began.
@@ -82,6 +82,26 @@ async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change()
     let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; \
                     --ingress-class nginx serves it";
     assert!(lines.len() == 1 && lines[0].ends_with(expected), "{lines:#?}");
+}
+
+#[tokio::test]
+async fn routes_below_http_are_counted_too() {
+    let log = Log::capture();
+    let mut followed = Followed::with_files(&[("dns.yaml", dns()), ("slice.yaml", slice("a", &[]))]).await;
+    let weighted = dns().replace("port: 53}]}]", "port: 53, weight: 2}]}]");
+    assert_ne!(weighted, dns());
+    followed.write("dns.yaml", &weighted);
+    followed.wait(|published| published.configs == 2).await;
+    followed.write("dns.yaml", &weighted.replace("protocol: TCP, port: 53", "protocol: TCP, port: 54"));
+    followed.wait(|published| published.configs == 3).await;
+    assert_eq!(
+        log.lines("configuration changed"),
+        [
+            "INFO configuration changed routes=+2 -0 upstreams=+2 -0 certificates=+0 -0",
+            "INFO configuration changed routes=+2 -2 upstreams=+0 -0 certificates=+0 -0",
+            "INFO configuration changed routes=+1 -1 upstreams=+0 -0 certificates=+0 -0",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -65,19 +65,28 @@ impl Published {
         self.history.push(self.served());
     }
 
-    /// The routes as `path[last octet of each endpoint]`, in order.
+    /// The routes as `path[last octet of each endpoint]`, in order; below HTTP `protocol:port`, or `name` for what HTTPS
+    /// listeners pass on, in place of the path.
     fn served(&self) -> String {
         let Some(config) = &self.config else { return String::new() };
-        let mut routes: Vec<String> = config
-            .routes()
-            .map(|route| {
-                let octets: Vec<String> = self.endpoints[&route.upstream]
-                    .iter()
-                    .map(|endpoint| endpoint.address.ip().to_string().rsplit('.').next().unwrap().to_owned())
-                    .collect();
-                format!("{}[{}]", route.path, octets.join(","))
-            })
-            .collect();
+        let show = |what: String, upstream: &UpstreamKey| {
+            let octets: Vec<String> = self.endpoints[upstream]
+                .iter()
+                .map(|endpoint| endpoint.address.ip().to_string().rsplit('.').next().unwrap().to_owned())
+                .collect();
+            format!("{what}[{}]", octets.join(","))
+        };
+        let mut routes: Vec<String> =
+            config.routes().map(|route| show(route.path.to_string(), &route.upstream)).collect();
+        for listener in &config.listeners {
+            let what = format!("{}:{}", listener.serves.protocol(), listener.address.port());
+            let backends = listener.serves.routes().flat_map(|(_, route)| &route.backends);
+            routes.extend(backends.map(|backend| show(what.clone(), &backend.upstream)));
+        }
+        for passed in &config.tls.passthrough {
+            let backends = passed.route.backends.iter();
+            routes.extend(backends.map(|backend| show(passed.host.to_string(), &backend.upstream)));
+        }
         routes.sort();
         routes.join(" ")
     }
@@ -196,4 +205,23 @@ fn slice(name: &str, octets: &[usize]) -> String {
 /// An Ingress, its Service and its slice.
 fn app(name: &str, octets: &[usize]) -> String {
     format!("{}{}", ingress(name, &format!("/{name}")), slice(name, octets))
+}
+
+/// A Gateway with a TCPRoute and a UDPRoute to the two ports 53 of the Service `a`, and that Service.
+fn dns() -> String {
+    let route = |protocol: &str| {
+        format!(
+            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: {protocol}Route\nmetadata: {{name: a}}\n\
+             spec: {{parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{{name: a, port: 53}}]}}]}}\n"
+        )
+    };
+    format!(
+        "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
+         spec: {{gatewayClassName: sluicegate, listeners: [{{name: t, protocol: TCP, port: 53}}, \
+         {{name: u, protocol: UDP, port: 53}}]}}\n{}{}\
+         ---\napiVersion: v1\nkind: Service\nmetadata: {{name: a}}\n\
+         spec: {{ports: [{{name: t, port: 53}}, {{name: u, port: 53, protocol: UDP}}]}}\n",
+        route("TCP"),
+        route("UDP")
+    )
 }

@@ -133,7 +133,7 @@ fn an_ingress_of_another_class_is_no_problem_but_a_note_that_names_the_way_out()
         assert!(served.routes.is_empty() && served.problems.is_empty());
         let mut store = crate::Store::default();
         store.set_file(std::path::Path::new("m.yaml"), &text);
-        let notes = crate::translate(&store, &TranslateOptions::default()).foreign_ingresses;
+        let notes = crate::translate(&store, &TranslateOptions::default()).foreign;
         assert!(notes.iter().all(|note| note.severity == Severity::Note));
         let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
         assert_problems(&notes, &[note]);

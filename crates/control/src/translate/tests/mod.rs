@@ -2,20 +2,24 @@
 
 use std::path::Path;
 
-use sluicegate_model::{Conditions, Endpoint, Route};
+use sluicegate_model::{Conditions, Config, Endpoint, Layer4Route, ProxyProtocol, Route, UpstreamKey};
 
 use super::{TranslateOptions, translate};
 use crate::store::Store;
 
 mod classes;
+mod gateways;
+mod passthrough;
 mod problems;
 mod routes;
 mod tls;
 mod upstreams;
 
-/// What a text of manifests is served as: `host pathType path -> upstream [endpoints]`, and what is wrong with it.
+/// What a text of manifests is served as: `host pathType path -> upstream [endpoints]`, below HTTP `protocol address
+/// host -> weight upstream [endpoints] + ...`, and what is wrong with it.
 struct Served {
     routes: Vec<String>,
+    layer4: Vec<String>,
     problems: Vec<String>,
 }
 
@@ -32,11 +36,7 @@ fn serve_with(yaml: &str, options: &TranslateOptions) -> Served {
 fn served(store: &Store, options: &TranslateOptions) -> Served {
     let translation = translate(store, options);
     let config = &translation.config;
-    let show = |what: String, route: &Route| {
-        let upstream = &config.upstreams[&route.upstream];
-        let endpoints: Vec<String> = upstream.endpoints.iter().map(show_endpoint).collect();
-        format!("{what} -> {} [{}]", route.upstream, endpoints.join(" "))
-    };
+    let show = |what: String, route: &Route| format!("{what} -> {}", show_upstream(config, &route.upstream));
     let mut routes = Vec::new();
     for host in &config.hosts {
         routes.extend(
@@ -51,7 +51,46 @@ fn served(store: &Store, options: &TranslateOptions) -> Served {
         .problems()
         .chain(translation.problems.iter().cloned())
         .chain(translation.upstream_problems.values().cloned());
-    Served { routes, problems: problems.map(|problem| problem.to_string()).collect() }
+    let layer4 = show_layer4(config);
+    Served { routes, layer4, problems: problems.map(|problem| problem.to_string()).collect() }
+}
+
+/// The upstream and its endpoints, and by which PROXY protocol they are told whom connections are from.
+fn show_upstream(config: &Config, key: &UpstreamKey) -> String {
+    let upstream = &config.upstreams[key];
+    let endpoints: Vec<String> = upstream.endpoints.iter().map(show_endpoint).collect();
+    let proxy = match upstream.proxy_protocol {
+        None => "",
+        Some(ProxyProtocol::V1) => " v1",
+        Some(ProxyProtocol::V2) => " v2",
+    };
+    format!("{key} [{}]{proxy}", endpoints.join(" "))
+}
+
+fn show_layer4(config: &Config) -> Vec<String> {
+    let backends = |route: &Layer4Route| {
+        let all = route.backends.iter();
+        let all: Vec<String> = all
+            .map(|backend| format!("{} {}", backend.weight, show_upstream(config, &backend.upstream)))
+            .collect();
+        all.join(" + ")
+    };
+    let mut shown = Vec::new();
+    for listener in &config.listeners {
+        let start = format!("{} {}", listener.serves.protocol(), listener.address);
+        let routes: Vec<String> = listener
+            .serves
+            .routes()
+            .map(|(host, route)| format!("{start} {host} -> {}", backends(route)))
+            .collect();
+        if routes.is_empty() {
+            shown.push(format!("{start} without a route"));
+        }
+        shown.extend(routes);
+    }
+    let passed = config.tls.passthrough.iter();
+    shown.extend(passed.map(|route| format!("HTTPS {} -> {}", route.host, backends(&route.route))));
+    shown
 }
 
 /// The address, and where it is not simply ready: `-` not ready, `s` serving, `t` terminating.
@@ -140,4 +179,25 @@ fn the_quickstart_is_served() {
     let expected: Vec<String> = (1..=5).map(|nth| format!("127.0.1.{nth}:9000")).collect();
     assert_eq!(endpoints, expected);
     assert_eq!(loaded.config.hosts[0].routes[0].path.as_str(), "/");
+}
+
+#[test]
+fn the_example_of_layer_4_is_served() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/layer4");
+    let db = "9 default/postgres:postgres (tcp) [127.0.2.1:15432 127.0.2.2:15432] + \
+              1 default/postgres-next:postgres (tcp) [127.0.2.3:15432]";
+    let vault = "vault.example.com -> 1 default/vault:https (tcp) [127.0.2.4:18200] v2";
+    for (https_ports, tls) in
+        [(vec![], format!("TLS 0.0.0.0:8443 {vault}")), (vec![8443], format!("HTTPS {vault}"))]
+    {
+        let options = TranslateOptions { https_ports, ..TranslateOptions::default() };
+        let loaded = crate::load_once(&dir, &options);
+        assert_eq!(loaded.problems, []);
+        let mut actual = show_layer4(&loaded.config);
+        actual.sort();
+        let dns = "UDP 0.0.0.0:5353 * -> 1 default/dns:dns (udp) [127.0.2.5:15353]".to_owned();
+        let mut expected = vec![format!("TCP 0.0.0.0:5432 * -> {db}"), tls, dns];
+        expected.sort();
+        assert_eq!(actual, expected);
+    }
 }

@@ -1,0 +1,300 @@
+//! `GatewayClass` and `Gateway`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sluicegate_model::HostPattern;
+
+use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
+use super::{Kind, annotation, host};
+use crate::problem::Findings;
+
+/// A checked `GatewayClass`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct GatewayClass {
+    /// Who serves the Gateways of this class.
+    pub(crate) controller: Box<str>,
+}
+
+/// A checked `Gateway`: the parts of it that can be served.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Gateway {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// `spec.gatewayClassName`.
+    pub(crate) class_name: Box<str>,
+    /// `spec.addresses`, if there are any; none of them may be an IP address.
+    pub(crate) addresses: Option<Vec<IpAddr>>,
+    /// Its valid listeners.
+    pub(crate) listeners: Vec<Listener>,
+}
+
+/// A valid listener.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Listener {
+    /// Its place in `spec.listeners`.
+    pub(crate) index: usize,
+    pub(crate) name: Arc<str>,
+    pub(crate) port: u16,
+    pub(crate) protocol: ListenerProtocol,
+    /// The names that it is for; [`HostPattern::Any`] if it does not say.
+    pub(crate) hostname: HostPattern,
+    /// The kinds of routes that it takes, if it says so.
+    kinds: Option<Vec<Kind>>,
+    /// The namespaces whose routes it takes.
+    from: TakenFrom,
+}
+
+/// What a listener takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerProtocol {
+    Http,
+    Https,
+    /// TLS that is ended here (`tls.mode: Terminate`).
+    TlsTerminated,
+    /// TLS that is passed on unopened (`tls.mode: Passthrough`).
+    Tls,
+    Tcp,
+    Udp,
+}
+
+impl ListenerProtocol {
+    /// The kind of route that it leads to, if it is served.
+    pub(crate) fn route(self) -> Option<Kind> {
+        match self {
+            Self::Http | Self::Https | Self::TlsTerminated => None,
+            Self::Tls => Some(Kind::TlsRoute),
+            Self::Tcp => Some(Kind::TcpRoute),
+            Self::Udp => Some(Kind::UdpRoute),
+        }
+    }
+}
+
+/// As a sentence names it.
+impl fmt::Display for ListenerProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::TlsTerminated => "TLS in mode Terminate",
+            Self::Tls => "TLS",
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        })
+    }
+}
+
+/// The namespaces whose routes a listener takes (`allowedRoutes.namespaces.from`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakenFrom {
+    /// That of the Gateway.
+    Same,
+    All,
+    None,
+}
+
+impl GatewayClass {
+    pub(crate) fn check(raw: Written<GatewayClassSpec>, findings: &mut Findings) -> Self {
+        annotation::check_names(Kind::GatewayClass, raw.metadata.annotations.as_ref(), findings);
+        let controller = raw.spec.and_then(|spec| spec.controller_name).unwrap_or_default();
+        if controller.is_empty() {
+            findings.error("spec.controllerName", "is missing: name the controller that serves this class");
+        }
+        Self { controller: controller.into() }
+    }
+}
+
+impl Gateway {
+    pub(crate) fn check(raw: Written<GatewaySpec>, findings: &mut Findings) -> Self {
+        annotation::check_names(Kind::Gateway, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let class_name = spec.gateway_class_name.unwrap_or_default();
+        if class_name.is_empty() {
+            findings.error("spec.gatewayClassName", "is missing: name the class of the Gateway");
+        }
+        let written = spec.listeners.unwrap_or_default();
+        if written.is_empty() {
+            findings.error("spec.listeners", "is missing: a Gateway without listeners serves nothing");
+        }
+        let mut listeners: Vec<Listener> = Vec::new();
+        for (index, listener) in written.into_iter().enumerate() {
+            let Some(listener) = Listener::check(listener, index, findings) else { continue };
+            if listeners.iter().any(|other| other.name == listener.name) {
+                findings.error(
+                    format!("spec.listeners[{index}].name"),
+                    format!("{:?} is the name of two listeners", listener.name),
+                );
+                continue;
+            }
+            listeners.push(listener);
+        }
+        Self {
+            created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            class_name: class_name.into(),
+            addresses: check_addresses(spec.addresses.unwrap_or_default(), findings),
+            listeners,
+        }
+    }
+}
+
+/// The IP addresses among those that are written. If none is, the Gateway must not come to listen everywhere.
+fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) -> Option<Vec<IpAddr>> {
+    if written.is_empty() {
+        return None;
+    }
+    let mut addresses = Vec::new();
+    for (index, address) in written.into_iter().enumerate() {
+        let field = format!("spec.addresses[{index}]");
+        let value = address.value.unwrap_or_default();
+        match address.kind.as_deref() {
+            None | Some("IPAddress") => match value.parse::<IpAddr>() {
+                Ok(address) if addresses.contains(&address) => {
+                    findings.warning(format!("{field}.value"), format!("{value} is written twice"));
+                }
+                Ok(address) => addresses.push(address),
+                Err(_) => {
+                    findings.error(format!("{field}.value"), format!("{value:?} is not an IP address"));
+                }
+            },
+            Some(other) => findings.warning(
+                format!("{field}.type"),
+                format!("{other:?} is not served: write IPAddress; nothing is listened at for this entry"),
+            ),
+        }
+    }
+    Some(addresses)
+}
+
+impl Listener {
+    fn check(raw: gateway_api::Listener, index: usize, findings: &mut Findings) -> Option<Self> {
+        let field = |within: &str| format!("spec.listeners[{index}].{within}");
+        let name = raw.name.unwrap_or_default();
+        let fault = match &*name {
+            "" => Some("is missing".to_owned()),
+            name => host::dns_name_fault(name).map(|fault| format!("{name:?} {fault}")),
+        };
+        let is_named = fault.is_none();
+        if let Some(fault) = fault {
+            findings.error(field("name"), fault);
+        }
+        let port = check_port(raw.port, &field("port"), findings);
+        let mode = raw.tls.as_ref().map(|tls| tls.mode.as_deref());
+        let protocol = check_protocol(raw.protocol.as_deref(), mode)
+            .map_err(|(within, fault)| findings.error(field(within), fault));
+        let hostname = host::parse_suffix(raw.hostname.as_deref().unwrap_or_default())
+            .map_err(|fault| findings.error(field("hostname"), fault));
+        let (port, protocol, hostname) = (port?, protocol.ok()?, hostname.ok()?);
+        let is_without_names = matches!(protocol, ListenerProtocol::Tcp | ListenerProtocol::Udp);
+        if is_without_names && hostname != HostPattern::Any {
+            findings.warning(field("hostname"), format!("does nothing: {protocol} knows no names"));
+        }
+        let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
+        let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
+        let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings));
+        let from = allowed.namespaces.and_then(|namespaces| namespaces.from);
+        let from = check_from(from.as_deref(), &field("allowedRoutes.namespaces.from"), findings);
+        is_named.then(|| Self { index, name: name.into(), port, protocol, hostname, kinds, from })
+    }
+
+    /// Whether it takes routes of this kind.
+    pub(crate) fn takes_kind(&self, kind: Kind) -> bool {
+        self.protocol.route() == Some(kind) && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+    }
+
+    /// Whether it takes routes of this namespace, being a listener of a Gateway in `own`.
+    pub(crate) fn takes_namespace(&self, namespace: &str, own: &str) -> bool {
+        match self.from {
+            TakenFrom::Same => namespace == own,
+            TakenFrom::All => true,
+            TakenFrom::None => false,
+        }
+    }
+}
+
+fn check_port(written: Option<i32>, field: &str, findings: &mut Findings) -> Option<u16> {
+    let Some(number) = written else {
+        findings.error(field, "is missing");
+        return None;
+    };
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    if port.is_none() {
+        findings.error(field, format!("{number} is not between 1 and 65535"));
+    }
+    port
+}
+
+/// What a listener takes, by its `protocol`, and by its `tls.mode` if it has `tls`; or the field that is wrong, and why.
+fn check_protocol(
+    protocol: Option<&str>,
+    tls: Option<Option<&str>>,
+) -> Result<ListenerProtocol, (&'static str, String)> {
+    let plain = |protocol: ListenerProtocol| match tls {
+        None => Ok(protocol),
+        Some(_) => Err(("tls", format!("cannot be on a listener for {protocol}: write protocol: TLS"))),
+    };
+    match (protocol, tls.flatten()) {
+        (Some("HTTP"), _) => plain(ListenerProtocol::Http),
+        (Some("TCP"), _) => plain(ListenerProtocol::Tcp),
+        (Some("UDP"), _) => plain(ListenerProtocol::Udp),
+        (Some("HTTPS"), None | Some("Terminate")) => Ok(ListenerProtocol::Https),
+        (Some("HTTPS"), Some("Passthrough")) => {
+            Err(("tls.mode", "Passthrough needs protocol: TLS".to_owned()))
+        }
+        (Some("TLS"), Some("Passthrough")) => Ok(ListenerProtocol::Tls),
+        (Some("TLS"), Some("Terminate")) => Ok(ListenerProtocol::TlsTerminated),
+        (Some("TLS"), None) => Err(("tls.mode", "is missing: write Passthrough".to_owned())),
+        (Some("HTTPS" | "TLS"), Some(mode)) => {
+            Err(("tls.mode", format!("{mode:?} is unknown: write Passthrough")))
+        }
+        (None | Some(""), _) => Err(("protocol", "is missing: write TCP, TLS or UDP".to_owned())),
+        (Some(other), _) => {
+            Err(("protocol", format!("{other:?} is not served: write TCP, TLS or UDP, in upper case")))
+        }
+    }
+}
+
+/// The kinds of routes that a listener says it takes, of those that we know.
+fn check_kinds(
+    written: Vec<gateway_api::RouteKind>,
+    protocol: ListenerProtocol,
+    listener: usize,
+    findings: &mut Findings,
+) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for (index, entry) in written.into_iter().enumerate() {
+        let group = entry.group.unwrap_or_else(|| GROUP.to_owned());
+        let name = entry.kind.unwrap_or_default();
+        let kind = Kind::parse(&name).filter(|_| group == GROUP);
+        if let Some(right) = protocol.route()
+            && kind != Some(right)
+        {
+            findings.warning(
+                format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind"),
+                format!("{name:?} does nothing: a listener for {protocol} takes {right} alone"),
+            );
+        }
+        kinds.extend(kind);
+    }
+    kinds
+}
+
+fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> TakenFrom {
+    match from {
+        None | Some("Same") => TakenFrom::Same,
+        Some("All") => TakenFrom::All,
+        Some("None") => TakenFrom::None,
+        Some("Selector") => {
+            findings.warning(
+                field,
+                "Selector needs the labels of namespaces, which are not read: no routes of other namespaces are taken",
+            );
+            TakenFrom::Same
+        }
+        Some(other) => {
+            findings
+                .error(field, format!("{other:?} is unknown: write Same, All or None; no route is taken"));
+            TakenFrom::None
+        }
+    }
+}

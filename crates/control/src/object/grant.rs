@@ -1,0 +1,53 @@
+//! `ReferenceGrant`.
+
+use super::gateway_api::{GROUP, ReferenceGrantSpec, Written};
+use super::{Kind, annotation};
+use crate::problem::Findings;
+
+/// A checked `ReferenceGrant`: whose routes may name which Services of its namespace.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ReferenceGrant {
+    /// Routes of this kind in this namespace.
+    from: Vec<(Kind, Box<str>)>,
+    /// Services: this one, or all.
+    to: Vec<Option<Box<str>>>,
+}
+
+impl ReferenceGrant {
+    pub(crate) fn check(raw: Written<ReferenceGrantSpec>, findings: &mut Findings) -> Self {
+        annotation::check_names(Kind::ReferenceGrant, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let mut missing = |field: String, value: Option<String>| match value {
+            Some(value) if !value.is_empty() => Some(value),
+            _ => {
+                findings.error(field, "is missing");
+                None
+            }
+        };
+        let mut from = Vec::new();
+        for (index, entry) in spec.from.unwrap_or_default().into_iter().enumerate() {
+            let group = missing(format!("spec.from[{index}].group"), entry.group);
+            let kind = missing(format!("spec.from[{index}].kind"), entry.kind);
+            let namespace = missing(format!("spec.from[{index}].namespace"), entry.namespace);
+            let (Some(group), Some(kind), Some(namespace)) = (group, kind, namespace) else { continue };
+            // What others may name is their controllers' business.
+            if let Some(kind) = Kind::parse(&kind).filter(|_| group == GROUP) {
+                from.push((kind, namespace.into()));
+            }
+        }
+        let mut to = Vec::new();
+        for (index, entry) in spec.to.unwrap_or_default().into_iter().enumerate() {
+            let kind = missing(format!("spec.to[{index}].kind"), entry.kind);
+            if kind.as_deref() == Some("Service") && entry.group.unwrap_or_default().is_empty() {
+                to.push(entry.name.filter(|name| !name.is_empty()).map(Into::into));
+            }
+        }
+        Self { from, to }
+    }
+
+    /// Whether routes of this kind in this namespace may name this Service.
+    pub(crate) fn allows(&self, kind: Kind, namespace: &str, service: &str) -> bool {
+        self.from.iter().any(|(from, within)| *from == kind && **within == *namespace)
+            && self.to.iter().any(|name| name.as_deref().is_none_or(|name| name == service))
+    }
+}

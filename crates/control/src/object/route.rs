@@ -1,0 +1,213 @@
+//! `TLSRoute`, `TCPRoute` and `UDPRoute`.
+
+use std::sync::Arc;
+
+use sluicegate_model::HostPattern;
+
+use super::gateway_api::{self, GROUP, TlsRouteSpec, Written};
+use super::{ObjectRef, annotation, host};
+use crate::problem::Findings;
+
+/// The greatest weight of a backend (Gateway API `BackendRef.weight`).
+const WEIGHT_MAX: i32 = 1_000_000;
+
+/// A checked `TLSRoute`, `TCPRoute` or `UDPRoute`: the parts of it that can be served.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Route {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// The valid ones of `spec.parentRefs`.
+    pub(crate) parents: Vec<ParentRef>,
+    /// The valid ones of `spec.hostnames`, if there are any; none of them may be valid.
+    pub(crate) hostnames: Option<Vec<Hostname>>,
+    /// Those of the first rule.
+    pub(crate) backends: Vec<BackendRef>,
+}
+
+/// A valid name of a `TLSRoute`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Hostname {
+    /// Its place in `spec.hostnames`.
+    pub(crate) index: usize,
+    pub(crate) pattern: HostPattern,
+}
+
+/// Where a route wants to be attached.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ParentRef {
+    /// Its place in `spec.parentRefs`.
+    pub(crate) index: usize,
+    /// The kind of the parent if it is no Gateway.
+    pub(crate) other_kind: Option<Box<str>>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// The listener of that name alone.
+    pub(crate) section: Option<Box<str>>,
+    /// The listeners at that port alone.
+    pub(crate) port: Option<u16>,
+}
+
+/// Who gets a part of the connections.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BackendRef {
+    pub(crate) weight: u32,
+    /// `None` if it is written wrongly: Gateway API wants its part to be refused.
+    pub(crate) service: Option<ServicePortRef>,
+}
+
+/// A port of a Service.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ServicePortRef {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) port: Arc<str>,
+}
+
+/// The field of a backend, as problems name it.
+pub(crate) fn backend_field(index: usize) -> String {
+    format!("spec.rules[0].backendRefs[{index}]")
+}
+
+impl Route {
+    pub(crate) fn check<S: Into<TlsRouteSpec>>(
+        raw: Written<S>,
+        object: &ObjectRef,
+        findings: &mut Findings,
+    ) -> Self {
+        annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.map(Into::into).unwrap_or_default();
+        let written = spec.parent_refs.unwrap_or_default();
+        if written.is_empty() {
+            findings.warning("spec.parentRefs", "is missing: the route belongs to no Gateway");
+        }
+        let parents = written.into_iter().enumerate();
+        let parents = parents
+            .filter_map(|(index, parent)| ParentRef::check(parent, index, &object.namespace, findings))
+            .collect();
+        let hostnames = spec.hostnames.filter(|hostnames| !hostnames.is_empty());
+        let hostnames = hostnames.map(|hostnames| check_hostnames(hostnames, findings));
+        let rules = spec.rules.unwrap_or_default();
+        if rules.is_empty() {
+            findings.error("spec.rules", "is missing: write a rule with backendRefs");
+        }
+        if rules.len() > 1 {
+            findings.warning(
+                "spec.rules[1]",
+                format!("does nothing: a {} has one rule, and the first is taken", object.kind),
+            );
+        }
+        let mut backends = Vec::new();
+        if let Some(rule) = rules.into_iter().next() {
+            let written = rule.backend_refs.unwrap_or_default();
+            if written.is_empty() {
+                findings.error("spec.rules[0].backendRefs", "is missing: name a Service and its port");
+            }
+            let written = written.into_iter().enumerate();
+            backends = written
+                .map(|(index, backend)| BackendRef::check(backend, index, &object.namespace, findings))
+                .collect();
+        }
+        let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
+        Self { created, parents, hostnames, backends }
+    }
+}
+
+fn check_hostnames(written: Vec<String>, findings: &mut Findings) -> Vec<Hostname> {
+    let mut hostnames = Vec::new();
+    for (index, name) in written.into_iter().enumerate() {
+        let field = format!("spec.hostnames[{index}]");
+        match host::parse_suffix(&name) {
+            Ok(HostPattern::Any) => findings.error(field, "is empty"),
+            Ok(pattern) => hostnames.push(Hostname { index, pattern }),
+            Err(fault) => findings.error(field, fault),
+        }
+    }
+    hostnames
+}
+
+impl ParentRef {
+    fn check(
+        raw: gateway_api::ParentRef,
+        index: usize,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Option<Self> {
+        let field = |within: &str| format!("spec.parentRefs[{index}].{within}");
+        let group = raw.group.unwrap_or_else(|| GROUP.to_owned());
+        let kind = raw.kind.unwrap_or_else(|| "Gateway".to_owned());
+        let is_gateway = group == GROUP && kind == "Gateway";
+        let port = match raw.port.map(u16::try_from) {
+            None => None,
+            Some(Ok(port @ 1..)) => Some(port),
+            Some(_) => {
+                findings.error(field("port"), "is not between 1 and 65535");
+                return None;
+            }
+        };
+        let Some(name) = raw.name.filter(|name| !name.is_empty()) else {
+            findings.error(field("name"), "is missing: name a Gateway");
+            return None;
+        };
+        Some(Self {
+            index,
+            other_kind: (!is_gateway).then(|| kind.into()),
+            namespace: raw.namespace.map_or_else(|| namespace.clone(), Into::into),
+            name: name.into(),
+            section: raw.section_name.filter(|name| !name.is_empty()).map(Into::into),
+            port,
+        })
+    }
+}
+
+impl BackendRef {
+    fn check(
+        raw: gateway_api::BackendRef,
+        index: usize,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Self {
+        let field = |within: &str| format!("{}.{within}", backend_field(index));
+        let weight = match raw.weight {
+            None => 1,
+            Some(weight @ 0..=WEIGHT_MAX) => weight.unsigned_abs(),
+            Some(weight) => {
+                findings.error(
+                    field("weight"),
+                    format!("{weight} is not between 0 and {WEIGHT_MAX}: the backend gets nothing"),
+                );
+                0
+            }
+        };
+        let mut refuse = |within: &str, fault: String| {
+            findings.error(field(within), format!("{fault}: its part is refused"));
+        };
+        let service = || {
+            let kind = raw.kind.unwrap_or_else(|| "Service".to_owned());
+            let group = raw.group.unwrap_or_default();
+            if !group.is_empty() || kind != "Service" {
+                let of_group = if group.is_empty() { String::new() } else { format!(" of group {group:?}") };
+                refuse("kind", format!("{kind:?}{of_group} is not served, name a Service"));
+                return None;
+            }
+            let Some(name) = raw.name.filter(|name| !name.is_empty()) else {
+                refuse("name", "is missing".to_owned());
+                return None;
+            };
+            let port = match raw.port.map(u16::try_from) {
+                Some(Ok(port @ 1..)) => port.to_string().into(),
+                Some(_) => {
+                    refuse("port", "is not between 1 and 65535".to_owned());
+                    return None;
+                }
+                None => {
+                    refuse("port", "is missing, name a port of the Service".to_owned());
+                    return None;
+                }
+            };
+            let namespace = raw.namespace.map_or_else(|| namespace.clone(), Into::into);
+            Some(ServicePortRef { namespace, name: name.into(), port })
+        };
+        let service = service();
+        Self { weight, service }
+    }
+}

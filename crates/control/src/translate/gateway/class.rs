@@ -1,0 +1,36 @@
+//! Which Gateways are ours.
+
+use std::collections::HashMap;
+
+use crate::object::gateway::Gateway;
+use crate::store::Store;
+use crate::translate::{GATEWAY_CONTROLLER, TranslateOptions};
+
+/// The GatewayClasses of a store.
+pub(super) struct Classes<'a> {
+    /// The controller of each, by name.
+    controllers: HashMap<&'a str, &'a str>,
+    options: &'a TranslateOptions,
+}
+
+impl<'a> Classes<'a> {
+    pub(super) fn new(store: &'a Store, options: &'a TranslateOptions) -> Self {
+        let classes = store.gateway_classes();
+        let controllers = classes.map(|(object, class)| (&*object.name, &*class.controller)).collect();
+        Self { controllers, options }
+    }
+
+    /// Why a Gateway is not served, and what would serve it; `None` if it is ours. See [`TranslateOptions`].
+    pub(super) fn refusal(&self, gateway: &Gateway) -> Option<String> {
+        let name = &*gateway.class_name;
+        let way_out = match self.controllers.get(name) {
+            Some(&GATEWAY_CONTROLLER) => return None,
+            Some(controller) => format!(
+                ": GatewayClass {name} is that of the controller {controller:?}; name a class of {GATEWAY_CONTROLLER}"
+            ),
+            None if name == self.options.gateway_class => return None,
+            None => format!("; --gateway-class {} serves it", name.escape_debug()),
+        };
+        Some(format!("{name:?} is not served here{way_out}"))
+    }
+}

@@ -1,0 +1,163 @@
+//! TLS that the HTTPS listeners pass on unopened: by TLSRoutes at their ports, and by the annotation `ssl-passthrough`
+//! of Ingresses.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sluicegate_model::{HostPattern, Layer4Route, Protocol, RouteId, TlsRoute, WeightedUpstream};
+
+use super::reference::{At, Place, Reference};
+use super::{Source, upstream};
+use crate::object::annotation;
+use crate::object::ingress::{RulePath, path_field};
+use crate::problem::Problem;
+use crate::store::Store;
+
+/// Somebody who wants the connections for a host.
+pub(super) struct Claim<'a> {
+    pub(super) host: HostPattern,
+    pub(super) leads_to: Layer4Route,
+    pub(super) at: At<'a>,
+    /// When the object was created.
+    pub(super) created: Option<i64>,
+    /// The field that says so.
+    pub(super) field: String,
+}
+
+/// What is passed on.
+#[derive(Default)]
+pub(super) struct Built<'a> {
+    /// By the text of the pattern: whether `*.example.com` stands for one label or several, two who write it want the
+    /// same.
+    routes: BTreeMap<String, TlsRoute>,
+    pub(super) references: Vec<Reference<'a>>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Joins the claims of TLSRoutes with those of Ingresses; both come with the oldest first.
+pub(super) fn build<'a>(store: &Store, ingresses: &[Source<'a>], of_gateways: Vec<Claim<'a>>) -> Built<'a> {
+    let mut built = Built::default();
+    let mut claims = of_gateways;
+    if ingresses.iter().any(|source| source.ingress.ssl_passthrough) {
+        claims.extend(built.of_ingresses(store, ingresses));
+    }
+    claims.sort_by_cached_key(|claim| claim.at.age(claim.created));
+    for Claim { host, leads_to, at, field, .. } in claims {
+        match built.routes.get(&host.to_string()) {
+            None => {
+                built.routes.insert(host.to_string(), TlsRoute { host, route: leads_to });
+            }
+            Some(winner) if winner.route.id == leads_to.id => {}
+            Some(winner) => {
+                let message =
+                    format!("{host} is not passed on by this: the older {} does it", winner.route.id);
+                built.problems.push(at.warning(&field, message));
+            }
+        }
+    }
+    if !built.routes.is_empty() {
+        built.tell_of_other_paths(store, ingresses);
+    }
+    built
+}
+
+impl<'a> Built<'a> {
+    /// Who passes the connections for a host on.
+    pub(super) fn of(&self, host: &HostPattern) -> Option<&RouteId> {
+        if self.routes.is_empty() {
+            return None;
+        }
+        self.routes.get(&host.to_string()).map(|route| &route.route.id)
+    }
+
+    /// In the order of their patterns.
+    pub(super) fn routes(&self) -> Vec<TlsRoute> {
+        let mut routes: Vec<TlsRoute> = self.routes.values().cloned().collect();
+        routes.sort_by(|one, other| one.host.cmp(&other.host));
+        routes
+    }
+
+    /// What Ingresses claim. A host belongs to the oldest Ingress that names it, as in ingress-nginx: it says whether
+    /// connections for it are passed on, and to whom.
+    fn of_ingresses(&mut self, store: &Store, ingresses: &[Source<'a>]) -> Vec<Claim<'a>> {
+        let field = annotation::field(annotation::SSL_PASSTHROUGH);
+        let mut owners: HashMap<&HostPattern, Source<'a>> = HashMap::new();
+        let mut claims = Vec::new();
+        for &source in ingresses {
+            for rule in &source.ingress.rules {
+                let is_new = !owners.contains_key(&rule.host);
+                let owner = *owners.entry(&rule.host).or_insert(source);
+                // A rule without a host was told of when the Ingress was read.
+                if !source.ingress.ssl_passthrough || rule.host == HostPattern::Any {
+                    continue;
+                }
+                if owner.object != source.object {
+                    let message = format!(
+                        "does nothing for host {}, which belongs to the older {}",
+                        rule.host, owner.object
+                    );
+                    self.problems.push(source.problem(&field, message));
+                } else if is_new {
+                    claims.extend(self.of_host(store, source, &rule.host, &field));
+                }
+            }
+        }
+        claims
+    }
+
+    /// What an Ingress claims for one of its hosts: for the Service of the path `/`, else the default backend, else
+    /// that of the first path.
+    fn of_host(
+        &mut self,
+        store: &Store,
+        source: Source<'a>,
+        host: &HostPattern,
+        field: &str,
+    ) -> Option<Claim<'a>> {
+        let rules = source.ingress.rules.iter().filter(|rule| rule.host == *host);
+        let mut paths = rules.flat_map(|rule| rule.paths.iter().map(|path| (rule.index, path)));
+        let of_path = |(rule, path): (usize, &'a RulePath)| (Place::Path(rule, path.index), &path.upstream);
+        let first = paths.clone().next();
+        let named = paths
+            .find(|(_, path)| path.pattern.as_str() == "/")
+            .map(of_path)
+            .or_else(|| Some((Place::DefaultBackend, source.ingress.default_backend.as_ref()?)))
+            .or_else(|| first.map(of_path));
+        let Some((place, named)) = named else {
+            let message =
+                format!("does nothing for host {host}: it has no path, and there is no defaultBackend");
+            self.problems.push(source.problem(field, message));
+            return None;
+        };
+        let named = (&named.namespace, &named.service, &named.port);
+        let upstream = upstream::layer4_key(store, named, Protocol::Tcp);
+        self.references.push(Reference { at: source.at(), place, upstream: upstream.clone() });
+        let leads_to =
+            Layer4Route { id: source.at().id(), backends: vec![WeightedUpstream { upstream, weight: 1 }] };
+        let created = source.ingress.created;
+        Some(Claim { host: host.clone(), leads_to, at: source.at(), created, field: field.to_owned() })
+    }
+
+    /// Tells which paths cannot be reached over TLS, because an Ingress passes their host on to somebody else.
+    fn tell_of_other_paths(&mut self, store: &Store, ingresses: &[Source<'a>]) {
+        for &source in ingresses {
+            for rule in &source.ingress.rules {
+                let Some(TlsRoute { route, .. }) = self.routes.get(&rule.host.to_string()) else { continue };
+                if route.id.kind != source.object.kind.as_str() {
+                    continue;
+                }
+                let Some(backend) = route.backends.first() else { continue };
+                for path in &rule.paths {
+                    let named = (&path.upstream.namespace, &path.upstream.service, &path.upstream.port);
+                    if upstream::layer4_key(store, named, Protocol::Tcp) != backend.upstream {
+                        let message = format!(
+                            "{} is not reachable over TLS, which {} passes on to {} for host {}",
+                            path.pattern, route.id, backend.upstream, rule.host
+                        );
+                        let field = format!("{}.path", path_field(rule.index, path.index));
+                        self.problems.push(source.problem(&field, message));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Objects that name others, so that what is wrong between them is told where it is written.
+
+use sluicegate_model::{RouteId, UpstreamKey};
+
+use crate::object::ObjectRef;
+use crate::object::ingress::path_field;
+use crate::object::route::backend_field;
+use crate::problem::{Origin, Problem, Severity};
+
+/// An object, and where it was written.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) object: &'a ObjectRef,
+    pub(super) origin: &'a Origin,
+}
+
+impl At<'_> {
+    pub(super) fn warning(self, field: &str, message: String) -> Problem {
+        self.problem(Severity::Warning, field, message)
+    }
+
+    pub(super) fn note(self, field: &str, message: String) -> Problem {
+        self.problem(Severity::Note, field, message)
+    }
+
+    pub(super) fn problem(self, severity: Severity, field: &str, message: String) -> Problem {
+        Problem {
+            severity,
+            origin: self.origin.clone(),
+            object: Some(self.object.clone()),
+            field: field.to_owned(),
+            message,
+        }
+    }
+
+    pub(super) fn id(self) -> RouteId {
+        RouteId {
+            kind: self.object.kind.as_str(),
+            namespace: self.object.namespace.clone(),
+            name: self.object.name.clone(),
+        }
+    }
+
+    /// What sorts objects so that the one that wins comes first: the oldest, then the first by name. What has no
+    /// creation time was never created in a cluster, so it counts as youngest.
+    pub(super) fn age(self, created: Option<i64>) -> impl Ord {
+        (created.is_none(), created, self.object.namespace.clone(), self.object.name.clone())
+    }
+}
+
+/// A backend as an object names it.
+pub(super) struct Reference<'a> {
+    pub(super) at: At<'a>,
+    pub(super) place: Place,
+    pub(super) upstream: UpstreamKey,
+}
+
+/// Where in an object a backend is named.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// `spec.defaultBackend` of an Ingress.
+    DefaultBackend,
+    /// The rule and the path of an Ingress.
+    Path(usize, usize),
+    /// The backend of a route of Gateway API.
+    BackendRef(usize),
+}
+
+impl Reference<'_> {
+    /// A problem with what is named here: `within` is the field inside the backend of an Ingress.
+    pub(super) fn problem(&self, within: &str, message: String) -> Problem {
+        let field = match self.place {
+            Place::DefaultBackend => format!("spec.defaultBackend.{within}"),
+            Place::Path(rule, path) => format!("{}.backend.{within}", path_field(rule, path)),
+            Place::BackendRef(index) => {
+                format!("{}.{}", backend_field(index), within.trim_start_matches("service."))
+            }
+        };
+        self.at.warning(&field, message)
+    }
+}
