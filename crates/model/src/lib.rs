@@ -13,8 +13,10 @@
 //! | [`route`] | virtual hosts, routes, path patterns |
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
 //! | [`tls`] | certificates by name, client certificates |
+//! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every time limit and size limit, with its default |
 
+pub mod compression;
 pub mod config;
 pub mod host;
 pub mod route;
@@ -22,6 +24,7 @@ pub mod settings;
 pub mod tls;
 pub mod upstream;
 
+pub use compression::{Codings, Compression, ContentCoding};
 pub use config::{Change, Config};
 pub use host::HostPattern;
 pub use route::{PathPattern, Route, RouteId, VirtualHost};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 
+use crate::compression::Compression;
 use crate::tls::TlsSettings;
 
 /// Limits and policies of the data plane. A change takes effect for the next request, without a restart.
@@ -25,6 +26,8 @@ pub struct Settings {
     pub underscores_in_headers: bool,
     /// How TLS is spoken with clients.
     pub tls: TlsSettings,
+    /// How responses are compressed.
+    pub compression: Compression,
 }
 
 /// Time limits.
@@ -123,6 +126,10 @@ pub struct Limits {
     pub pool_per_endpoint: usize,
     /// What is kept of a request's body so that it can be sent again, in bytes. Default 64 KiB.
     pub replay: usize,
+    /// Responses that one worker compresses at a time; further ones go uncompressed. Each takes up to 390 KiB (gzip),
+    /// 1.0 MiB (brotli; 1.9 at level 4) or 730 KiB (zstd) until it has ended, so that the default is bounded by 128 MiB.
+    /// 0: none. Default 128.
+    pub compressions_per_worker: usize,
 }
 
 impl Default for Limits {
@@ -140,6 +147,7 @@ impl Default for Limits {
             connections_per_worker: 65_536,
             pool_per_endpoint: 128,
             replay: 64 * 1024,
+            compressions_per_worker: 128,
         }
     }
 }

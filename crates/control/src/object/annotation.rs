@@ -56,7 +56,11 @@ pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-
 /// Whether endpoints get the client's certificate: `true` or `false` (default).
 pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
 
-const INGRESS_ANNOTATIONS: [&str; 11] = [
+/// How responses are compressed: codings in the order of preference (`zstd, br, gzip`), or `off`.
+pub(crate) const COMPRESSION: &str = "sluicegate.dev/compression";
+
+const INGRESS_ANNOTATIONS: [&str; 12] = [
+    COMPRESSION,
     SSL_REDIRECT,
     FORCE_SSL_REDIRECT,
     AUTH_TLS_SECRET,
