@@ -14,12 +14,14 @@
 //! | `batch` | the bytes below an HTTP/2 connection, gathered |
 //! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
 //! | `http` | a client connection, and the life of a request |
+//! | `compression` | which responses are compressed, and how |
 //! | [`upstream`] | endpoints: choosing, connecting, health, pools |
 //! | [`failure`] | why requests fail, and who gets the blame |
 //! | [`telemetry`] | counters, histograms, access log |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 
 mod batch;
+mod compression;
 mod date;
 mod deadline;
 pub mod failure;

@@ -166,6 +166,9 @@ impl Publisher {
             upstream: self.upstreams.get(&route.upstream).map_or(usize::MAX, |upstream| upstream.slot),
             https_only: route.https_only,
             client_auth: route.client_auth.clone(),
+            compression: Some(route.compression.as_ref().unwrap_or(&config.settings.compression.codings))
+                .filter(|codings| !codings.is_off())
+                .cloned(),
             stats: stats[&labels(host, route)].clone(),
         }))
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::{Config, RouteId, Settings, Tls, UpstreamKey};
+use sluicegate_model::{Config, ContentCoding, RouteId, Settings, Tls, UpstreamKey};
 
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
@@ -183,6 +183,14 @@ pub struct WorkerStats {
     pub handshakes: Tallies<4>,
     /// Connections that ended before their TLS handshake did, by [`TlsFault::index`].
     pub tls_faults: Tallies<{ TlsFault::ALL.len() }>,
+    /// Responses that were compressed, by [`ContentCoding::index`](sluicegate_model::ContentCoding::index).
+    pub compressed: [CompressedStats; ContentCoding::ALL.len()],
+    /// Responses that are being compressed now.
+    pub compressing: Tally,
+    /// Responses that were not compressed because as many as are allowed were being compressed.
+    pub compressions_passed_over: Tally,
+    /// Responses that broke off because their encoder failed.
+    pub compressions_failed: Tally,
     /// HTTP/2 connections that were ended because their clients made work without asking for anything.
     pub http2_floods: Tally,
     /// Client connections open now.
@@ -199,6 +207,17 @@ pub struct WorkerStats {
     pub accept_errors: Tally,
     /// Access log lines dropped because their writer did not keep up.
     pub log_dropped: Tally,
+}
+
+/// What one worker counts of one coding.
+#[derive(Debug, Default)]
+pub struct CompressedStats {
+    /// Responses.
+    pub responses: Tally,
+    /// Bytes of bodies before, as they came.
+    pub bytes_in: Tally,
+    /// Bytes of bodies after, without the chunked coding.
+    pub bytes_out: Tally,
 }
 
 /// Which of [`WorkerStats::handshakes`] counts a handshake.
