@@ -3,6 +3,8 @@
 use std::rc::Rc;
 
 use sluicegate_http1::write_chunk_header;
+#[cfg(test)]
+use sluicegate_model::compression::Levels;
 use sluicegate_model::{ContentCoding, Settings};
 
 use super::encoder::{Encoder, EncoderError, Operation};
@@ -10,7 +12,7 @@ use crate::telemetry::CompressedStats;
 use crate::worker::{BUFFER, Worker};
 
 /// How much of a body is compressed before others have their turn: about a millisecond's work.
-const TURN: usize = 64 * 1024;
+pub(crate) const TURN: usize = 64 * 1024;
 
 /// Compresses the body of a response, piece by piece.
 ///
@@ -97,6 +99,12 @@ impl Compressor {
     fn new(encoder: Encoder, chunked: bool, place: Option<Place>) -> Self {
         let plain = Vec::with_capacity(BUFFER);
         Self { encoder, plain, done: 0, state: State::Flushed, taken: 0, in_turn: 0, chunked, place }
+    }
+
+    /// One that is counted nowhere.
+    #[cfg(test)]
+    pub(crate) fn uncounted(coding: ContentCoding, levels: &Levels, chunked: bool) -> Self {
+        Self::new(Encoder::new(coding, levels).expect("an encoder"), chunked, None)
     }
 
     /// Where the body comes in.
@@ -197,13 +205,12 @@ fn write(out: &mut Vec<u8>, piece: &[u8], chunked: bool) {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use sluicegate_model::compression::Levels;
     use sluicegate_testkit::decode::{Decoded, decode};
 
     use super::*;
 
     fn compressor(coding: ContentCoding, levels: &Levels) -> Compressor {
-        Compressor::new(Encoder::new(coding, levels).expect("an encoder"), false, None)
+        Compressor::uncounted(coding, levels, false)
     }
 
     /// Gives all that there is to give, however little room there is at a time.

@@ -355,3 +355,61 @@ impl Exchange<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_model::ContentCoding;
+    use sluicegate_model::compression::Levels;
+    use sluicegate_testkit::client::LIMIT;
+    use sluicegate_testkit::decode::{Decoded, decode};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::compression::TURN;
+
+    /// Both ends of a connection.
+    async fn connection() -> std::io::Result<(TcpStream, TcpStream)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let near = TcpStream::connect(listener.local_addr()?).await?;
+        Ok((near, listener.accept().await?.0))
+    }
+
+    #[tokio::test]
+    async fn a_large_body_is_compressed_in_turns() -> std::io::Result<()> {
+        let (near_endpoint, endpoint) = connection().await?;
+        let (near_client, mut client) = connection().await?;
+        let (mut endpoint_stream, mut wire) =
+            (Stream::Plain(near_endpoint), Wire::Http1(Stream::Plain(near_client)));
+        // As much as the kernel's buffers take is there from the beginning.
+        let mut length = 0;
+        endpoint.writable().await?;
+        while let Ok(sent) = endpoint.try_write(&[b'x'; 10_000]) {
+            length += sent;
+        }
+        assert!(length > 3 * TURN, "{length} bytes");
+        let framing = ResponseFraming::Length(length as u64);
+        let compressor = Compressor::uncounted(ContentCoding::Gzip, &Levels::default(), false);
+        let mut download = Download::new(framing, Coding::Stream, Some(Box::new(compressor)), 0);
+        let (mut response, mut reply) = (Vec::new(), Buffer::with_size(BUFFER));
+        let (mut taken, mut turns) = (0, 0);
+        let turns_of_all = poll_fn(|cx| {
+            let step = download.poll(cx, &mut response, &mut reply, &mut endpoint_stream, &mut wire);
+            let so_far = download.compressor.as_ref().map_or(0, |compressor| compressor.taken());
+            let in_turn = so_far - std::mem::replace(&mut taken, so_far);
+            assert!(in_turn < (TURN + BUFFER) as u64, "{in_turn} bytes in a turn");
+            turns += 1;
+            // A turn that ended for the sake of others wakes itself.
+            if step == Ok(Step::Done) { Poll::Ready(()) } else { Poll::Pending }
+        });
+        timeout(LIMIT, turns_of_all).await?;
+        assert!(turns >= length / (TURN + BUFFER), "{turns} turns");
+        drop(wire);
+        let mut sent = Vec::new();
+        client.read_to_end(&mut sent).await?;
+        let whole = Decoded { body: vec![b'x'; length], is_whole: true };
+        assert!(decode(ContentCoding::Gzip, &sent) == whole, "{} bytes", sent.len());
+        Ok(())
+    }
+}

@@ -308,27 +308,3 @@ async fn a_connection_serves_on_whatever_was_compressed() -> TestResult {
     assert_eq!(backend.accepted(), 1, "the endpoint's connection was used again too");
     Ok(())
 }
-
-#[tokio::test]
-async fn others_have_their_turn_while_a_large_body_is_compressed() -> TestResult {
-    let by_path = |request: &sluicegate_testkit::backend::Request| match &*request.target {
-        "/large" => answer("Content-Type: text/plain\r\n", &"x".repeat(40_000_000)),
-        _ => answer("Content-Type: image/png\r\n", "small"),
-    };
-    let backend = sluicegate_testkit::backend::Backend::start(Behaviour::choose(by_path)).await?;
-    let gateway = Gateway::builder().backends([&backend]).settings(all).workers(1).start().await?;
-    let mut large = connect(&gateway, Transport::Http).await?;
-    let mut small = connect(&gateway, Transport::Http).await?;
-    small.request(get("gzip")).await?;
-    large.send(get("gzip").replace("GET /", "GET /large")).await?;
-    gateway.wait_until(|gateway| count(gateway, |worker| &worker.compressing) == 1).await?;
-    let mut served = 0;
-    while count(&gateway, |worker| &worker.compressing) == 1 {
-        small.request(get("gzip")).await?;
-        served += 1;
-    }
-    // A turn is 64 KiB, so there are 610 of them. Without turns it would be one for each 128 reads.
-    assert!(served >= 50, "{served} requests");
-    assert_eq!(decoded(&large.read_response().await?).len(), 40_000_000);
-    Ok(())
-}
