@@ -1,10 +1,12 @@
 //! The response's way to the client.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sluicegate_http1::{ChunkedDecoder, ResponseFraming, write_chunk_header};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::chunks;
@@ -144,7 +146,9 @@ impl Download {
                 continue;
             }
             if self.compressor.as_ref().is_some_and(|compressor| compressor.is_turn_over()) {
-                cx.waker().wake_by_ref();
+                // Behind all that the runtime has to do, sockets included: who wakes itself only goes before them, up to 61
+                // times.
+                let _ = pin!(yield_now()).poll(cx);
                 return Ok(Step::AwaitsEndpoint);
             }
             if moved {

@@ -1,5 +1,6 @@
 //! How compressed bodies flow.
 
+use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use sluicegate_model::ContentCoding;
@@ -306,5 +307,61 @@ async fn a_connection_serves_on_whatever_was_compressed() -> TestResult {
         }
     }
     assert_eq!(backend.accepted(), 1, "the endpoint's connection was used again too");
+    Ok(())
+}
+
+const LARGE: usize = 60_000_000;
+
+/// Serves each connection in a thread of its own, so that it is always ahead of the gateway: a large text at `/large`, and
+/// an image elsewhere.
+fn serve_fast(listener: &std::net::TcpListener) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { return };
+        std::thread::spawn(move || -> std::io::Result<()> {
+            let mut request = Vec::new();
+            let mut piece = [0; 4096];
+            loop {
+                match stream.read(&mut piece)? {
+                    0 => return Ok(()),
+                    read => request.extend_from_slice(&piece[..read]),
+                }
+                if request.ends_with(b"\r\n\r\n") {
+                    let (media_type, length) = if request.starts_with(b"GET /large ") {
+                        ("text/plain", LARGE)
+                    } else {
+                        ("image/png", 0)
+                    };
+                    let fields = format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n");
+                    stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes())?;
+                    stream.write_all(&vec![b'x'; length])?;
+                    request.clear();
+                }
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_a_large_body_is_compressed() -> TestResult {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let endpoint = listener.local_addr()?;
+    std::thread::spawn(move || serve_fast(&listener));
+    let gateway = Gateway::builder().endpoints([endpoint]).settings(all).workers(1).start().await?;
+    let mut large = connect(&gateway, Transport::Http).await?;
+    let mut small = connect(&gateway, Transport::Http).await?;
+    small.request(get("gzip")).await?;
+    large.send(get("gzip").replace("GET /", "GET /large")).await?;
+    let compressed = || count(&gateway, |worker| &worker.compressed[ContentCoding::Gzip.index()].bytes_in);
+    let mut least = u64::MAX;
+    while compressed() < LARGE as u64 {
+        let before = compressed();
+        small.request(get("gzip")).await?;
+        if before > 0 {
+            least = least.min(compressed() - before);
+        }
+    }
+    // A turn is 64 KiB, and a request takes two. A worker that saw to its sockets after 61 turns only would do 4 MB.
+    assert!(least < 1_000_000, "{least} bytes were compressed during the quickest of the other requests");
+    assert_eq!(decoded(&large.read_response().await?).len(), LARGE);
     Ok(())
 }
