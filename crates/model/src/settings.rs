@@ -126,9 +126,9 @@ pub struct Limits {
     pub pool_per_endpoint: usize,
     /// What is kept of a request's body so that it can be sent again, in bytes. Default 64 KiB.
     pub replay: usize,
-    /// Responses that one worker compresses at a time; further ones go uncompressed. Each takes up to 390 KiB (gzip),
-    /// 1.0 MiB (brotli; 1.9 at level 4) or 730 KiB (zstd) until it has ended, so that the default is bounded by 128 MiB.
-    /// 0: none. Default 128.
+    /// Responses that one worker compresses at a time; further ones go uncompressed. 0: none. Each holds its encoder
+    /// until it has ended: 0.4 MiB of resident memory by gzip, 1.3 MiB by brotli (2.4 at level 4) and 0.6 MiB by zstd,
+    /// so that brotli takes 170 MiB of each worker at most. Default 128.
     pub compressions_per_worker: usize,
 }
 

@@ -98,7 +98,7 @@ pub(crate) struct SettingsArgs {
     /// How hard zstd tries. [default: 3, 1 to 9]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::ZSTD), help_heading = "Compression")]
     compression_zstd_level: Option<u8>,
-    /// Responses that one worker compresses at a time, each in up to 1 MiB of memory (1.9 MiB by brotli at level 4);
+    /// Responses that one worker compresses at a time, each in 0.4 MiB (gzip) to 1.3 MiB of memory (brotli);
     /// further ones go uncompressed. [default: 128]
     #[arg(long, value_name = "N", help_heading = "Compression")]
     max_compressions_per_worker: Option<u16>,
