@@ -14,8 +14,10 @@
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
 //! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
 //! | [`tls`] | certificates by name, client certificates |
+//! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every time limit and size limit, with its default |
 
+pub mod compression;
 pub mod config;
 pub mod host;
 pub mod listener;
@@ -24,6 +26,7 @@ pub mod settings;
 pub mod tls;
 pub mod upstream;
 
+pub use compression::{Codings, Compression, ContentCoding};
 pub use config::{Change, Config};
 pub use host::HostPattern;
 pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{ClientAuth, HostPattern, UpstreamKey};
+use crate::{ClientAuth, Codings, HostPattern, UpstreamKey};
 
 /// A host and its routes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,13 +32,15 @@ pub struct Route {
     pub https_only: bool,
     /// The policy for certificates of clients that a connection must have been opened under.
     pub client_auth: Option<Arc<ClientAuth>>,
+    /// How responses are compressed, if not as [`Compression::codings`](crate::Compression::codings) says.
+    pub compression: Option<Codings>,
 }
 
 impl Route {
     /// A route without any policy.
     #[must_use]
     pub fn new(id: RouteId, path: PathPattern, upstream: UpstreamKey) -> Self {
-        Self { id, path, upstream, https_only: false, client_auth: None }
+        Self { id, path, upstream, https_only: false, client_auth: None, compression: None }
     }
 }
 

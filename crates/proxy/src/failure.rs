@@ -5,6 +5,8 @@ use std::io;
 use sluicegate_http1::ResponseError;
 use sluicegate_proxy_protocol::Malformed;
 
+use crate::compression::EncoderError;
+
 /// An attempt failed at the upstream's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -384,6 +386,8 @@ pub(crate) enum Fault {
     Client(#[from] ClientFault),
     #[error(transparent)]
     Upstream(#[from] Failure),
+    #[error(transparent)]
+    Encoder(#[from] EncoderError),
 }
 
 impl Fault {
@@ -391,6 +395,7 @@ impl Fault {
         match self {
             Self::Client(fault) => fault.status(),
             Self::Upstream(failure) => failure.status(),
+            Self::Encoder(_) => 500,
         }
     }
 
@@ -398,6 +403,7 @@ impl Fault {
         match self {
             Self::Client(fault) => fault.reason(),
             Self::Upstream(failure) => failure.reason(),
+            Self::Encoder(_) => "compression_failed",
         }
     }
 }

@@ -18,12 +18,14 @@
 //! | `relay` | bytes both ways, for tunnels |
 //! | `http` | a client connection, and the life of a request |
 //! | `layer4` | TCP, TLS that is passed through, UDP |
+//! | `compression` | which responses are compressed, and how |
 //! | [`upstream`] | endpoints: choosing, connecting, health, pools |
 //! | [`failure`] | why requests fail, and who gets the blame |
 //! | [`telemetry`] | counters, histograms, access log |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 
 mod batch;
+mod compression;
 mod date;
 mod deadline;
 pub mod failure;

@@ -204,6 +204,9 @@ impl Publisher {
             upstream: self.slot(&route.upstream),
             https_only: route.https_only,
             client_auth: route.client_auth.clone(),
+            compression: Some(route.compression.as_ref().unwrap_or(&config.settings.compression.codings))
+                .filter(|codings| !codings.is_off())
+                .cloned(),
             stats: stats[&labels(host, route)].clone(),
         }))
     }

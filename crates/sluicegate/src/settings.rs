@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
-use sluicegate_model::Settings;
+use sluicegate_model::compression::{Levels, MediaRange};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::TlsSettings;
+use sluicegate_model::{Codings, Compression, Settings};
 
 use crate::address::network;
 
@@ -88,6 +89,32 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_udp_flows_per_worker: Option<u32>,
 
+    /// Compress responses for clients who accept it, by these codings, the preferred one first: gzip, br and zstd,
+    /// comma separated; or off. An Ingress can say otherwise (sluicegate.dev/compression). Pages that show secrets beside
+    /// what strangers wrote should not be compressed (BREACH). [default: off]
+    #[arg(long, value_name = "CODINGS", help_heading = "Compression")]
+    compression: Option<Codings>,
+    /// The media types of what is compressed, comma separated; text/* takes all of a kind. [default: text/html,
+    /// application/json, image/svg+xml and others: those of ingress-nginx]
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', help_heading = "Compression")]
+    compression_types: Option<Vec<MediaRange>>,
+    /// Bodies that are known to be shorter stay as they are. [default: 256]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Compression")]
+    compression_min_length: Option<u64>,
+    /// How hard gzip tries. [default: 4, 1 to 9]
+    #[arg(long, value_name = "LEVEL", value_parser = level(Levels::GZIP), help_heading = "Compression")]
+    compression_gzip_level: Option<u8>,
+    /// How hard brotli tries. [default: 3, 1 to 4]
+    #[arg(long, value_name = "LEVEL", value_parser = level(Levels::BROTLI), help_heading = "Compression")]
+    compression_br_level: Option<u8>,
+    /// How hard zstd tries. [default: 3, 1 to 9]
+    #[arg(long, value_name = "LEVEL", value_parser = level(Levels::ZSTD), help_heading = "Compression")]
+    compression_zstd_level: Option<u8>,
+    /// Responses that one worker compresses at a time, each in 0.4 MiB (gzip) to 1.3 MiB of memory (brotli);
+    /// further ones go uncompressed. [default: 128]
+    #[arg(long, value_name = "N", help_heading = "Compression")]
+    max_compressions_per_worker: Option<u16>,
+
     /// For one connect to one endpoint. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     connect_timeout: Option<Duration>,
@@ -158,6 +185,7 @@ impl SettingsArgs {
             underscores_in_headers: self.underscores_in_headers,
             // Its own options are applied later.
             tls: TlsSettings::default(),
+            compression: self.compression(),
             timeouts: Timeouts {
                 proxy_protocol: self.proxy_protocol_timeout.unwrap_or(timeouts.proxy_protocol),
                 tls_handshake: self.tls_handshake_timeout.unwrap_or(timeouts.tls_handshake),
@@ -195,6 +223,9 @@ impl SettingsArgs {
                     .map_or(limits.udp_flows_per_worker, |most| whole(most.into())),
                 pool_per_endpoint: self.pool_size.map_or(limits.pool_per_endpoint, usize::from),
                 replay: self.replay_buffer.map_or(limits.replay, whole),
+                compressions_per_worker: self
+                    .max_compressions_per_worker
+                    .map_or(limits.compressions_per_worker, usize::from),
             },
             resilience: Resilience {
                 attempts: self.attempts.unwrap_or(resilience.attempts),
@@ -208,6 +239,24 @@ impl SettingsArgs {
             },
         }
     }
+
+    fn compression(&self) -> Compression {
+        let Compression { codings, types, min_length, levels } = Compression::default();
+        Compression {
+            codings: self.compression.clone().unwrap_or(codings),
+            types: self.compression_types.clone().unwrap_or(types),
+            min_length: self.compression_min_length.unwrap_or(min_length),
+            levels: Levels {
+                gzip: self.compression_gzip_level.unwrap_or(levels.gzip),
+                brotli: self.compression_br_level.unwrap_or(levels.brotli),
+                zstd: self.compression_zstd_level.unwrap_or(levels.zstd),
+            },
+        }
+    }
+}
+
+fn level(range: RangeInclusive<u8>) -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(i64::from(*range.start())..=i64::from(*range.end()))
 }
 
 fn whole(size: u64) -> usize {
@@ -311,6 +360,12 @@ mod tests {
             ("--replay-buffer", "65Mi", "from 0 to 64Mi"),
             ("--max-connections-per-worker", "0", "1.."),
             ("--attempts", "0", "1.."),
+            ("--compression", "deflate", "write gzip, br and zstd in the order of preference"),
+            ("--compression", "br,br", "br is named twice"),
+            ("--compression-types", "text/html,json", "write it as text/html, text/* or */*"),
+            ("--compression-gzip-level", "0", "1..=9"),
+            ("--compression-br-level", "5", "1..=4"),
+            ("--compression-zstd-level", "10", "1..=9"),
         ] {
             let error = parsed(option, wrong).expect_err(option);
             let text = error.to_string();
@@ -329,6 +384,19 @@ mod tests {
             parsed(never, "0s")?;
         }
         parsed("--pool-size", "0")?;
+        Ok(())
+    }
+
+    #[test]
+    fn compression_is_a_list_of_codings_in_order_and_types_are_a_list() -> Result<(), clap::Error> {
+        let codings = |value| parsed("--compression", value).map(|all| all.compression.codings.to_string());
+        assert_eq!(codings("zstd,br, gzip")?, "zstd, br, gzip");
+        assert_eq!(codings("off")?, "off");
+        let types = parsed("--compression-types", "text/*, Application/JSON")?.compression.types;
+        assert_eq!(types.iter().map(ToString::to_string).collect::<Vec<_>>(), ["text/*", "application/json"]);
+        assert_eq!(parsed("--compression-min-length", "1k")?.compression.min_length, 1024);
+        assert_eq!(parsed("--compression-br-level", "4")?.compression.levels.brotli, 4);
+        assert_eq!(parsed("--max-compressions-per-worker", "0")?.limits.compressions_per_worker, 0);
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and come back |
 //! | [`client`] | a client that sends exactly these bytes and understands the answer |
+//! | [`mod@decode`] | compressed bodies, and beginnings of them |
 //! | [`gateway`] | a gateway's data plane in this process, on a free port |
 //! | [`http2_backend`] | a back end that speaks HTTP/2 |
 //! | [`hole`] | an address of loopback that swallows connects |
@@ -19,6 +20,7 @@
 
 pub mod backend;
 pub mod client;
+pub mod decode;
 pub mod gateway;
 pub mod hole;
 mod http2;

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use sluicegate_http1::Rejection;
+use sluicegate_model::ContentCoding;
 use sluicegate_proxy::failure::{ClientFault, TlsFault};
-use sluicegate_proxy::telemetry::{Tally, Telemetry, WorkerStats, handshake_index};
+use sluicegate_proxy::telemetry::{CompressedStats, Tally, Telemetry, WorkerStats, handshake_index};
 
 use super::families::Families;
 
@@ -67,6 +68,42 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
             let count = workers.sum(|worker| &worker.tls_faults[fault.index()]);
             ([("reason", fault.reason())], count)
         }),
+    )?;
+    let by_coding = |tally: fn(&CompressedStats) -> &Tally| {
+        ContentCoding::ALL.iter().map(move |coding| {
+            let count = workers.sum(|worker| tally(&worker.compressed[coding.index()]));
+            ([("coding", coding.name())], count)
+        })
+    };
+    families.counters(
+        "sluicegate_compressed_responses",
+        "Responses that were compressed, or are being",
+        by_coding(|compressed| &compressed.responses),
+    )?;
+    families.counters(
+        "sluicegate_compression_in_bytes",
+        "Bytes of bodies that were compressed, as they came",
+        by_coding(|compressed| &compressed.bytes_in),
+    )?;
+    families.counters(
+        "sluicegate_compression_out_bytes",
+        "Bytes that these bodies became",
+        by_coding(|compressed| &compressed.bytes_out),
+    )?;
+    families.gauges(
+        "sluicegate_compressions_in_flight",
+        "Responses being compressed now",
+        each(|worker| &worker.compressing),
+    )?;
+    families.counter(
+        "sluicegate_compressions_passed_over",
+        "Responses that went uncompressed because their worker was compressing as many as it may",
+        workers.sum(|worker| &worker.compressions_passed_over),
+    )?;
+    families.counter(
+        "sluicegate_compressions_failed",
+        "Responses broken off because their encoder failed",
+        workers.sum(|worker| &worker.compressions_failed),
     )?;
     families.counter(
         "sluicegate_http2_floods",

@@ -10,6 +10,7 @@ use sluicegate_testkit::client::{self, Client};
 use sluicegate_testkit::tls::Authority;
 use tokio::net::TcpListener;
 
+use crate::exposition::Exposition;
 use crate::gateway::{Gateway, WORKERS, config, key, ready, route, upstream};
 
 const HOST: &str = "shop.example.com";
@@ -285,6 +286,12 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_build",
         "sluicegate_certificate_not_after_seconds",
         "sluicegate_client_faults",
+        "sluicegate_compressed_responses",
+        "sluicegate_compression_in_bytes",
+        "sluicegate_compression_out_bytes",
+        "sluicegate_compressions_failed",
+        "sluicegate_compressions_in_flight",
+        "sluicegate_compressions_passed_over",
         "sluicegate_config_last_change_timestamp_seconds",
         "sluicegate_config_problems",
         "sluicegate_connections_accepted",
@@ -328,6 +335,37 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_upstream_retries",
     ];
     assert_eq!(families, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn compressed_responses_are_counted_by_coding_with_their_bytes() -> anyhow::Result<()> {
+    let backend = Backend::start(Behaviour::sized(1000)).await?;
+    let mut config = config(&[("/", "web", &[ready(backend.addr())])]);
+    config.settings.compression.codings = "br, gzip".parse()?;
+    config.settings.limits.compressions_per_worker = 1;
+    let gateway = Gateway::serving(config.clone()).await?;
+    let mut client = Client::connect(gateway.http).await?;
+    let get = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nAccept-Encoding: gzip\r\n\r\n");
+    let mut bytes = 0;
+    for _ in 0..3 {
+        bytes += client.request(&get).await?.body.len();
+    }
+    let of = |coding| [("coding", coding)];
+    let is_idle = |now: &Exposition| now.sum("sluicegate_compressions_in_flight", &[]) == 0.0;
+    let exposition = gateway.scrape_until("they have ended", is_idle).await?;
+    assert_eq!(exposition.value("sluicegate_compressed_responses_total", &of("gzip")), Some(3.0));
+    assert_eq!(exposition.value("sluicegate_compression_in_bytes_total", &of("gzip")), Some(3000.0));
+    assert_eq!(exposition.value("sluicegate_compression_out_bytes_total", &of("gzip")), Some(bytes as f64));
+    assert_eq!(exposition.value("sluicegate_compressed_responses_total", &of("br")), Some(0.0));
+    assert_eq!(exposition.value("sluicegate_compressed_responses_total", &of("zstd")), Some(0.0));
+    assert_eq!(exposition.value("sluicegate_compressions_passed_over_total", &[]), Some(0.0));
+    assert_eq!(exposition.value("sluicegate_compressions_failed_total", &[]), Some(0.0));
+    config.settings.limits.compressions_per_worker = 0;
+    gateway.apply(config).await;
+    assert_eq!(client.request(&get).await?.header("Content-Encoding"), None);
+    let exposition = gateway.scrape().await?;
+    assert_eq!(exposition.value("sluicegate_compressions_passed_over_total", &[]), Some(1.0));
     Ok(())
 }
 

@@ -63,7 +63,11 @@ pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-
 /// Whether endpoints get the client's certificate: `true` or `false` (default).
 pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
 
-const INGRESS_ANNOTATIONS: [&str; 12] = [
+/// How responses are compressed: codings in the order of preference (`zstd, br, gzip`), or `off`.
+pub(crate) const COMPRESSION: &str = "sluicegate.dev/compression";
+
+const INGRESS_ANNOTATIONS: [&str; 13] = [
+    COMPRESSION,
     SSL_REDIRECT,
     FORCE_SSL_REDIRECT,
     SSL_PASSTHROUGH,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::networking::v1;
-use sluicegate_model::{ClientAuthMode, HostPattern, PathPattern, UpstreamKey};
+use sluicegate_model::compression::CodingsError;
+use sluicegate_model::{ClientAuthMode, Codings, HostPattern, PathPattern, UpstreamKey};
 
 use super::backend::Backend;
 use super::{Kind, ObjectRef, annotation, host, path};
@@ -40,6 +41,8 @@ pub(crate) struct Ingress {
     pub(crate) backend: Option<Backend>,
     /// Which clients may connect to its hosts.
     pub(crate) client_auth: Option<ClientAuth>,
+    /// How responses are compressed, if it says so.
+    pub(crate) compression: Option<Codings>,
 }
 
 /// Which clients may connect.
@@ -112,6 +115,7 @@ impl Ingress {
             annotation::flag(annotations, annotation::FORCE_SSL_REDIRECT, findings).unwrap_or_default();
         let backend = annotations.and_then(|annotations| Backend::check(annotations, namespace, findings));
         let client_auth = ClientAuth::check(annotations, namespace, findings);
+        let compression = annotations.and_then(|annotations| compression(annotations, findings));
         let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
         let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
         let class_annotation =
@@ -137,6 +141,7 @@ impl Ingress {
             ssl_passthrough,
             backend,
             client_auth,
+            compression,
         }
     }
 }
@@ -152,6 +157,16 @@ fn check_passthrough(has_rules: bool, rules: &[Rule], findings: &mut Findings) {
         let fault = format!("is missing: {annotation} needs it, and does nothing for this rule");
         findings.error(format!("spec.rules[{}].host", rule.index), fault);
     }
+}
+
+/// How responses are compressed. What cannot be read is off: nobody has asked for anything else.
+fn compression(annotations: &BTreeMap<String, String>, findings: &mut Findings) -> Option<Codings> {
+    let value = annotations.get(annotation::COMPRESSION)?;
+    let codings = value.parse().unwrap_or_else(|error: CodingsError| {
+        findings.error(annotation::field(annotation::COMPRESSION), error.to_string());
+        Codings::OFF
+    });
+    Some(codings)
 }
 
 impl Tls {

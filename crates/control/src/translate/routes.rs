@@ -100,6 +100,7 @@ impl<'a> Source<'a> {
             upstream: upstream.clone(),
             https_only: tls.is_https_only(self.ingress, host),
             client_auth: tls.client_auth_of(self.object),
+            compression: self.ingress.compression.clone(),
         }
     }
 

@@ -142,10 +142,11 @@ impl Exchange<'_> {
         if self.interim_received > MAX_INTERIM {
             return Err(Failure::BadResponse(ResponseError::HeadTooLarge));
         }
+        let plan =
+            ResponsePlan { version: Version::Http11, close: false, hsts: None, chunked: false, lines: &[] };
         if let (101..200, Wire::Http2(stream)) = (head.status, &mut self.client.wire) {
-            stream.inform_with(http2_response(scratch.reply.filled(), head, &self.worker.date(), None));
+            stream.inform_with(http2_response(scratch.reply.filled(), head, &self.worker.date(), &plan));
         } else if head.status != 100 && scratch.head.version == Version::Http11 {
-            let plan = ResponsePlan { version: Version::Http11, close: false, hsts: None, chunked: false };
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
             // At once if the client takes it, else with the final response.
             let rest = &scratch.response[self.interim_written..];

@@ -1,15 +1,18 @@
 //! The response's way to the client.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::task::{Context, Poll};
 
 use sluicegate_http1::{ChunkedDecoder, ResponseFraming, write_chunk_header};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::chunks;
 use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
 use super::wire::Wire;
+use crate::compression::Compressor;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::relay::DRAIN_CHECK;
@@ -21,6 +24,8 @@ use crate::worker::{BUFFER, Buffer};
 pub(super) struct Download {
     body: Body,
     coding: Coding,
+    /// Compresses the body on its way.
+    compressor: Option<Box<Compressor>>,
     /// What follows the body on an HTTP/2 stream, as header lines.
     trailers: Vec<u8>,
     /// How much of the `response` buffer was written.
@@ -28,7 +33,7 @@ pub(super) struct Download {
     /// Bytes written before the `response` buffer's present content.
     passed: u64,
     /// Whether the body was taken from the endpoint to its end.
-    complete: bool,
+    ended: bool,
 }
 
 enum Body {
@@ -59,14 +64,20 @@ enum Step {
 
 impl Download {
     /// `written`: how much of the `response` buffer was written already.
-    pub(super) fn new(framing: ResponseFraming, coding: Coding, written: usize) -> Self {
+    pub(super) fn new(
+        framing: ResponseFraming,
+        coding: Coding,
+        compressor: Option<Box<Compressor>>,
+        written: usize,
+    ) -> Self {
         let body = match framing {
             ResponseFraming::None | ResponseFraming::Length(0) => Body::None,
             ResponseFraming::Length(length) => Body::Length(length),
             ResponseFraming::Chunked => Body::Chunked(ChunkedDecoder::default()),
             ResponseFraming::UntilClose => Body::UntilClose,
         };
-        Self { complete: matches!(body, Body::None), body, coding, trailers: Vec::new(), written, passed: 0 }
+        let ended = matches!(body, Body::None);
+        Self { body, coding, compressor, trailers: Vec::new(), written, passed: 0, ended }
     }
 
     /// Bytes written to the client so far.
@@ -74,9 +85,14 @@ impl Download {
         self.passed + self.written as u64
     }
 
-    /// Whether nothing has to be taken from the endpoint any more.
+    /// Whether all that is left is to write what is in the `response` buffer.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete
+        self.ended && self.compressor.as_ref().is_none_or(|compressor| compressor.is_finished())
+    }
+
+    /// Changes whenever something has moved.
+    fn position(&self) -> u64 {
+        self.bytes_out() + self.compressor.as_ref().map_or(0, |compressor| compressor.taken())
     }
 
     /// Whether the response's end can only be told by the end of the connection, on both sides.
@@ -93,11 +109,14 @@ impl Download {
         endpoint: &mut Stream,
         client: &mut Wire,
     ) -> Result<Step, Fault> {
+        if let Some(compressor) = &mut self.compressor {
+            compressor.begin_turn();
+        }
         loop {
             // The head and what fits beside it go in one write.
             self.take(response, reply)?;
             while self.written < response.len() {
-                let last = self.complete && self.trailers.is_empty();
+                let last = self.is_complete() && self.trailers.is_empty();
                 match client.poll_send(cx, &response[self.written..], last) {
                     Poll::Ready(Ok(written @ 1..)) => self.written += written,
                     Poll::Ready(_) => return Err(ClientFault::Closed.into()),
@@ -107,7 +126,7 @@ impl Download {
             self.passed += self.written as u64;
             self.written = 0;
             response.clear();
-            if self.complete {
+            if self.is_complete() {
                 client.finish(&self.trailers).map_err(|_| ClientFault::Closed)?;
                 return Ok(Step::Done);
             }
@@ -119,22 +138,38 @@ impl Download {
                 continue;
             }
             // What did not fit beside the head comes before anything new.
-            self.take(response, reply)?;
-            if self.complete || !response.is_empty() {
+            let moved = self.take(response, reply)?;
+            if self.is_complete() || !response.is_empty() {
+                continue;
+            }
+            if self.compressor.as_ref().is_some_and(|compressor| compressor.is_turn_over()) {
+                // Behind all that the runtime has to do, sockets included: who wakes itself only goes before them, up to 61
+                // times.
+                let _ = pin!(yield_now()).poll(cx);
+                return Ok(Step::AwaitsEndpoint);
+            }
+            if moved {
                 continue;
             }
             match reply.poll_fill(cx, endpoint) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) if matches!(self.body, Body::UntilClose) => self.finish(response),
                 Poll::Ready(_) => return Err(Failure::Truncated.into()),
-                Poll::Pending => return Ok(Step::AwaitsEndpoint),
+                Poll::Pending => {
+                    // The client may be waiting for what the encoder keeps back.
+                    let compressor = self.compressor.as_mut();
+                    if !compressor.map_or(Ok(false), |compressor| compressor.flush(response))? {
+                        return Ok(Step::AwaitsEndpoint);
+                    }
+                }
             }
         }
     }
 
     /// Whether the body goes on as it comes.
     fn is_verbatim(&self) -> bool {
-        !self.complete
+        !self.ended
+            && self.compressor.is_none()
             && match self.body {
                 Body::Length(_) => true,
                 Body::UntilClose => self.coding != Coding::Chunked,
@@ -142,48 +177,67 @@ impl Download {
             }
     }
 
-    /// Moves body from what came to what is written: where it has to be recoded, and beside a head.
-    fn take(&mut self, response: &mut Vec<u8>, reply: &mut Buffer) -> Result<(), Failure> {
-        if reply.is_empty() || self.complete || response.len() >= BUFFER {
-            return Ok(());
+    /// Moves body from what came to what is written: where it has to be recoded, and beside a head. Whether anything was
+    /// taken.
+    fn take(&mut self, response: &mut Vec<u8>, reply: &mut Buffer) -> Result<bool, Fault> {
+        let Some(mut compressor) = self.compressor.take() else {
+            if self.is_verbatim() && response.is_empty() {
+                return Ok(false);
+            }
+            return Ok(self.recode(response, reply, self.coding)?);
+        };
+        let taken = self.recode(compressor.room(), reply, Coding::Stream);
+        let was_finished = compressor.is_finished();
+        let compressed = compressor.compress(response, self.ended);
+        if compressor.is_finished() && !was_finished && self.coding == Coding::Chunked {
+            end_chunks(response, &self.trailers);
+        }
+        self.compressor = Some(compressor);
+        compressed?;
+        Ok(taken?)
+    }
+
+    /// Moves body from what came to `out`, in this coding.
+    fn recode(&mut self, out: &mut Vec<u8>, reply: &mut Buffer, coding: Coding) -> Result<bool, Failure> {
+        if reply.is_empty() || self.ended || out.len() >= BUFFER {
+            return Ok(false);
         }
         let filled = reply.filled();
         let taken = match &mut self.body {
             Body::None => 0,
-            Body::Length(_) | Body::UntilClose if self.coding != Coding::Chunked && response.is_empty() => 0,
             Body::Length(left) => {
-                let room = (BUFFER - response.len()).min(filled.len());
+                let room = (BUFFER - out.len()).min(filled.len());
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(room);
-                response.extend_from_slice(&filled[..taken]);
+                out.extend_from_slice(&filled[..taken]);
                 *left -= taken as u64;
-                self.complete = *left == 0;
+                self.ended = *left == 0;
                 taken
             }
             Body::Chunked(decoder) => {
-                let mut coding = match self.coding {
+                let mut way = match coding {
                     Coding::Plain => chunks::Coding::Plain,
                     Coding::Chunked => chunks::Coding::Chunked,
                     Coding::Stream => chunks::Coding::Split(&mut self.trailers),
                 };
                 let recoded =
-                    chunks::recode(decoder, filled, response, &mut coding).map_err(|_| Failure::Truncated)?;
-                self.complete = decoder.is_done();
+                    chunks::recode(decoder, filled, out, &mut way).map_err(|_| Failure::Truncated)?;
+                self.ended = decoder.is_done();
                 recoded.taken
             }
             Body::UntilClose => {
-                if self.coding == Coding::Chunked {
-                    write_chunk_header(response, filled.len());
+                if coding == Coding::Chunked {
+                    write_chunk_header(out, filled.len());
                 }
-                response.extend_from_slice(filled);
-                if self.coding == Coding::Chunked {
-                    response.extend_from_slice(b"\r\n");
+                out.extend_from_slice(filled);
+                if coding == Coding::Chunked {
+                    out.extend_from_slice(b"\r\n");
                 }
                 filled.len()
             }
         };
         reply.consume(taken);
         reply.reserve(BUFFER / 2, 2 * BUFFER);
-        Ok(())
+        Ok(taken > 0)
     }
 
     /// Writes body to the client straight from where it was read.
@@ -206,7 +260,7 @@ impl Download {
                 reply.consume(written);
                 if let Body::Length(left) = &mut self.body {
                     *left -= written as u64;
-                    self.complete = *left == 0;
+                    self.ended = *left == 0;
                 }
                 Ok(Poll::Ready(written as u64))
             }
@@ -217,11 +271,18 @@ impl Download {
 
     /// The endpoint closed the connection, which ends a body without a length.
     fn finish(&mut self, response: &mut Vec<u8>) {
-        self.complete = true;
-        if self.coding == Coding::Chunked {
+        self.ended = true;
+        if self.coding == Coding::Chunked && self.compressor.is_none() {
             response.extend_from_slice(sluicegate_http1::LAST_CHUNK);
         }
     }
+}
+
+/// Writes the end of a body in the chunked coding, with these header lines behind it.
+fn end_chunks(out: &mut Vec<u8>, trailers: &[u8]) {
+    out.extend_from_slice(b"0\r\n");
+    out.extend_from_slice(trailers);
+    out.extend_from_slice(b"\r\n");
 }
 
 impl Exchange<'_> {
@@ -253,7 +314,7 @@ impl Exchange<'_> {
             if self.upload.is_complete() {
                 self.watch_client(cx)?;
             }
-            let position = (step, download.bytes_out(), self.upload.position());
+            let position = (step, download.position(), self.upload.position());
             if last != Some(position) {
                 last = Some(position);
                 moved_at = None;
@@ -293,5 +354,63 @@ impl Exchange<'_> {
                 return Poll::Pending;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_model::ContentCoding;
+    use sluicegate_model::compression::Levels;
+    use sluicegate_testkit::client::LIMIT;
+    use sluicegate_testkit::decode::{Decoded, decode};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::compression::TURN;
+
+    /// Both ends of a connection.
+    async fn connection() -> std::io::Result<(TcpStream, TcpStream)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let near = TcpStream::connect(listener.local_addr()?).await?;
+        Ok((near, listener.accept().await?.0))
+    }
+
+    #[tokio::test]
+    async fn a_large_body_is_compressed_in_turns() -> std::io::Result<()> {
+        let (near_endpoint, endpoint) = connection().await?;
+        let (near_client, mut client) = connection().await?;
+        let (mut endpoint_stream, mut wire) =
+            (Stream::Plain(near_endpoint), Wire::Http1(Stream::Plain(near_client)));
+        // As much as the kernel's buffers take is there from the beginning.
+        let mut length = 0;
+        endpoint.writable().await?;
+        while let Ok(sent) = endpoint.try_write(&[b'x'; 10_000]) {
+            length += sent;
+        }
+        assert!(length > 3 * TURN, "{length} bytes");
+        let framing = ResponseFraming::Length(length as u64);
+        let compressor = Compressor::uncounted(ContentCoding::Gzip, &Levels::default(), false);
+        let mut download = Download::new(framing, Coding::Stream, Some(Box::new(compressor)), 0);
+        let (mut response, mut reply) = (Vec::new(), Buffer::with_size(BUFFER));
+        let (mut taken, mut turns) = (0, 0);
+        let turns_of_all = poll_fn(|cx| {
+            let step = download.poll(cx, &mut response, &mut reply, &mut endpoint_stream, &mut wire);
+            let so_far = download.compressor.as_ref().map_or(0, |compressor| compressor.taken());
+            let in_turn = so_far - std::mem::replace(&mut taken, so_far);
+            assert!(in_turn < (TURN + BUFFER) as u64, "{in_turn} bytes in a turn");
+            turns += 1;
+            // A turn that ended for the sake of others wakes itself.
+            if step == Ok(Step::Done) { Poll::Ready(()) } else { Poll::Pending }
+        });
+        timeout(LIMIT, turns_of_all).await?;
+        assert!(turns >= length / (TURN + BUFFER), "{turns} turns");
+        drop(wire);
+        let mut sent = Vec::new();
+        client.read_to_end(&mut sent).await?;
+        let whole = Decoded { body: vec![b'x'; length], is_whole: true };
+        assert!(decode(ContentCoding::Gzip, &sent) == whole, "{} bytes", sent.len());
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ use sluicegate_model::tls::Hsts;
 
 use super::connection::Origin;
 use crate::date::HttpDate;
+use crate::upstream;
 
 /// How the request goes on to the endpoint.
 pub(super) struct RequestPlan<'p> {
@@ -150,7 +151,7 @@ pub(super) fn original_peer(
 }
 
 /// How the response goes on to the client.
-pub(super) struct ResponsePlan {
+pub(super) struct ResponsePlan<'p> {
     /// The client speaks HTTP/1.1.
     pub(super) version: Version,
     /// The connection ends after it.
@@ -159,6 +160,8 @@ pub(super) struct ResponsePlan {
     pub(super) hsts: Option<Hsts>,
     /// The body goes to the client in the chunked coding.
     pub(super) chunked: bool,
+    /// Header lines that are added.
+    pub(super) lines: &'p [u8],
 }
 
 /// Writes the response's head as the client gets it.
@@ -167,7 +170,7 @@ pub(super) fn write_response(
     buf: &[u8],
     head: &ResponseHead,
     date: &HttpDate,
-    plan: &ResponsePlan,
+    plan: &ResponsePlan<'_>,
 ) {
     out.extend_from_slice(b"HTTP/1.1 ");
     write_status(out, head.status);
@@ -184,6 +187,7 @@ pub(super) fn write_response(
         // Writing to a Vec does not fail.
         let _ = write!(out, "Strict-Transport-Security: {hsts}\r\n");
     }
+    out.extend_from_slice(plan.lines);
     if plan.chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
@@ -205,7 +209,7 @@ pub(super) fn http2_response(
     buf: &[u8],
     head: &ResponseHead,
     date: &HttpDate,
-    hsts: Option<Hsts>,
+    plan: &ResponsePlan<'_>,
 ) -> Response<()> {
     let mut response = Response::new(());
     let status = if head.status == 101 { 200 } else { head.status };
@@ -228,11 +232,14 @@ pub(super) fn http2_response(
     {
         fields.insert(header::DATE, date);
     }
-    if let Some(hsts) = hsts
+    if let Some(hsts) = plan.hsts
         && !has(&head.lines, Known::StrictTransportSecurity)
         && let Ok(hsts) = HeaderValue::try_from(hsts.to_string())
     {
         fields.insert(header::STRICT_TRANSPORT_SECURITY, hsts);
+    }
+    for (name, value) in &upstream::fields(plan.lines) {
+        fields.append(name, value.clone());
     }
     response
 }

@@ -23,6 +23,7 @@ use super::record::Record;
 use super::reply::{self, Grpc, Reply};
 use super::upload::Upload;
 use super::wire::Wire;
+use crate::compression::is_grpc;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::route::host_name;
@@ -294,6 +295,7 @@ impl<'c> Exchange<'c> {
         endpoint.observe(took, now);
         upstream.note_success(&endpoint);
 
+        let compressed = self.compress();
         let head = &self.scratch.head;
         let reply_head = &self.scratch.reply_head;
         let upgraded = reply_head.status == 101;
@@ -303,7 +305,7 @@ impl<'c> Exchange<'c> {
         }
         let unframed = matches!(reply_head.framing, sluicegate_http1::ResponseFraming::UntilClose);
         let version = head.version;
-        let chunked = needs_chunks(reply_head, version);
+        let chunked = compressed.compressor.is_some() || needs_chunks(reply_head, version);
         let keep_alive = head.keep_alive
             && self.upload.is_complete()
             && (chunked || !unframed && (version == Version::Http11 || is_framed(reply_head)))
@@ -315,7 +317,13 @@ impl<'c> Exchange<'c> {
                 .requests_per_connection
                 .is_none_or(|most| self.client.served < most);
         let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.origin.session.is_some());
-        let plan = ResponsePlan { version, close: !keep_alive && !upgraded, hsts, chunked };
+        let plan = ResponsePlan {
+            version,
+            close: !keep_alive && !upgraded,
+            hsts,
+            chunked,
+            lines: &compressed.lines,
+        };
         let (status, reusable) = (reply_head.status, reply_head.keep_alive);
         let peer_timeout = reply_head.keep_alive_timeout;
         let coding = match chunked {
@@ -323,7 +331,8 @@ impl<'c> Exchange<'c> {
             true => Coding::Chunked,
             false => Coding::Plain,
         };
-        let mut download = Download::new(reply_head.framing, coding, self.interim_written);
+        let mut download =
+            Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
         let Scratch { response, reply, reply_head, .. } = &mut *self.scratch;
         let interim = response.len();
         let date = self.worker.date();
@@ -333,7 +342,7 @@ impl<'c> Exchange<'c> {
                 Ok(())
             }
             Wire::Http2(stream) => {
-                let head = http2_response(reply.filled(), reply_head, &date, hsts);
+                let head = http2_response(reply.filled(), reply_head, &date, &plan);
                 stream.respond(head, !upgraded && download.is_complete())
             }
         };
@@ -471,6 +480,9 @@ impl<'c> Exchange<'c> {
 
     fn count(&mut self, fault: Fault) {
         self.record.reason = Some(fault.reason());
+        if let Fault::Encoder(_) = fault {
+            self.worker.stats().compressions_failed.add(1);
+        }
         if let Fault::Client(fault) = fault {
             self.client.gone |= fault == ClientFault::Closed;
             self.worker.stats().client_faults[fault.index()].add(1);
@@ -481,11 +493,6 @@ impl<'c> Exchange<'c> {
 /// Whether a peer's forwarding headers are believed.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
     settings.trusted_peers.iter().any(|net| net.contains(&peer))
-}
-
-/// Whether a media type is gRPC's ("gRPC over HTTP/2", Content-Type).
-fn is_grpc(media_type: &[u8]) -> bool {
-    media_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
 }
 
 /// A gRPC timeout: up to 8 digits and a unit.

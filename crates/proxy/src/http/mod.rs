@@ -9,6 +9,7 @@
 //! | `attempt` | one try at one endpoint, up to the head of its response |
 //! | `upload` | the request's way to the endpoint |
 //! | `download` | the response's way to the client |
+//! | `compress` | whether a response is compressed on that way |
 //! | `tunnel` | what follows a 101 |
 //! | `chunks` | chunked bodies, decoded and encoded again |
 //! | `encode` | heads as they are passed on |
@@ -17,6 +18,7 @@
 
 mod attempt;
 mod chunks;
+mod compress;
 pub(crate) mod connection;
 mod download;
 mod encode;

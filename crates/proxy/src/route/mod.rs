@@ -5,7 +5,7 @@ mod tree;
 
 use std::sync::Arc;
 
-use sluicegate_model::{ClientAuth, HostPattern, Route, RouteId, Settings};
+use sluicegate_model::{ClientAuth, Codings, HostPattern, Route, RouteId, Settings};
 
 use crate::layer4::Layer4Table;
 use crate::telemetry::RouteStats;
@@ -34,6 +34,8 @@ pub(crate) struct Target {
     pub(crate) https_only: bool,
     /// The policy for certificates of clients that a connection must have been opened under.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// The codings for its responses; `None`: they are not compressed.
+    pub(crate) compression: Option<Codings>,
     pub(crate) stats: Arc<RouteStats>,
 }
 
@@ -117,6 +119,7 @@ mod tests {
             upstream: 0,
             https_only: false,
             client_auth: None,
+            compression: None,
             stats: stats.clone(),
         })
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::{Config, RouteId, Settings, Tls, UpstreamKey};
+use sluicegate_model::{Config, ContentCoding, RouteId, Settings, Tls, UpstreamKey};
 
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
@@ -240,6 +240,14 @@ pub struct WorkerStats {
     pub udp_flows: Tally,
     /// Datagrams that were dropped, by [`DroppedDatagram`].
     pub datagrams_dropped: Tallies<{ DroppedDatagram::ALL.len() }>,
+    /// Responses that were compressed, by [`ContentCoding::index`](sluicegate_model::ContentCoding::index).
+    pub compressed: [CompressedStats; ContentCoding::ALL.len()],
+    /// Responses that are being compressed now.
+    pub compressing: Tally,
+    /// Responses that were not compressed because as many as are allowed were being compressed.
+    pub compressions_passed_over: Tally,
+    /// Responses that broke off because their encoder failed.
+    pub compressions_failed: Tally,
     /// HTTP/2 connections that were ended because their clients made work without asking for anything.
     pub http2_floods: Tally,
     /// Client connections open now.
@@ -285,6 +293,17 @@ impl DroppedDatagram {
             Self::NotSent => "not_sent",
         }
     }
+}
+
+/// What one worker counts of one coding.
+#[derive(Debug, Default)]
+pub struct CompressedStats {
+    /// Responses.
+    pub responses: Tally,
+    /// Bytes of bodies before, as they came.
+    pub bytes_in: Tally,
+    /// Bytes of bodies after, without the chunked coding.
+    pub bytes_out: Tally,
 }
 
 /// Which of [`WorkerStats::handshakes`] counts a handshake.

@@ -8,6 +8,7 @@ use super::{TranslateOptions, translate};
 use crate::store::Store;
 
 mod classes;
+mod compression;
 mod gateways;
 mod passthrough;
 mod problems;

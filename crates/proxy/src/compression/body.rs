@@ -1,0 +1,333 @@
+//! A body on its way through an encoder.
+
+use std::rc::Rc;
+
+use sluicegate_http1::write_chunk_header;
+#[cfg(test)]
+use sluicegate_model::compression::Levels;
+use sluicegate_model::{ContentCoding, Settings};
+
+use super::encoder::{Encoder, EncoderError, Operation};
+use crate::telemetry::CompressedStats;
+use crate::worker::{BUFFER, Worker};
+
+/// How much of a body is compressed before others have their turn: about a millisecond's work.
+pub(crate) const TURN: usize = 64 * 1024;
+
+/// Compresses the body of a response, piece by piece.
+///
+/// What is taken from the endpoint goes to [`room`](Self::room), and by [`compress`](Self::compress) from there to the
+/// client. Both are bounded: nothing is taken while what came before has not been compressed, and nothing is compressed
+/// while there is a buffer full of output.
+pub(crate) struct Compressor {
+    encoder: Encoder,
+    /// What was taken, and how much of it was compressed.
+    plain: Vec<u8>,
+    done: usize,
+    state: State,
+    /// Bytes compressed in all.
+    taken: u64,
+    /// Bytes compressed in this turn.
+    in_turn: usize,
+    /// Whether the client gets chunks.
+    chunked: bool,
+    /// Where it is counted.
+    place: Option<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The client has, or is about to have, all that was taken.
+    Flushed,
+    /// The encoder keeps something back.
+    Holding,
+    /// The encoder is giving what it kept back.
+    Flushing,
+    /// The end of the stream was given.
+    Finished,
+}
+
+/// A compression's place among those of its worker, counted while it lasts.
+struct Place {
+    worker: Rc<Worker>,
+    coding: ContentCoding,
+}
+
+impl Place {
+    /// A place, if the limit leaves one.
+    fn take(worker: &Rc<Worker>, coding: ContentCoding, most: usize) -> Option<Self> {
+        let stats = worker.stats();
+        if stats.compressing.get() >= most as u64 {
+            stats.compressions_passed_over.add(1);
+            return None;
+        }
+        stats.compressing.add(1);
+        Some(Self { worker: worker.clone(), coding })
+    }
+
+    fn counted(&self) -> &CompressedStats {
+        &self.worker.stats().compressed[self.coding.index()]
+    }
+
+    fn count(&self, taken: usize, given: usize) {
+        let counted = self.counted();
+        counted.bytes_in.add(taken as u64);
+        counted.bytes_out.add(given as u64);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.worker.stats().compressing.sub(1);
+    }
+}
+
+impl Compressor {
+    /// Begins to compress a response, if there is room for one more.
+    pub(crate) fn begin(
+        worker: &Rc<Worker>,
+        coding: ContentCoding,
+        settings: &Settings,
+        chunked: bool,
+    ) -> Option<Box<Self>> {
+        let place = Place::take(worker, coding, settings.limits.compressions_per_worker)?;
+        let encoder = Encoder::new(coding, &settings.compression.levels).ok()?;
+        place.counted().responses.add(1);
+        Some(Box::new(Self::new(encoder, chunked, Some(place))))
+    }
+
+    fn new(encoder: Encoder, chunked: bool, place: Option<Place>) -> Self {
+        let plain = Vec::with_capacity(BUFFER);
+        Self { encoder, plain, done: 0, state: State::Flushed, taken: 0, in_turn: 0, chunked, place }
+    }
+
+    /// One that is counted nowhere.
+    #[cfg(test)]
+    pub(crate) fn uncounted(coding: ContentCoding, levels: &Levels, chunked: bool) -> Self {
+        Self::new(Encoder::new(coding, levels).expect("an encoder"), chunked, None)
+    }
+
+    /// Where the body comes in.
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        self.plain.drain(..self.done);
+        self.done = 0;
+        &mut self.plain
+    }
+
+    /// Bytes compressed so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether all was given.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    pub(crate) fn begin_turn(&mut self) {
+        self.in_turn = 0;
+    }
+
+    /// Whether others should have their turn before more is compressed.
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.in_turn >= TURN
+    }
+
+    /// Compresses what was taken, as far as there is room in `out`. `ended`: nothing more will be.
+    pub(crate) fn compress(&mut self, out: &mut Vec<u8>, ended: bool) -> Result<(), EncoderError> {
+        if self.state == State::Flushing && !self.run(Operation::Flush, out)? {
+            return Ok(());
+        }
+        if self.state == State::Finished || !ended && self.done == self.plain.len() {
+            return Ok(());
+        }
+        self.run(if ended { Operation::Finish } else { Operation::Take }, out).map(drop)
+    }
+
+    /// The endpoint pauses: gives what the encoder keeps back. Whether there was anything.
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> Result<bool, EncoderError> {
+        let holds = matches!(self.state, State::Holding | State::Flushing);
+        if holds {
+            self.run(Operation::Flush, out)?;
+        }
+        Ok(holds)
+    }
+
+    /// Whether it is done; otherwise there is no more room.
+    fn run(&mut self, operation: Operation, out: &mut Vec<u8>) -> Result<bool, EncoderError> {
+        let mut room = [0; BUFFER];
+        let mut is_done = false;
+        while !is_done && out.len() < BUFFER {
+            let input = match operation {
+                // What came since waits.
+                Operation::Flush => &[],
+                Operation::Take | Operation::Finish => &self.plain[self.done..],
+            };
+            let progress = self.encoder.encode(input, &mut room, operation)?;
+            is_done = progress.is_done;
+            if !is_done && progress.taken == 0 && progress.given == 0 {
+                // It would go on like that for ever.
+                return Err(EncoderError);
+            }
+            self.done += progress.taken;
+            self.taken += progress.taken as u64;
+            self.in_turn += progress.taken;
+            write(out, &room[..progress.given], self.chunked);
+            if let Some(place) = &self.place {
+                place.count(progress.taken, progress.given);
+            }
+        }
+        self.state = match (operation, is_done) {
+            (Operation::Take, _) => State::Holding,
+            (Operation::Flush, false) => State::Flushing,
+            (Operation::Flush, true) => State::Flushed,
+            (Operation::Finish, false) => State::Holding,
+            (Operation::Finish, true) => State::Finished,
+        };
+        Ok(is_done)
+    }
+}
+
+fn write(out: &mut Vec<u8>, piece: &[u8], chunked: bool) {
+    match (piece, chunked) {
+        // It would be the last chunk.
+        ([], _) => {}
+        (piece, false) => out.extend_from_slice(piece),
+        (piece, true) => {
+            write_chunk_header(out, piece.len());
+            out.extend_from_slice(piece);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use sluicegate_testkit::decode::{Decoded, decode};
+
+    use super::*;
+
+    fn compressor(coding: ContentCoding, levels: &Levels) -> Compressor {
+        Compressor::uncounted(coding, levels, false)
+    }
+
+    /// Gives all that there is to give, however little room there is at a time.
+    fn drain(compressor: &mut Compressor, sent: &mut Vec<u8>, ended: bool) {
+        loop {
+            let mut out = Vec::new();
+            compressor.compress(&mut out, ended).expect("no failure");
+            assert!(out.len() < 2 * BUFFER, "{} bytes at once", out.len());
+            sent.extend_from_slice(&out);
+            if compressor.is_finished()
+                || !ended && compressor.done == compressor.plain.len() && out.len() < BUFFER
+            {
+                return;
+            }
+        }
+    }
+
+    fn flush(compressor: &mut Compressor, sent: &mut Vec<u8>) {
+        loop {
+            let mut out = Vec::new();
+            let gave = compressor.flush(&mut out).expect("no failure");
+            assert!(out.len() < 2 * BUFFER, "{} bytes at once", out.len());
+            sent.extend_from_slice(&out);
+            if !gave {
+                return;
+            }
+        }
+    }
+
+    /// Text that can be compressed somewhat, and is different everywhere.
+    fn text(length: usize) -> Vec<u8> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let words = ["route", "upstream", "endpoint", "the", "a", "gateway", "\u{fc}ber"];
+        let mut text = Vec::with_capacity(length + 32);
+        while text.len() < length {
+            text.extend_from_slice(words[random.usize(..words.len())].as_bytes());
+            text.extend_from_slice(format!(" {} ", random.u32(..100_000)).as_bytes());
+        }
+        text.truncate(length);
+        text
+    }
+
+    fn any_body() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let random = vec(any::<u8>(), 0..3000);
+        let dull = (any::<u8>(), 0..200_000_usize).prop_map(|(byte, length)| vec![byte; length]);
+        let wordy = (0..100_000_usize).prop_map(text);
+        vec(prop_oneof![random, dull, wordy], 0..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn any_body_in_any_pieces_decodes_to_itself_and_flushed_parts_at_once(
+            pieces in any_body(),
+            flushes in vec(any::<bool>(), 6),
+            level in 1_u8..=4,
+        ) {
+            for coding in ContentCoding::ALL {
+                let mut compressor = compressor(coding, &Levels { gzip: level, brotli: level, zstd: level });
+                let (mut plain, mut sent) = (Vec::new(), Vec::new());
+                for (piece, flushes) in pieces.iter().zip(&flushes) {
+                    for part in piece.chunks(BUFFER) {
+                        compressor.room().extend_from_slice(part);
+                        drain(&mut compressor, &mut sent, false);
+                    }
+                    plain.extend_from_slice(piece);
+                    if *flushes {
+                        flush(&mut compressor, &mut sent);
+                        let decoded = decode(coding, &sent);
+                        prop_assert!(plain.is_empty() || decoded.body == plain, "{coding}: a flushed part");
+                        prop_assert!(!decoded.is_whole, "{coding} has not ended");
+                    }
+                }
+                drain(&mut compressor, &mut sent, true);
+                prop_assert_eq!(compressor.taken(), plain.len() as u64);
+                prop_assert!(decode(coding, &sent) == Decoded { body: plain, is_whole: true }, "{coding}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flush_that_finds_no_room_goes_on_before_anything_new_is_taken() {
+        // What brotli and zstd keep back is more than there is room for.
+        let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(60_000).collect();
+        for coding in ContentCoding::ALL {
+            let mut compressor = compressor(coding, &Levels::default());
+            let mut sent = Vec::new();
+            compressor.room().extend_from_slice(&noise);
+            drain(&mut compressor, &mut sent, false);
+            let mut full = vec![0; BUFFER - 1];
+            compressor.flush(&mut full).expect("no failure");
+            sent.extend_from_slice(&full[BUFFER - 1..]);
+            compressor.room().extend_from_slice(b"more");
+            drain(&mut compressor, &mut sent, true);
+            let whole = [&noise[..], b"more"].concat();
+            assert_eq!(decode(coding, &sent), Decoded { body: whole, is_whole: true }, "{coding}");
+        }
+    }
+
+    #[test]
+    fn without_a_pause_nothing_is_flushed() {
+        let text = text(300_000);
+        for coding in ContentCoding::ALL {
+            let [mut seldom, mut often] = [Vec::new(), Vec::new()];
+            for (sent, flushes) in [(&mut seldom, false), (&mut often, true)] {
+                let mut compressor = compressor(coding, &Levels::default());
+                for part in text.chunks(1000) {
+                    compressor.room().extend_from_slice(part);
+                    drain(&mut compressor, sent, false);
+                    if flushes {
+                        flush(&mut compressor, sent);
+                    }
+                }
+                drain(&mut compressor, sent, true);
+            }
+            assert!(seldom.len() < often.len(), "{coding}");
+        }
+    }
+}
