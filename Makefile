@@ -51,12 +51,12 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 	@scripts/setup fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-bench: ## compare the CPU time per request with nginx, HAProxy and a byte forwarder (BENCH="--seconds 3 --only nginx")
+bench: ## compare the CPU time per request with nginx, HAProxy, Envoy and a byte forwarder (BENCH="--seconds 3 --only nginx")
 	@scripts/setup bench
 	@cargo build --quiet --release --package sluicegate
 	@cargo build --quiet --release --package sluicegate-testkit
 	@mkdir -p results
-	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --json results/bench.json $(BENCH)
+	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --envoy target/tools/envoy/bin/envoy --json results/bench.json $(BENCH)
 
 clean: ## remove what was built
 	@cargo clean --quiet
