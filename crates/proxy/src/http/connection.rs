@@ -131,7 +131,8 @@ pub(crate) async fn serve(
 async fn handshake(worker: &Rc<Worker>, stream: TcpStream) -> Option<(Box<TlsStream>, Session)> {
     let snapshot = worker.snapshot();
     let (limit, time) = (snapshot.settings.limits.client_hello, snapshot.settings.timeouts.tls_handshake);
-    let fault = match timeout(time, tls::accept(stream, &snapshot.table.tls, limit)).await {
+    let accept = tls::accept(stream, &snapshot.table.tls, limit, &worker.handshakes);
+    let fault = match timeout(time, accept).await {
         Ok(Ok(Accepted::Tls(stream, session))) => {
             let is_tls13 = stream.version() == Some(ProtocolVersion::TLSv1_3);
             worker.stats().handshakes[handshake_index(is_tls13, stream.is_resumed())].add(1);

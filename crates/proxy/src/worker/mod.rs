@@ -15,7 +15,7 @@ use slab::Slab;
 use sluicegate_model::Settings;
 use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     next_socket: Cell<u64>,
     spares: Spares,
     connections: RefCell<Slab<Open>>,
+    /// Whose turn it is to be answered in a TLS handshake.
+    pub(crate) handshakes: Semaphore,
     stop: Cell<Option<Stop>>,
     /// Told when `stop` is set for the first time.
     stopped: Notify,
@@ -117,6 +119,7 @@ impl Worker {
             next_socket: Cell::new(0),
             spares: Spares::default(),
             connections: RefCell::default(),
+            handshakes: Semaphore::new(1),
             stop: Cell::new(None),
             stopped: Notify::new(),
             date: Cell::new((0, http_date(0))),
