@@ -2,10 +2,11 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench clean
+.PHONY: help build demo test conformance lint fmt fuzz bench floods clean
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
+FLOODS ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
 # Where root may not (some containers): make test SLUICEGATE_NETNS=skip
@@ -51,12 +52,17 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 	@scripts/setup fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-bench: ## compare the CPU time per request with nginx, HAProxy and a byte forwarder (BENCH="--seconds 3 --only nginx")
+bench: ## compare the CPU time per request with nginx, HAProxy, Envoy and a byte forwarder (BENCH="--seconds 3 --only nginx")
 	@scripts/setup bench
 	@cargo build --quiet --release --package sluicegate
 	@cargo build --quiet --release --package sluicegate-testkit
 	@mkdir -p results
-	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --json results/bench.json $(BENCH)
+	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --envoy target/tools/envoy/bin/envoy --json results/bench.json $(BENCH)
+
+floods: ## hold each flood for 10 s against the gateway, beside a client that behaves and must not fail (FLOODS="--seconds 3 --only ping")
+	@scripts/setup build
+	@cargo build --quiet --release --package sluicegate
+	@cargo run --quiet --release --package sluicegate-testkit --bin floods -- $(FLOODS)
 
 clean: ## remove what was built
 	@cargo clean --quiet

@@ -28,6 +28,7 @@ pub struct Load {
     host: String,
     path: String,
     connections: usize,
+    is_new_each: bool,
     rate: Option<f64>,
     posts: f64,
     body: usize,
@@ -52,6 +53,7 @@ impl Load {
             host: "localhost".to_owned(),
             path: "/".to_owned(),
             connections: 10,
+            is_new_each: false,
             rate: None,
             posts: 0.0,
             body: 64,
@@ -82,6 +84,12 @@ impl Load {
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
         Self { connections, ..self }
+    }
+
+    /// Each request on a connection of its own, by HTTP/1.1's `Connection: close`.
+    #[must_use]
+    pub fn new_connections(self) -> Self {
+        Self { is_new_each: true, ..self }
     }
 
     /// A constant rate in requests per second, open loop: the next free connection sends the request that is

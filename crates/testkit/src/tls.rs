@@ -221,8 +221,9 @@ impl ClientOptions {
         Self { config: OnceLock::new(), ..self }
     }
 
-    /// Sessions are resumed among all connections of the same options.
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+    /// As rustls takes it. Sessions are resumed among all connections of the same options.
+    #[must_use]
+    pub fn config(&self) -> Arc<ClientConfig> {
         self.config.get_or_init(|| Arc::new(self.build())).clone()
     }
 

@@ -145,7 +145,8 @@ async fn handshake(
     let snapshot = worker.snapshot();
     let (limit, time) = (snapshot.settings.limits.client_hello, snapshot.settings.timeouts.tls_handshake);
     let Arrival { tcp, addresses, listener } = arrival;
-    let fault = match timeout(time, tls::accept(tcp, &snapshot.table.tls, limit)).await {
+    let accept = tls::accept(tcp, &snapshot.table.tls, limit, &worker.handshakes);
+    let fault = match timeout(time, accept).await {
         Ok(Ok(Accepted::Passthrough(tcp, hello))) => {
             drop(snapshot);
             let arrival = Arrival { tcp, addresses, listener };

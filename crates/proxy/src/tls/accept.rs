@@ -7,6 +7,8 @@ use std::task::{Context, Poll, ready};
 use rustls::Error;
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 
 use super::stream::TlsStream;
 use super::table::{Found, Session, TlsTable};
@@ -41,9 +43,17 @@ pub(crate) struct Hello {
 
 /// Carries out the handshake on a connection that has just come.
 ///
+/// A key exchange and a signature take as long as ten requests or more. One at a time has its `turn`, and whatever else
+/// the worker has to do comes in between: else those who have a connection wait until all who want one have theirs.
+///
 /// # Errors
 /// What the client, or the network, did wrong. The client has been told by an alert where that was possible.
-pub(crate) async fn accept(mut tcp: TcpStream, table: &TlsTable, limit: usize) -> Result<Accepted, TlsFault> {
+pub(crate) async fn accept(
+    mut tcp: TcpStream,
+    table: &TlsTable,
+    limit: usize,
+    turn: &Semaphore,
+) -> Result<Accepted, TlsFault> {
     let Some(hello) = hear(&mut tcp, limit).await? else { return Ok(Accepted::ClearText(tcp)) };
     let host = match table.find(hello.name.as_deref()) {
         Ok(Found::Host(host)) => host.clone(),
@@ -56,7 +66,16 @@ pub(crate) async fn accept(mut tcp: TcpStream, table: &TlsTable, limit: usize) -
     let session = Session { name: hello.name, host: host.clone() };
     let stream = TlsStream::server(tcp, host.config.clone(), hello.records);
     let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
-    poll_fn(|cx| stream.poll_handshake(cx)).await.map_err(|error| of_io(&error))?;
+    let permit = turn.acquire().await;
+    let answered = poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx))).await;
+    // Until the worker has looked at its sockets.
+    yield_now().await;
+    drop(permit);
+    let handshake = match answered {
+        Poll::Ready(handshake) => handshake,
+        Poll::Pending => poll_fn(|cx| stream.poll_handshake(cx)).await,
+    };
+    handshake.map_err(|error| of_io(&error))?;
     Ok(Accepted::Tls(stream, session))
 }
 

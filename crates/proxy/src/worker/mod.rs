@@ -15,8 +15,8 @@ use slab::Slab;
 use sluicegate_model::Settings;
 use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
@@ -51,6 +51,8 @@ pub(crate) struct Worker {
     connections: RefCell<Slab<Open>>,
     /// What it takes connections and datagrams from.
     listening: RefCell<Vec<(Place, JoinHandle<()>)>>,
+    /// Whose turn it is to be answered in a TLS handshake.
+    pub(crate) handshakes: Semaphore,
     stop: Cell<Option<Stop>>,
     /// Told when `stop` is set.
     stopped: Notify,
@@ -116,6 +118,7 @@ impl Worker {
             spares: Spares::default(),
             connections: RefCell::default(),
             listening: RefCell::default(),
+            handshakes: Semaphore::new(1),
             stop: Cell::new(None),
             stopped: Notify::new(),
             date: Cell::new((0, http_date(0))),

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use sluicegate_proxy::failure::TlsFault;
+use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 use crate::{TestResult, failed, failures, get, serving, trusting};
 
@@ -94,6 +96,37 @@ async fn what_is_no_tls_is_told_so_where_it_can_be_understood() -> TestResult {
     assert_eq!(send(&gateway, b"ssh-2.0\r\n").await?, b"");
     failed(&gateway, TlsFault::NotTls, 2).await?;
     is_well(&gateway).await
+}
+
+#[tokio::test]
+async fn who_is_connected_does_not_wait_for_all_who_want_to_be() -> TestResult {
+    const MANY: usize = 500;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
+    let mut client = Client::connect(gateway.addr()).await?;
+    let hello = hello().await?;
+    // A machine may have something else to do; so one good turn is enough.
+    let mut meanwhile = MANY;
+    for _ in 0..5 {
+        let mut waiting = Vec::new();
+        for _ in 0..MANY {
+            waiting.push(std::net::TcpStream::connect(gateway.https_addr())?);
+        }
+        for socket in &mut waiting {
+            std::io::Write::write_all(socket, &hello)?;
+            socket.set_nonblocking(true)?;
+        }
+        let answered = || waiting.iter().filter(|socket| socket.peek(&mut [0]).is_ok()).count();
+        let before = answered();
+        assert_eq!(client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?.status, 200);
+        meanwhile = meanwhile.min(answered() - before);
+        // All get their answer.
+        while answered() < MANY {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert!(meanwhile < 100, "{meanwhile} handshakes before one request");
+    Ok(())
 }
 
 #[tokio::test]

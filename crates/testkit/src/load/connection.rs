@@ -100,6 +100,9 @@ impl Connection {
         let head = format_args!("{method} {path} HTTP/1.1\r\nHost: {}\r\nX-Id: {}\r\n", load.host, self.id);
         // Writing to a Vec does not fail.
         let _ = self.output.write_fmt(head);
+        if load.is_new_each {
+            self.output.extend_from_slice(b"Connection: close\r\n");
+        }
         if kind == Kind::Post {
             let _ = write!(self.output, "Content-Length: {}\r\n\r\n", load.body);
             let end = self.output.len() + load.body;

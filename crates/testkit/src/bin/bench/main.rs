@@ -1,13 +1,16 @@
 //! `make bench`: what a request costs, gateway beside gateway, in one run.
 //!
 //! One worker each, five back ends, 1 KB answers, the same forwarding headers; over HTTP and HTTPS with 100 kept-alive
-//! connections, over HTTP/2 with 20 connections of 10 requests at a time, and with a new TLS connection for each request (RSA 2048, TLS 1.3, X25519, nothing resumed).
+//! connections, over HTTP/2 with 20 connections of 10 requests at a time, the same with unary calls of gRPC, and with a new
+//! TLS connection for each request (RSA 2048 and ECDSA P-256, TLS 1.3, X25519, nothing resumed).
 //! The gateways take turns (A B C A B C ...), so that what the machine does meanwhile falls on all of them.
 //! The figure is CPU time per request from the kernel's accounting; its ratio to Sluicegate's is what can be
 //! compared between machines.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
+mod calls;
+mod configure;
 mod gateway;
 mod handshakes;
 mod measure;
@@ -15,16 +18,15 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use sluicegate_model::KeyKind;
-use sluicegate_testkit::tls::Authority;
 
-use self::gateway::{Backends, Gateway, Kind};
+use self::gateway::{Backends, Certificates, Gateway, Kind};
+use self::handshakes::signature_micros;
 use self::measure::Work;
-use self::report::Report;
+use self::report::{Report, Signature};
 
 /// Measures the CPU time per request of gateways, side by side.
 #[derive(Debug, Parser)]
@@ -48,6 +50,9 @@ struct Arguments {
     /// The sluicegate binary [default: beside this one]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
+    /// The envoy binary
+    #[arg(long, default_value = "envoy")]
+    envoy: PathBuf,
     /// Write the result here too, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -66,11 +71,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let sluicegate = arguments.sluicegate.clone().unwrap_or_else(|| beside.with_file_name("sluicegate"));
     let floor = beside.with_file_name("floor");
     let directory = tempfile::tempdir()?;
-    let mut backends = Backends::start(directory.path()).await.context("the back ends, served by nginx")?;
+    let unary = beside.with_file_name("unary");
+    let mut backends = Backends::start(&unary, directory.path()).await.context("the back ends")?;
 
-    let authority = Authority::of_process();
-    let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
-    let certificate = authority.issue_with(&["bench.example"], KeyKind::Rsa, tomorrow);
+    let certificates = Certificates::new();
     let mut gateways = Vec::new();
     for kind in Kind::ALL {
         if !arguments.only.is_empty() && !arguments.only.contains(&kind) {
@@ -78,6 +82,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         let program = match kind {
             Kind::Sluicegate => sluicegate.clone(),
+            Kind::Envoy => arguments.envoy.clone(),
             Kind::Floor => floor.clone(),
             Kind::Nginx | Kind::Haproxy => kind.name().into(),
         };
@@ -85,14 +90,17 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             eprintln!("{}: skipped, {} cannot be run", kind.name(), program.display());
             continue;
         };
-        let started = Gateway::start(kind, &program, version, &backends, &certificate, directory.path());
+        let started = Gateway::start(kind, &program, version, &backends, &certificates, directory.path());
         gateways.push(started.await?);
     }
     ensure!(!gateways.is_empty(), "there is no gateway to measure");
 
     let duration = Duration::from_secs(arguments.seconds);
-    let mut report =
-        Report::new(arguments.seconds, arguments.connections, handshakes::signature_micros(&certificate)?);
+    let signature = Signature {
+        rsa_2048_micros: signature_micros(&certificates.rsa)?,
+        ecdsa_p256_micros: signature_micros(&certificates.ecdsa)?,
+    };
+    let mut report = Report::new(arguments.seconds, arguments.connections, signature);
     for work in Work::ALL {
         if !arguments.work.is_empty() && !arguments.work.contains(&work) {
             continue;
@@ -111,7 +119,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
         }
     }
-    for process in gateways.iter_mut().map(|gateway| &mut gateway.process).chain([&mut backends.process]) {
+    for process in gateways.iter_mut().map(|gateway| &mut gateway.process).chain(backends.processes()) {
         process.stop(Duration::from_secs(2)).await?;
     }
     println!("\n{report}");

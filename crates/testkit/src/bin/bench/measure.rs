@@ -1,17 +1,18 @@
-//! One turn of one gateway: wrk loads it, the kernel counts its CPU time.
+//! One turn of one gateway: wrk, h2load or this program loads it, the kernel counts its CPU time.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
 use sluicegate_testkit::process::Process;
+use tokio::task::JoinSet;
 
-use crate::gateway::{Gateway, version_of};
-use crate::handshakes;
+use crate::gateway::{ECDSA, Gateway, RSA, version_of};
+use crate::{calls, handshakes};
 
 /// What a gateway is loaded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,19 +23,26 @@ pub(crate) enum Work {
     Https,
     /// HTTP/2 over TLS: 20 connections of 10 requests at a time.
     Http2,
+    /// Unary calls of gRPC over TLS: 20 connections of 10 calls at a time.
+    Grpc,
     /// Each request on a TLS connection of its own, with an RSA certificate.
-    Handshakes,
+    HandshakesRsa,
+    /// The same with an ECDSA certificate.
+    HandshakesEcdsa,
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Https, Self::Http2, Self::Handshakes];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Http, Self::Https, Self::Http2, Self::Grpc, Self::HandshakesRsa, Self::HandshakesEcdsa];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "HTTP",
             Self::Https => "HTTPS",
             Self::Http2 => "HTTP/2",
-            Self::Handshakes => "new TLS",
+            Self::Grpc => "gRPC unary",
+            Self::HandshakesRsa => "new TLS, RSA",
+            Self::HandshakesEcdsa => "new TLS, P-256",
         }
     }
 
@@ -42,7 +50,7 @@ impl Work {
     pub(crate) fn target(self, gateway: &Gateway) -> Option<SocketAddr> {
         match self {
             Self::Http => Some(gateway.addr),
-            Self::Https | Self::Http2 | Self::Handshakes => gateway.tls,
+            _ => gateway.tls,
         }
     }
 }
@@ -67,6 +75,29 @@ impl fmt::Display for Run {
     }
 }
 
+/// What this program asked a gateway itself.
+pub(crate) struct Made {
+    requests: u64,
+    took: Duration,
+    p99_millis: f64,
+}
+
+impl Made {
+    /// From tasks that give how long each of their requests took.
+    pub(crate) async fn of(
+        mut tasks: JoinSet<anyhow::Result<Vec<Duration>>>,
+        start: Instant,
+    ) -> anyhow::Result<Self> {
+        let mut times = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            times.extend(done??);
+        }
+        times.sort();
+        let p99 = times.get(times.len() * 99 / 100).context("nothing was asked")?;
+        Ok(Self { requests: times.len() as u64, took: start.elapsed(), p99_millis: p99.as_secs_f64() * 1e3 })
+    }
+}
+
 /// What `wrk` says about itself.
 pub(crate) fn load_generator_version() -> Option<String> {
     version_of("wrk".as_ref(), &["-v"])
@@ -84,8 +115,14 @@ pub(crate) async fn run(
     gateway.check().await?;
     let target = work.target(gateway).context("a gateway that cannot do the work")?;
     let before = gateway.process.cpu_time()?;
-    if work == Work::Handshakes {
-        let made = handshakes::make(target, duration).await.with_context(|| format!("{name} failed"))?;
+    let made = match work {
+        Work::Http | Work::Https | Work::Http2 => None,
+        Work::Grpc => Some(calls::make(target, duration).await),
+        Work::HandshakesRsa => Some(handshakes::make(target, RSA, duration).await),
+        Work::HandshakesEcdsa => Some(handshakes::make(target, ECDSA, duration).await),
+    };
+    if let Some(made) = made {
+        let made = made.with_context(|| format!("{name} failed, so it is not measured"))?;
         let cpu = gateway.process.cpu_time()? - before;
         return Ok(Run {
             requests: made.requests,

@@ -20,8 +20,24 @@ pub(crate) struct Report {
     seconds: u64,
     connections: usize,
     /// What the private key's part of a handshake takes by itself, in Sluicegate's library.
-    signature_micros: f64,
+    signature: Signature,
     works: Vec<OfWork>,
+}
+
+/// What one signature takes in CPU time, in microseconds, by the kind of key.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Signature {
+    pub(crate) rsa_2048_micros: f64,
+    pub(crate) ecdsa_p256_micros: f64,
+}
+
+impl Signature {
+    /// What a handshake of this work cannot do without.
+    fn of(self, work: &str) -> Option<f64> {
+        let micros =
+            [(Work::HandshakesRsa, self.rsa_2048_micros), (Work::HandshakesEcdsa, self.ecdsa_p256_micros)];
+        micros.into_iter().find(|(of, _)| of.name() == work).map(|(_, micros)| micros)
+    }
 }
 
 /// All turns of one kind of work.
@@ -46,7 +62,7 @@ struct Spread {
 }
 
 impl Report {
-    pub(crate) fn new(seconds: u64, connections: usize, signature_micros: f64) -> Self {
+    pub(crate) fn new(seconds: u64, connections: usize, signature: Signature) -> Self {
         Self {
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
                 .unwrap_or_default()
@@ -56,7 +72,7 @@ impl Report {
             load_before: load_average(),
             seconds,
             connections,
-            signature_micros,
+            signature,
             works: Vec::new(),
         }
     }
@@ -111,13 +127,13 @@ impl Entry {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, cpus, load_before, seconds, connections, signature_micros, works } = self;
+        let Self { kernel, cpus, load_before, seconds, connections, signature, works } = self;
         let turns = works.first().and_then(|work| work.gateways.first()).map_or(0, |entry| entry.runs.len());
         writeln!(
             f,
-            "HTTP/1.1, 1 KB answers, 5 back ends, 1 worker; {connections} connections kept alive, or a new"
+            "1 KB answers, 5 back ends, 1 worker; {connections} connections kept alive, of HTTP/2 and gRPC 20 with"
         )?;
-        writeln!(f, "TLS connection for each request (RSA 2048, TLS 1.3, X25519, nothing resumed);")?;
+        writeln!(f, "10 requests each, or a new one for each request (TLS 1.3, X25519, nothing resumed);")?;
         writeln!(f, "{turns} turns of {seconds} s each, medians; {cpus} CPUs, Linux {kernel}")?;
         if *load_before > BUSY * *cpus as f64 {
             writeln!(
@@ -129,12 +145,14 @@ impl fmt::Display for Report {
         for work in works {
             writeln!(f)?;
             work.fmt(f)?;
-        }
-        if works.iter().any(|work| work.work == Work::Handshakes.name()) {
-            writeln!(
-                f,
-                "The RSA signature alone takes {signature_micros:.0} us here (aws-lc; nginx and HAProxy use OpenSSL)."
-            )?;
+            if let Some(micros) = signature.of(work.work) {
+                let rate = 1e6 / micros;
+                writeln!(
+                    f,
+                    "{:<15}{micros:>14.2}{:>20}{rate:>13.0}{:>45}",
+                    "signature", "", "aws-lc, by itself"
+                )?;
+            }
         }
         Ok(())
     }
@@ -147,7 +165,7 @@ impl fmt::Display for OfWork {
         let own = own.map(|entry| entry.spread(|run| run.cpu_micros_per_request).median);
         writeln!(
             f,
-            "{:<12}{:>14}{:>20}{:>13}{:>11}{:>17}  version",
+            "{:<15}{:>14}{:>20}{:>13}{:>11}{:>17}  version",
             work, "us CPU/req", "least - most", "requests/s", "p99 ms", "cost/sluicegate"
         )?;
         for entry in gateways {
@@ -156,7 +174,7 @@ impl fmt::Display for OfWork {
             let ratio = own.map_or("-".to_owned(), |own| format!("{:.2}", cpu.median / own));
             writeln!(
                 f,
-                "{:<12}{:>14.2}{spread:>20}{:>13.0}{:>11}{ratio:>17}  {}",
+                "{:<15}{:>14.2}{spread:>20}{:>13.0}{:>11}{ratio:>17}  {}",
                 entry.name,
                 cpu.median,
                 entry.spread(|run| run.requests_per_second).median,

@@ -1,0 +1,130 @@
+//! `make floods`: what hostile clients do to a gateway, and what a well-behaved one beside them sees.
+//!
+//! The gateway runs as a process of its own. A steady load asks it over HTTP/1.1 and HTTP/2 with TLS, on connections that
+//! are kept and on new ones; first alone, and then beside each flood in turn. Latencies count from when a request was due.
+//! The flooder is one thread at the lowest priority, so that it takes the processor from nobody: what the load loses, it
+//! loses to what the gateway does for the flooder. Exits with 1 if a request of the load failed, never for a latency.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
+
+mod flooder;
+mod frames;
+mod gateway;
+mod hello;
+mod kind;
+mod load;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Parser, ValueEnum as _};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::time::sleep;
+
+use self::flooder::Flooder;
+use self::gateway::Gateway;
+use self::kind::Kind;
+use self::load::WellBehaved;
+use self::report::{Phase, Sent};
+
+/// Files that are open beside the flooder's connections.
+const OTHER_FILES: u64 = 1000;
+
+/// Floods a gateway beside a well-behaved client.
+#[derive(Debug, Parser)]
+#[command(name = "floods")]
+struct Arguments {
+    /// How long each flood is held.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How many connections a flooder has.
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// How many TLS handshakes are half open, if the limit of open files allows it.
+    #[arg(long, default_value_t = 10_000)]
+    half_open: usize,
+    /// The requests of the well-behaved client per second.
+    #[arg(long, default_value_t = 200.0)]
+    rate: f64,
+    /// These floods only.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// The sluicegate binary [default: beside this one]
+    #[arg(long)]
+    sluicegate: Option<PathBuf>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    run(&Arguments::parse()).await.unwrap_or_else(|error| {
+        eprintln!("floods: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let beside = std::env::current_exe()?.with_file_name("sluicegate");
+    let program = arguments.sluicegate.as_ref().unwrap_or(&beside);
+    let files = raise_limit().context("the limit of open files")?;
+    let many = arguments.half_open.min(usize::try_from(files.saturating_sub(OTHER_FILES))?);
+    let directory = tempfile::tempdir()?;
+    let mut gateway = Gateway::start(program, directory.path()).await?;
+    report::print_start(arguments.seconds, arguments.rate, gateway.memory()?.0);
+
+    let kinds: Vec<Kind> =
+        if arguments.only.is_empty() { Kind::value_variants().to_vec() } else { arguments.only.clone() };
+    let mut failures = 0;
+    for kind in [None].into_iter().chain(kinds.into_iter().map(Some)) {
+        let connections = kind.map_or(0, |kind| kind.connections(arguments.connections, many));
+        let phase = phase(&gateway, kind, connections, arguments).await?;
+        failures += phase.load.failures();
+        phase.print();
+        if !gateway.process.is_running() {
+            bail!("the gateway has ended; it printed:\n{}", gateway.process.output());
+        }
+        // What the flood has left behind is not the next one's.
+        sleep(Duration::from_secs(1)).await;
+    }
+    report::print_end(gateway.memory()?.0);
+    gateway.process.stop(Duration::from_secs(2)).await?;
+    Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The load beside one flood, or alone.
+async fn phase(
+    gateway: &Gateway,
+    kind: Option<Kind>,
+    connections: usize,
+    arguments: &Arguments,
+) -> anyhow::Result<Phase> {
+    let before = gateway.counts().await?;
+    let load = WellBehaved::start(gateway.https, arguments.rate).await?;
+    gateway.forget_peak()?;
+    let cpu = gateway.process.cpu_time()?;
+    let flooder = kind.map(|kind| {
+        let addr = if kind.is_of_tls() { gateway.https } else { gateway.http };
+        Flooder::start(kind, addr, connections)
+    });
+    let flooder = flooder.transpose()?;
+    sleep(Duration::from_secs(arguments.seconds)).await;
+    let (cpu, (_, peak)) = (gateway.process.cpu_time()? - cpu, gateway.memory()?);
+    let load = load.stop().await?;
+    let sent = flooder.map(Flooder::stop).transpose()?.map(|counts| Sent::of(&counts));
+    let mut counted = gateway.counts().await?;
+    for (name, count) in &mut counted {
+        *count -= before.get(name).copied().unwrap_or_default();
+    }
+    counted.retain(|_, count| *count > 0);
+    Ok(Phase { name: kind.map_or("alone", Kind::name), sent, counted, peak, cpu, load })
+}
+
+/// Raises the limit of open files as far as it goes, for the gateway too. Gives it.
+fn raise_limit() -> anyhow::Result<u64> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(limit.current.unwrap_or(u64::MAX))
+}
