@@ -118,6 +118,7 @@ impl Sockets {
         self.configured.retain(|known, bound| {
             let stays = wanted.iter().any(|listener| place(listener) == *known);
             if !stays && bound.is_ok() {
+                tracing::info!(address = %known.address, udp = known.is_udp, "no longer listening");
                 moves.closed.push(*known);
             }
             stays
@@ -137,6 +138,8 @@ impl Sockets {
             let bound = bound.map(|(bound, listeners)| {
                 let opened = moves.opened.iter_mut().zip(listeners);
                 opened.for_each(|(all, of_worker)| all.extend(of_worker));
+                let protocol = listener.serves.protocol();
+                tracing::info!(address = %bound.address, protocol, listener = %listener.id, "listening");
                 bound
             });
             if let Err(error) = &bound

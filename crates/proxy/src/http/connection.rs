@@ -331,8 +331,9 @@ impl Client {
 /// Whether the first line may be one of HTTP. What speaks another language, such as an HTTP/2 client whose preface is
 /// wrong (RFC 9113, 3.4), is not answered in this one.
 fn may_be_http(buf: &[u8]) -> bool {
-    let [_, target, version] = record::request_line(buf);
-    version.is_empty() || target.starts_with(b"/") || version.contains(&b'/')
+    let [method, target, version] = record::request_line(buf);
+    // A load balancer that speaks for somebody and is not known to is best found by this.
+    method == b"PROXY" || version.is_empty() || target.starts_with(b"/") || version.contains(&b'/')
 }
 
 /// Ends the connection so that the client can read the last response although it may still be sending.
