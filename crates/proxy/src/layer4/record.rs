@@ -81,6 +81,11 @@ impl Record {
         self.ended = Some(("client_closed", 200));
     }
 
+    /// Another endpoint goes on with it, because this one did not take it.
+    pub(super) fn replaced(&mut self, failure: Failure) {
+        self.ended = Some((failure.reason(), failure.status()));
+    }
+
     /// The upstream is to blame.
     pub(super) fn failed(&mut self, failure: Failure) {
         self.shard().failures[failure.index()].add(1);

@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::{
@@ -20,7 +21,7 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
-use tokio::task::spawn_local;
+use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
 use super::record::Record;
@@ -133,16 +134,17 @@ struct Client {
 struct Flow {
     socket: UdpSocket,
     endpoint: Rc<LocalEndpoint>,
-    target: Rc<Route>,
+    route: Rc<Route>,
     record: RefCell<Record>,
     moved_at: Cell<Instant>,
     /// The last datagram to the endpoint, until it answers.
     unanswered: RefCell<Vec<u8>>,
+    task: Cell<Option<AbortHandle>>,
 }
 
-/// Where a flow was led to.
+/// Where a client was led to, and who of that did not take what it sent since the last answer.
 struct Route {
-    target: std::sync::Arc<Target>,
+    target: Arc<Target>,
     slot: usize,
     tried: RefCell<Tried>,
     attempts: Cell<u32>,
@@ -211,46 +213,55 @@ impl Face {
         let flow = Rc::new(Flow {
             socket,
             endpoint: endpoint.clone(),
-            target: route,
+            route,
             record: RefCell::new(record),
             moved_at: Cell::new(Instant::now()),
             unanswered: RefCell::default(),
+            task: Cell::new(None),
         });
         // One to a removed endpoint may still be there: it goes on to be answered.
         self.flows.borrow_mut().insert(client, flow.clone());
         worker.stats().udp_flows.add(1);
         let seat = Seat::new(&upstream, endpoint);
-        spawn_local({
-            let (face, flow) = (self.clone(), flow.clone());
-            async move {
-                let guard = FlowGuard { face, client, flow };
-                guard.face.answer(client, &guard.flow).await;
-                drop((admission, seat));
-            }
+        let guard = FlowGuard { face: self.clone(), client, flow: flow.clone() };
+        let task = spawn_local(async move {
+            guard.face.answer(client, &guard.flow).await;
+            drop((admission, seat));
         });
+        flow.task.set(Some(task.abort_handle()));
         flow.send(datagram).map_err(|_| DroppedDatagram::NotSent)
     }
 
     /// Nobody listens at the endpoint: another one gets the datagram.
     fn go_elsewhere(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
-        let settings = self.worker.settings();
-        flow.record.borrow_mut().failed(Failure::ConnectRefused);
-        if let Some(upstream) = self.worker.upstream(flow.target.slot) {
-            upstream.stats().connect_failures[Failure::ConnectRefused.index()].add(1);
-            upstream.note_failure(&self.worker, &flow.endpoint, Failure::ConnectRefused);
+        let (settings, refused) = (self.worker.settings(), Failure::ConnectRefused);
+        let upstream = self.worker.upstream(flow.route.slot);
+        if let Some(upstream) = &upstream {
+            upstream.stats().connect_failures[refused.index()].add(1);
+            upstream.note_failure(&self.worker, &flow.endpoint, refused);
         }
+        if let Some(task) = flow.task.take() {
+            task.abort();
+        }
+        let mut record = flow.record.borrow_mut();
         let is_current = self.flows.borrow().get(&client).is_some_and(|current| Rc::ptr_eq(current, flow));
         if !is_current {
-            return;
+            return record.failed(refused);
         }
         self.flows.borrow_mut().remove(&client);
         let datagram = std::mem::take(&mut *flow.unanswered.borrow_mut());
-        if datagram.is_empty() || flow.target.attempts.get() >= settings.resilience.attempts {
-            return;
+        let dropped = |why| self.worker.stats().datagrams_dropped[why as usize].add(1);
+        if datagram.is_empty() || flow.route.attempts.get() >= settings.resilience.attempts {
+            dropped(DroppedDatagram::NotSent);
+            return record.failed(refused);
         }
-        flow.target.tried.borrow_mut().add(&flow.endpoint);
-        if let Err(why) = self.open(client, flow.target.clone(), &datagram, &settings) {
-            self.worker.stats().datagrams_dropped[why as usize].add(1);
+        record.replaced(refused);
+        if let Some(upstream) = upstream {
+            upstream.stats().retries[refused.index()].add(1);
+        }
+        flow.route.tried.borrow_mut().add(&flow.endpoint);
+        if let Err(why) = self.open(client, flow.route.clone(), &datagram, &settings) {
+            dropped(why);
         }
     }
 
@@ -313,6 +324,8 @@ impl Face {
     fn pass_back(&self, client: Client, flow: &Flow, answer: &[u8]) {
         flow.endpoint.answered();
         flow.unanswered.borrow_mut().clear();
+        flow.route.tried.borrow_mut().clear();
+        flow.route.attempts.set(1);
         let transmit = Transmit {
             destination: client.address,
             ecn: None,

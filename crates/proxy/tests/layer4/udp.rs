@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use sluicegate_model::{Layer4, Protocol, UpstreamKey};
 use sluicegate_proxy::Drain;
+use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::DroppedDatagram;
 use sluicegate_testkit::gateway::{Builder, Gateway, LAYER4, layer4_key};
 use tokio::net::UdpSocket;
@@ -141,6 +142,13 @@ async fn where_nobody_listens_a_datagram_goes_elsewhere() -> TestResult {
     }
     let upstream = gateway.proxy().telemetry().upstreams().remove(0);
     assert_eq!(upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_suspect()).count(), 1);
+    let refused = Failure::ConnectRefused.index();
+    let (retries, failures) = (
+        upstream.shards().sum(|shard| &shard.retries[refused]),
+        upstream.shards().sum(|shard| &shard.failures[refused]),
+    );
+    assert!(retries > 0 && failures == 0, "{retries} repeated, {failures} failed");
+    assert_eq!(flows(&gateway), 20, "what was left behind is over");
     Ok(())
 }
 
