@@ -6,7 +6,7 @@ use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::{TestResult, failed, failures, get, serving, trusting};
 
@@ -121,9 +121,12 @@ async fn who_is_connected_does_not_wait_for_all_who_want_to_be() -> TestResult {
         assert_eq!(client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?.status, 200);
         meanwhile = meanwhile.min(answered() - before);
         // All get their answer.
-        while answered() < MANY {
-            sleep(Duration::from_millis(1)).await;
-        }
+        let all = async {
+            while answered() < MANY {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), all).await?;
     }
     assert!(meanwhile < 100, "{meanwhile} handshakes before one request");
     Ok(())
