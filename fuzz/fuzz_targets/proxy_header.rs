@@ -26,7 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
                 for (read, told) in
                     [(read.source, addresses.source), (read.destination, addresses.destination)]
                 {
-                    assert_eq!((read.ip().to_canonical(), read.port()), (told.ip().to_canonical(), told.port()));
+                    assert_eq!(
+                        (read.ip().to_canonical(), read.port()),
+                        (told.ip().to_canonical(), told.port())
+                    );
                 }
             }
         }

@@ -54,9 +54,11 @@ impl Relay {
         self.down.may_be_empty = false;
     }
 
-    /// What has come from the client and did not leave.
-    pub(crate) fn unsent(&self) -> &[u8] {
-        self.up.held.as_ref().map_or(&[], Buffer::filled)
+    /// What has come from the client behind its first `count` bytes, if none of that has left for the endpoint.
+    pub(crate) fn unsent_behind(&self, count: usize) -> Option<&[u8]> {
+        let held = self.up.held.as_ref().map_or(&[][..], Buffer::filled);
+        let left = usize::try_from(self.up.moved).ok().and_then(|moved| count.checked_sub(moved))?;
+        held.get(left..)
     }
 
     pub(crate) fn moved(&self) -> Moved {
@@ -198,5 +200,71 @@ impl Flow {
                 Poll::Pending => return Ok(()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio::io::{AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
+
+    use super::*;
+    use crate::upstream::SharedEndpoint;
+
+    /// Takes so many bytes, and then breaks.
+    struct Breaking {
+        room: usize,
+        silent: DuplexStream,
+    }
+
+    impl AsyncRead for Breaking {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.silent).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Breaking {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+            if self.room == 0 {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            let taken = self.room.min(data.len());
+            self.room -= taken;
+            Poll::Ready(Ok(taken))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_broken_endpoint_did_not_take_is_known() -> io::Result<()> {
+        let endpoint =
+            LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
+        // What is behind the hello is read once that has left.
+        for (room, unsent) in [(0, Some(&b""[..])), (3, Some(b"")), (5, Some(b"more")), (6, None)] {
+            let (mut far, mut client) = duplex(64);
+            far.write_all(b"more").await?;
+            let (_other_end, silent) = duplex(64);
+            let mut upstream = Breaking { room, silent };
+            let mut relay = Relay::new(b"hello", b"");
+            let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(60));
+            let end = relay
+                .run(&mut client, &mut upstream, &endpoint, &mut deadline, Duration::from_secs(60), |_| {})
+                .await;
+            assert_eq!((end, relay.moved().up), (End::EndpointBroke, room as u64));
+            assert_eq!(relay.unsent_behind(5), unsent, "{room}");
+        }
+        Ok(())
     }
 }

@@ -170,22 +170,17 @@ async fn attempts(
             End::Idle => record.failed(Failure::BodyTimeout),
             End::Drained => record.failed(Failure::Drained),
             End::EndpointBroke => {
-                let Moved { up, down } = relay.moved();
-                if down > 0 {
+                if relay.moved().down > 0 {
                     return Err(Failure::Truncated);
                 }
                 upstream.note_failure(worker, &endpoint, Failure::Reset);
-                let replayable = (header.len() + hello_len) as u64;
-                if up > replayable || record.attempts >= settings.resilience.attempts {
+                let unsent = relay.unsent_behind(header.len() + hello_len);
+                let Some(unsent) = unsent.filter(|_| record.attempts < settings.resilience.attempts) else {
                     return Err(Failure::Reset);
-                }
-                // What the client has sent meanwhile comes behind it.
-                let unsent = relay.unsent();
-                let behind = usize::try_from(replayable - up).unwrap_or(usize::MAX);
+                };
                 first.truncate(hello_len);
-                first.extend_from_slice(unsent.get(behind..).unwrap_or_default());
+                first.extend_from_slice(unsent);
                 upstream.stats().retries[Failure::Reset.index()].add(1);
-                tried.add(&endpoint);
                 continue;
             }
         }

@@ -161,7 +161,7 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 const ROUND_TRIPS: u32 = 2;
 
 impl LocalEndpoint {
-    fn new(shared: Arc<SharedEndpoint>, worker: usize) -> Self {
+    pub(crate) fn new(shared: Arc<SharedEndpoint>, worker: usize) -> Self {
         Self {
             purges_seen: Cell::new(shared.purges.load(Ordering::Relaxed)),
             shared,

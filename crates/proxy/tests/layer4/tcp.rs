@@ -139,6 +139,36 @@ async fn without_an_endpoint_a_route_or_room_a_connection_is_reset() -> TestResu
 }
 
 #[tokio::test]
+async fn an_endpoint_that_breaks_one_connection_after_the_other_is_suspect() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let gateway =
+        tcp([address]).workers(1).settings(|settings| settings.resilience.attempts = 1).start().await?;
+    let is_suspect = || gateway.proxy().telemetry().upstreams()[0].endpoints().endpoints[0].0.is_suspect();
+    let breaks = async || {
+        let mut client = connect(&gateway).await?;
+        let server = accept(&endpoint).await?;
+        server.set_zero_linger()?;
+        drop(server);
+        assert!(read_to_end(&mut client).await.is_err());
+        anyhow::Ok(())
+    };
+    for _ in 0..4 {
+        breaks().await?;
+        breaks().await?;
+        let mut client = connect(&gateway).await?;
+        let mut server = accept(&endpoint).await?;
+        server.write_all(b"1").await?;
+        assert_eq!(read(&mut client, 1).await?, b"1");
+        assert!(!is_suspect(), "it answers now and then");
+    }
+    for _ in 0..3 {
+        breaks().await?;
+    }
+    assert!(is_suspect());
+    Ok(())
+}
+
+#[tokio::test]
 async fn routes_are_weighted() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = tcp([one]).start().await?;
