@@ -9,7 +9,7 @@ use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::gateway::{LAYER4, layer4_key, layer4_route};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{SOON, TestResult, accept, connect, echo, listen, read, read_to_end, tcp};
 
@@ -63,9 +63,11 @@ async fn a_broken_connection_is_seen_as_broken_on_the_other_side() -> TestResult
 
 #[tokio::test]
 async fn who_refuses_or_dies_in_silence_is_not_noticed() -> TestResult {
-    let dead = listen().await?.1;
+    // Bound, so that no other test listens there.
+    let dead = TcpSocket::new_v4()?;
+    dead.bind("127.0.0.1:0".parse()?)?;
     let (alive, _task) = echo("b").await?;
-    let gateway = tcp([dead, alive]).start().await?;
+    let gateway = tcp([dead.local_addr()?, alive]).start().await?;
     for _ in 0..20 {
         assert_eq!(read(&mut connect(&gateway).await?, 1).await?, b"b");
     }

@@ -134,9 +134,11 @@ async fn answers_come_from_the_address_that_was_asked() -> TestResult {
 
 #[tokio::test]
 async fn where_nobody_listens_a_datagram_goes_elsewhere() -> TestResult {
-    let dead = UdpSocket::bind("127.0.0.1:0").await?.local_addr()?;
+    // Bound, so that no other test listens there, and connected, so that it takes nothing of the gateway.
+    let dead = UdpSocket::bind("127.0.0.1:0").await?;
+    dead.connect(dead.local_addr()?).await?;
     let (alive, _alive) = echo("b").await?;
-    let gateway = udp([dead, alive]).start().await?;
+    let gateway = udp([dead.local_addr()?, alive]).start().await?;
     for _ in 0..20 {
         assert_eq!(ask(&client(gateway.layer4_addr()).await?, b"a").await?, b"ba");
     }
