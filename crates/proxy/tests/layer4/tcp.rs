@@ -9,7 +9,7 @@ use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::gateway::{LAYER4, layer4_key, layer4_route};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::{SOON, TestResult, accept, connect, echo, listen, read, read_to_end, tcp};
 
@@ -63,11 +63,9 @@ async fn a_broken_connection_is_seen_as_broken_on_the_other_side() -> TestResult
 
 #[tokio::test]
 async fn who_refuses_or_dies_in_silence_is_not_noticed() -> TestResult {
-    // Bound, so that no other test listens there.
-    let dead = TcpSocket::new_v4()?;
-    dead.bind("127.0.0.1:0".parse()?)?;
+    let dead = listen().await?.1;
     let (alive, _task) = echo("b").await?;
-    let gateway = tcp([dead.local_addr()?, alive]).start().await?;
+    let gateway = tcp([dead, alive]).start().await?;
     for _ in 0..20 {
         assert_eq!(read(&mut connect(&gateway).await?, 1).await?, b"b");
     }
@@ -148,7 +146,10 @@ async fn an_endpoint_that_breaks_one_connection_after_the_other_is_suspect() -> 
     let is_suspect = || gateway.proxy().telemetry().upstreams()[0].endpoints().endpoints[0].0.is_suspect();
     let breaks = async || {
         let mut client = connect(&gateway).await?;
-        let server = accept(&endpoint).await?;
+        let mut server = accept(&endpoint).await?;
+        // Before it has, a reset may count as a connect that failed.
+        client.write_all(b"1").await?;
+        assert_eq!(read(&mut server, 1).await?, b"1");
         server.set_zero_linger()?;
         drop(server);
         assert!(read_to_end(&mut client).await.is_err());
@@ -281,6 +282,20 @@ async fn a_process_that_takes_over_goes_on_with_the_sockets() -> TestResult {
     let () = ended;
     assert_eq!(new.layer4_addr(), address);
     assert_eq!(read(&mut TcpStream::connect(address).await?, 1).await?, b"2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_waits_at_a_socket_that_is_taken_over_is_served() -> TestResult {
+    let (one, _one) = echo("1").await?;
+    let old = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = old.local_addr()?;
+    let mut waiting = TcpStream::connect(address).await?;
+    let mut builder = tcp([one]).workers(1).options(|options| options.inherited = vec![old.into()]);
+    builder.config_mut().listeners[0].address = address;
+    let gateway = builder.start().await?;
+    assert_eq!(read(&mut waiting, 1).await?, b"1");
+    assert_eq!(gateway.layer4_addr(), address);
     Ok(())
 }
 

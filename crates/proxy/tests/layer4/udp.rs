@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::{SOON, TestResult};
+use crate::{SOON, TestResult, own_address};
 
 fn udp(endpoints: impl IntoIterator<Item = SocketAddr>) -> Builder {
     Gateway::builder().layer4(Protocol::Udp, |route| Layer4::Udp(Some(route)), endpoints)
@@ -26,7 +26,7 @@ fn datagram_key() -> UpstreamKey {
 
 /// An endpoint that sends back what it gets, behind its name.
 async fn echo(name: &'static str) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
-    let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    let socket = UdpSocket::bind(own_address()).await?;
     let address = socket.local_addr()?;
     let task = tokio::spawn(async move {
         let mut buffer = vec![0; 65_536];
@@ -134,8 +134,8 @@ async fn answers_come_from_the_address_that_was_asked() -> TestResult {
 
 #[tokio::test]
 async fn where_nobody_listens_a_datagram_goes_elsewhere() -> TestResult {
-    // Bound, so that no other test listens there, and connected, so that it takes nothing of the gateway.
-    let dead = UdpSocket::bind("127.0.0.1:0").await?;
+    // Connected, it takes nothing of the gateway.
+    let dead = UdpSocket::bind(own_address()).await?;
     dead.connect(dead.local_addr()?).await?;
     let (alive, _alive) = echo("b").await?;
     let gateway = udp([dead.local_addr()?, alive]).start().await?;
@@ -151,6 +151,37 @@ async fn where_nobody_listens_a_datagram_goes_elsewhere() -> TestResult {
     );
     assert!(retries > 0 && failures == 0, "{retries} repeated, {failures} failed");
     assert_eq!(flows(&gateway), 20, "what was left behind is over");
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_was_suspect_is_tried_again_after_its_time() -> TestResult {
+    let dead = UdpSocket::bind(own_address()).await?;
+    dead.connect(dead.local_addr()?).await?;
+    let (alive, _alive) = echo("b").await?;
+    let gateway = udp([dead.local_addr()?, alive])
+        .settings(|settings| settings.resilience.probe_interval_max = Duration::from_millis(20))
+        .start()
+        .await?;
+    let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+    let readmitted = || upstream.shards().sum(|shard| &shard.readmissions);
+    while readmitted() < 2 {
+        assert_eq!(ask(&client(gateway.layer4_addr()).await?, b"a").await?, b"ba");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_waits_at_a_socket_that_is_taken_over_is_served() -> TestResult {
+    let (one, _one) = echo("1").await?;
+    let old = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    let address = old.local_addr()?;
+    let client = client(address).await?;
+    client.send(b"a").await?;
+    let mut builder = udp([one]).workers(1).options(|options| options.inherited = vec![old.into()]);
+    builder.config_mut().listeners[0].address = address;
+    let _gateway = builder.start().await?;
+    assert_eq!(receive(&client).await?, b"1a");
     Ok(())
 }
 
