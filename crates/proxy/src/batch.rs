@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
@@ -36,10 +36,34 @@ struct Inner {
     turn: usize,
     /// Bytes read, less what was allowed for.
     unexplained: usize,
+    /// Of them those of frames that carry nothing, such as PING and SETTINGS, less what was allowed for.
+    control: usize,
+    incoming: Frames,
+    outgoing: Frames,
 }
 
+/// Follows frames through a stream of bytes.
+#[derive(Default)]
+struct Frames {
+    /// What is left of something that is no header of a frame.
+    skip: usize,
+    header: [u8; HEADER],
+    have: usize,
+}
+
+/// The header of a frame (RFC 9113, 4.1).
+const HEADER: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+
+/// What a peer may say about each frame of data or head that it was sent, and about each request: room for more, that it
+/// gives up, a priority.
+const PER_FRAME: usize = 64;
+
 impl Batch {
-    pub(crate) fn new(stream: Stream, preread: &[u8]) -> Self {
+    /// `preface` bytes come before the first frame.
+    pub(crate) fn new(stream: Stream, preread: &[u8], preface: usize) -> Self {
         Self(Rc::new(RefCell::new(Inner {
             stream,
             preread: Bytes::copy_from_slice(preread),
@@ -47,6 +71,9 @@ impl Batch {
             has_received: false,
             turn: 0,
             unexplained: 0,
+            control: 0,
+            incoming: Frames { skip: preface, ..Frames::default() },
+            outgoing: Frames::default(),
         })))
     }
 
@@ -63,6 +90,21 @@ impl Batch {
     /// How many bytes came that nothing explains yet.
     pub(crate) fn unexplained(&self) -> usize {
         self.0.borrow().unexplained
+    }
+
+    /// How many bytes came of frames that carry nothing, more than were allowed for.
+    pub(crate) fn control(&self) -> usize {
+        self.0.borrow().control
+    }
+
+    /// So many bytes may come that carry nothing.
+    pub(crate) fn allow(&self, bytes: usize) {
+        self.0.borrow_mut().allow(bytes);
+    }
+
+    /// A request came, about which its client may say something.
+    pub(crate) fn allow_request(&self) {
+        self.allow(PER_FRAME);
     }
 
     /// So many of the bytes that came were of use.
@@ -87,6 +129,20 @@ impl Inner {
         self.gathered.as_ref().is_some_and(|gathered| gathered.len() >= MOST)
     }
 
+    fn allow(&mut self, bytes: usize) {
+        self.unexplained = self.unexplained.saturating_sub(bytes);
+        self.control = self.control.saturating_sub(bytes);
+    }
+
+    fn has_come(&mut self, bytes: &[u8]) {
+        let control = &mut self.control;
+        self.incoming.follow(bytes, |kind, length| {
+            if !matches!(kind, DATA | HEADERS | CONTINUATION) {
+                *control += HEADER + length;
+            }
+        });
+    }
+
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(gathered) = &mut self.gathered {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, gathered.filled()))?;
@@ -94,13 +150,32 @@ impl Inner {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             gathered.consume(sent);
-            // A client makes room for what it has read.
-            self.unexplained = self.unexplained.saturating_sub(sent / 64);
             if let Some(empty) = self.gathered.take_if(|gathered| gathered.is_empty()) {
                 give_spare_buffer(empty);
             }
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Frames {
+    /// Tells the kind and the length of each frame whose header ends in these bytes.
+    fn follow(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, usize)) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = (HEADER - self.have).min(bytes.len());
+            self.header[self.have..][..taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken;
+            bytes = &bytes[taken..];
+            if self.have == HEADER {
+                let [high, mid, low, kind, ..] = self.header;
+                self.skip = usize::from(high) << 16 | usize::from(mid) << 8 | usize::from(low);
+                self.have = 0;
+                frame(kind, self.skip);
+            }
+        }
     }
 }
 
@@ -124,11 +199,13 @@ impl AsyncRead for Batch {
             inner.turn += read;
             inner.has_received |= read > 0;
             inner.unexplained += read;
+            inner.has_come(&buf.filled()[before..]);
             return Poll::Ready(Ok(()));
         }
         let taken = inner.preread.len().min(buf.remaining());
-        buf.put_slice(&inner.preread[..taken]);
-        inner.preread.advance(taken);
+        let preread = inner.preread.split_to(taken);
+        buf.put_slice(&preread);
+        inner.has_come(&preread);
         Poll::Ready(Ok(()))
     }
 }
@@ -142,6 +219,14 @@ impl AsyncWrite for Batch {
         let gathered = inner.gathered.get_or_insert_with(spare_buffer);
         let taken = data.len().min(MOST - gathered.len().min(MOST));
         gathered.append(&data[..taken]);
+        let mut allowed = 0;
+        inner.outgoing.follow(&data[..taken], |kind, length| {
+            if matches!(kind, DATA | HEADERS) {
+                // Whoever reads makes room, at the latest for each frame.
+                allowed += PER_FRAME.max(length / 64);
+            }
+        });
+        inner.allow(allowed);
         Poll::Ready(Ok(taken))
     }
 
@@ -169,6 +254,24 @@ mod tests {
     use tokio::task::{JoinHandle, spawn_local};
 
     use super::*;
+
+    #[test]
+    fn frames_are_followed_in_whatever_pieces_they_come() {
+        let mut bytes = b"preface".to_vec();
+        for (kind, length) in [(4, 0), (0, 300), (6, 8), (1, 70_000), (8, 4)] {
+            let [_, _, _, _, _, high, mid, low] = u64::try_from(length).unwrap().to_be_bytes();
+            bytes.extend([high, mid, low, kind, 0, 0, 0, 0, 1]);
+            bytes.resize(bytes.len() + length, 0);
+        }
+        for piece in [1, 2, 5, 9, 10, 299, 70_000, bytes.len()] {
+            let mut frames = Frames { skip: 7, ..Frames::default() };
+            let mut seen = Vec::new();
+            for bytes in bytes.chunks(piece) {
+                frames.follow(bytes, |kind, length| seen.push((kind, length)));
+            }
+            assert_eq!(seen, [(4, 0), (0, 300), (6, 8), (1, 70_000), (8, 4)], "{piece}");
+        }
+    }
 
     async fn pair() -> (std::net::TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -201,7 +304,7 @@ mod tests {
 
     /// How many turns a connection has until another task is over.
     async fn turns_until<T>(flooded: TcpStream, other: JoinHandle<T>) -> usize {
-        let mut batch = Batch::new(Stream::Plain(flooded), &[]);
+        let mut batch = Batch::new(Stream::Plain(flooded), &[], 0);
         let mut turns = 0;
         poll_fn(|cx| {
             turns += 1;

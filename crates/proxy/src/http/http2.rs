@@ -31,6 +31,8 @@ use crate::worker::{Phase, Scratch, Worker};
 
 /// What a client says first if it speaks HTTP/2 (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+/// How long that is, with `\r\nSM\r\n\r\n` behind it (RFC 9113, 3.4).
+const WHOLE_PREFACE: usize = 24;
 
 /// Serves an HTTP/2 connection to its end.
 pub(super) async fn serve(
@@ -41,7 +43,7 @@ pub(super) async fn serve(
     phase: &Cell<Phase>,
 ) {
     let settings = worker.settings();
-    let batch = Batch::new(stream, preread);
+    let batch = Batch::new(stream, preread, WHOLE_PREFACE);
     let handshake = async {
         let mut handshake = pin!(builder(&settings).handshake::<_, Bytes>(batch.clone()));
         poll_fn(|cx| {
@@ -158,14 +160,15 @@ impl Connection {
     /// Whether the client makes work without asking for anything: by frames that are of no use, such as PING, SETTINGS
     /// and empty ones, or by requests that it gives up on (CVE-2023-44487).
     fn is_flood(&mut self) -> bool {
-        if self.batch.unexplained() > self.useless_most / 2 {
-            let now = Instant::now();
-            let seconds = now.saturating_duration_since(self.useless_since).as_secs();
-            self.useless_since = now;
+        if self.batch.unexplained() > self.useless_most / 2 || self.batch.control() > USELESS / 2 {
+            let seconds = self.useless_since.elapsed().as_secs();
+            // What is left of a second counts for the next.
+            self.useless_since += Duration::from_secs(seconds);
             self.batch
-                .explain(usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(USELESS_PER_SECOND));
+                .allow(usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(USELESS_PER_SECOND));
         }
         self.batch.unexplained() > self.useless_most
+            || self.batch.control() > USELESS
             || self.given_up > GIVEN_UP && self.given_up > self.accepted / 2
     }
 
@@ -175,6 +178,7 @@ impl Connection {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     self.accepted += 1;
                     self.batch.explain(size_of(&request));
+                    self.batch.allow_request();
                     return Poll::Ready(Event::Request(request, respond));
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -224,7 +228,7 @@ fn builder(settings: &Settings) -> Builder {
 /// How long a client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How many bytes of frames may come that are of no use, and how many more for each second.
+/// How many bytes of frames may come that carry nothing, or are of no use otherwise, and how many more for each second.
 const USELESS: usize = 64 * 1024;
 const USELESS_PER_SECOND: usize = 1024;
 

@@ -76,7 +76,7 @@ impl Http2Connections {
         if let Some(call) = self.stream() {
             return Ok(call);
         }
-        let batch = Batch::new(connect.await?, &[]);
+        let batch = Batch::new(connect.await?, &[], 0);
         let mut builder = Builder::new();
         builder
             .enable_push(false)

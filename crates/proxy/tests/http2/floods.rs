@@ -5,11 +5,12 @@ use std::time::Duration;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::{TestResult, ask, connect, get};
+use crate::{TestResult, ask, before, connect, get};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -92,6 +93,74 @@ async fn every_kind_of_flood_is_ended_and_others_are_served_meanwhile() -> TestR
         behaved?;
     }
     gateway.wait_until_idle().await
+}
+
+/// How many bytes of these the gateway bears with: what it read before it said goodbye.
+async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<bool> {
+    let mut stream = TcpStream::connect(gateway.addr()).await?;
+    stream.write_all(PREFACE).await?;
+    stream.write_all(&frame(4, 0, 0, &[])).await?;
+    let (mut reader, mut writer) = stream.split();
+    let flood = async {
+        for _ in 0..most / bytes.len() {
+            writer.write_all(bytes).await?;
+        }
+        // Whoever is still there is told so.
+        writer.write_all(&frame(6, 0, 0, b"the end!")).await
+    };
+    let answers = async {
+        let (mut all, mut piece) = (Vec::new(), vec![0; 65536]);
+        while let Ok(read @ 1..) = reader.read(&mut piece).await {
+            all.extend_from_slice(&piece[..read]);
+            if all.windows(8).any(|window| window == b"the end!") {
+                return true;
+            }
+        }
+        false
+    };
+    // A connection that is ended may break while it is written to.
+    let (_, is_borne) = timeout(Duration::from_secs(20), async { tokio::join!(flood, answers) }).await?;
+    Ok(is_borne)
+}
+
+#[tokio::test]
+async fn frames_that_carry_nothing_are_borne_up_to_64_kib() -> TestResult {
+    let (_backend, gateway) = serving().await?;
+    for (kind, bytes) in [
+        ("PING", frame(6, 0, 0, &[0; 8]).repeat(10)),
+        ("SETTINGS", frame(4, 0, 0, &[]).repeat(10)),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1]).repeat(10)),
+        ("unknown frames", frame(0xbe, 0, 0, &[0; 64]).repeat(10)),
+    ] {
+        assert!(borne(&gateway, &bytes, 50_000).await?, "{kind}: a few are none too many");
+        assert!(!borne(&gateway, &bytes, 200_000).await?, "{kind}");
+    }
+    Ok(())
+}
+
+/// As a client that makes room for each message by itself.
+#[tokio::test]
+async fn a_client_may_make_room_for_every_small_message_for_ever() -> TestResult {
+    let backend = Http2Backend::start(Manner::Echo, 100).await?;
+    let gateway = before([backend.addr()]).await?;
+    let mut stream = TcpStream::connect(gateway.addr()).await?;
+    stream.write_all(PREFACE).await?;
+    stream.write_all(&frame(4, 0, 0, &[])).await?;
+    // POST / over http for `a`, whose body goes on.
+    stream.write_all(&frame(1, 4, 1, &[0x83, 0x84, 0x86, 0x41, 0x01, b'a'])).await?;
+    let (mut reader, mut writer) = stream.split();
+    let talk = async {
+        let mut piece = vec![0; 65536];
+        for message in 0..10_000 {
+            writer.write_all(&frame(0, 0, 1, b"!")).await?;
+            // Its echo, or something that came before it.
+            anyhow::ensure!(reader.read(&mut piece).await? > 0, "ended at message {message}");
+            writer.write_all(&frame(8, 0, 0, &1_u32.to_be_bytes())).await?;
+            writer.write_all(&frame(8, 0, 1, &1_u32.to_be_bytes())).await?;
+        }
+        anyhow::Ok(())
+    };
+    timeout(Duration::from_secs(60), talk).await?
 }
 
 #[tokio::test]
