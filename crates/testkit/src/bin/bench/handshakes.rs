@@ -64,7 +64,7 @@ pub(crate) fn signature_micros(certificate: &Issued) -> anyhow::Result<f64> {
     }
 }
 
-fn options() -> ClientOptions {
+pub(crate) fn options() -> ClientOptions {
     Authority::of_process().client().provider(|provider| {
         provider.kx_groups.retain(|group| group.name() == NamedGroup::X25519);
     })

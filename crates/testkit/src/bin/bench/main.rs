@@ -13,6 +13,7 @@ mod calls;
 mod configure;
 mod gateway;
 mod handshakes;
+mod idle;
 mod measure;
 mod report;
 
@@ -25,6 +26,7 @@ use clap::Parser;
 
 use self::gateway::{Backends, Certificates, Gateway, Kind};
 use self::handshakes::signature_micros;
+use self::idle::Idle;
 use self::measure::Work;
 use self::report::{Report, Signature};
 
@@ -101,6 +103,14 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ecdsa_p256_micros: signature_micros(&certificates.ecdsa)?,
     };
     let mut report = Report::new(arguments.seconds, arguments.connections, signature);
+    // First, before the works leave memory behind that is free and still there.
+    if arguments.work.is_empty() {
+        for gateway in gateways.iter().filter(|gateway| gateway.tls.is_some()) {
+            let idle = Idle::of(gateway).await?;
+            eprintln!("idle {idle} KiB");
+            report.idle.push(idle);
+        }
+    }
     for work in Work::ALL {
         if !arguments.work.is_empty() && !arguments.work.contains(&work) {
             continue;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::gateway::{Gateway, Kind};
+use crate::idle::{self, Idle};
 use crate::measure::{Run, Work};
 
 /// The load per CPU from which on a machine is too busy to measure on.
@@ -22,6 +23,8 @@ pub(crate) struct Report {
     /// What the private key's part of a handshake takes by itself, in Sluicegate's library.
     signature: Signature,
     works: Vec<OfWork>,
+    /// What waiting connections take.
+    pub(crate) idle: Vec<Idle>,
 }
 
 /// What one signature takes in CPU time, in microseconds, by the kind of key.
@@ -74,6 +77,7 @@ impl Report {
             connections,
             signature,
             works: Vec::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -127,7 +131,7 @@ impl Entry {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, cpus, load_before, seconds, connections, signature, works } = self;
+        let Self { kernel, cpus, load_before, seconds, connections, signature, works, idle: waiting } = self;
         let turns = works.first().and_then(|work| work.gateways.first()).map_or(0, |entry| entry.runs.len());
         writeln!(
             f,
@@ -153,6 +157,12 @@ impl fmt::Display for Report {
                     "signature", "", "aws-lc, by itself"
                 )?;
             }
+        }
+        if !waiting.is_empty() {
+            writeln!(f, "\n{}", idle::HEADING)?;
+        }
+        for entry in waiting {
+            writeln!(f, "{entry}")?;
         }
         Ok(())
     }
