@@ -1,0 +1,235 @@
+//! What a thread counts.
+
+use hdrhistogram::Histogram;
+
+use super::nanos::Nanos;
+
+/// Why a request, or an attempt to open a connection, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nobody listens.
+    Refused,
+    /// Another error of connecting: no route, reset.
+    Unreachable,
+    /// This machine has no port or no file descriptor left: it is not the server's fault.
+    Exhausted,
+    /// The handshake failed: an alert, a certificate that is not good, no common algorithm, not TLS at all.
+    Handshake,
+    /// The connection was closed or reset during the handshake.
+    HandshakeClosed,
+    ConnectTimeout,
+    HandshakeTimeout,
+    /// The answer was not complete in time.
+    AnswerTimeout,
+    /// Closed before the first byte of the answer.
+    Closed,
+    /// Reset before the first byte of the answer.
+    Reset,
+    /// Closed or reset within an answer.
+    Truncated,
+    /// What came is not HTTP/1, or its TLS records are broken.
+    Malformed,
+    Write,
+}
+
+/// The four classes of the study, and of wrk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Connect,
+    Read,
+    Write,
+    Timeout,
+}
+
+impl Failure {
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Refused,
+        Self::Unreachable,
+        Self::Exhausted,
+        Self::Handshake,
+        Self::HandshakeClosed,
+        Self::ConnectTimeout,
+        Self::HandshakeTimeout,
+        Self::AnswerTimeout,
+        Self::Closed,
+        Self::Reset,
+        Self::Truncated,
+        Self::Malformed,
+        Self::Write,
+    ];
+
+    pub(crate) fn class(self) -> Class {
+        match self {
+            Self::Refused | Self::Unreachable | Self::Exhausted | Self::Handshake | Self::HandshakeClosed => {
+                Class::Connect
+            }
+            Self::ConnectTimeout | Self::HandshakeTimeout | Self::AnswerTimeout => Class::Timeout,
+            Self::Closed | Self::Reset | Self::Truncated | Self::Malformed => Class::Read,
+            Self::Write => Class::Write,
+        }
+    }
+
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "connect_refused",
+            Self::Unreachable => "connect_other",
+            Self::Exhausted => "connect_no_port",
+            Self::Handshake => "tls_handshake",
+            Self::HandshakeClosed => "tls_closed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::HandshakeTimeout => "tls_timeout",
+            Self::AnswerTimeout => "answer_timeout",
+            Self::Closed => "read_closed",
+            Self::Reset => "read_reset",
+            Self::Truncated => "read_truncated",
+            Self::Malformed => "read_malformed",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// What is wrong with a complete answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It does not repeat the id of the request.
+    MissingId,
+    /// It repeats another id.
+    OtherId,
+    /// Its body is not as long as the back end says.
+    Length,
+    /// Bytes came that belong to no answer.
+    Surplus,
+}
+
+impl Wrong {
+    pub(crate) const ALL: [Self; 4] = [Self::MissingId, Self::OtherId, Self::Length, Self::Surplus];
+
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::MissingId => "missing_id",
+            Self::OtherId => "other_id",
+            Self::Length => "wrong_length",
+            Self::Surplus => "surplus_bytes",
+        }
+    }
+}
+
+/// What a thread counts; and all threads together, once it is added up.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    /// Requests that were sent. Each is answered, or failed by another failure than one of connecting.
+    pub(crate) sent: u64,
+    /// Complete answers of any status.
+    pub(crate) answered: u64,
+    /// Connections that were made, with the handshake.
+    pub(crate) connected: u64,
+    /// Connections that the server closed between two requests, or after an answer that said so.
+    pub(crate) closed_idle: u64,
+    /// Bytes of answers, without TLS.
+    pub(crate) bytes: u64,
+    failures: [u64; Failure::ALL.len()],
+    wrong: [u64; Wrong::ALL.len()],
+    statuses: Vec<u64>,
+    /// In microseconds, from when a request was due to the end of its answer.
+    pub(crate) latency: Histogram<u64>,
+    /// In microseconds, from when it was sent.
+    pub(crate) uncorrected: Histogram<u64>,
+    /// In microseconds, how late a request was sent although its connection was idle: this program's own delay.
+    pub(crate) lateness: Histogram<u64>,
+    /// Answers a second, in intervals of a tenth of one.
+    pub(crate) rates: Vec<f64>,
+}
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        // 1 us to 1 h at three significant digits, as wrk2 has it; these bounds are valid.
+        let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("valid bounds");
+        Self {
+            sent: 0,
+            answered: 0,
+            connected: 0,
+            closed_idle: 0,
+            bytes: 0,
+            failures: [0; Failure::ALL.len()],
+            wrong: [0; Wrong::ALL.len()],
+            statuses: vec![0; 1000],
+            latency: histogram.clone(),
+            uncorrected: histogram.clone(),
+            lateness: histogram,
+            rates: Vec::new(),
+        }
+    }
+
+    /// An answer to a request that was due and sent at these times.
+    pub(crate) fn answer(&mut self, status: u16, due: Nanos, sent: Nanos, now: Nanos) {
+        self.answered += 1;
+        // Three digits always fit.
+        self.statuses[usize::from(status)] += 1;
+        self.latency.saturating_record((now - due).micros());
+        self.uncorrected.saturating_record((now - sent).micros());
+    }
+
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.failures[failure as usize] += 1;
+    }
+
+    pub(crate) fn wrong(&mut self, wrong: Wrong) {
+        self.wrong[wrong as usize] += 1;
+    }
+
+    pub(crate) fn failures(&self, failure: Failure) -> u64 {
+        self.failures[failure as usize]
+    }
+
+    pub(crate) fn class(&self, class: Class) -> u64 {
+        let of_class = |failure: &&Failure| failure.class() == class;
+        Failure::ALL.iter().filter(of_class).map(|failure| self.failures(*failure)).sum()
+    }
+
+    pub(crate) fn wrongs(&self, wrong: Wrong) -> u64 {
+        self.wrong[wrong as usize]
+    }
+
+    /// The statuses that came, with how often.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> {
+        (0..).zip(self.statuses.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+
+    /// How many answers had a status that is not 2xx.
+    pub(crate) fn not_2xx(&self) -> u64 {
+        self.statuses().filter(|(status, _)| !(200..300).contains(status)).map(|(_, count)| count).sum()
+    }
+
+    /// Everything that went wrong, whatever it was.
+    pub(crate) fn errors(&self) -> u64 {
+        self.failures.iter().sum::<u64>() + self.wrong.iter().sum::<u64>() + self.not_2xx()
+    }
+
+    /// Takes in what another thread counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.connected += other.connected;
+        self.closed_idle += other.closed_idle;
+        self.bytes += other.bytes;
+        for (mine, more) in self.failures.iter_mut().zip(&other.failures) {
+            *mine += more;
+        }
+        for (mine, more) in self.wrong.iter_mut().zip(&other.wrong) {
+            *mine += more;
+        }
+        for (mine, more) in self.statuses.iter_mut().zip(&other.statuses) {
+            *mine += more;
+        }
+        for (mine, more) in [
+            (&mut self.latency, &other.latency),
+            (&mut self.uncorrected, &other.uncorrected),
+            (&mut self.lateness, &other.lateness),
+        ] {
+            mine.add(more).expect("the same bounds");
+        }
+        self.rates.extend_from_slice(&other.rates);
+    }
+}
