@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::server::{Server, load, number, ok};
 
 const fn ms(millis: u64) -> Duration {
@@ -17,14 +19,19 @@ fn a_server_that_takes_20_ms_is_said_to_take_20_ms() {
         sleep(ms(20));
         ok(stream)
     });
-    let report = load(&format!("-t2 -c8 -d1500ms -R100 {}", server.url()));
-    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
-    assert_eq!(number(&report, "/requests/answered"), 150);
-    for latency in ["latency", "uncorrected_latency"] {
-        assert!(number(&report, &format!("/{latency}/min_us")) >= 20_000, "{report:#}");
-        let median = number(&report, &format!("/{latency}/percentiles_us/50"));
-        assert!((20_000..30_000).contains(&median), "{median} us");
+    let mut medians = Vec::new();
+    for _ in 0..3 {
+        let report = load(&format!("-t2 -c8 -d1500ms -R100 {}", server.url()));
+        assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+        assert_eq!(number(&report, "/requests/answered"), 150);
+        assert!(number(&report, "/latency/min_us") >= 20_000, "{report:#}");
+        assert!(number(&report, "/uncorrected_latency/min_us") >= 20_000, "{report:#}");
+        medians.push(number(&report, "/latency/percentiles_us/50"));
+        if medians.last().is_some_and(|median| *median < 25_000) {
+            return;
+        }
     }
+    panic!("three times too slow, even for a busy machine: {medians:?} us");
 }
 
 #[test]
@@ -46,7 +53,28 @@ fn a_closed_loop_sends_as_fast_as_answers_come() {
 /// one request that is stopped, of 1000 in that second, so a closed loop would see a hundredth of slow ones.
 #[test]
 fn a_stall_is_charged_to_all_that_were_due_in_it() {
-    let first: Arc<OnceLock<Instant>> = Arc::default();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let report = load_through_stalls();
+        let corrected = |name: &str| number(&report, &format!("/latency/percentiles_us/{name}"));
+        let uncorrected =
+            |name: &str| number(&report, &format!("/uncorrected_latency/percentiles_us/{name}"));
+        assert!(corrected("95") >= 45_000, "{report:#}");
+        assert!(corrected("99") >= 85_000, "{report:#}");
+        assert!(corrected("99.9") >= 95_000, "{report:#}");
+        let is_close = corrected("95") < 65_000 && corrected("99") < 105_000 && corrected("99.9") < 120_000;
+        // What is typical is not touched, and what a closed loop sees is hardly touched.
+        if is_close && corrected("50") < 10_000 && uncorrected("95") < 20_000 {
+            return;
+        }
+        seen.push([corrected("50"), corrected("95"), corrected("99"), corrected("99.9"), uncorrected("95")]);
+    }
+    panic!("three times too slow, even for a busy machine: {seen:?}");
+}
+
+/// The report of a load on a server that stands still for 100 ms of each second.
+fn load_through_stalls() -> Value {
+    let first: OnceLock<Instant> = OnceLock::new();
     let server = Server::answering(move |stream, _| {
         let phase = first.get_or_init(Instant::now).elapsed().as_millis() as u64 % 1000;
         if (500..600).contains(&phase) {
@@ -56,32 +84,33 @@ fn a_stall_is_charged_to_all_that_were_due_in_it() {
     });
     let report = load(&format!("-t2 -c10 -d4s -R1000 {}", server.url()));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
-    assert_eq!(number(&report, "/requests/answered"), 4000);
-    let corrected = |name: &str| number(&report, &format!("/latency/percentiles_us/{name}"));
-    let uncorrected = |name: &str| number(&report, &format!("/uncorrected_latency/percentiles_us/{name}"));
-    assert!((45_000..85_000).contains(&corrected("95")), "{report:#}");
-    assert!((85_000..130_000).contains(&corrected("99")), "{report:#}");
-    assert!((95_000..170_000).contains(&corrected("99.9")), "{report:#}");
-    assert!(uncorrected("95") < corrected("95") / 2, "{report:#}");
-    // What is typical is not touched.
-    assert!(corrected("50") < 20_000, "{report:#}");
+    assert_eq!(number(&report, "/requests/answered"), 4000, "{report:#}");
+    report
 }
 
 #[test]
 fn the_rate_is_held_within_a_hundredth() {
-    let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
-    let seen = arrivals.clone();
-    let server = Server::answering(move |stream, _| {
-        seen.lock().unwrap().push(Instant::now());
-        ok(stream)
-    });
-    let report = load(&format!("-t2 -c7 -d4s -R777 {}", server.url()));
-    assert_eq!(number(&report, "/requests/answered"), 4 * 777);
-    assert_eq!(number(&report, "/requests/unsent"), 0);
-    let arrivals = arrivals.lock().unwrap();
-    let between = arrivals.iter().max().unwrap().duration_since(*arrivals.iter().min().unwrap());
-    let rate = (arrivals.len() - 1) as f64 / between.as_secs_f64();
-    assert!((rate / 777.0 - 1.0).abs() < 0.01, "{rate} requests/s");
+    let mut rates = Vec::new();
+    for _ in 0..3 {
+        let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let seen = arrivals.clone();
+        let server = Server::answering(move |stream, _| {
+            seen.lock().unwrap().push(Instant::now());
+            ok(stream)
+        });
+        let report = load(&format!("-t2 -c7 -d4s -R777 {}", server.url()));
+        assert_eq!(number(&report, "/requests/answered"), 4 * 777);
+        assert_eq!(number(&report, "/requests/unsent"), 0);
+        // By the server's clock.
+        let arrivals = arrivals.lock().unwrap();
+        let between = arrivals.iter().max().unwrap().duration_since(*arrivals.iter().min().unwrap());
+        let rate = (arrivals.len() - 1) as f64 / between.as_secs_f64();
+        if (rate / 777.0 - 1.0).abs() < 0.01 {
+            return;
+        }
+        rates.push(rate);
+    }
+    panic!("{rates:?} requests/s");
 }
 
 /// 100 requests/s are due on one connection to a server that takes 20 ms for each: it answers half of them, each is 10 ms
