@@ -16,6 +16,9 @@ use super::tls::TlsOptions;
 /// What wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
 
+/// Latency over time is told for each second, or for longer intervals if there were more than this many.
+const MAX_INTERVALS: u64 = 600;
+
 /// Options as wrk2 has them. Counts and rates may end in k, M or G; times in us, ms, s, m or h, seconds without.
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -116,6 +119,7 @@ impl LoadArgs {
             end: first + self.duration.into(),
             pace: self.rate.map_or(Pace::Closed, Pace::Rate),
         };
+        let seconds = self.duration.as_secs().div_ceil(MAX_INTERVALS).max(1);
         Ok(Plan {
             target: self.url.clone(),
             address,
@@ -124,6 +128,7 @@ impl LoadArgs {
             schedule,
             timeout: self.timeout.into(),
             request: Request::new(&self.url, &self.headers),
+            interval: Nanos::from_millis(1000 * seconds),
             verify: self.verify,
             run: fastrand::u32(..),
         })

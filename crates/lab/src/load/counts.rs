@@ -25,6 +25,8 @@ pub(crate) enum Failure {
     Closed,
     /// Reset before the first byte of the answer.
     Reset,
+    /// Ended by a TLS alert instead of an answer, as when a certificate of the client's is asked for in vain.
+    Alert,
     /// Closed or reset within an answer.
     Truncated,
     /// What came is not HTTP/1, or its TLS records are broken.
@@ -42,7 +44,7 @@ pub(crate) enum Class {
 }
 
 impl Failure {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Refused,
         Self::Unreachable,
         Self::Exhausted,
@@ -53,6 +55,7 @@ impl Failure {
         Self::AnswerTimeout,
         Self::Closed,
         Self::Reset,
+        Self::Alert,
         Self::Truncated,
         Self::Malformed,
         Self::Write,
@@ -64,7 +67,7 @@ impl Failure {
                 Class::Connect
             }
             Self::ConnectTimeout | Self::HandshakeTimeout | Self::AnswerTimeout => Class::Timeout,
-            Self::Closed | Self::Reset | Self::Truncated | Self::Malformed => Class::Read,
+            Self::Closed | Self::Reset | Self::Alert | Self::Truncated | Self::Malformed => Class::Read,
             Self::Write => Class::Write,
         }
     }
@@ -82,6 +85,7 @@ impl Failure {
             Self::AnswerTimeout => "answer_timeout",
             Self::Closed => "read_closed",
             Self::Reset => "read_reset",
+            Self::Alert => "read_tls_alert",
             Self::Truncated => "read_truncated",
             Self::Malformed => "read_malformed",
             Self::Write => "write",
@@ -140,12 +144,37 @@ pub(crate) struct Counts {
     pub(crate) lateness: Histogram<u64>,
     /// Answers a second, in intervals of a tenth of one.
     pub(crate) rates: Vec<f64>,
+    /// The run in intervals, from when the first request was due.
+    pub(crate) intervals: Vec<Interval>,
+    first: Nanos,
+    interval: Nanos,
 }
 
+/// What became of the requests that were due in an interval of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    pub(crate) answered: u64,
+    /// Errors of all kinds; those of connecting by when they happened.
+    pub(crate) errors: u64,
+    /// In microseconds, corrected, to two significant digits: 13 KiB.
+    pub(crate) latency: Histogram<u32>,
+}
+
+impl Interval {
+    fn new() -> Self {
+        // As below.
+        let latency = Histogram::new_with_bounds(1, MAX_MICROS, 2).expect("valid bounds");
+        Self { answered: 0, errors: 0, latency }
+    }
+}
+
+/// Latencies are recorded up to 1 h.
+const MAX_MICROS: u64 = 3_600_000_000;
+
 impl Counts {
-    pub(crate) fn new() -> Self {
-        // 1 us to 1 h at three significant digits, as wrk2 has it; these bounds are valid.
-        let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("valid bounds");
+    pub(crate) fn new(first: Nanos, interval: Nanos) -> Self {
+        // At three significant digits, as wrk2 has it; these bounds are valid.
+        let histogram = Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("valid bounds");
         Self {
             sent: 0,
             answered: 0,
@@ -159,6 +188,9 @@ impl Counts {
             uncorrected: histogram.clone(),
             lateness: histogram,
             rates: Vec::new(),
+            intervals: Vec::new(),
+            first,
+            interval,
         }
     }
 
@@ -167,16 +199,35 @@ impl Counts {
         self.answered += 1;
         // Three digits always fit.
         self.statuses[usize::from(status)] += 1;
-        self.latency.saturating_record((now - due).micros());
+        let latency = (now - due).micros();
+        self.latency.saturating_record(latency);
+        let is_error = !(200..300).contains(&status);
+        let interval = self.interval_of(due);
+        interval.answered += 1;
+        interval.errors += u64::from(is_error);
+        interval.latency.saturating_record(latency);
         self.uncorrected.saturating_record((now - sent).micros());
     }
 
-    pub(crate) fn fail(&mut self, failure: Failure) {
+    /// A failure that belongs to this moment.
+    pub(crate) fn fail(&mut self, failure: Failure, at: Nanos) {
         self.failures[failure as usize] += 1;
+        self.interval_of(at).errors += 1;
     }
 
-    pub(crate) fn wrong(&mut self, wrong: Wrong) {
+    /// Something wrong that belongs to this moment.
+    pub(crate) fn wrong(&mut self, wrong: Wrong, at: Nanos) {
         self.wrong[wrong as usize] += 1;
+        self.interval_of(at).errors += 1;
+    }
+
+    /// What is before the first request belongs to its interval.
+    fn interval_of(&mut self, at: Nanos) -> &mut Interval {
+        let index = ((at - self.first).0 / self.interval.0) as usize;
+        while self.intervals.len() <= index {
+            self.intervals.push(Interval::new());
+        }
+        &mut self.intervals[index]
     }
 
     pub(crate) fn failures(&self, failure: Failure) -> u64 {
@@ -231,5 +282,51 @@ impl Counts {
             mine.add(more).expect("the same bounds");
         }
         self.rates.extend_from_slice(&other.rates);
+        while self.intervals.len() < other.intervals.len() {
+            self.intervals.push(Interval::new());
+        }
+        for (mine, more) in self.intervals.iter_mut().zip(&other.intervals) {
+            mine.answered += more.answered;
+            mine.errors += more.errors;
+            mine.latency.add(&more.latency).expect("the same bounds");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_belongs_to_the_interval_in_which_it_was_due() {
+        let at = Nanos::from_millis;
+        let new = || Counts::new(at(500), at(1000));
+        let (mut one, mut other) = (new(), new());
+        one.fail(Failure::Refused, at(100));
+        one.answer(200, at(1400), at(1450), at(1700));
+        other.answer(503, at(1499), at(1499), at(3500));
+        other.fail(Failure::Closed, at(2600));
+        one.add(&other);
+        let intervals: Vec<(u64, u64, u64)> = one
+            .intervals
+            .iter()
+            .map(|interval| (interval.answered, interval.errors, interval.latency.max() / 10_000))
+            .collect();
+        assert_eq!(intervals, [(2, 2, 200), (0, 0, 0), (0, 1, 0)]);
+        assert_eq!((one.answered, one.not_2xx(), one.errors()), (2, 1, 3));
+        assert_eq!((one.class(Class::Connect), one.class(Class::Read)), (1, 1));
+        assert_eq!(one.statuses().collect::<Vec<_>>(), [(200, 1), (503, 1)]);
+        assert_eq!((one.uncorrected.min(), one.latency.min()), (249_984, 299_776));
+    }
+
+    #[test]
+    fn each_kind_has_a_name_of_its_own_and_its_place() {
+        let mut names: Vec<&str> = Failure::ALL.iter().map(|failure| failure.name()).collect();
+        names.extend(Wrong::ALL.iter().map(|wrong| wrong.name()));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Failure::ALL.len() + Wrong::ALL.len());
+        assert!(Failure::ALL.iter().enumerate().all(|(place, failure)| *failure as usize == place));
+        assert!(Wrong::ALL.iter().enumerate().all(|(place, wrong)| *wrong as usize == place));
     }
 }

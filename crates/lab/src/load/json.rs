@@ -6,7 +6,8 @@ use std::time::UNIX_EPOCH;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::counts::{Class, Failure, Wrong};
+use super::counts::{Class, Failure, Interval, Wrong};
+use super::nanos::Nanos;
 use super::outcome::Outcome;
 use super::schedule::Pace;
 use super::spectrum::{self, PERCENTILES, Point};
@@ -43,6 +44,9 @@ struct Document<'o> {
     uncorrected_latency: Latency,
     /// How late requests were sent although their connection was free: this program's own delay.
     lateness: Latency,
+    interval_s: f64,
+    /// The run over time, by when requests were due.
+    intervals: Vec<OverTime>,
     cpu_s: f64,
     cpu_us_per_request: Option<f64>,
     warnings: Vec<String>,
@@ -56,6 +60,32 @@ struct Requests {
     answered: u64,
     /// Due and never sent; null in a closed loop.
     unsent: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct OverTime {
+    /// Since the first request was due.
+    at_s: f64,
+    answered: u64,
+    errors: u64,
+    p50_us: u64,
+    p99_us: u64,
+    max_us: u64,
+}
+
+impl OverTime {
+    fn of((index, interval): (usize, &Interval), length: Nanos) -> Self {
+        let latency = &interval.latency;
+        let at = |quantile| latency.value_at_quantile(quantile).min(latency.max());
+        Self {
+            at_s: index as f64 * length.seconds(),
+            answered: interval.answered,
+            errors: interval.errors,
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            max_us: latency.max(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -148,6 +178,13 @@ pub(crate) fn of(outcome: &Outcome) -> serde_json::Result<String> {
         latency: Latency::of(&counts.latency),
         uncorrected_latency: Latency::of(&counts.uncorrected),
         lateness: Latency::of(&counts.lateness),
+        interval_s: plan.interval.seconds(),
+        intervals: counts
+            .intervals
+            .iter()
+            .enumerate()
+            .map(|each| OverTime::of(each, plan.interval))
+            .collect(),
         cpu_s: outcome.cpu.seconds(),
         cpu_us_per_request: outcome.cpu_per_request(),
         warnings: outcome.warnings(),

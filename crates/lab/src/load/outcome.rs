@@ -29,7 +29,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// `began`: when the clock began by which everything ended at `ended`.
     pub(super) fn new(plan: Plan, threads: &[Counts], began: SystemTime, ended: Nanos, cpu: Nanos) -> Self {
-        let mut counts = Counts::new();
+        let mut counts = Counts::new(plan.schedule.first, plan.interval);
         for thread in threads {
             counts.add(thread);
         }

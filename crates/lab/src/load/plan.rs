@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     /// Of connecting with the handshake, and of a request.
     pub(crate) timeout: Nanos,
     pub(crate) request: Request,
+    /// How finely latency over time is told.
+    pub(crate) interval: Nanos,
     /// Whether the echo of ids is looked at.
     pub(crate) verify: bool,
     /// The run's own number, in each id.

@@ -86,11 +86,18 @@ fn footer(histogram: &Histogram<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::counts::Counts;
+    use super::super::nanos::Nanos;
     use super::*;
+
+    fn nothing() -> Histogram<u64> {
+        let second = Nanos::from_millis(1000);
+        Counts::new(second, second).latency
+    }
 
     /// 1,000,000 values: 1 us to 1,000 us, a thousand times each.
     fn even() -> Histogram<u64> {
-        let mut histogram = super::super::counts::Counts::new().latency;
+        let mut histogram = nothing();
         for value in 1..=1000 {
             histogram.record_n(value, 1000).unwrap();
         }
@@ -128,7 +135,7 @@ mod tests {
 
     #[test]
     fn nothing_has_a_spectrum_too() {
-        let nothing = super::super::counts::Counts::new().latency;
+        let nothing = nothing();
         assert_eq!(percentile(&nothing, 0.999_999), 0);
         assert!(detailed(&nothing).contains("Total count    =            0"));
     }

@@ -52,6 +52,8 @@ pub(crate) enum Received {
 pub(crate) enum Broken {
     Socket,
     Tls,
+    /// The peer has said why it ends it (RFC 8446, 6).
+    Alert,
 }
 
 impl From<Errno> for Broken {
@@ -61,8 +63,8 @@ impl From<Errno> for Broken {
 }
 
 impl From<rustls::Error> for Broken {
-    fn from(_: rustls::Error) -> Self {
-        Self::Tls
+    fn from(error: rustls::Error) -> Self {
+        if matches!(error, rustls::Error::AlertReceived(_)) { Self::Alert } else { Self::Tls }
     }
 }
 

@@ -18,6 +18,7 @@ use super::connection::{Connection, Pending, Phase};
 use super::counts::{Counts, Failure, Wrong};
 use super::nanos::{Clock, Nanos};
 use super::plan::Plan;
+use super::progress::Sample;
 use super::request::{Id, Request};
 use super::schedule::Pace;
 use super::stream::{Broken, Received, Scratch, Stream};
@@ -25,6 +26,9 @@ use super::tls::Progress;
 
 /// How often limits are looked at, at least, and rates are taken.
 const TICK: Nanos = Nanos::from_millis(100);
+
+/// How many sockets are served before requests are looked for that became due meanwhile: half a millisecond's work.
+const EVENTS: usize = 64;
 
 /// How often [`Worker::watch`] is told.
 const SECOND: Nanos = Nanos::from_millis(1000);
@@ -53,7 +57,7 @@ pub(crate) struct Worker<'p> {
     /// What had been answered at the last tick, and when it was.
     ticked: (u64, Nanos),
     /// Who is told what was counted so far, once a second.
-    watch: Option<SyncSender<(usize, Counts)>>,
+    watch: Option<SyncSender<Sample>>,
     next_watch: Nanos,
     index: usize,
 }
@@ -80,7 +84,7 @@ impl<'p> Worker<'p> {
         plan: &'p Plan,
         clock: Clock,
         index: usize,
-        watch: Option<SyncSender<(usize, Counts)>>,
+        watch: Option<SyncSender<Sample>>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // Connections are dealt out to threads in turn, so that the requests of a thread are due at even distances.
@@ -99,7 +103,7 @@ impl<'p> Worker<'p> {
             plan,
             clock,
             epoll,
-            counts: Counts::new(),
+            counts: Counts::new(plan.schedule.first, plan.interval),
             request: plan.request.clone(),
             next_id: (index as u64) << 48,
             scratch: Scratch::new(),
@@ -121,7 +125,7 @@ impl<'p> Worker<'p> {
     pub(crate) fn run(mut self) -> Result<Counts, Errno> {
         // A thread sleeps 50 us longer than it is told unless it says that it minds.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut events: Vec<Event> = Vec::with_capacity(512);
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
             let now = self.clock.now();
             self.open_connections(now);
@@ -335,7 +339,7 @@ impl<'p> Worker<'p> {
         let plain = &self.scratch.plain;
         self.counts.bytes += plain.len() as u64;
         let Phase::Waiting(pending) = slot.connection.phase() else {
-            self.counts.wrong(Wrong::Surplus);
+            self.wrong(at, Wrong::Surplus);
             return self.close(at);
         };
         let id = Id::new(self.plan.run, pending.id);
@@ -346,7 +350,7 @@ impl<'p> Worker<'p> {
             Ok((used, Some(answer))) => {
                 let surplus = used < plain.len();
                 if surplus {
-                    self.counts.wrong(Wrong::Surplus);
+                    self.wrong(at, Wrong::Surplus);
                 }
                 self.finish(at, pending, answer);
                 if surplus || !answer.keep_alive {
@@ -363,11 +367,13 @@ impl<'p> Worker<'p> {
         self.counts.answer(answer.status, pending.due, pending.sent, now);
         match answer.echo {
             Echo::Unknown | Echo::Same => {}
-            Echo::Missing => self.counts.wrong(Wrong::MissingId),
-            Echo::Other => self.counts.wrong(Wrong::OtherId),
+            // What a gateway says itself has nobody's id, and its status is counted.
+            Echo::Missing if !(200..300).contains(&answer.status) => {}
+            Echo::Missing => self.wrong(at, Wrong::MissingId),
+            Echo::Other => self.wrong(at, Wrong::OtherId),
         }
         if answer.said_length.is_some_and(|said| said != answer.length) {
-            self.counts.wrong(Wrong::Length);
+            self.wrong(at, Wrong::Length);
         }
         self.slots[at].connection.answered();
         self.waiting -= 1;
@@ -414,6 +420,7 @@ impl<'p> Worker<'p> {
             Phase::Waiting(_) => {
                 let failure = match broken {
                     Broken::Tls => Failure::Malformed,
+                    Broken::Alert => Failure::Alert,
                     Broken::Socket if slot.reader.has_begun() => Failure::Truncated,
                     Broken::Socket => Failure::Reset,
                 };
@@ -423,14 +430,24 @@ impl<'p> Worker<'p> {
     }
 
     fn fail(&mut self, at: usize, failure: Failure) -> Stays {
-        self.counts.fail(failure);
-        let again = {
-            let now = self.clock.now();
-            self.leave(at);
-            self.slots[at].connection.fail(now)
-        };
+        let now = self.clock.now();
+        self.counts.fail(failure, self.moment(at, now));
+        self.leave(at);
+        let again = self.slots[at].connection.fail(now);
         self.openings.push(Reverse((again, at)));
         Stays::Closed
+    }
+
+    fn wrong(&mut self, at: usize, wrong: Wrong) {
+        self.counts.wrong(wrong, self.moment(at, self.clock.now()));
+    }
+
+    /// To which moment something that happens now belongs: to when the request was due that it happens to.
+    fn moment(&self, at: usize, now: Nanos) -> Nanos {
+        match self.slots[at].connection.phase() {
+            Phase::Waiting(pending) => pending.due,
+            _ => now,
+        }
     }
 
     fn close(&mut self, at: usize) -> Stays {
@@ -474,7 +491,15 @@ impl<'p> Worker<'p> {
         {
             self.next_watch = now + SECOND;
             // Whoever shows it and is slow misses one.
-            let _ = watch.try_send((self.index, self.counts.clone()));
+            let latency = self.counts.latency.clone();
+            let (answered, errors) = (self.counts.answered, self.counts.errors());
+            let _ = watch.try_send(Sample {
+                thread: self.index,
+                at: now - self.plan.schedule.first,
+                answered,
+                errors,
+                latency,
+            });
         }
     }
 }
@@ -492,7 +517,7 @@ fn of_connecting(error: Errno) -> Failure {
 
 fn of_handshake(broken: Broken) -> Failure {
     match broken {
-        Broken::Tls => Failure::Handshake,
+        Broken::Tls | Broken::Alert => Failure::Handshake,
         Broken::Socket => Failure::HandshakeClosed,
     }
 }

@@ -62,6 +62,13 @@ fn a_stall_is_charged_to_all_that_were_due_in_it() {
         assert!(corrected("95") >= 45_000, "{report:#}");
         assert!(corrected("99") >= 85_000, "{report:#}");
         assert!(corrected("99.9") >= 95_000, "{report:#}");
+        // Over time: each second has its stall.
+        let seconds = report["intervals"].as_array().unwrap();
+        assert_eq!(seconds.len(), 4);
+        for second in seconds {
+            assert_eq!(number(second, "/answered"), 1000);
+            assert!(number(second, "/max_us") >= 90_000, "{report:#}");
+        }
         let is_close = corrected("95") < 65_000 && corrected("99") < 105_000 && corrected("99.9") < 120_000;
         // What is typical is not touched, and what a closed loop sees is hardly touched.
         if is_close && corrected("50") < 10_000 && uncorrected("95") < 20_000 {
