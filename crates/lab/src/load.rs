@@ -37,6 +37,7 @@ mod text;
 mod tls;
 mod worker;
 
+use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -57,6 +58,9 @@ use self::worker::Worker;
 pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     allow_files(plan.schedule.connections)?;
+    // Before the load rather than after it, if they cannot be written.
+    let hgrm = args.hgrm.as_deref().map(create).transpose()?;
+    let json = args.json.as_deref().filter(|path| *path != Path::new("-")).map(create).transpose()?;
     let json_only = args.json.as_deref() == Some(Path::new("-"));
     if !json_only {
         print(&text::heading(&plan))?;
@@ -65,20 +69,20 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     if !json_only {
         print(&text::of(&outcome, args.parts()))?;
     }
-    if let Some(path) = &args.hgrm {
-        std::fs::write(path, spectrum::hgrm(&outcome.counts.latency))
-            .with_context(|| format!("writing {}", path.display()))?;
+    if let Some(mut file) = hgrm {
+        file.write_all(spectrum::hgrm(&outcome.counts.latency).as_bytes()).context("--hgrm")?;
     }
-    match &args.json {
-        Some(_) if json_only => print(&(json::of(&outcome)? + "\n"))?,
-        Some(path) => {
-            std::fs::write(path, json::of(&outcome)?)
-                .with_context(|| format!("writing {}", path.display()))?;
-        }
-        None => {}
+    if json_only {
+        print(&(json::of(&outcome)? + "\n"))?;
+    } else if let Some(mut file) = json {
+        file.write_all(json::of(&outcome)?.as_bytes()).context("--json")?;
     }
     let failed = args.fail_on_errors && !outcome.is_clean();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// A reader that went away is no error.

@@ -19,11 +19,13 @@ const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
 /// Latency over time is told for each second, or for longer intervals if there were more than this many.
 const MAX_INTERVALS: u64 = 600;
 
-/// Options as wrk2 has them. Counts and rates may end in k, M or G; times in us, ms, s, m or h, seconds without.
+/// The options, as wrk2 has them and more.
 #[derive(Clone, Debug, Args)]
 #[command(
     disable_version_flag = true,
-    after_help = "Latency is counted from when a request was due to when its answer was complete, so a server that stands \
+    after_help = "Counts and rates may end in k, M or G: -R30k. Times may be in us, ms, s, m or h: --timeout 500ms; they are in \
+                  seconds without.\n\
+                  Latency is counted from when a request was due to when its answer was complete, so a server that stands \
                   still is charged for every request that fell into that time.\n\
                   Exit codes: 0, also if requests failed; 1 if some did and --fail-on-errors is given; 2 for options that \
                   make no sense.\n\

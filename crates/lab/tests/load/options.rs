@@ -24,6 +24,8 @@ fn options_that_make_no_sense_are_refused_with_a_reason() {
         ("http://127.0.0.1:99999/", "1 to 65535"),
         ("http://nobody.invalid/", "\"nobody.invalid\" has no address"),
         ("--cacert /nonexistent https://127.0.0.1:9/", "/nonexistent"),
+        ("--json /nonexistent/a http://127.0.0.1:9/", "/nonexistent/a cannot be written"),
+        ("--hgrm /nonexistent/a http://127.0.0.1:9/", "/nonexistent/a cannot be written"),
         ("--cacert /nonexistent http://127.0.0.1:9/", "https://"),
     ];
     for (words, reason) in cases {
