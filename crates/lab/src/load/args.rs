@@ -69,6 +69,10 @@ pub(crate) struct LoadArgs {
     /// their x-lab-length says.
     #[arg(long)]
     verify: bool,
+    /// Open a connection for each request when it is due, and close it after the answer; -c is how many there can be at a
+    /// time. The latency is that of the connect, the handshake (a full one) and the request.
+    #[arg(long, conflicts_with = "ramp")]
+    new_connections: bool,
     /// Open the connections evenly over this time, before the first request is due: 0 to 1000h. [default: 5ms for
     /// each connection of a thread]
     #[arg(long, value_name = "TIME", value_parser = ramp)]
@@ -111,7 +115,12 @@ impl LoadArgs {
             true => Some(TlsOptions::new(&self.url, self.cacert.as_deref())?),
             false => None,
         };
+        let mut headers = self.headers.clone();
+        if self.new_connections {
+            headers.push(("Connection".to_owned(), "close".to_owned()));
+        }
         let first = match self.ramp {
+            _ if self.new_connections => Nanos::ZERO,
             Some(ramp) => ramp.into(),
             None => Nanos(BETWEEN_CONNECTS.0 * connections.div_ceil(threads)),
         };
@@ -129,7 +138,8 @@ impl LoadArgs {
             threads: usize::try_from(threads).context("-t")?,
             schedule,
             timeout: self.timeout.into(),
-            request: Request::new(&self.url, &self.headers),
+            request: Request::new(&self.url, &headers),
+            is_new_each: self.new_connections,
             interval: Nanos::from_millis(1000 * seconds),
             verify: self.verify,
             run: fastrand::u32(..),

@@ -14,6 +14,8 @@ pub(crate) struct Connection {
     /// The number of the next request, from 0. Those before it were sent.
     next: u64,
     phase: Phase,
+    /// When it was opened last.
+    opened: Nanos,
     /// When the phase has taken too long.
     deadline: Nanos,
     /// How many times in a row it broke without an answer.
@@ -44,7 +46,7 @@ pub(crate) struct Pending {
 
 impl Connection {
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, next: 0, phase: Phase::Down, deadline: Nanos::MAX, failures: 0 }
+        Self { number, next: 0, phase: Phase::Down, opened: Nanos::ZERO, deadline: Nanos::MAX, failures: 0 }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -55,10 +57,16 @@ impl Connection {
         self.phase
     }
 
+    /// When it was opened last.
+    pub(crate) fn opened(&self) -> Nanos {
+        self.opened
+    }
+
     /// It is being opened. Connecting and the handshake have to be over at the deadline.
-    pub(crate) fn open(&mut self, deadline: Nanos) {
+    pub(crate) fn open(&mut self, now: Nanos, deadline: Nanos) {
         debug_assert_eq!(self.phase, Phase::Down);
         self.phase = Phase::Connecting;
+        self.opened = now;
         self.deadline = deadline;
     }
 
@@ -69,6 +77,11 @@ impl Connection {
     pub(crate) fn ready(&mut self) {
         self.phase = Phase::Idle;
         self.deadline = Nanos::MAX;
+    }
+
+    /// Whether a request is due that was not sent.
+    pub(crate) fn has_due(&self, now: Nanos, schedule: &Schedule) -> bool {
+        schedule.released(self.number, self.next, now).is_some()
     }
 
     /// When the request was due that is to be sent now, if one is. It counts as sent, whatever becomes of it.
@@ -133,7 +146,7 @@ mod tests {
 
     fn idle() -> Connection {
         let mut connection = Connection::new(0);
-        connection.open(at(2000));
+        connection.open(at(0), at(2000));
         connection.ready();
         connection
     }
@@ -165,8 +178,10 @@ mod tests {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(connection.fail(at(5)), at(5), "opened again at once");
+        assert!(!connection.has_due(at(9), &SCHEDULE) && connection.has_due(at(10), &SCHEDULE));
         assert_eq!(send(&mut connection, at(10)), None);
-        connection.open(at(2010));
+        connection.open(at(10), at(2010));
+        assert_eq!(connection.opened(), at(10));
         assert_eq!(send(&mut connection, at(20)), None);
         connection.begin_handshake();
         assert_eq!(send(&mut connection, at(30)), None);
@@ -181,14 +196,14 @@ mod tests {
         let mut connection = Connection::new(0);
         let mut waits = Vec::new();
         for _ in 0..12 {
-            connection.open(at(2000));
+            connection.open(at(0), at(2000));
             waits.push((connection.fail(at(1000)) - at(1000)).0 / 1_000_000);
         }
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100]);
-        connection.open(at(2000));
+        connection.open(at(0), at(2000));
         connection.ready();
         assert_eq!(connection.close(at(1000)), at(1100), "accepting is not enough");
-        connection.open(at(2000));
+        connection.open(at(0), at(2000));
         connection.ready();
         assert!(send(&mut connection, at(0)).is_some());
         connection.answered();
@@ -199,7 +214,7 @@ mod tests {
     fn each_phase_has_its_limit_and_idleness_has_none() {
         let mut connection = Connection::new(0);
         assert!(!connection.is_expired(at(999_999)));
-        connection.open(at(100));
+        connection.open(at(0), at(100));
         assert!(!connection.is_expired(at(99)) && connection.is_expired(at(100)));
         connection.begin_handshake();
         assert!(connection.is_expired(at(100)), "connecting and the handshake share a limit");

@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     /// Of connecting with the handshake, and of a request.
     pub(crate) timeout: Nanos,
     pub(crate) request: Request,
+    /// Whether each request has a connection of its own, which is opened when it is due.
+    pub(crate) is_new_each: bool,
     /// How finely latency over time is told.
     pub(crate) interval: Nanos,
     /// Whether the echo of ids is looked at.

@@ -67,6 +67,8 @@ struct Slot {
     connection: Connection,
     stream: Option<Stream>,
     reader: Reader,
+    /// Whether it is among the openings.
+    is_to_open: bool,
     /// Tells events of this stream from those of earlier ones.
     generation: u32,
 }
@@ -94,6 +96,7 @@ impl<'p> Worker<'p> {
                 connection: Connection::new(number),
                 stream: None,
                 reader: Reader::default(),
+                is_to_open: !plan.is_new_each,
                 generation: 0,
             })
             .collect();
@@ -108,7 +111,7 @@ impl<'p> Worker<'p> {
             next_id: (index as u64) << 48,
             scratch: Scratch::new(),
             head: ResponseHead::default(),
-            openings: slots.iter().enumerate().map(opening).collect(),
+            openings: slots.iter().enumerate().filter(|(_, slot)| slot.is_to_open).map(opening).collect(),
             cursor: 0,
             to_send: slots.iter().map(|slot| plan.schedule.requests_of(slot.connection.number())).sum(),
             slots,
@@ -128,8 +131,8 @@ impl<'p> Worker<'p> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
             let now = self.clock.now();
-            self.open_connections(now);
             self.release(now);
+            self.open_connections(now);
             if now >= self.next_tick {
                 self.tick(now);
             }
@@ -185,7 +188,11 @@ impl<'p> Worker<'p> {
             if self.cursor == 0 && now >= self.plan.schedule.first {
                 self.cursor = 1;
                 for at in 0..self.slots.len() {
-                    self.proceed(at);
+                    if self.plan.is_new_each {
+                        self.open_at(at, now);
+                    } else {
+                        self.proceed(at);
+                    }
                 }
             }
             return;
@@ -193,13 +200,16 @@ impl<'p> Worker<'p> {
         while self.cursor_due().is_some_and(|due| due <= now) {
             let at = self.cursor_slot();
             self.cursor += 1;
-            if self.slots[at].connection.phase() == Phase::Idle {
-                let due = self.slots[at].connection.take_due(now, &self.plan.schedule);
-                if let Some(due) = due {
-                    let sent = self.clock.now();
-                    self.counts.lateness.saturating_record((sent - due).micros());
-                    self.send(at, due, sent);
+            match self.slots[at].connection.phase() {
+                Phase::Idle => {
+                    if let Some(due) = self.slots[at].connection.take_due(now, &self.plan.schedule) {
+                        let sent = self.clock.now();
+                        self.counts.lateness.saturating_record((sent - due).micros());
+                        self.send(at, due, sent);
+                    }
                 }
+                Phase::Down if self.plan.is_new_each => self.open_at(at, now),
+                Phase::Down | Phase::Connecting | Phase::Handshaking | Phase::Waiting(_) => {}
             }
         }
     }
@@ -208,6 +218,10 @@ impl<'p> Worker<'p> {
     fn proceed(&mut self, at: usize) -> Stays {
         let now = self.clock.now();
         match self.slots[at].connection.take_due(now, &self.plan.schedule) {
+            // In a closed loop nothing waits for a connection, so opening one is part of the request.
+            Some(due) if self.plan.is_new_each => {
+                self.send(at, due.min(self.slots[at].connection.opened()), now)
+            }
             Some(due) => self.send(at, due, now),
             None => Stays::Open,
         }
@@ -228,11 +242,21 @@ impl<'p> Worker<'p> {
         Stays::Open
     }
 
+    /// Puts a connection among those to be opened.
+    fn open_at(&mut self, at: usize, when: Nanos) {
+        let slot = &mut self.slots[at];
+        if !slot.is_to_open {
+            slot.is_to_open = true;
+            self.openings.push(Reverse((when, at)));
+        }
+    }
+
     fn open_connections(&mut self, now: Nanos) {
         while let Some(Reverse((when, at))) = self.openings.peek().copied()
             && when <= now
         {
             self.openings.pop();
+            self.slots[at].is_to_open = false;
             if now < self.plan.schedule.last_send() {
                 self.open(at, now);
             }
@@ -241,7 +265,7 @@ impl<'p> Worker<'p> {
 
     fn open(&mut self, at: usize, now: Nanos) {
         let slot = &mut self.slots[at];
-        slot.connection.open(now + self.plan.timeout);
+        slot.connection.open(now, now + self.plan.timeout);
         slot.reader.reset();
         slot.generation = slot.generation.wrapping_add(1);
         let (stream, connected) = match Stream::connect(&self.plan.address) {
@@ -353,8 +377,8 @@ impl<'p> Worker<'p> {
                     self.wrong(at, Wrong::Surplus);
                 }
                 self.finish(at, pending, answer);
-                if surplus || !answer.keep_alive {
-                    self.counts.closed_idle += u64::from(!surplus);
+                if surplus || !answer.keep_alive || self.plan.is_new_each {
+                    self.counts.closed_idle += u64::from(!surplus && !self.plan.is_new_each);
                     return self.close(at);
                 }
                 self.proceed(at)
@@ -434,8 +458,7 @@ impl<'p> Worker<'p> {
         self.counts.fail(failure, self.moment(at, now));
         self.leave(at);
         let again = self.slots[at].connection.fail(now);
-        self.openings.push(Reverse((again, at)));
-        Stays::Closed
+        self.closed(at, now, again)
     }
 
     fn wrong(&mut self, at: usize, wrong: Wrong) {
@@ -452,8 +475,16 @@ impl<'p> Worker<'p> {
 
     fn close(&mut self, at: usize) -> Stays {
         self.leave(at);
-        let again = self.slots[at].connection.close(self.clock.now());
-        self.openings.push(Reverse((again, at)));
+        let now = self.clock.now();
+        let again = self.slots[at].connection.close(now);
+        self.closed(at, now, again)
+    }
+
+    /// A connection is opened again at this time; or, if each request has one of its own, when the next request is due.
+    fn closed(&mut self, at: usize, now: Nanos, again: Nanos) -> Stays {
+        if !self.plan.is_new_each || self.slots[at].connection.has_due(now, &self.plan.schedule) {
+            self.open_at(at, again);
+        }
         Stays::Closed
     }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,6 +20,16 @@ const SHORT: &str = "-t2 -c4 -d300ms -R100";
 /// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection after this
 /// many answers.
 fn start(versions: &[&'static SupportedProtocolVersion], answers: usize, body: usize) -> (Server, String) {
+    start_slow(versions, answers, body, Duration::ZERO)
+}
+
+/// The same, and it takes this long before it answers a handshake.
+fn start_slow(
+    versions: &[&'static SupportedProtocolVersion],
+    answers: usize,
+    body: usize,
+    pause: Duration,
+) -> (Server, String) {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
@@ -31,6 +43,7 @@ fn start(versions: &[&'static SupportedProtocolVersion], answers: usize, body: u
     let server = Server::accepting(move |stream| {
         let session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(session, stream);
+        sleep(pause);
         for left in (0..answers).rev() {
             if stream.read(&mut [0; 4096])? == 0 {
                 return Ok(());
@@ -78,6 +91,22 @@ fn a_server_that_closes_connections_gets_new_ones() {
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
     assert_eq!(number(&report, "/requests/answered"), 30);
     assert!(number(&report, "/connected") >= 10, "{report:#}");
+}
+
+/// A server that takes 20 ms before it answers the handshake.
+#[test]
+fn a_new_connection_for_each_request_is_part_of_its_latency() {
+    let (server, _) = start_slow(rustls::ALL_VERSIONS, 1, 100, Duration::from_millis(20));
+    for rate in ["-R100", ""] {
+        let report = load(&format!("-t2 -c10 -d500ms --new-connections {rate} https://{}/", server.addr));
+        assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+        let answered = number(&report, "/requests/answered");
+        // When the time is over, nothing is sent on those that were being opened.
+        assert!((answered..=answered + 10).contains(&number(&report, "/connected")), "{report:#}");
+        assert!(rate.is_empty() || answered == 50, "{report:#}");
+        assert!(number(&report, "/latency/min_us") >= 20_000, "{report:#}");
+        assert!(number(&report, "/uncorrected_latency/min_us") < 20_000, "{report:#}");
+    }
 }
 
 #[test]
