@@ -30,6 +30,13 @@ const TICK: Nanos = Nanos::from_millis(100);
 /// How many sockets are served before requests are looked for that became due meanwhile: half a millisecond's work.
 const EVENTS: usize = 64;
 
+/// How many reads of a connection come before others have their turn: 1 MiB.
+const READS: usize = 16;
+
+/// Told once of each change, and never asked again: no system call but send and receive for each request.
+const EVENTS_OF_STREAMS: EventFlags =
+    EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+
 /// How often [`Worker::watch`] is told.
 const SECOND: Nanos = Nanos::from_millis(1000);
 
@@ -71,6 +78,13 @@ struct Slot {
     is_to_open: bool,
     /// Tells events of this stream from those of earlier ones.
     generation: u32,
+}
+
+impl Slot {
+    /// By which an event names it.
+    fn event_data(&self, at: usize) -> EventData {
+        EventData::new_u64(at as u64 | u64::from(self.generation) << 32)
+    }
 }
 
 /// Whether the stream that was served is still there.
@@ -275,10 +289,7 @@ impl<'p> Worker<'p> {
                 return;
             }
         };
-        let data = EventData::new_u64(at as u64 | u64::from(slot.generation) << 32);
-        // Told once of each change, and never asked again: no system call but read and write for each request.
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if epoll::add(&self.epoll, &stream, data, flags).is_err() {
+        if epoll::add(&self.epoll, &stream, slot.event_data(at), EVENTS_OF_STREAMS).is_err() {
             self.fail(at, Failure::Exhausted);
             return;
         }
@@ -334,7 +345,7 @@ impl<'p> Worker<'p> {
 
     /// Reads what has come. `to_the_end`: the kernel has said that the end is among it.
     fn receive(&mut self, at: usize, to_the_end: bool) {
-        loop {
+        for _ in 0..READS {
             let slot = &mut self.slots[at];
             let Some(stream) = &mut slot.stream else { return };
             let outcome = stream.receive(&mut self.scratch, to_the_end);
@@ -354,6 +365,13 @@ impl<'p> Worker<'p> {
                 Ok((Received::Ended, progress)) => return self.ended(at, progress),
                 Err(broken) => return self.broken(at, broken),
             }
+        }
+        // To be told once more, after the others had their turn.
+        let slot = &self.slots[at];
+        if let Some(stream) = &slot.stream
+            && epoll::modify(&self.epoll, stream, slot.event_data(at), EVENTS_OF_STREAMS).is_err()
+        {
+            self.fail(at, Failure::Exhausted);
         }
     }
 
