@@ -18,8 +18,10 @@ pub(crate) struct Connection {
     opened: Nanos,
     /// When the phase has taken too long.
     deadline: Nanos,
-    /// How many times in a row it broke without an answer.
+    /// How many times in a row it was opened, and was no good.
     failures: u32,
+    /// Whether an answer has come since it was opened.
+    is_proven: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,15 @@ pub(crate) struct Pending {
 
 impl Connection {
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, next: 0, phase: Phase::Down, opened: Nanos::ZERO, deadline: Nanos::MAX, failures: 0 }
+        Self {
+            number,
+            next: 0,
+            phase: Phase::Down,
+            opened: Nanos::ZERO,
+            deadline: Nanos::MAX,
+            failures: 0,
+            is_proven: false,
+        }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -67,6 +77,7 @@ impl Connection {
         debug_assert_eq!(self.phase, Phase::Down);
         self.phase = Phase::Connecting;
         self.opened = now;
+        self.is_proven = false;
         self.deadline = deadline;
     }
 
@@ -103,26 +114,26 @@ impl Connection {
     /// The answer is complete.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
+        self.is_proven = true;
         self.ready();
     }
 
-    /// It is closed, by whomever. Gives when it is to be opened again.
+    /// Whether an answer has come since it was opened.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// It is closed, by whomever and for whatever reason. Gives when it is to be opened again: at once after it was good for
+    /// an answer, and ever later if it never is, so that a dead server is not hammered.
     pub(crate) fn close(&mut self, now: Nanos) -> Nanos {
         let backoff = match self.failures {
             0 => Nanos::ZERO,
             failures => MAX_BACKOFF.min(Nanos::from_millis(1 << (failures - 1).min(20))),
         };
+        self.failures = if self.is_proven { 0 } else { self.failures.saturating_add(1) };
         self.phase = Phase::Down;
         self.deadline = Nanos::MAX;
         now + backoff
-    }
-
-    /// It is closed because of a failure. Gives when it is to be opened again: at once after it was good for something,
-    /// and ever later if it never is, so that a dead server is not hammered.
-    pub(crate) fn fail(&mut self, now: Nanos) -> Nanos {
-        let at = self.close(now);
-        self.failures = self.failures.saturating_add(1);
-        at
     }
 
     /// Whether the phase has taken too long.
@@ -177,7 +188,7 @@ mod tests {
     fn what_was_due_while_a_connection_was_down_counts_from_then() {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
-        assert_eq!(connection.fail(at(5)), at(5), "opened again at once");
+        assert_eq!(connection.close(at(5)), at(5), "opened again at once");
         assert!(!connection.has_due(at(9), &SCHEDULE) && connection.has_due(at(10), &SCHEDULE));
         assert_eq!(send(&mut connection, at(10)), None);
         connection.open(at(10), at(2010));
@@ -197,7 +208,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..12 {
             connection.open(at(0), at(2000));
-            waits.push((connection.fail(at(1000)) - at(1000)).0 / 1_000_000);
+            waits.push((connection.close(at(1000)) - at(1000)).0 / 1_000_000);
         }
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100]);
         connection.open(at(0), at(2000));

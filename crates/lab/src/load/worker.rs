@@ -454,6 +454,10 @@ impl<'p> Worker<'p> {
         match slot.connection.phase() {
             Phase::Down => {}
             Phase::Connecting | Phase::Handshaking => _ = self.fail(at, of_handshake(broken)),
+            // A server that does not like what the client ended the handshake with says so only now (RFC 8446, 4.4.2.4).
+            Phase::Idle if broken == Broken::Alert && !slot.connection.is_proven() => {
+                self.fail(at, Failure::Handshake);
+            }
             Phase::Idle => {
                 // Nobody was waiting for anything.
                 self.counts.closed_idle += 1;
@@ -474,9 +478,7 @@ impl<'p> Worker<'p> {
     fn fail(&mut self, at: usize, failure: Failure) -> Stays {
         let now = self.clock.now();
         self.counts.fail(failure, self.moment(at, now));
-        self.leave(at);
-        let again = self.slots[at].connection.fail(now);
-        self.closed(at, now, again)
+        self.leave(at, now)
     }
 
     fn wrong(&mut self, at: usize, wrong: Wrong) {
@@ -492,27 +494,22 @@ impl<'p> Worker<'p> {
     }
 
     fn close(&mut self, at: usize) -> Stays {
-        self.leave(at);
-        let now = self.clock.now();
-        let again = self.slots[at].connection.close(now);
-        self.closed(at, now, again)
+        self.leave(at, self.clock.now())
     }
 
-    /// A connection is opened again at this time; or, if each request has one of its own, when the next request is due.
-    fn closed(&mut self, at: usize, now: Nanos, again: Nanos) -> Stays {
-        if !self.plan.is_new_each || self.slots[at].connection.has_due(now, &self.plan.schedule) {
-            self.open_at(at, again);
-        }
-        Stays::Closed
-    }
-
-    /// Drops the stream, which takes it out of the epoll set.
-    fn leave(&mut self, at: usize) {
+    /// Drops the stream, which takes it out of the epoll set. Another one is opened in its place; or, if each request has one
+    /// of its own, when the next request is due.
+    fn leave(&mut self, at: usize, now: Nanos) -> Stays {
         let slot = &mut self.slots[at];
         slot.stream = None;
         if let Phase::Waiting(_) = slot.connection.phase() {
             self.waiting -= 1;
         }
+        let again = slot.connection.close(now);
+        if !self.plan.is_new_each || slot.connection.has_due(now, &self.plan.schedule) {
+            self.open_at(at, again);
+        }
+        Stays::Closed
     }
 
     /// Looks at limits, and takes the rate.

@@ -51,6 +51,15 @@ fn connections_are_closed_instead_of_an_answer() {
 }
 
 #[test]
+fn a_server_that_hangs_up_at_once_is_not_hammered() {
+    let server = Server::accepting(|_| Ok(()));
+    let report = load(&format!("-t1 -c1 -d500ms -R1 {}", server.url()));
+    // After 0, 1, 2, 4, ... 64, 100, 100, ... ms.
+    let connected = number(&report, "/connected");
+    assert!((1..=20).contains(&connected), "{report:#}");
+}
+
+#[test]
 fn bodies_are_cut_off() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")?;

@@ -11,7 +11,8 @@ use base64::prelude::BASE64_STANDARD;
 use rcgen::CertifiedKey;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
-use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 
 use crate::server::{Server, load, number, only};
 
@@ -131,6 +132,41 @@ fn whoever_does_not_speak_tls_fails_the_handshake() {
     });
     let report = load(&format!("{SHORT} https://{}/", server.addr));
     assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_closed"));
+}
+
+/// In TLS 1.3 the client's part of the handshake is over before the server looks at it, so a request may be under way.
+#[test]
+fn a_server_that_wants_a_certificate_is_not_taken_for_a_good_one() {
+    let CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_client_cert_verifier(verifier.clone())
+            .with_single_cert(
+                vec![cert.der().clone()],
+                PrivateKeyDer::Pkcs8(signing_key.serialize_der().into()),
+            )
+            .unwrap();
+        let config = Arc::new(config);
+        let server = Server::accepting(move |stream| {
+            let session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+            let mut stream = StreamOwned::new(session, stream);
+            stream.read(&mut [0; 4096]).map(|_| ())
+        });
+        let report = load(&format!("{SHORT} https://{}/", server.addr));
+        let failed = number(&report, "/errors/kinds/tls_handshake");
+        let alerts = number(&report, "/errors/kinds/read_tls_alert");
+        let is_early = version.version == rustls::ProtocolVersion::TLSv1_2;
+        assert!(if is_early { failed > 0 && alerts == 0 } else { failed + alerts > 0 }, "{report:#}");
+        assert_eq!(number(&report, "/requests/answered"), 0);
+    }
 }
 
 #[test]
