@@ -1,0 +1,303 @@
+//! Reading answers, without I/O: heads by `sluicegate-http1`, bodies counted and dropped.
+
+use sluicegate_http1::{
+    Chunk, ChunkError, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming,
+    ResponseHead,
+};
+use thiserror::Error;
+
+use super::request::{ID_HEADER, Id, LENGTH_HEADER};
+
+/// Reads the answers of one connection, one after another.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// The bytes of a head or of trailers that are not complete.
+    partial: Vec<u8>,
+    scan: HeadScan,
+    /// What the head said, once it is complete.
+    answer: Option<Answer>,
+    body: Body,
+    has_begun: bool,
+}
+
+/// A complete answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Whether the connection can take another request.
+    pub(crate) keep_alive: bool,
+    pub(crate) echo: Echo,
+    /// How long its body is.
+    pub(crate) length: u64,
+    /// How long the back end says that it is.
+    pub(crate) said_length: Option<u64>,
+}
+
+/// What the back end repeated of the request's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// It was not looked at.
+    Unknown,
+    Missing,
+    Same,
+    /// Another id: this is the answer to another request.
+    Other,
+}
+
+#[derive(Debug, Default)]
+enum Body {
+    #[default]
+    None,
+    /// This much is to come.
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    UntilClose,
+}
+
+/// Why an answer is not one.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub(crate) enum Malformed {
+    #[error(transparent)]
+    Head(#[from] ResponseError),
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+    #[error("an upgrade that was not asked for")]
+    Upgrade,
+}
+
+impl Reader {
+    /// Reads what came. Gives how much of it belongs to this answer, and the answer if it is complete. `head` is room
+    /// that all connections share. With `verify` the echo of the id is looked for.
+    pub(crate) fn read(
+        &mut self,
+        input: &[u8],
+        head: &mut ResponseHead,
+        verify: Option<&Id>,
+    ) -> Result<(usize, Option<Answer>), Malformed> {
+        self.has_begun |= !input.is_empty();
+        if self.partial.is_empty() {
+            return self.read_from(input, head, verify);
+        }
+        let mut partial = std::mem::take(&mut self.partial);
+        let before = partial.len();
+        partial.extend_from_slice(input);
+        let (used, answer) = self.read_from(&partial, head, verify)?;
+        if self.partial.is_empty() {
+            // Its room is kept.
+            partial.clear();
+            self.partial = partial;
+        }
+        Ok((used.saturating_sub(before), answer))
+    }
+
+    /// Whether a byte of an answer that is not complete has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The connection was closed properly: the answer, if that is its end.
+    pub(crate) fn close(&mut self) -> Option<Answer> {
+        matches!(self.body, Body::UntilClose).then(|| self.finish()).flatten()
+    }
+
+    /// Forgets what was read: another connection begins.
+    pub(crate) fn reset(&mut self) {
+        self.partial.clear();
+        self.scan = HeadScan::default();
+        self.answer = None;
+        self.body = Body::None;
+        self.has_begun = false;
+    }
+
+    fn read_from(
+        &mut self,
+        input: &[u8],
+        head: &mut ResponseHead,
+        verify: Option<&Id>,
+    ) -> Result<(usize, Option<Answer>), Malformed> {
+        let mut at = 0;
+        while self.answer.is_none() {
+            let rest = &input[at..];
+            if !head.parse(rest, &mut self.scan, Method::Get, &HeadLimits::default())? {
+                self.partial.extend_from_slice(rest);
+                return Ok((input.len(), None));
+            }
+            if head.upgrade {
+                return Err(Malformed::Upgrade);
+            }
+            if head.status >= 200 {
+                self.begin_body(rest, head, verify);
+            }
+            at += head.len;
+        }
+        let (used, is_complete) = self.read_body(&input[at..])?;
+        Ok((at + used, if is_complete { self.finish() } else { None }))
+    }
+
+    fn begin_body(&mut self, buf: &[u8], head: &ResponseHead, verify: Option<&Id>) {
+        let echo = match verify {
+            None => Echo::Unknown,
+            Some(id) => match head.find(buf, ID_HEADER) {
+                None => Echo::Missing,
+                Some(echo) if echo == id.as_bytes() => Echo::Same,
+                Some(_) => Echo::Other,
+            },
+        };
+        let said_length = verify.and_then(|_| {
+            let value = head.find(buf, LENGTH_HEADER)?;
+            std::str::from_utf8(value).ok()?.parse().ok()
+        });
+        self.body = match head.framing {
+            ResponseFraming::None => Body::None,
+            ResponseFraming::Length(length) => Body::Length(length),
+            ResponseFraming::Chunked => Body::Chunked(ChunkedDecoder::default()),
+            ResponseFraming::UntilClose => Body::UntilClose,
+        };
+        let keep_alive = head.keep_alive;
+        self.answer = Some(Answer { status: head.status, keep_alive, echo, length: 0, said_length });
+    }
+
+    /// Gives how much was used, and whether the body has ended.
+    fn read_body(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
+        let Some(answer) = &mut self.answer else { return Ok((0, false)) };
+        match &mut self.body {
+            Body::None => Ok((0, true)),
+            Body::Length(left) => {
+                let used = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                answer.length += used as u64;
+                Ok((used, *left == 0))
+            }
+            Body::UntilClose => {
+                answer.length += input.len() as u64;
+                Ok((input.len(), false))
+            }
+            Body::Chunked(decoder) => {
+                let mut at = 0;
+                loop {
+                    let (used, chunk) = decoder.next(&input[at..])?;
+                    at += used;
+                    match chunk {
+                        Chunk::Data(data) => answer.length += data.len() as u64,
+                        Chunk::Trailers(_) => {}
+                        Chunk::End => return Ok((at, true)),
+                        Chunk::Partial => {
+                            self.partial.extend_from_slice(&input[at..]);
+                            return Ok((input.len(), false));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<Answer> {
+        self.body = Body::None;
+        self.has_begun = false;
+        self.answer.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `text` in pieces of this size: the answers, and what was wrong.
+    fn read_in(text: &str, size: usize) -> (Vec<Answer>, Option<Malformed>) {
+        let id = Id::new(1, 7);
+        let (mut reader, mut head, mut answers) = (Reader::default(), ResponseHead::default(), Vec::new());
+        for mut piece in text.as_bytes().chunks(size) {
+            loop {
+                match reader.read(piece, &mut head, Some(&id)) {
+                    Err(malformed) => return (answers, Some(malformed)),
+                    Ok((used, answer)) => {
+                        answers.extend(answer);
+                        assert_eq!(reader.has_begun(), answer.is_none());
+                        piece = &piece[used..];
+                    }
+                }
+                if piece.is_empty() {
+                    break;
+                }
+            }
+        }
+        answers.extend(reader.close());
+        (answers, None)
+    }
+
+    fn read(text: &str) -> (Vec<Answer>, Option<Malformed>) {
+        let whole = read_in(text, usize::MAX);
+        for size in [1, 2, 3, 7, 50] {
+            assert_eq!(read_in(text, size), whole, "{size} bytes at a time: {}", text.escape_debug());
+        }
+        whole
+    }
+
+    const PLAIN: Answer =
+        Answer { status: 200, keep_alive: true, echo: Echo::Missing, length: 0, said_length: None };
+
+    #[test]
+    fn answers_are_read_one_after_another_however_they_are_cut() {
+        let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
+                    HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n\
+                    3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nTrailer: x\r\n\r\n\
+                    HTTP/1.1 204 No Content\r\n\r\n\
+                    HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let (answers, wrong) = read(text);
+        assert_eq!(wrong, None);
+        let expected = [
+            Answer { length: 5, ..PLAIN },
+            Answer { status: 503, length: 7, ..PLAIN },
+            Answer { status: 204, ..PLAIN },
+            Answer { keep_alive: false, ..PLAIN },
+        ];
+        assert_eq!(answers, expected);
+    }
+
+    #[test]
+    fn a_body_without_a_length_ends_with_the_connection() {
+        let (answers, wrong) = read("HTTP/1.1 200 OK\r\n\r\nhello, there");
+        assert_eq!((answers, wrong), (vec![Answer { keep_alive: false, length: 12, ..PLAIN }], None));
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_is_none() {
+        let whole = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        for end in 1..whole.len() {
+            assert_eq!(read(&whole[..end]), (vec![], None), "{}", whole[..end].escape_debug());
+        }
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+        for end in 1..chunked.len() {
+            assert_eq!(read(&chunked[..end]), (vec![], None), "{}", chunked[..end].escape_debug());
+        }
+    }
+
+    #[test]
+    fn the_echo_of_the_id_and_the_length_are_compared() {
+        let echo = |line: &str| {
+            let (answers, _) = read(&format!("HTTP/1.1 200 OK\r\n{line}\r\nContent-Length: 1\r\n\r\nx"));
+            answers[0].echo
+        };
+        let id = Id::new(1, 7);
+        let own = std::str::from_utf8(id.as_bytes()).unwrap();
+        assert_eq!(echo(&format!("X-Lab-Id: {own}")), Echo::Same);
+        assert_eq!(echo("x-lab-id: somebody-else"), Echo::Other);
+        assert_eq!(echo("X-Other: y"), Echo::Missing);
+        let (answers, _) = read("HTTP/1.1 200 OK\r\nx-lab-length: 3\r\nContent-Length: 1\r\n\r\nx");
+        assert_eq!((answers[0].said_length, answers[0].length), (Some(3), 1));
+    }
+
+    #[test]
+    fn what_is_not_http_is_refused() {
+        for text in [
+            "SSH-2.0-x\r\n",
+            "HTTP/1.1 200 OK\nA: b\n\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        ] {
+            let (answers, wrong) = read(text);
+            assert!(answers.is_empty() && wrong.is_some(), "{}", text.escape_debug());
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The options of `sluicegate-lab load`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+
+use super::nanos::Nanos;
+use super::plan::Plan;
+use super::request::{ID_HEADER, Request};
+use super::schedule::{Pace, Schedule};
+use super::target::Target;
+use super::tls::TlsOptions;
+
+/// What wrk2 leaves between the connects of a thread.
+const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
+
+/// Latency over time is told for each second, or for longer intervals if there were more than this many.
+const MAX_INTERVALS: u64 = 600;
+
+/// The options, as wrk2 has them and more.
+#[derive(Clone, Debug, Args)]
+#[command(
+    disable_version_flag = true,
+    after_help = "Counts and rates may end in k, M or G: -R30k. Times may be in us, ms, s, m or h: --timeout 500ms; they are in \
+                  seconds without.\n\
+                  Latency is counted from when a request was due to when its answer was complete, so a server that stands \
+                  still is charged for every request that fell into that time.\n\
+                  Exit codes: 0, also if requests failed; 1 if some did and --fail-on-errors is given; 2 for options that \
+                  make no sense.\n\
+                  Try it: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
+)]
+pub(crate) struct LoadArgs {
+    /// What is asked for by GET: http:// or https://, a name or an address, a port, a path with a query.
+    #[arg(value_parser = url)]
+    url: Target,
+    /// Threads, each with connections of its own: 1 to 1024, at most as many as connections.
+    #[arg(short, long, value_name = "N", value_parser = threads, default_value = "2")]
+    threads: u64,
+    /// Connections that are kept open, of all threads: 1 to 1M.
+    #[arg(short, long, value_name = "N", value_parser = connections, default_value = "10")]
+    connections: u64,
+    /// How long requests are due: 1ms to 1000h. It begins once all connections had time to be opened (see --ramp).
+    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    duration: Duration,
+    /// Requests a second, of all connections together: over 0, at most 100M, 0.5 and the like too. Without it each
+    /// connection sends a request when the last one is answered (a closed loop, as wrk).
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = rate)]
+    rate: Option<f64>,
+    /// Print the latency's distribution, and the detailed percentile spectrum.
+    #[arg(short = 'L', long)]
+    latency: bool,
+    /// Print the same of the latency counted from when requests were sent, which hides what a stalled server did to those
+    /// that waited.
+    #[arg(short = 'U', long = "u_latency", visible_alias = "u-latency")]
+    uncorrected: bool,
+    /// How long connecting with the TLS handshake may take, and an answer from when its request was sent: 1ms to 1000h.
+    /// What takes longer is counted, its connection is closed and another one opened.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
+    timeout: Duration,
+    /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.
+    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Verify certificates by the authorities in this file (PEM). Without it any certificate will do.
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Count answers that do not repeat the request's x-lab-id in a header of that name, or whose body is not as long as
+    /// their x-lab-length says.
+    #[arg(long)]
+    verify: bool,
+    /// Open a connection for each request when it is due, and close it after the answer; -c is how many there can be at a
+    /// time. The latency is that of the connect, the handshake (a full one) and the request.
+    #[arg(long, conflicts_with = "ramp")]
+    new_connections: bool,
+    /// Open the connections evenly over this time, before the first request is due: 0 to 1000h. [default: 5ms for
+    /// each connection of a thread]
+    #[arg(long, value_name = "TIME", value_parser = ramp)]
+    ramp: Option<Duration>,
+    /// Write the corrected latency's distribution to this file, in milliseconds, as HdrHistogram's plotter reads it.
+    #[arg(long, value_name = "FILE")]
+    pub(super) hgrm: Option<PathBuf>,
+    /// Write everything that was counted to this file as JSON; - is standard output, instead of the text.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Exit with 1 if anything failed: a connect, a handshake, a request, a status that is not 2xx, a wrong answer, a
+    /// request that was due and never sent.
+    #[arg(long)]
+    pub(super) fail_on_errors: bool,
+}
+
+/// Which parts of the text are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    pub(crate) latency: bool,
+    pub(crate) uncorrected: bool,
+}
+
+impl LoadArgs {
+    pub(super) fn parts(&self) -> Parts {
+        // As wrk2 has it, -U is -L and more.
+        Parts { latency: self.latency || self.uncorrected, uncorrected: self.uncorrected }
+    }
+
+    /// What the options mean together.
+    pub(super) fn plan(&self) -> anyhow::Result<Plan> {
+        let (threads, connections) = (self.threads, self.connections);
+        ensure!(
+            threads <= connections,
+            "-t {threads}: there are fewer connections than threads; give -c at least {threads}"
+        );
+        let address = self.url.resolve()?;
+        ensure!(self.cacert.is_none() || self.url.is_tls, "--cacert is for https:// URLs only");
+        let tls = match self.url.is_tls {
+            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref())?),
+            false => None,
+        };
+        let mut headers = self.headers.clone();
+        if self.new_connections {
+            headers.push(("Connection".to_owned(), "close".to_owned()));
+        }
+        let first = match self.ramp {
+            _ if self.new_connections => Nanos::ZERO,
+            Some(ramp) => ramp.into(),
+            None => Nanos(BETWEEN_CONNECTS.0 * connections.div_ceil(threads)),
+        };
+        let schedule = Schedule {
+            connections,
+            first,
+            end: first + self.duration.into(),
+            pace: self.rate.map_or(Pace::Closed, Pace::Rate),
+        };
+        let seconds = self.duration.as_secs().div_ceil(MAX_INTERVALS).max(1);
+        Ok(Plan {
+            target: self.url.clone(),
+            address,
+            tls,
+            threads: usize::try_from(threads).context("-t")?,
+            schedule,
+            timeout: self.timeout.into(),
+            request: Request::new(&self.url, &headers),
+            is_new_each: self.new_connections,
+            interval: Nanos::from_millis(1000 * seconds),
+            verify: self.verify,
+            run: fastrand::u32(..),
+        })
+    }
+}
+
+fn url(text: &str) -> Result<Target, String> {
+    text.parse()
+}
+
+/// A number that may end in k, M or G.
+fn scaled(text: &str) -> Result<f64, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1e6),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 1e9),
+        _ => (text, 1.0),
+    };
+    let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: Option<f64> = digits.parse().ok().filter(|_| is_plain);
+    Ok(number.ok_or("write it as 100, 2k or 1.5M")? * factor)
+}
+
+fn whole(text: &str, most: u64) -> Result<u64, String> {
+    let number = scaled(text)?;
+    let is_whole = number.fract() == 0.0 && (1.0..=most as f64).contains(&number);
+    if is_whole { Ok(number as u64) } else { Err(format!("it has to be a whole number from 1 to {most}")) }
+}
+
+fn threads(text: &str) -> Result<u64, String> {
+    whole(text, 1024)
+}
+
+fn connections(text: &str) -> Result<u64, String> {
+    whole(text, 1_000_000)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = scaled(text)?;
+    let is_good = rate > 0.0 && rate <= 100e6;
+    if is_good { Ok(rate) } else { Err("it has to be over 0 and at most 100M requests a second".to_owned()) }
+}
+
+/// A time of zero or more.
+fn ramp(text: &str) -> Result<Duration, String> {
+    let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (digits, seconds) = unit.unwrap_or((text, 1.0));
+    let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: Option<f64> = digits.parse().ok().filter(|_| is_plain);
+    let seconds = number.ok_or("write it as 30s, 500ms or 1.5m")? * seconds;
+    if seconds > 3_600_000.0 {
+        return Err("it has to be at most 1000h".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = ramp(text)?;
+    if duration < Duration::from_millis(1) {
+        return Err("it has to be at least 1ms".to_owned());
+    }
+    Ok(duration)
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as \"Name: value\"")?;
+    let value = value.trim_matches([' ', '\t']);
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(format!("{name:?} is not the name of a header"));
+    }
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err("its value has a control character".to_owned());
+    }
+    let reserved = [ID_HEADER, "content-length", "transfer-encoding", "upgrade", "expect"];
+    if reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
+        return Err(format!("{name} cannot be chosen: requests have no body, and an id of their own"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_rates_may_be_scaled() {
+        assert_eq!(connections("1k"), Ok(1000));
+        assert_eq!(connections("1.5k"), Ok(1500));
+        assert_eq!(rate("30k"), Ok(30_000.0));
+        assert_eq!(rate("0.5"), Ok(0.5));
+        assert_eq!(rate("2M"), Ok(2e6));
+        for text in ["", "0", "-1", "1.5", "k", "x", "1e3", "2M", "inf", "nan"] {
+            assert!(connections(text).is_err(), "{text}");
+        }
+        for text in ["", "0", "0k", "-1", "inf", "nan", "101M", "1e3"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_have_units_and_seconds_without() {
+        for (text, millis) in [("2", 2000), ("2s", 2000), ("250ms", 250), ("1.5m", 90_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        assert_eq!(ramp("0"), Ok(Duration::ZERO));
+        for text in ["", "0", "s", "-1s", "1d", "2 s", "500us", "1001h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_are_names_and_values() {
+        assert_eq!(header("Accept:  */* "), Ok(("Accept".to_owned(), "*/*".to_owned())));
+        assert_eq!(header("X-Empty:"), Ok(("X-Empty".to_owned(), String::new())));
+        for text in ["", "Accept", ": x", "A b: c", "A: b\r\nC: d", "X-Lab-Id: 5", "content-length: 4"] {
+            assert!(header(text).is_err(), "{text:?}");
+        }
+    }
+}

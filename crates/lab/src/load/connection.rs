@@ -1,0 +1,268 @@
+//! The state of one connection, without I/O: what may be done when, and which moments a latency lies between.
+
+use super::nanos::Nanos;
+use super::schedule::Schedule;
+
+/// After this time at most, a connection that failed again and again is tried once more.
+const MAX_BACKOFF: Nanos = Nanos::from_millis(100);
+
+/// The state of one connection. It is told what happened, and says what is to be done.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Its number among all, from 0.
+    number: u64,
+    /// The number of the next request, from 0. Those before it were sent.
+    next: u64,
+    phase: Phase,
+    /// When it was opened last.
+    opened: Nanos,
+    /// When the phase has taken too long.
+    deadline: Nanos,
+    /// How many times in a row it was opened, and was no good.
+    failures: u32,
+    /// Whether an answer has come since it was opened.
+    is_proven: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Not there, and to be opened at some time.
+    Down,
+    Connecting,
+    /// TLS.
+    Handshaking,
+    Idle,
+    /// A request was sent, and its answer is not complete.
+    Waiting(Pending),
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) id: u64,
+    /// When it should have been sent.
+    pub(crate) due: Nanos,
+    /// When it was.
+    pub(crate) sent: Nanos,
+}
+
+impl Connection {
+    pub(crate) fn new(number: u64) -> Self {
+        Self {
+            number,
+            next: 0,
+            phase: Phase::Down,
+            opened: Nanos::ZERO,
+            deadline: Nanos::MAX,
+            failures: 0,
+            is_proven: false,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// When it was opened last.
+    pub(crate) fn opened(&self) -> Nanos {
+        self.opened
+    }
+
+    /// It is being opened. Connecting and the handshake have to be over at the deadline.
+    pub(crate) fn open(&mut self, now: Nanos, deadline: Nanos) {
+        debug_assert_eq!(self.phase, Phase::Down);
+        self.phase = Phase::Connecting;
+        self.opened = now;
+        self.is_proven = false;
+        self.deadline = deadline;
+    }
+
+    pub(crate) fn begin_handshake(&mut self) {
+        self.phase = Phase::Handshaking;
+    }
+
+    pub(crate) fn ready(&mut self) {
+        self.phase = Phase::Idle;
+        self.deadline = Nanos::MAX;
+    }
+
+    /// Whether a request is due that was not sent.
+    pub(crate) fn has_due(&self, now: Nanos, schedule: &Schedule) -> bool {
+        schedule.released(self.number, self.next, now).is_some()
+    }
+
+    /// When the request was due that is to be sent now, if one is. It counts as sent, whatever becomes of it.
+    pub(crate) fn take_due(&mut self, now: Nanos, schedule: &Schedule) -> Option<Nanos> {
+        if self.phase != Phase::Idle {
+            return None;
+        }
+        let due = schedule.released(self.number, self.next, now)?;
+        self.next += 1;
+        Some(due)
+    }
+
+    /// A request is sent, and has to be answered at the deadline.
+    pub(crate) fn wait(&mut self, pending: Pending, deadline: Nanos) {
+        self.phase = Phase::Waiting(pending);
+        self.deadline = deadline;
+    }
+
+    /// The answer is complete.
+    pub(crate) fn answered(&mut self) {
+        self.failures = 0;
+        self.is_proven = true;
+        self.ready();
+    }
+
+    /// Whether an answer has come since it was opened.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// It is closed, by whomever and for whatever reason. Gives when it is to be opened again: at once after it was good for
+    /// an answer, and ever later if it never is, so that a dead server is not hammered.
+    pub(crate) fn close(&mut self, now: Nanos) -> Nanos {
+        let backoff = match self.failures {
+            0 => Nanos::ZERO,
+            failures => MAX_BACKOFF.min(Nanos::from_millis(1 << (failures - 1).min(20))),
+        };
+        self.failures = if self.is_proven { 0 } else { self.failures.saturating_add(1) };
+        self.phase = Phase::Down;
+        self.deadline = Nanos::MAX;
+        now + backoff
+    }
+
+    /// Whether the phase has taken too long.
+    pub(crate) fn is_expired(&self, now: Nanos) -> bool {
+        now >= self.deadline
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::Pace;
+    use super::*;
+
+    const fn at(millis: u64) -> Nanos {
+        Nanos::from_millis(millis)
+    }
+
+    /// One connection, a request every 10 ms.
+    const SCHEDULE: Schedule =
+        Schedule { connections: 1, first: at(0), end: at(1000), pace: Pace::Rate(100.0) };
+
+    fn idle() -> Connection {
+        let mut connection = Connection::new(0);
+        connection.open(at(0), at(2000));
+        connection.ready();
+        connection
+    }
+
+    /// Sends a request if one is due; says when it was.
+    fn send(connection: &mut Connection, now: Nanos) -> Option<Nanos> {
+        let due = connection.take_due(now, &SCHEDULE)?;
+        connection.wait(Pending { id: 0, due, sent: now }, now + at(2000));
+        Some(due)
+    }
+
+    #[test]
+    fn a_connection_that_is_late_catches_up_and_loses_no_due_time() {
+        let mut connection = idle();
+        assert_eq!(send(&mut connection, at(0)), Some(at(0)));
+        assert_eq!(send(&mut connection, at(10)), None, "one at a time");
+        // Answered 35 ms later: three more were due meanwhile, and go out one after another.
+        for (now, due) in [(35, 10), (36, 20), (37, 30)] {
+            connection.answered();
+            assert_eq!(send(&mut connection, at(now)), Some(at(due)));
+        }
+        connection.answered();
+        assert_eq!(send(&mut connection, at(38)), None);
+        assert_eq!(send(&mut connection, at(40)), Some(at(40)));
+    }
+
+    #[test]
+    fn what_was_due_while_a_connection_was_down_counts_from_then() {
+        let mut connection = idle();
+        assert_eq!(send(&mut connection, at(0)), Some(at(0)));
+        assert_eq!(connection.close(at(5)), at(5), "opened again at once");
+        assert!(!connection.has_due(at(9), &SCHEDULE) && connection.has_due(at(10), &SCHEDULE));
+        assert_eq!(send(&mut connection, at(10)), None);
+        connection.open(at(10), at(2010));
+        assert_eq!(connection.opened(), at(10));
+        assert_eq!(send(&mut connection, at(20)), None);
+        connection.begin_handshake();
+        assert_eq!(send(&mut connection, at(30)), None);
+        connection.ready();
+        // The one that failed is not sent again.
+        assert_eq!(send(&mut connection, at(42)), Some(at(10)));
+        assert_eq!(connection.next, 2);
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_tried_ever_more_slowly() {
+        let mut connection = Connection::new(0);
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            connection.open(at(0), at(2000));
+            waits.push((connection.close(at(1000)) - at(1000)).0 / 1_000_000);
+        }
+        assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100]);
+        connection.open(at(0), at(2000));
+        connection.ready();
+        assert_eq!(connection.close(at(1000)), at(1100), "accepting is not enough");
+        connection.open(at(0), at(2000));
+        connection.ready();
+        assert!(send(&mut connection, at(0)).is_some());
+        connection.answered();
+        assert_eq!(connection.close(at(1000)), at(1000));
+    }
+
+    #[test]
+    fn each_phase_has_its_limit_and_idleness_has_none() {
+        let mut connection = Connection::new(0);
+        assert!(!connection.is_expired(at(999_999)));
+        connection.open(at(0), at(100));
+        assert!(!connection.is_expired(at(99)) && connection.is_expired(at(100)));
+        connection.begin_handshake();
+        assert!(connection.is_expired(at(100)), "connecting and the handshake share a limit");
+        connection.ready();
+        assert!(!connection.is_expired(at(999_999)));
+        connection.wait(Pending { id: 0, due: at(0), sent: at(50) }, at(150));
+        assert!(connection.is_expired(at(150)));
+        connection.answered();
+        assert!(!connection.is_expired(at(999_999)));
+    }
+
+    /// A server that answers in 1 ms but stands still from 0.5 s to 0.6 s of each second, one connection, a request
+    /// every 10 ms: nine requests fall into a pause entirely, the one at its beginning into all of it.
+    #[test]
+    fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
+        let mut connection = idle();
+        let mut corrected = Vec::new();
+        let mut uncorrected = Vec::new();
+        let mut now = at(0);
+        while now < at(1000) {
+            let Some(due) = send(&mut connection, now) else {
+                now = now + at(1);
+                continue;
+            };
+            let sent = now;
+            let is_stalled = (at(500)..at(600)).contains(&now);
+            now = if is_stalled { at(600) } else { now + at(1) };
+            connection.answered();
+            corrected.push((now - due).0 / 1_000_000);
+            uncorrected.push((now - sent).0 / 1_000_000);
+        }
+        assert_eq!(corrected.len(), 100);
+        let slow =
+            |latencies: &[u64]| -> Vec<u64> { latencies.iter().copied().filter(|ms| *ms > 1).collect() };
+        // Due at 500, answered at 600; due at 510, answered at 601; ... due at 600, answered at 610; and so on until
+        // the connection has caught up.
+        assert_eq!(slow(&corrected), [100, 91, 82, 73, 64, 55, 46, 37, 28, 19, 10]);
+        assert_eq!(slow(&uncorrected), [100], "what a closed loop would see");
+    }
+}

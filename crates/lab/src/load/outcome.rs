@@ -1,0 +1,97 @@
+//! What all threads of a load counted, and what follows from it.
+
+use std::time::{Duration, SystemTime};
+
+use super::counts::{Class, Counts};
+use super::nanos::Nanos;
+use super::plan::Plan;
+use super::schedule::Pace;
+
+/// A lateness of this program's own at which its latencies are not the server's any more.
+const LATE: u64 = 1000;
+
+/// What a load came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) plan: Plan,
+    /// Of all threads.
+    pub(crate) counts: Counts,
+    /// When the first request was due.
+    pub(crate) started: SystemTime,
+    /// How long requests were due; until the last answer in a closed loop, and if some were never sent.
+    pub(crate) elapsed: Nanos,
+    /// Requests that were due before the end and never sent; unknown in a closed loop.
+    pub(crate) unsent: Option<u64>,
+    /// The CPU time of this program.
+    pub(crate) cpu: Nanos,
+}
+
+impl Outcome {
+    /// `began`: when the clock began by which everything ended at `ended`.
+    pub(super) fn new(plan: Plan, threads: &[Counts], began: SystemTime, ended: Nanos, cpu: Nanos) -> Self {
+        let mut counts = Counts::new(plan.schedule.first, plan.interval);
+        for thread in threads {
+            counts.add(thread);
+        }
+        let schedule = &plan.schedule;
+        let unsent = schedule.requests().map(|due| due - counts.sent.min(due));
+        let elapsed = match unsent {
+            Some(0) => schedule.end - schedule.first,
+            Some(_) | None => ended - schedule.first,
+        };
+        let started = began + Duration::from_nanos(schedule.first.0);
+        Self { plan, counts, started, elapsed, unsent, cpu }
+    }
+
+    pub(crate) fn requests_per_second(&self) -> f64 {
+        self.counts.answered as f64 / self.elapsed.seconds().max(1e-9)
+    }
+
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.counts.bytes as f64 / self.elapsed.seconds().max(1e-9)
+    }
+
+    /// The CPU time of this program for each answer, in microseconds.
+    pub(crate) fn cpu_per_request(&self) -> Option<f64> {
+        let answered = self.counts.answered;
+        (answered > 0).then(|| self.cpu.0 as f64 / 1e3 / answered as f64)
+    }
+
+    /// Whether nothing went wrong and everything was sent.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.counts.errors() == 0 && self.unsent.unwrap_or(0) == 0
+    }
+
+    /// Why the figures may be this program's rather than the server's.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(unsent @ 1..) = self.unsent {
+            let (connections, due) = (self.plan.schedule.connections, unsent + self.counts.sent);
+            warnings.push(format!(
+                "{unsent} of {due} requests were due and never sent: {connections} connections could not keep the rate. \
+                 Their latency would have been worse than any that is shown."
+            ));
+        }
+        let late = self.counts.lateness.value_at_quantile(0.99);
+        if late > LATE {
+            warnings.push(format!(
+                "one request in a hundred was sent {:.1} ms late or more although its connection was free: this machine is \
+                 too busy for the rate.",
+                late as f64 / 1e3
+            ));
+        }
+        let exhausted = self.counts.failures(super::counts::Failure::Exhausted);
+        if exhausted > 0 {
+            warnings.push(format!(
+                "{exhausted} connects failed because this machine has no port or file descriptor left."
+            ));
+        }
+        if self.plan.schedule.pace != Pace::Closed && self.counts.class(Class::Timeout) > 0 {
+            warnings.push(
+                "requests that ran into the timeout have no latency, so they are in no percentile."
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}

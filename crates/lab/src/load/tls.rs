@@ -1,0 +1,236 @@
+//! TLS, driven by hand over rustls' core without I/O: an idle connection has no buffers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::target::Target;
+
+/// What is needed to open TLS connections.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsOptions {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl TlsOptions {
+    /// With `authorities`, a file in PEM, servers have to have a certificate of theirs.
+    pub(crate) fn new(target: &Target, authorities: Option<&Path>) -> anyhow::Result<Self> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let mut config = match authorities {
+            Some(path) => builder.with_root_certificates(roots(path)?).with_no_client_auth(),
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
+                .with_no_client_auth(),
+        };
+        // Each handshake is a full one, as those of new users are.
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = ServerName::try_from(target.host.clone()).with_context(|| {
+            format!("{}: {:?} cannot be the name of a TLS server", target.url, target.host)
+        })?;
+        Ok(Self { config: Arc::new(config), name })
+    }
+}
+
+fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let in_file = || format!("--cacert {}", path.display());
+    for certificate in CertificateDer::pem_file_iter(path).with_context(in_file)? {
+        roots.add(certificate.with_context(in_file)?).with_context(in_file)?;
+    }
+    anyhow::ensure!(!roots.is_empty(), "{}: there is no certificate in it", in_file());
+    Ok(roots)
+}
+
+/// Takes any certificate, as wrk does, but not any signature: the server must have the certificate's key.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The client's side of a TLS connection.
+pub(crate) struct Tls {
+    session: UnbufferedClientConnection,
+    /// The beginning of a record, or of several that belong together.
+    partial: Vec<u8>,
+}
+
+/// How far the records that came have led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Handshaking,
+    Ready,
+    /// The server will send nothing more.
+    Ended,
+}
+
+/// A handshake has messages that are larger than a record, but not larger than this.
+const MAX_PARTIAL: usize = 256 * 1024;
+
+impl Tls {
+    /// Begins: the first message lies in `outgoing`.
+    pub(crate) fn new(options: &TlsOptions, outgoing: &mut Vec<u8>) -> Result<Self, Error> {
+        let session = UnbufferedClientConnection::new(options.config.clone(), options.name.clone())?;
+        let mut tls = Self { session, partial: Vec::new() };
+        tls.read(&mut [], &mut Vec::new(), outgoing)?;
+        Ok(tls)
+    }
+
+    /// Reads records. What is in them is appended to `plain`, what TLS has to say to `outgoing`.
+    pub(crate) fn read(
+        &mut self,
+        records: &mut [u8],
+        plain: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Progress, Error> {
+        if self.partial.is_empty() {
+            let (used, progress) = process(&mut self.session, records, plain, outgoing)?;
+            self.partial.extend_from_slice(&records[used..]);
+            return Ok(progress);
+        }
+        self.partial.extend_from_slice(records);
+        let (used, progress) = process(&mut self.session, &mut self.partial, plain, outgoing)?;
+        self.partial.drain(..used);
+        if self.partial.len() > MAX_PARTIAL {
+            return Err(Error::General("a message that is too large".to_owned()));
+        }
+        Ok(progress)
+    }
+
+    /// Seals `data` into `outgoing`.
+    pub(crate) fn write(&mut self, data: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+        loop {
+            let status = self.session.process_tls_records(&mut []);
+            match status.state? {
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    let start = outgoing.len();
+                    // At most 29 bytes are around the data of each record.
+                    let mut size = data.len() + 32 * (1 + data.len() / (16 * 1024));
+                    loop {
+                        outgoing.resize(start + size, 0);
+                        match traffic.encrypt(data, &mut outgoing[start..]) {
+                            Ok(sealed) => {
+                                outgoing.truncate(start + sealed);
+                                return Ok(());
+                            }
+                            Err(EncryptError::InsufficientSize(more)) => size = more.required_size,
+                            Err(error) => return Err(Error::General(error.to_string())),
+                        }
+                    }
+                }
+                ConnectionState::EncodeTlsData(mut data) => encode(&mut data, outgoing)?,
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                _ => return Err(Error::General("the connection takes no data".to_owned())),
+            }
+        }
+    }
+}
+
+/// Gives how many bytes of the records are used up.
+fn process(
+    session: &mut UnbufferedClientConnection,
+    records: &mut [u8],
+    plain: &mut Vec<u8>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(usize, Progress), Error> {
+    let mut used = 0;
+    loop {
+        let status = session.process_tls_records(&mut records[used..]);
+        let mut discard = status.discard;
+        let progress = match status.state? {
+            ConnectionState::ReadTraffic(mut traffic) => {
+                while let Some(record) = traffic.next_record() {
+                    let record = record?;
+                    discard += record.discard;
+                    plain.extend_from_slice(record.payload);
+                }
+                None
+            }
+            ConnectionState::EncodeTlsData(mut data) => {
+                encode(&mut data, outgoing)?;
+                None
+            }
+            ConnectionState::TransmitTlsData(data) => {
+                // It lies in `outgoing`, and goes out before anything else.
+                data.done();
+                None
+            }
+            ConnectionState::BlockedHandshake => Some(Progress::Handshaking),
+            ConnectionState::WriteTraffic(_) => Some(Progress::Ready),
+            ConnectionState::PeerClosed | ConnectionState::Closed => Some(Progress::Ended),
+            _ => return Err(Error::General("a state that no client gets into".to_owned())),
+        };
+        used += discard;
+        if let Some(progress) = progress {
+            return Ok((used, progress));
+        }
+    }
+}
+
+fn encode(
+    data: &mut rustls::unbuffered::EncodeTlsData<'_, rustls::client::ClientConnectionData>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let start = outgoing.len();
+    let mut size = 2048;
+    loop {
+        outgoing.resize(start + size, 0);
+        match data.encode(&mut outgoing[start..]) {
+            Ok(encoded) => {
+                outgoing.truncate(start + encoded);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(more)) => size = more.required_size,
+            Err(error) => return Err(Error::General(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The laboratory of Sluicegate: measures how a gateway keeps its users while everything changes.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`cli`] | the command line |
+//! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
+
+mod cli;
+mod load;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let Command::Load(args) = Cli::parse().command;
+    match load::run(*args) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            // As clap does for what it does not understand.
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Tells the user what went wrong.
+#[expect(clippy::print_stderr, reason = "this is the command line's own voice")]
+fn complain(message: &str) {
+    eprintln!("sluicegate-lab: {message}");
+}

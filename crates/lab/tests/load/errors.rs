@@ -1,0 +1,193 @@
+//! Each class of error, provoked.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use crate::server::{Server, lab, load, number, ok, only};
+
+const SHORT: &str = "-t2 -c4 -d300ms -R100";
+
+#[test]
+fn nobody_listens() {
+    let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let report = load(&format!("{SHORT} http://{addr}/"));
+    assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/connect_refused"));
+    assert_eq!(number(&report, "/requests/sent"), 0);
+    assert_eq!(number(&report, "/requests/unsent"), 30);
+}
+
+#[test]
+fn connects_are_swallowed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    // Linux queues one connection more than it is told, and answers no other.
+    rustix::net::listen(&listener, 0).unwrap();
+    let _filler = TcpStream::connect(addr).unwrap();
+    let report = load(&format!("{SHORT} --timeout 100ms http://{addr}/"));
+    assert_eq!(only(&report, "/errors/timeout"), number(&report, "/errors/kinds/connect_timeout"));
+}
+
+#[test]
+fn answers_never_come() {
+    let server = Server::answering(|_, _| {
+        thread::sleep(Duration::from_secs(60));
+        Ok(())
+    });
+    let report = load(&format!("{SHORT} --timeout 50ms {}", server.url()));
+    let timeouts = only(&report, "/errors/timeout");
+    assert_eq!(timeouts, number(&report, "/errors/kinds/answer_timeout"));
+    assert_eq!(timeouts, number(&report, "/requests/sent"));
+    assert!(number(&report, "/connected") > 4, "it goes on with new connections: {report:#}");
+}
+
+#[test]
+fn connections_are_closed_instead_of_an_answer() {
+    let server = Server::answering(|_, _| Err(std::io::ErrorKind::Other.into()));
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_closed"));
+    assert_eq!(number(&report, "/errors/read"), number(&report, "/requests/sent"));
+}
+
+#[test]
+fn a_server_that_hangs_up_at_once_is_not_hammered() {
+    let server = Server::accepting(|_| Ok(()));
+    let report = load(&format!("-t1 -c1 -d500ms -R1 {}", server.url()));
+    // After 0, 1, 2, 4, ... 64, 100, 100, ... ms.
+    let connected = number(&report, "/connected");
+    assert!((1..=20).contains(&connected), "{report:#}");
+}
+
+#[test]
+fn bodies_are_cut_off() {
+    let server = Server::answering(|stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")?;
+        Err(std::io::ErrorKind::Other.into())
+    });
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_truncated"));
+}
+
+#[test]
+fn connections_are_reset_within_a_body() {
+    let server = Server::answering(|stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")?;
+        rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?;
+        Err(std::io::ErrorKind::Other.into())
+    });
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_truncated"));
+}
+
+#[test]
+fn connections_are_reset_instead_of_an_answer() {
+    let server = Server::answering(|stream, _| {
+        rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?;
+        Err(std::io::ErrorKind::Other.into())
+    });
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_reset"));
+}
+
+#[test]
+fn something_else_than_http_is_spoken() {
+    let server = Server::answering(|stream, _| stream.write_all(b"220 mail.example.com ESMTP\r\n"));
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_malformed"));
+}
+
+#[test]
+fn statuses_are_counted_one_by_one() {
+    let server = Server::answering(|stream, request| {
+        let status = [200, 500, 503][request.number % 3];
+        stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())
+    });
+    let words = format!("-t1 -c2 -d300ms -R200 {}", server.url());
+    let report = load(&words);
+    assert_eq!(only(&report, "/errors/not_2xx"), 40);
+    for status in ["200", "500", "503"] {
+        assert_eq!(number(&report, &format!("/statuses/{status}")), 20);
+    }
+    assert_eq!(number(&report, "/latency/count"), 60, "an error is an answer too");
+    assert_eq!(lab(&format!("load {words}")).status.code(), Some(0));
+    assert_eq!(lab(&format!("load --fail-on-errors {words}")).status.code(), Some(1));
+}
+
+#[test]
+fn ids_are_repeated_or_not() {
+    let server = Server::answering(|stream, request| {
+        let echo = match request.number % 4 {
+            0 => "x-lab-id: 00000000-0000000000000000\r\n".to_owned(),
+            1 => String::new(),
+            _ => format!("X-Lab-Id: {}\r\n", request.id),
+        };
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{echo}Content-Length: 2\r\n\r\nok").as_bytes())
+    });
+    let words = format!("-t1 -c1 -d400ms -R100 {}", server.url());
+    let report = load(&format!("--verify {words}"));
+    assert_eq!(number(&report, "/errors/wrong/other_id"), 10);
+    assert_eq!(number(&report, "/errors/wrong/missing_id"), 10);
+    assert_eq!(number(&report, "/errors/total"), 20);
+    assert_eq!(number(&load(&words), "/errors/total"), 0, "it has to be asked for");
+}
+
+#[test]
+fn bodies_have_another_length_than_was_said() {
+    let server = Server::answering(|stream, request| {
+        let length = if request.number % 2 == 0 { 2 } else { 3 };
+        let head = format!("x-lab-length: {length}\r\nx-lab-id: {}\r\n", request.id);
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}Content-Length: 2\r\n\r\nok").as_bytes())
+    });
+    let report = load(&format!("--verify -t1 -c1 -d400ms -R100 {}", server.url()));
+    assert_eq!(only(&report, "/errors/wrong/wrong_length"), 20);
+}
+
+#[test]
+fn bytes_come_that_belong_to_no_answer() {
+    let server = Server::answering(|stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more")
+    });
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(only(&report, "/errors/wrong/surplus_bytes"), 30);
+}
+
+#[test]
+fn a_server_that_closes_politely_does_no_wrong() {
+    // With a word.
+    let server = Server::answering(|stream, request| match request.number {
+        0 => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+        _ => Ok(()),
+    });
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert_eq!(number(&report, "/requests/answered"), 30);
+    assert_eq!(number(&report, "/closed_between_requests"), 30);
+    // Without a word, long before the next request is due; on a machine that is busy enough the two may still meet.
+    let server = Server::answering(|stream, _| {
+        ok(stream)?;
+        Err(std::io::ErrorKind::Other.into())
+    });
+    let report = load(&format!("-t2 -c4 -d500ms -R20 {}", server.url()));
+    assert!(number(&report, "/closed_between_requests") > 0, "{report:#}");
+    let met = number(&report, "/errors/read") + number(&report, "/errors/write");
+    assert_eq!(number(&report, "/requests/answered") + met, 10, "{report:#}");
+    let server = Server::accepting(|mut stream| {
+        let _ = stream.read(&mut [0; 4096])?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+    });
+    let report = load(&format!("{SHORT} {}", server.url()));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert_eq!(number(&report, "/requests/answered"), 30);
+}
+
+#[test]
+fn large_answers_are_read_to_their_end() {
+    let server = Server::answering(|stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")?;
+        stream.write_all(&[b'x'; 5_000_000])
+    });
+    let report = load(&format!("-t1 -c2 -d300ms -R20 {}", server.url()));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert!(number(&report, "/bytes_read") >= 30_000_000);
+}

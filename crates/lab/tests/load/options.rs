@@ -1,0 +1,83 @@
+//! What is understood, what is refused, what is written.
+
+use std::fs;
+
+use crate::server::{Server, lab, ok};
+
+#[test]
+fn options_that_make_no_sense_are_refused_with_a_reason() {
+    let cases = [
+        ("", "<URL>"),
+        ("--unknown http://127.0.0.1:9/", "--unknown"),
+        ("-t4 -c2 http://127.0.0.1:9/", "fewer connections than threads"),
+        ("-t0 http://127.0.0.1:9/", "1 to 1024"),
+        ("-c0 http://127.0.0.1:9/", "1 to 1000000"),
+        ("-R0 http://127.0.0.1:9/", "over 0"),
+        ("-R -5 http://127.0.0.1:9/", "-5"),
+        ("-R fast http://127.0.0.1:9/", "100, 2k or 1.5M"),
+        ("-d0 http://127.0.0.1:9/", "at least 1ms"),
+        ("-d 5d http://127.0.0.1:9/", "30s, 500ms or 1.5m"),
+        ("--timeout 0 http://127.0.0.1:9/", "at least 1ms"),
+        ("-H nonsense http://127.0.0.1:9/", "Name: value"),
+        ("127.0.0.1:9", "http:// or https://"),
+        ("ftp://127.0.0.1:9/", "only http:// and https://"),
+        ("http://127.0.0.1:99999/", "1 to 65535"),
+        ("http://nobody.invalid/", "\"nobody.invalid\" has no address"),
+        ("--cacert /nonexistent https://127.0.0.1:9/", "/nonexistent"),
+        ("--json /nonexistent/a http://127.0.0.1:9/", "/nonexistent/a cannot be written"),
+        ("--hgrm /nonexistent/a http://127.0.0.1:9/", "/nonexistent/a cannot be written"),
+        ("--cacert /nonexistent http://127.0.0.1:9/", "https://"),
+    ];
+    for (words, reason) in cases {
+        let output = lab(&format!("load {words}"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {error}");
+        assert!(error.contains(reason), "{words}: {error}");
+    }
+}
+
+#[test]
+fn help_says_units_and_defaults() {
+    let output = lab("load --help");
+    let help = String::from_utf8_lossy(&output.stdout);
+    for word in
+        ["requests a second", "[default: 2s]", "[default: 10s]", "ms", "--fail-on-errors", "Exit codes"]
+    {
+        assert!(help.to_lowercase().contains(&word.to_lowercase()), "{word}: {help}");
+    }
+}
+
+#[test]
+fn the_text_is_laid_out_as_wrk2_does() {
+    let server = Server::answering(|stream, _| ok(stream));
+    let directory = tempfile::tempdir().unwrap();
+    let (hgrm, json) = (directory.path().join("a.hgrm"), directory.path().join("a.json"));
+    let files = format!("--hgrm {} --json {}", hgrm.display(), json.display());
+    let output = lab(&format!("load -U {files} -t2 -c4 -d500ms -R200 {}", server.url()));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut rest = text.as_str();
+    for line in [
+        "Running 500.00ms test @ http://127.0.0.1:",
+        "\n  2 threads and 4 connections",
+        "\n  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency ",
+        "\n    Req/Sec ",
+        "\n  Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000%",
+        "\n 99.999%",
+        "\n99.9999%",
+        "\n100.000%",
+        "\n  Detailed Percentile spectrum:\n       Value   Percentile   TotalCount 1/(1-Percentile)\n\n",
+        "          100          inf\n#[Mean    = ",
+        "\n  Latency Distribution (HdrHistogram - Uncorrected Latency",
+        "\n  100 requests in 500.00ms, ",
+        "B read\nRequests/sec:    200.00\nTransfer/sec: ",
+    ] {
+        let Some(at) = rest.find(line) else { panic!("{line:?} is missing in order in {text}") };
+        rest = &rest[at + line.len() - 1..];
+    }
+    assert!(!text.contains("Socket errors"), "{text}");
+    let hgrm = fs::read_to_string(hgrm).unwrap();
+    let last = hgrm.lines().rfind(|line| !line.starts_with('#')).unwrap();
+    assert!(last.trim_start().contains("1.000000000000        100            inf"), "{last}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(json["requests"]["answered"], 100);
+}

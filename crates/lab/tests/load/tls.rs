@@ -1,0 +1,177 @@
+//! Handshakes, good and bad.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rcgen::CertifiedKey;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
+
+use crate::server::{Server, load, number, only};
+
+const SHORT: &str = "-t2 -c4 -d300ms -R100";
+
+/// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection after this
+/// many answers.
+fn start(versions: &[&'static SupportedProtocolVersion], answers: usize, body: usize) -> (Server, String) {
+    start_slow(versions, answers, body, Duration::ZERO)
+}
+
+/// The same, and it takes this long before it answers a handshake.
+fn start_slow(
+    versions: &[&'static SupportedProtocolVersion],
+    answers: usize,
+    body: usize,
+    pause: Duration,
+) -> (Server, String) {
+    let CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let server = Server::accepting(move |stream| {
+        let session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+        let mut stream = StreamOwned::new(session, stream);
+        sleep(pause);
+        for left in (0..answers).rev() {
+            if stream.read(&mut [0; 4096])? == 0 {
+                return Ok(());
+            }
+            let close = if left == 0 { "Connection: close\r\n" } else { "" };
+            let head = format!("HTTP/1.1 200 OK\r\n{close}Content-Length: {body}\r\n\r\n");
+            stream.write_all(&[head.as_bytes(), &vec![b'x'; body]].concat())?;
+        }
+        stream.conn.send_close_notify();
+        stream.flush()
+    });
+    (server, pem(cert.der()))
+}
+
+fn pem(der: &[u8]) -> String {
+    let encoded = BASE64_STANDARD.encode(der);
+    let lines: Vec<_> = encoded.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
+#[test]
+fn both_versions_are_spoken_and_certificates_verified_if_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.pem");
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let (server, pem) = start(&[version], usize::MAX, 2);
+        fs::write(&file, pem).unwrap();
+        let port = server.addr.port();
+        let report = load(&format!("{SHORT} --cacert {} https://localhost:{port}/", file.display()));
+        assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+        assert_eq!(number(&report, "/requests/answered"), 30);
+        assert_eq!(number(&report, "/connected"), 4);
+        // The certificate is not for this name, which matters only if it is looked at.
+        let url = format!("https://127.0.0.1:{port}/");
+        assert_eq!(number(&load(&format!("{SHORT} {url}")), "/errors/total"), 0);
+        let report = load(&format!("{SHORT} --cacert {} {url}", file.display()));
+        assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_handshake"));
+    }
+}
+
+#[test]
+fn a_server_that_closes_connections_gets_new_ones() {
+    let (server, _) = start(rustls::ALL_VERSIONS, 3, 100);
+    let report = load(&format!("{SHORT} https://{}/", server.addr));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert_eq!(number(&report, "/requests/answered"), 30);
+    assert!(number(&report, "/connected") >= 10, "{report:#}");
+}
+
+/// A server that takes 20 ms before it answers the handshake.
+#[test]
+fn a_new_connection_for_each_request_is_part_of_its_latency() {
+    let (server, _) = start_slow(rustls::ALL_VERSIONS, 1, 100, Duration::from_millis(20));
+    for rate in ["-R100", ""] {
+        let report = load(&format!("-t2 -c10 -d500ms --new-connections {rate} https://{}/", server.addr));
+        assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+        let answered = number(&report, "/requests/answered");
+        // When the time is over, nothing is sent on those that were being opened.
+        assert!((answered..=answered + 10).contains(&number(&report, "/connected")), "{report:#}");
+        assert!(rate.is_empty() || answered == 50, "{report:#}");
+        assert!(number(&report, "/latency/min_us") >= 20_000, "{report:#}");
+        assert!(number(&report, "/uncorrected_latency/min_us") < 20_000, "{report:#}");
+    }
+}
+
+#[test]
+fn large_bodies_come_in_many_records() {
+    let (server, _) = start(rustls::ALL_VERSIONS, usize::MAX, 300_000);
+    let report = load(&format!("{SHORT} https://{}/", server.addr));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert!(number(&report, "/bytes_read") > 30 * 300_000);
+}
+
+#[test]
+fn whoever_does_not_speak_tls_fails_the_handshake() {
+    let server = Server::accepting(|mut stream| {
+        let _ = stream.read(&mut [0; 4096])?;
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    });
+    let report = load(&format!("{SHORT} https://{}/", server.addr));
+    assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_handshake"));
+    let server = Server::accepting(|mut stream| {
+        let _ = stream.read(&mut [0; 4096])?;
+        Ok(())
+    });
+    let report = load(&format!("{SHORT} https://{}/", server.addr));
+    assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_closed"));
+}
+
+/// In TLS 1.3 the client's part of the handshake is over before the server looks at it, so a request may be under way.
+#[test]
+fn a_server_that_wants_a_certificate_is_not_taken_for_a_good_one() {
+    let CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_client_cert_verifier(verifier.clone())
+            .with_single_cert(
+                vec![cert.der().clone()],
+                PrivateKeyDer::Pkcs8(signing_key.serialize_der().into()),
+            )
+            .unwrap();
+        let config = Arc::new(config);
+        let server = Server::accepting(move |stream| {
+            let session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+            let mut stream = StreamOwned::new(session, stream);
+            stream.read(&mut [0; 4096]).map(|_| ())
+        });
+        let report = load(&format!("{SHORT} https://{}/", server.addr));
+        let failed = number(&report, "/errors/kinds/tls_handshake");
+        let alerts = number(&report, "/errors/kinds/read_tls_alert");
+        let is_early = version.version == rustls::ProtocolVersion::TLSv1_2;
+        assert!(if is_early { failed > 0 && alerts == 0 } else { failed + alerts > 0 }, "{report:#}");
+        assert_eq!(number(&report, "/requests/answered"), 0);
+    }
+}
+
+#[test]
+fn a_handshake_that_is_not_answered_ends_at_the_timeout() {
+    let server = Server::accepting(|mut stream| stream.read_to_end(&mut Vec::new()).map(|_| ()));
+    let report = load(&format!("{SHORT} --timeout 50ms https://{}/", server.addr));
+    assert_eq!(only(&report, "/errors/timeout"), number(&report, "/errors/kinds/tls_timeout"));
+}

@@ -1,0 +1,165 @@
+//! Latencies and rates that were computed by hand. A busy machine makes answers late, never early: so lower bounds are tight,
+//! and upper ones are not.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::server::{Server, load, number, ok};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_server_that_takes_20_ms_is_said_to_take_20_ms() {
+    let server = Server::answering(|stream, _| {
+        sleep(ms(20));
+        ok(stream)
+    });
+    let mut medians = Vec::new();
+    for _ in 0..3 {
+        let report = load(&format!("-t2 -c8 -d1500ms -R100 {}", server.url()));
+        assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+        assert_eq!(number(&report, "/requests/answered"), 150);
+        assert!(number(&report, "/latency/min_us") >= 20_000, "{report:#}");
+        assert!(number(&report, "/uncorrected_latency/min_us") >= 20_000, "{report:#}");
+        medians.push(number(&report, "/latency/percentiles_us/50"));
+        if medians.last().is_some_and(|median| *median < 25_000) {
+            return;
+        }
+    }
+    panic!("three times too slow, even for a busy machine: {medians:?} us");
+}
+
+#[test]
+fn a_closed_loop_sends_as_fast_as_answers_come() {
+    let server = Server::answering(|stream, _| {
+        sleep(ms(20));
+        ok(stream)
+    });
+    let report = load(&format!("-t2 -c10 -d1s {}", server.url()));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    // 50 a second of each connection, less what this machine takes.
+    let answered = number(&report, "/requests/answered");
+    assert!((250..=510).contains(&answered), "{answered}");
+    assert_eq!(answered, number(&report, "/requests/sent"));
+}
+
+/// Of each second the server stands still for 100 ms. A tenth of the requests is due in that time, and one that is due when
+/// x ms of it are left takes x ms: so a twentieth takes over 50 ms, and a hundredth over 90 ms. Of 10 connections each sends
+/// one request that is stopped, of 1000 in that second, so a closed loop would see a hundredth of slow ones.
+#[test]
+fn a_stall_is_charged_to_all_that_were_due_in_it() {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let report = load_through_stalls();
+        let corrected = |name: &str| number(&report, &format!("/latency/percentiles_us/{name}"));
+        let uncorrected =
+            |name: &str| number(&report, &format!("/uncorrected_latency/percentiles_us/{name}"));
+        assert!(corrected("95") >= 45_000, "{report:#}");
+        assert!(corrected("99") >= 85_000, "{report:#}");
+        assert!(corrected("99.9") >= 95_000, "{report:#}");
+        // Over time: each second has its stall.
+        let seconds = report["intervals"].as_array().unwrap();
+        assert_eq!(seconds.len(), 4);
+        for second in seconds {
+            assert_eq!(number(second, "/answered"), 1000);
+            assert!(number(second, "/max_us") >= 90_000, "{report:#}");
+        }
+        let is_close = corrected("95") < 65_000 && corrected("99") < 105_000 && corrected("99.9") < 120_000;
+        // What is typical is not touched, and what a closed loop sees is hardly touched.
+        if is_close && corrected("50") < 10_000 && uncorrected("95") < 20_000 {
+            return;
+        }
+        seen.push([corrected("50"), corrected("95"), corrected("99"), corrected("99.9"), uncorrected("95")]);
+    }
+    panic!("three times too slow, even for a busy machine: {seen:?}");
+}
+
+/// The report of a load on a server that stands still for 100 ms of each second.
+fn load_through_stalls() -> Value {
+    let first: OnceLock<Instant> = OnceLock::new();
+    let server = Server::answering(move |stream, _| {
+        let phase = first.get_or_init(Instant::now).elapsed().as_millis() as u64 % 1000;
+        if (500..600).contains(&phase) {
+            sleep(ms(600 - phase));
+        }
+        ok(stream)
+    });
+    let report = load(&format!("-t2 -c10 -d4s -R1000 {}", server.url()));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert_eq!(number(&report, "/requests/answered"), 4000, "{report:#}");
+    report
+}
+
+#[test]
+fn the_rate_is_held_within_a_hundredth() {
+    let mut rates = Vec::new();
+    for _ in 0..3 {
+        let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let seen = arrivals.clone();
+        let server = Server::answering(move |stream, _| {
+            seen.lock().unwrap().push(Instant::now());
+            ok(stream)
+        });
+        let report = load(&format!("-t2 -c7 -d4s -R777 {}", server.url()));
+        assert_eq!(number(&report, "/requests/answered"), 4 * 777);
+        assert_eq!(number(&report, "/requests/unsent"), 0);
+        // By the server's clock.
+        let arrivals = arrivals.lock().unwrap();
+        let between = arrivals.iter().max().unwrap().duration_since(*arrivals.iter().min().unwrap());
+        let rate = (arrivals.len() - 1) as f64 / between.as_secs_f64();
+        if (rate / 777.0 - 1.0).abs() < 0.01 {
+            return;
+        }
+        rates.push(rate);
+    }
+    panic!("{rates:?} requests/s");
+}
+
+/// 100 requests/s are due on one connection to a server that takes 20 ms for each: it answers half of them, each is 10 ms
+/// later than the one before, and what could not be sent is said.
+#[test]
+fn an_overloaded_server_does_not_slow_the_load_down() {
+    let server = Server::answering(|stream, _| {
+        sleep(ms(20));
+        ok(stream)
+    });
+    let report = load(&format!("-t1 -c1 -d2s -R100 {}", server.url()));
+    assert_eq!(number(&report, "/requests/due"), 200);
+    let answered = number(&report, "/requests/answered");
+    // 50 a second at most, for 2.1 s.
+    assert!((50..=106).contains(&answered), "{answered}");
+    assert_eq!(number(&report, "/requests/unsent"), 200 - answered);
+    let max = number(&report, "/latency/max_us");
+    assert!((1_000_000..1_800_000).contains(&max), "{max} us");
+    assert!(number(&report, "/uncorrected_latency/percentiles_us/50") < 50_000, "{report:#}");
+    assert!(
+        report["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|warning| { warning.as_str().unwrap().contains("were due and never sent") })
+    );
+}
+
+/// A connection that breaks is made again, and what was due meanwhile counts from when it was: each connection answers one
+/// request, then stands still for 100 ms and closes.
+#[test]
+fn what_is_due_while_a_connection_hangs_counts_from_then() {
+    let server = Server::answering(|stream, request| {
+        if request.number == 1 {
+            sleep(ms(100));
+            return Err(std::io::ErrorKind::Other.into());
+        }
+        ok(stream)
+    });
+    let report = load(&format!("-t1 -c1 -d1s -R100 {}", server.url()));
+    assert!(number(&report, "/errors/kinds/read_closed") > 5, "{report:#}");
+    // Half of the requests break, each for 100 ms, in which 10 are due: it never catches up.
+    assert!(number(&report, "/latency/max_us") > 500_000, "{report:#}");
+    assert!(number(&report, "/uncorrected_latency/percentiles_us/50") < 50_000, "{report:#}");
+}
