@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench floods clean
+.PHONY: help build demo test conformance lint fmt fuzz bench floods clean truths
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
@@ -63,6 +63,10 @@ floods: ## hold each flood for 10 s against the gateway, beside a client that be
 	@scripts/setup build
 	@cargo build --quiet --release --package sluicegate
 	@cargo run --quiet --release --package sluicegate-testkit --bin floods -- $(FLOODS)
+
+truths: ## hold the lab's load against servers of which the truth is known, on a quiet machine
+	@scripts/setup build
+	@cargo test --quiet --package sluicegate-lab --test load -- --ignored
 
 clean: ## remove what was built
 	@cargo clean --quiet

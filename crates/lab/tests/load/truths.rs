@@ -14,6 +14,7 @@ const fn ms(millis: u64) -> Duration {
 }
 
 #[test]
+#[ignore = "upper bounds of times, which decide no build: make truths"]
 fn a_server_that_takes_20_ms_is_said_to_take_20_ms() {
     let server = Server::answering(|stream, _| {
         sleep(ms(20));
@@ -52,6 +53,7 @@ fn a_closed_loop_sends_as_fast_as_answers_come() {
 /// x ms of it are left takes x ms: so a twentieth takes over 50 ms, and a hundredth over 90 ms. Of 10 connections each sends
 /// one request that is stopped, of 1000 in that second, so a closed loop would see a hundredth of slow ones.
 #[test]
+#[ignore = "upper bounds of times, which decide no build: make truths"]
 fn a_stall_is_charged_to_all_that_were_due_in_it() {
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -96,6 +98,7 @@ fn load_through_stalls() -> Value {
 }
 
 #[test]
+#[ignore = "upper bounds of times, which decide no build: make truths"]
 fn the_rate_is_held_within_a_hundredth() {
     let mut rates = Vec::new();
     for _ in 0..3 {
