@@ -83,7 +83,7 @@ impl Stream {
     pub(crate) fn break_off(&mut self) {
         if let Some(tcp) = self.tcp() {
             // It fails only on a socket that is broken already.
-            let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+            let _ = tcp.set_zero_linger();
         }
         if let Self::Tls(tls) = self {
             tls.break_off();

@@ -48,23 +48,25 @@ pub(crate) fn points(histogram: &Histogram<u64>) -> impl Iterator<Item = Point> 
 
 /// The spectrum in milliseconds as wrk2 prints it.
 pub(crate) fn detailed(histogram: &Histogram<u64>) -> String {
-    let mut out =
-        format!("{:>12} {:>12} {:>12} {:>12}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
-    for Point { value, quantile, count } in points(histogram) {
-        let millis = value as f64 / 1e3;
-        // Writing to a String does not fail.
-        let _ = writeln!(out, "{millis:12.3} {quantile:12.6} {count:12} {:>12}", inverse(quantile));
-    }
-    out + &footer(histogram)
+    spectrum(histogram, [12, 12, 12], 6)
 }
 
 /// The spectrum in milliseconds as a file for HdrHistogram's plotter.
 pub(crate) fn hgrm(histogram: &Histogram<u64>) -> String {
-    let mut out =
-        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    spectrum(histogram, [14, 10, 14], 12)
+}
+
+/// With columns of these widths behind the value's, and so many digits of each quantile.
+fn spectrum(histogram: &Histogram<u64>, [share, total, rest]: [usize; 3], digits: usize) -> String {
+    let mut out = format!(
+        "{:>12} {:>share$} {:>total$} {:>rest$}\n\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
     for Point { value, quantile, count } in points(histogram) {
         let millis = value as f64 / 1e3;
-        let _ = writeln!(out, "{millis:12.3} {quantile:2.12} {count:10} {:>14}", inverse(quantile));
+        let inverse = inverse(quantile);
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "{millis:12.3} {quantile:share$.digits$} {count:total$} {inverse:>rest$}");
     }
     out + &footer(histogram)
 }

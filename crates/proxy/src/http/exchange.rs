@@ -239,8 +239,7 @@ impl<'c> Exchange<'c> {
             let endpoint = connection.endpoint().clone();
             self.record.attempts += 1;
             self.record.endpoint = Some(endpoint.shared.address());
-            upstream.stats().attempts.add(1);
-            endpoint.stats().attempts.add(1);
+            upstream.count_attempt(&endpoint);
             // What was refused before anything was done with it is as good as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
             let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {

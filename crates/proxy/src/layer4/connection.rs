@@ -105,12 +105,9 @@ async fn pass(
         let _admission = Admission::new(&upstream)?;
         attempts(worker, &upstream, &mut tcp, addresses, &mut first, &mut record).await
     };
-    match served.await {
-        Ok(()) => {}
-        Err(failure) => {
-            record.failed(failure);
-            reset(&tcp);
-        }
+    if let Err(failure) = served.await {
+        record.failed(failure);
+        reset(&tcp);
     }
 }
 
@@ -143,8 +140,7 @@ async fn attempts(
         let endpoint = connection.endpoint().clone();
         record.attempts += 1;
         record.endpoint = Some(endpoint.shared.address());
-        upstream.stats().attempts.add(1);
-        endpoint.stats().attempts.add(1);
+        upstream.count_attempt(&endpoint);
         let mut relay = Relay::new(&[&header, &**first].concat(), &[]);
         if is_tls {
             relay.expect_answer();
@@ -191,5 +187,5 @@ async fn attempts(
 /// When it is closed, the client sees a connection that was refused.
 fn reset(tcp: &TcpStream) {
     // It fails only on a socket that is broken already.
-    let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    let _ = tcp.set_zero_linger();
 }

@@ -203,8 +203,7 @@ impl Face {
         let admission = Admission::new(&upstream).map_err(|_| DroppedDatagram::NoEndpoint)?;
         let socket = connected(endpoint.shared.address()).map_err(|_| DroppedDatagram::NotSent)?;
         route.attempts.set(route.attempts.get() + 1);
-        upstream.stats().attempts.add(1);
-        endpoint.stats().attempts.add(1);
+        upstream.count_attempt(&endpoint);
         let places = (client.address, self.place);
         let mut record = Record::new(worker, route.target.clone(), "UDP", places, None);
         record.upstream = Some(upstream.clone());

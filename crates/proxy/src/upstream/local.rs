@@ -57,6 +57,12 @@ impl LocalUpstream {
         self.shared.shards().of(self.worker)
     }
 
+    /// An endpoint is tried.
+    pub(crate) fn count_attempt(&self, endpoint: &LocalEndpoint) {
+        self.stats().attempts.add(1);
+        endpoint.stats().attempts.add(1);
+    }
+
     /// Takes a new set of endpoints. Those that stay keep their connections and estimates; those that are
     /// gone lose their unused connections at once, and what is in flight there may go on for `drain`.
     pub(crate) fn update(&self, set: &EndpointSet, drain: Duration) {
