@@ -1,0 +1,246 @@
+//! Which Gateways are ours, and where their listeners listen.
+
+use super::*;
+
+#[test]
+fn a_listener_without_a_route_is_served_and_refuses() {
+    check(
+        &[edge(&format!("{}, {}", tcp("a", 1), tls("b", 2, "")))],
+        &["TCP 0.0.0.0:1 without a route", "TLS 0.0.0.0:2 without a route"],
+        &[],
+    );
+}
+
+#[test]
+fn a_gateway_is_served_by_its_class() {
+    let class = |name: &str, controller: &str| {
+        object("GatewayClass", &format!("name: {name}"), &format!("controllerName: {controller}"))
+    };
+    let ours = "sluicegate.dev/gateway-controller";
+    let of = |class: &str| {
+        object(
+            "Gateway",
+            "name: edge",
+            &format!("gatewayClassName: {class}, listeners: [{}]", tcp("pg", 5432)),
+        )
+    };
+    for (classes, name, note) in [
+        (String::new(), "sluicegate", None),
+        (String::new(), "gold", Some("\"gold\" is not served here; --gateway-class gold serves it")),
+        (class("gold", ours), "gold", None),
+        (
+            class("sluicegate", "example.com/other"),
+            "sluicegate",
+            Some(
+                "\"sluicegate\" is not served here: GatewayClass sluicegate is that of the controller \
+                 \"example.com/other\"; name a class of sluicegate.dev/gateway-controller",
+            ),
+        ),
+    ] {
+        let text =
+            format!("{classes}{}{}{SERVICES}", of(name), route("TCPRoute", "name: db", &[], "db:5432"));
+        let translation = translate(&stored(&text), &TranslateOptions::default());
+        assert_eq!(translation.config.listeners.len(), usize::from(note.is_none()), "{name}");
+        // Its routes are nobody's mistake either.
+        assert_eq!(translation.problems, []);
+        let notes: Vec<String> = translation.foreign.iter().map(ToString::to_string).collect();
+        assert_problems(&notes, note.as_slice());
+        assert!(translation.foreign.iter().all(|note| note.severity == Severity::Note));
+    }
+    let options = TranslateOptions { gateway_class: "gold".into(), ..TranslateOptions::default() };
+    assert_eq!(translate(&stored(&of("gold")), &options).config.listeners.len(), 1);
+}
+
+#[test]
+fn a_gateway_listens_at_its_own_addresses_or_at_those_of_the_option() {
+    let addresses = |addresses: &str| {
+        object(
+            "Gateway",
+            "name: edge",
+            &format!(
+                "gatewayClassName: sluicegate, addresses: [{addresses}], listeners: [{}]",
+                tcp("pg", 5432)
+            ),
+        )
+    };
+    let options = TranslateOptions {
+        gateway_addresses: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
+        ..TranslateOptions::default()
+    };
+    let without_route = |addresses: &[&str]| -> Vec<String> {
+        addresses.iter().map(|address| format!("TCP {address}:5432 without a route")).collect()
+    };
+    for (written, listened, problems) in [
+        ("", &["127.0.0.1", "[::1]"][..], &[][..]),
+        ("{value: 10.0.0.9}, {type: IPAddress, value: 10.0.0.8}", &["10.0.0.8", "10.0.0.9"], &[]),
+        // Beside all addresses, one of them is nothing of its own.
+        ("{value: 10.0.0.9}, {value: 0.0.0.0}, {value: \"::1\"}", &["0.0.0.0", "[::1]"], &[]),
+        (
+            "{value: 10.0.0.9}, {value: 10.0.0.9}",
+            &["10.0.0.9"],
+            &["spec.addresses[1].value: 10.0.0.9 is written twice"],
+        ),
+        // Never everywhere by mistake.
+        ("{value: 10.0.0.300}", &[], &["spec.addresses[0].value: \"10.0.0.300\" is not an IP address"]),
+        (
+            "{type: Hostname, value: lb.example}, {value: 10.0.0.9}",
+            &["10.0.0.9"],
+            &["spec.addresses[0].type: \"Hostname\" is not served: write IPAddress"],
+        ),
+    ] {
+        let expected = without_route(listened);
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check_with(&options, &[addresses(written)], &expected, problems);
+    }
+}
+
+#[test]
+fn listeners_of_protocols_that_are_not_served_yet_are_a_note() {
+    let listeners = "{name: a, protocol: HTTP, port: 80}, {name: b, protocol: HTTPS, port: 443, tls: {certificateRefs: \
+                     [{name: c}]}}, {name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
+    let manifests = [
+        edge(listeners),
+        attached("TLSRoute", "name: a", "{name: edge, sectionName: c}", &["a.test"], &["db:5432"]),
+    ];
+    let store = stored(&manifests.concat());
+    let translation = translate(&store, &TranslateOptions::default());
+    assert_eq!(store.problems().count(), 0);
+    assert!(translation.problems.iter().all(|problem| problem.severity == Severity::Note));
+    check(
+        &manifests,
+        &[],
+        &[
+            "spec.listeners[0].protocol: HTTP is not served yet",
+            "spec.listeners[1].protocol: HTTPS is not served yet",
+            "spec.listeners[2].protocol: TLS in mode Terminate is not served yet",
+            "TLSRoute default/a: spec.parentRefs[0]: listener c of Gateway default/edge is for TLS in mode Terminate, \
+             not served yet",
+        ],
+    );
+}
+
+#[test]
+fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
+    let created = |name: &str, year: u16, listener: &str| {
+        gateway(&format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\""), listener)
+    };
+    let to = |name: &str| {
+        attached("TCPRoute", &format!("name: {name}"), &format!("{{name: {name}}}"), &[], &["db:5432"])
+    };
+    check(
+        &[created("a", 2025, &tcp("x", 1)), created("b", 2024, &tcp("z", 1)), to("a"), to("b")],
+        &[&format!("TCP 0.0.0.0:1 * -> {DB}")],
+        &[
+            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b: no \
+             TCPRoute is served at 0.0.0.0:1 for this",
+            "TCPRoute default/a: spec.parentRefs[0]: listener x of Gateway default/a is not served",
+        ],
+    );
+    // Within a Gateway, the first.
+    check(
+        &[edge(&format!("{}, {}, {{name: u, protocol: UDP, port: 1}}", tcp("x", 1), tls("z", 1, "")))],
+        &["TCP 0.0.0.0:1 without a route", "UDP 0.0.0.0:1 without a route"],
+        &[
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TLSRoute",
+        ],
+    );
+    check(
+        &[edge(&format!("{}, {}", tls("x", 1, ""), tcp("z", 1)))],
+        &["TLS 0.0.0.0:1 without a route"],
+        &[
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TCPRoute",
+        ],
+    );
+    // One address is part of all.
+    let at = |name: &str, address: &str| {
+        object(
+            "Gateway",
+            &format!("name: {name}"),
+            &format!(
+                "gatewayClassName: sluicegate, addresses: [{{value: \"{address}\"}}], listeners: [{}]",
+                tcp("x", 1)
+            ),
+        )
+    };
+    check(
+        &[at("a", "10.0.0.1"), at("b", "10.0.0.2"), at("c", "0.0.0.0"), at("d", "::")],
+        &["TCP 10.0.0.1:1 without a route", "TCP 10.0.0.2:1 without a route", "TCP [::]:1 without a route"],
+        &[
+            "Gateway default/c: spec.listeners[0].port: port 1 is already taken by listener x of Gateway default/a",
+        ],
+    );
+}
+
+#[test]
+fn listeners_for_tls_share_a_port_by_their_hostnames() {
+    let old = gateway(
+        "name: old, creationTimestamp: \"2024-01-01T00:00:00Z\"",
+        &format!("{}, {}", tls("a", 8443, "a.test"), tls("b", 8443, "*.b.test")),
+    );
+    let route = |name: &str, parent: &str, host: &str| {
+        attached("TLSRoute", &format!("name: {name}"), &format!("{{name: {parent}}}"), &[host], &["db:5432"])
+    };
+    check(
+        &[
+            old,
+            edge(&format!("{}, {}", tls("a", 8443, "a.test"), tls("c", 8443, ""))),
+            route("a", "old", "a.test"),
+            route("b", "old", "x.y.b.test"),
+            route("c", "edge", "c.test"),
+            route("d", "edge", "d.b.test"),
+        ],
+        &[
+            &format!("TLS 0.0.0.0:8443 a.test -> {DB}"),
+            &format!("TLS 0.0.0.0:8443 c.test -> {DB}"),
+            &format!("TLS 0.0.0.0:8443 x.y.b.test -> {DB}"),
+        ],
+        &[
+            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of \
+             Gateway default/old: no TLSRoute is served at 0.0.0.0:8443 for this",
+            // The listener that names it most closely has it.
+            "TLSRoute default/d: spec.parentRefs[0]: d.b.test belongs to listener b of Gateway default/old, to which \
+             the route is not attached by this: it is not used",
+        ],
+    );
+}
+
+#[test]
+fn what_the_process_listens_at_is_no_gateways() {
+    let options = TranslateOptions {
+        http_ports: vec![80, 8080],
+        https_ports: vec![443, 8443],
+        admin_port: Some(9901),
+        ..TranslateOptions::default()
+    };
+    let listeners = [
+        tcp("a", 8080),
+        tls("b", 80, ""),
+        tcp("c", 9901),
+        tcp("d", 443),
+        "{name: e, protocol: UDP, port: 443}".to_owned(),
+        tls("f", 8443, "*.test"),
+    ];
+    check_with(
+        &options,
+        &[edge(&listeners.join(", ")), route("TLSRoute", "name: db", &["a.test"], "db:5432")],
+        // What a TLS listener passes on at a port for HTTPS is passed on there.
+        &["UDP 0.0.0.0:443 without a route", &format!("HTTPS a.test -> {DB}")],
+        &[
+            "spec.listeners[0].port: 8080 is a port for HTTP (--listen): take another, the listener is not served",
+            "spec.listeners[1].port: 80 is a port for HTTP (--listen)",
+            "spec.listeners[2].port: 9901 is a port for the admin interface (--admin)",
+            "spec.listeners[3].port: 443 is a port for HTTPS (--listen-https)",
+        ],
+    );
+}
+
+#[test]
+fn kinds_that_are_not_served_yet_are_one_note() {
+    let served: Served = serve(&format!(
+        "{}{}{}",
+        object("HTTPRoute", "name: a", ""),
+        object("HTTPRoute", "name: b", ""),
+        object("GRPCRoute", "name: c", "")
+    ));
+    assert_problems(&served.problems, &["m.yaml: is not served yet as far as it holds GRPCRoute, HTTPRoute"]);
+}

@@ -1,0 +1,437 @@
+//! Which routes belong to which listener, and where they lead.
+
+use super::*;
+
+#[test]
+fn a_tcp_route_leads_from_a_port_to_a_service() {
+    let manifests = [edge(&tcp("pg", 5432)), route("TCPRoute", "name: db", &[], "db:5432")];
+    check(&manifests, &[&format!("TCP 0.0.0.0:5432 * -> {DB}")], &[]);
+    let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
+    assert_eq!(config.listeners[0].id.to_string(), "Gateway default/edge, listener pg");
+    assert_eq!(config.layer4_routes().next().unwrap().1.id.to_string(), "TCPRoute default/db");
+}
+
+#[test]
+fn one_port_of_a_service_may_be_two_by_its_protocol() {
+    let listeners = "{name: udp, protocol: UDP, port: 53}, {name: tcp, protocol: TCP, port: 53}".to_owned();
+    check(
+        &[
+            edge(&listeners),
+            route("UDPRoute", "name: dns", &[], "dns:53"),
+            route("TCPRoute", "name: dns", &[], "dns:53"),
+        ],
+        &[
+            "TCP 0.0.0.0:53 * -> 1 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
+            &format!("UDP 0.0.0.0:53 * -> {DNS}"),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn a_port_of_the_other_protocol_is_told_to_be_that() {
+    let listeners = format!("{}, {{name: u, protocol: UDP, port: 5432}}", tcp("t", 9));
+    let place = "spec.rules[0].backendRefs[0].port: Service default/";
+    check(
+        &[
+            edge(&listeners),
+            route("UDPRoute", "name: a", &[], "db:5432"),
+            route("TCPRoute", "name: a", &[], "dns:9"),
+        ],
+        &["TCP 0.0.0.0:9 * -> 1 default/dns:9 (tcp) []", "UDP 0.0.0.0:5432 * -> 1 default/db:5432 (udp) []"],
+        &[
+            // In the order of ports; SCTP is none of ours.
+            &format!("{place}dns has no port \"9\", it has 53 (dns-tcp): connections are refused"),
+            &format!(
+                "{place}db has no port \"5432\", it has no UDP port (5432 is for TCP, and UDP is needed here): \
+                 datagrams are dropped"
+            ),
+        ],
+    );
+    let ingress = ingress("name: a", &rules(&["* Prefix / dns:dns"]));
+    assert_problems(
+        &serve(&format!("{ingress}{SERVICES}")).problems,
+        &["it has 53 (dns-tcp) (dns is for UDP, and TCP is needed here): requests are answered 503"],
+    );
+}
+
+#[test]
+fn a_tls_route_gets_the_names_that_are_its_listeners_too() {
+    let no_hostnames: &[&str] = &[];
+    for (listener, hostnames, expected) in [
+        ("", &["a.test", "*.b.test"][..], &["*.b.test", "a.test"][..]),
+        ("", no_hostnames, &["*"]),
+        ("*.test", no_hostnames, &["*.test"]),
+        ("a.test", &["a.test"], &["a.test"]),
+        ("a.test", &["*.test"], &["a.test"]),
+        ("*.test", &["a.b.test"], &["a.b.test"]),
+        ("*.test", &["*.a.b.test"], &["*.a.b.test"]),
+        ("*.a.b.test", &["*.test"], &["*.a.b.test"]),
+        ("*.test", &["*.test", "a.test", "a.test"], &["*.test", "a.test"]),
+    ] {
+        let manifests =
+            [edge(&tls("x", 8443, listener)), route("TLSRoute", "name: db", hostnames, "db:5432")];
+        let mut expected: Vec<String> =
+            expected.iter().map(|host| format!("TLS 0.0.0.0:8443 {host} -> {DB}")).collect();
+        let mut actual = serve(&format!("{}{SERVICES}", manifests.concat()));
+        expected.sort();
+        actual.layer4.sort();
+        assert_eq!(actual.layer4, expected, "{listener} {hostnames:?}");
+        assert_problems(&actual.problems, &[]);
+    }
+    for (listener, hostnames) in
+        [("test", &["a.test", "*.test"][..]), ("*.test", &["test", "a.tests", "a.xtest"])]
+    {
+        check(
+            &[edge(&tls("x", 8443, listener)), route("TLSRoute", "name: db", hostnames, "db:5432")],
+            &["TLS 0.0.0.0:8443 without a route"],
+            &[&format!(
+                "spec.parentRefs[0]: listener x of Gateway default/edge is for {listener}, and spec.hostnames has \
+                 nothing of it"
+            )],
+        );
+    }
+    check(
+        &[edge(&tls("x", 8443, "*.test")), route("TLSRoute", "name: db", &["a.test", "b.net"], "db:5432")],
+        &[&format!("TLS 0.0.0.0:8443 a.test -> {DB}")],
+        &["spec.hostnames[1]: b.net is of no listener that the route belongs to"],
+    );
+}
+
+#[test]
+fn wildcards_of_gateways_stand_for_several_labels() {
+    let manifests = [edge(&tls("x", 8443, "")), route("TLSRoute", "name: db", &["*.test"], "db:5432")];
+    let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
+    let (host, _) = config.layer4_routes().next().unwrap();
+    assert!(host.matches("a.b.test") && host.matches("a.test") && !host.matches("test"));
+}
+
+#[test]
+fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
+    let created = |kind: &str, name: &str, year: u16, hosts: &[&str], backend: &str| {
+        route(kind, &format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\""), hosts, backend)
+    };
+    for kind in ["TCPRoute", "UDPRoute"] {
+        let protocol = &kind[..3];
+        let upstream = if kind == "TCPRoute" { DB } else { DNS };
+        let (winner, loser) = if kind == "TCPRoute" { ("db:5432", "dns:53") } else { ("dns:53", "db:1") };
+        check(
+            &[
+                edge(&format!("{{name: x, protocol: {protocol}, port: 1}}")),
+                created(kind, "b", 2025, &[], loser),
+                created(kind, "c", 2024, &[], winner),
+                route(kind, "name: a", &[], loser),
+            ],
+            &[&format!("{protocol} 0.0.0.0:1 * -> {upstream}")],
+            &[
+                &format!(
+                    "{kind} default/b: spec.parentRefs[0]: is not used at listener x of Gateway default/edge, which \
+                     leads to the older {kind} default/c"
+                ),
+                // Without a creation time it is youngest.
+                &format!("{kind} default/a: spec.parentRefs[0]: is not used"),
+            ],
+        );
+    }
+    check(
+        &[
+            edge(&tls("x", 8443, "")),
+            created("TLSRoute", "b", 2025, &["a.test", "b.test"], "dns:53"),
+            created("TLSRoute", "c", 2024, &["a.test"], "db:5432"),
+        ],
+        &[
+            &format!("TLS 0.0.0.0:8443 a.test -> {DB}"),
+            "TLS 0.0.0.0:8443 b.test -> 1 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
+        ],
+        &[
+            "TLSRoute default/b: spec.parentRefs[0]: a.test is not used at listener x of Gateway default/edge: it is \
+             already taken by the older TLSRoute default/c",
+        ],
+    );
+}
+
+#[test]
+fn an_upstream_that_lost_every_place_is_not_among_the_upstreams() {
+    let text = [
+        edge(&tcp("x", 1)),
+        route("TCPRoute", "name: a", &[], "db:5432"),
+        route("TCPRoute", "name: b", &[], "nothing:1"),
+    ];
+    let store = stored(&format!("{}{SERVICES}", text.concat()));
+    let config = translate(&store, &TranslateOptions::default()).config;
+    let keys: Vec<String> = config.upstreams.keys().map(ToString::to_string).collect();
+    assert_eq!(keys, ["default/db:pg (tcp)"]);
+    // Its Service that does not exist is no matter then.
+    assert_problems(&served(&store, &TranslateOptions::default()).problems, &["is not used at listener x"]);
+}
+
+#[test]
+fn a_route_is_attached_by_section_and_port_and_else_to_all() {
+    let listeners = format!("{}, {}, {}", tcp("a", 1), tcp("b", 2), tls("c", 3, ""));
+    let place = "TCPRoute default/db: spec.parentRefs[0]: ";
+    for (parent, ports, problem) in [
+        ("{name: edge}", &[1, 2][..], None),
+        ("{name: edge, namespace: default, group: gateway.networking.k8s.io, kind: Gateway}", &[1, 2], None),
+        ("{name: edge, sectionName: b}", &[2], None),
+        ("{name: edge, port: 1}", &[1], None),
+        ("{name: edge, port: 2, sectionName: b}", &[2], None),
+        ("{name: edge, port: 2}, {name: edge, sectionName: b}, {name: edge, port: 1}", &[1, 2], None),
+        (
+            "{name: edge, port: 1, sectionName: b}",
+            &[],
+            Some("Gateway default/edge has no listener named \"b\" at port 1"),
+        ),
+        ("{name: edge, port: 9}", &[], Some("Gateway default/edge has no listener at port 9")),
+        ("{name: edge, sectionName: z}", &[], Some("Gateway default/edge has no listener named \"z\"")),
+        (
+            "{name: edge, sectionName: c}",
+            &[],
+            Some("listener c of Gateway default/edge is for TLS, and takes no TCPRoute"),
+        ),
+        ("{name: none}", &[], Some("there is no Gateway default/none")),
+        ("{name: edge, namespace: other}", &[], Some("there is no Gateway other/edge")),
+        ("{name: db, kind: Service, group: \"\"}", &[], Some("routes of a Service are not served")),
+        ("{name: set, kind: ListenerSet}", &[], Some("routes of a ListenerSet are not served")),
+    ] {
+        let expected: Vec<String> = [1, 2]
+            .iter()
+            .map(|port| match ports.contains(port) {
+                true => format!("TCP 0.0.0.0:{port} * -> {DB}"),
+                false => format!("TCP 0.0.0.0:{port} without a route"),
+            })
+            .chain(["TLS 0.0.0.0:3 without a route".to_owned()])
+            .collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        let problem = problem.map(|problem| format!("{place}{problem}"));
+        let problem: Vec<&str> = problem.as_deref().into_iter().collect();
+        check(
+            &[edge(&listeners), attached("TCPRoute", "name: db", parent, &[], &["db:5432"])],
+            &expected,
+            &problem,
+        );
+    }
+}
+
+#[test]
+fn a_listener_takes_the_routes_that_it_allows() {
+    let listener =
+        |allowed: &str| edge(&format!("{{name: x, protocol: TCP, port: 1, allowedRoutes: {{{allowed}}}}}"));
+    let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
+    let other = attached(
+        "TCPRoute",
+        "name: db, namespace: other",
+        "{name: edge, namespace: default}",
+        &[],
+        &["db:5432"],
+    );
+    let db_of_other = "1 other/db:5432 (tcp) []";
+    let (taken, nothing) = (format!("TCP 0.0.0.0:1 * -> {DB}"), "TCP 0.0.0.0:1 without a route".to_owned());
+    let taken_of_other = format!("TCP 0.0.0.0:1 * -> {db_of_other}");
+    let missing = "there is no Service other/db";
+    let no_namespace = "takes no route of namespace other (allowedRoutes.namespaces)";
+    let selector = "spec.listeners[0].allowedRoutes.namespaces.from: Selector needs the labels of namespaces";
+    let by_labels = "namespaces: {from: Selector, selector: {matchLabels: {a: b}, matchExpressions: []}}";
+    for (allowed, route, expected, problems) in [
+        ("", &own, &taken, &[][..]),
+        ("", &other, &nothing, &[no_namespace]),
+        ("namespaces: {from: Same}", &own, &taken, &[]),
+        ("namespaces: {from: Same}", &other, &nothing, &[no_namespace]),
+        ("namespaces: {from: All}", &own, &taken, &[]),
+        ("namespaces: {from: All}", &other, &taken_of_other, &[missing]),
+        ("namespaces: {from: None}", &own, &nothing, &["takes no route of namespace default"]),
+        (by_labels, &own, &taken, &[selector]),
+        (by_labels, &other, &nothing, &[selector, no_namespace]),
+        (
+            "namespaces: {from: Sane}",
+            &own,
+            &nothing,
+            &["from: \"Sane\" is unknown: write Same, All or None", "takes no route of namespace default"],
+        ),
+        ("kinds: [{kind: TCPRoute}]", &own, &taken, &[]),
+        ("kinds: []", &own, &taken, &[]),
+        (
+            "kinds: [{kind: TLSRoute}]",
+            &own,
+            &nothing,
+            &[
+                "spec.listeners[0].allowedRoutes.kinds[0].kind: \"TLSRoute\" does nothing: a listener for TCP takes \
+                 TCPRoute alone",
+                "takes no TCPRoute (allowedRoutes.kinds)",
+            ],
+        ),
+        (
+            "kinds: [{kind: TCPRoute, group: example.com}]",
+            &own,
+            &nothing,
+            &["\"TCPRoute\" does nothing", "takes no TCPRoute (allowedRoutes.kinds)"],
+        ),
+    ] {
+        println!("{allowed}");
+        check(&[listener(allowed), route.clone()], &[expected], problems);
+    }
+}
+
+#[test]
+fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
+    let to = |backends: &str| {
+        let spec = format!("parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{backends}]}}]");
+        [edge(&tcp("x", 1)), object("TCPRoute", "name: db", &spec)]
+    };
+    let place = "TCPRoute default/db: spec.rules[0].backendRefs[1].";
+    let db = "{name: db, port: 5432}";
+    for (other, expected, problem) in [
+        ("{name: db, port: 5432, weight: 0}", "0 default/db:pg (tcp) [10.0.0.1:5432]", None),
+        ("{name: dns, port: 53, weight: 1000000}", "1000000 default/dns:dns-tcp (tcp) [10.0.0.2:5301]", None),
+        (
+            "{name: dns, port: 53, weight: 1000001}",
+            "0 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
+            Some("weight: 1000001 is not between 0 and 1000000: the backend gets nothing"),
+        ),
+        (
+            "{name: dns, port: 53, weight: -1}",
+            "0 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
+            Some("weight: -1 is not between"),
+        ),
+        (
+            "{name: none, port: 1}",
+            "1 default/none:1 (tcp) []",
+            Some("name: there is no Service default/none: connections are refused"),
+        ),
+        (
+            "{name: db, port: 1}",
+            "1 default/db:1 (tcp) []",
+            Some("port: Service default/db has no port \"1\", it has 5432 (pg): connections are refused"),
+        ),
+        (
+            "{name: db}",
+            "1 default/(refused):- (tcp) []",
+            Some("port: is missing, name a port of the Service: its part"),
+        ),
+        (
+            "{name: db, port: 70000, weight: 3}",
+            "3 default/(refused):- (tcp) []",
+            Some("port: is not between 1 and 65535: its part is refused"),
+        ),
+        ("{port: 1}", "1 default/(refused):- (tcp) []", Some("name: is missing: its part is refused")),
+        (
+            "{name: db, kind: Bucket, group: example.com, port: 1}",
+            "1 default/(refused):- (tcp) []",
+            Some(
+                "kind: \"Bucket\" of group \"example.com\" is not served, name a Service: its part is refused",
+            ),
+        ),
+        (
+            "{name: db, namespace: other, port: 5432, weight: 4}",
+            "4 default/(refused):5432 (tcp) []",
+            Some(
+                "namespace: \"other\": no ReferenceGrant there lets a TCPRoute of namespace default name Service db: \
+                 its part is refused",
+            ),
+        ),
+    ] {
+        let problem = problem.map(|problem| format!("{place}{problem}"));
+        let problems: Vec<&str> = problem.as_deref().into_iter().collect();
+        check(&to(&format!("{db}, {other}")), &[&format!("TCP 0.0.0.0:1 * -> {DB} + {expected}")], &problems);
+    }
+}
+
+#[test]
+fn a_reference_grant_lets_routes_name_services_of_its_namespace() {
+    let from = |group: &str, kind: &str, namespace: &str| {
+        format!("from: [{{group: {group}, kind: {kind}, namespace: {namespace}}}]")
+    };
+    let (group, services) = ("gateway.networking.k8s.io", "to: [{group: \"\", kind: Service}]");
+    let good = from(group, "TCPRoute", "default");
+    for (namespace, spec, is_granted) in [
+        ("other", format!("{good}, {services}"), true),
+        ("other", format!("{good}, to: [{{kind: Service, name: db}}]"), true),
+        ("other", format!("{good}, to: [{{kind: Service, name: dns}}]"), false),
+        ("other", format!("{good}, to: [{{kind: Secret}}]"), false),
+        ("other", format!("{good}, to: [{{group: example.com, kind: Service}}]"), false),
+        ("other", format!("{}, {services}", from(group, "UDPRoute", "default")), false),
+        ("other", format!("{}, {services}", from(group, "TCPRoute", "third")), false),
+        ("other", format!("{}, {services}", from("example.com", "TCPRoute", "default")), false),
+        ("default", format!("{good}, {services}"), false),
+        ("othes", format!("{good}, {services}"), false),
+    ] {
+        let manifests = [
+            edge(&tcp("x", 1)),
+            object(
+                "TCPRoute",
+                "name: db",
+                "parentRefs: [{name: edge}], \
+                 rules: [{backendRefs: [{name: db, namespace: other, port: 5432}]}]",
+            ),
+            object("ReferenceGrant", &format!("name: a, namespace: {namespace}"), &spec),
+            SERVICES.replace("{name: db", "{namespace: other, name: db"),
+        ];
+        let served = serve(&manifests.concat());
+        let expected = match is_granted {
+            true => "1 other/db:pg (tcp) [10.0.0.1:5432]",
+            false => "1 default/(refused):5432 (tcp) []",
+        };
+        assert_lines(&served.layer4, &[&format!("TCP 0.0.0.0:1 * -> {expected}")]);
+        assert_eq!(served.problems.len(), usize::from(!is_granted), "{spec}: {:?}", served.problems);
+    }
+    assert_problems(
+        &serve(&object("ReferenceGrant", "name: a", "from: [{kind: TCPRoute}], to: [{}]")).problems,
+        &[
+            "spec.from[0].group: is missing",
+            "spec.from[0].namespace: is missing",
+            "spec.to[0].kind: is missing",
+        ],
+    );
+}
+
+#[test]
+fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
+    let services = |version: &str| {
+        SERVICES
+            .replace(
+                "{name: db}",
+                &format!("{{name: db, annotations: {{sluicegate.dev/proxy-protocol: {version}}}}}"),
+            )
+            .replace("{name: dns}", "{name: dns, annotations: {sluicegate.dev/proxy-protocol: v1}}")
+    };
+    let manifests = [
+        edge(&format!("{}, {{name: u, protocol: UDP, port: 53}}", tcp("x", 1))),
+        route("TCPRoute", "name: db", &[], "db:5432"),
+        route("UDPRoute", "name: dns", &[], "dns:53"),
+    ];
+    let ingress = ingress("name: a", &rules(&["* Exact /a db:5432", "* Exact /b db:pg"]));
+    let for_udp = "Service default/dns: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for datagrams";
+    for version in ["v1", "v2"] {
+        let served = serve(&format!("{}{}{ingress}", manifests.concat(), services(version)));
+        assert_lines(
+            &served.layer4,
+            &[&format!("TCP 0.0.0.0:1 * -> {DB} {version}"), &format!("UDP 0.0.0.0:53 * -> {DNS}")],
+        );
+        assert!(served.routes.iter().all(|route| route.ends_with("default/db:pg [10.0.0.1:5432]")));
+        let for_http = "Service default/db: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for HTTP, \
+                        where a connection carries the requests of many clients";
+        assert_problems(&served.problems, &[for_http, for_udp]);
+    }
+    let served = serve(&format!("{}{}", manifests.concat(), services("v3")));
+    assert_problems(
+        &served.problems,
+        &["annotations[sluicegate.dev/proxy-protocol]: \"v3\" is unknown: write v1 or v2", for_udp],
+    );
+}
+
+#[test]
+fn a_service_of_an_external_name_is_asked_at_its_port() {
+    let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {type: ExternalName, externalName: \
+                   db.example, ports: [{port: 53, targetPort: 5353, protocol: UDP}]}\n";
+    let manifests = [
+        edge(&format!("{}, {{name: u, protocol: UDP, port: 53}}", tcp("x", 1))),
+        route("TCPRoute", "name: a", &[], "far:5432"),
+        route("UDPRoute", "name: a", &[], "far:53"),
+    ];
+    let store = stored(&format!("{}{service}", manifests.concat()));
+    let translation = translate(&store, &TranslateOptions::default());
+    let ports: Vec<String> =
+        translation.external_ports.iter().map(|(key, port)| format!("{key} {port}")).collect();
+    // A Service without any port for TCP may be asked at any.
+    assert_eq!(ports, ["default/far:53 (udp) 5353", "default/far:5432 (tcp) 5432"]);
+    assert_eq!(translation.problems, []);
+}
