@@ -6,7 +6,10 @@
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
 
 mod cli;
+mod experiment;
+mod gateway;
 mod load;
+mod results;
 
 use std::process::ExitCode;
 

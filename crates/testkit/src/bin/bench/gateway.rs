@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use sluicegate_model::KeyKind;
+use sluicegate_netns::Process;
 use sluicegate_testkit::client;
-use sluicegate_testkit::process::Process;
 use sluicegate_testkit::tls::{Authority, Issued};
 
 use crate::configure::{self, Site};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
+use sluicegate_netns::process::tree;
 use sluicegate_testkit::client::Client;
-use sluicegate_testkit::process::tree;
 use tokio::time::sleep;
 
 use crate::gateway::{Gateway, RSA};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
-use sluicegate_testkit::process::Process;
+use sluicegate_netns::Process;
 use tokio::task::JoinSet;
 
 use crate::gateway::{ECDSA, Gateway, RSA, version_of};

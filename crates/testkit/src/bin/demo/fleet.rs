@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use sluicegate_testkit::process::Process;
+use sluicegate_netns::Process;
 use tokio::time::sleep;
 
 use crate::slice::Slice;

@@ -20,8 +20,8 @@ use std::{fs, io};
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use sluicegate_netns::Process;
 use sluicegate_testkit::load::Load;
-use sluicegate_testkit::process::Process;
 use sluicegate_testkit::stream::Transport;
 use sluicegate_testkit::tls::Authority;
 use tokio::time::{Instant, sleep_until};

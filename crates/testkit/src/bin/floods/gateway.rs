@@ -8,8 +8,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, ensure};
+use sluicegate_netns::Process;
 use sluicegate_testkit::client;
-use sluicegate_testkit::process::Process;
 use sluicegate_testkit::tls::Authority;
 
 /// How long a program may take to serve.

@@ -114,8 +114,7 @@ impl Namespace {
         self.net.enter(run)
     }
 
-    /// Connects from the namespace. The connection can be used from outside, as by
-    /// [`Client::over`](crate::client::Client::over).
+    /// Connects from the namespace. The connection can be used from outside.
     pub async fn connect(&self, addr: SocketAddr) -> anyhow::Result<TcpStream> {
         let socket = self.net.enter(TcpSocket::new_v4)??;
         Ok(socket.connect(addr).await?)
@@ -138,8 +137,7 @@ impl Pod {
         self.net.enter(run)
     }
 
-    /// Listens at this port of its address. The socket can be served from outside, as by
-    /// [`Backend::start_on`](crate::backend::Backend::start_on).
+    /// Listens at this port of its address. The socket can be served from outside.
     pub fn listen(&self, port: u16) -> anyhow::Result<TcpListener> {
         let bound = self.net.enter(|| TcpListener::bind((self.ip, port)))?;
         bound.with_context(|| format!("listening at {}:{port}", self.ip))

@@ -1,0 +1,162 @@
+//! Experiments as they are declared in files: `lab/experiments/*.yaml`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+
+/// The experiments that come with the program, by name.
+const INCLUDED: [(&str, &str); 2] = [
+    ("static", include_str!("../../../lab/experiments/static.yaml")),
+    ("dynamic", include_str!("../../../lab/experiments/dynamic.yaml")),
+];
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub(crate) struct Experiment {
+    pub(crate) name: String,
+    /// Its file.
+    pub(crate) text: String,
+    pub(crate) declared: Declared,
+}
+
+/// What a file says. Times are written as `12s`, `500ms`, `2m`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Declared {
+    /// A line for the report's head.
+    pub(crate) title: String,
+    /// What it asks, in a sentence or two.
+    pub(crate) about: String,
+    /// The published study whose figures stand beside what is measured.
+    pub(crate) published: Option<String>,
+    #[serde(default)]
+    pub(crate) load: Load,
+    #[serde(default)]
+    pub(crate) pods: Pods,
+    /// Which gateways take part if the command line does not say: `all`, or names.
+    #[serde(default)]
+    pub(crate) gateways: Vec<String>,
+    /// Whether each gateway is first loaded in the same way while nothing changes.
+    #[serde(default)]
+    pub(crate) baseline: bool,
+    /// What changes while the load goes on. It begins when the first request is due, and ends with the load.
+    #[serde(default)]
+    pub(crate) timeline: Vec<Step>,
+}
+
+/// The load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Load {
+    /// Over HTTPS rather than plain HTTP.
+    pub(crate) tls: bool,
+    pub(crate) connections: u64,
+    /// Requests a second; without it 80 % of what the slowest gateway does in a closed loop.
+    pub(crate) rate: Option<f64>,
+    #[serde(deserialize_with = "time")]
+    pub(crate) duration: Duration,
+    /// How long a request and a connect may take.
+    #[serde(deserialize_with = "time")]
+    pub(crate) timeout: Duration,
+    /// Path and query, which shapes the pods' answer: `/?s=1k&t=5`.
+    pub(crate) path: String,
+    /// How many requests of 100 are a POST, which may not be delivered twice.
+    pub(crate) posts: u8,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            tls: true,
+            connections: 1000,
+            rate: None,
+            duration: Duration::from_secs(60),
+            timeout: Duration::from_secs(2),
+            path: "/".to_owned(),
+            posts: 0,
+        }
+    }
+}
+
+/// The pods.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Pods {
+    /// How many there are at the beginning.
+    pub(crate) count: usize,
+    /// How long a new one takes until it listens.
+    #[serde(deserialize_with = "time")]
+    pub(crate) start_up: Duration,
+    /// How long after a pod is gone, or ready, the gateway is told so. In a cluster some 100 ms pass.
+    #[serde(deserialize_with = "time")]
+    pub(crate) notice: Duration,
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        Self { count: 5, start_up: Duration::ZERO, notice: Duration::from_millis(100) }
+    }
+}
+
+/// One step of a timeline.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Step {
+    /// Nothing happens for this long.
+    #[serde(deserialize_with = "time")]
+    Sleep(Duration),
+    /// From now on there are so many pods; the oldest are killed (SIGKILL), and their addresses swallow packets.
+    Scale(usize),
+    /// All pods are replaced, so many at a time: new ones start, then as many old ones are killed.
+    Roll { surge: usize },
+    /// The addresses of so many pods swallow packets; nobody is told.
+    Blackhole(usize),
+    /// All addresses are there again.
+    Restore,
+    /// So many pods refuse connects and break what they have; nobody is told.
+    Refuse(usize),
+    /// They accept again.
+    Accept,
+    /// The certificate and its key are replaced.
+    Rotate,
+    /// So many hosts are routed, of which none was routed before; those of the step before are gone.
+    Routes(usize),
+    /// These steps, again and again.
+    Repeat(Vec<Step>),
+}
+
+impl Experiment {
+    /// One of those that come with the program by its name, or a file by its path.
+    pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
+        if let Some((_, text)) = INCLUDED.iter().find(|(included, _)| *included == name) {
+            return Self::parse(name, text);
+        }
+        let path = Path::new(name);
+        let is_file = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if !is_file {
+            let names: Vec<&str> = INCLUDED.iter().map(|(name, _)| *name).collect();
+            bail!(
+                "{name}: no such experiment; there are {}, or give the path of a .yaml file",
+                names.join(", ")
+            );
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        Self::parse(&stem, &text).with_context(|| name.to_owned())
+    }
+
+    fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
+        let declared: Declared = serde_saphyr::from_str(text)?;
+        ensure!(declared.pods.count > 0, "pods.count: there has to be at least one");
+        ensure!(declared.load.posts <= 100, "load.posts: at most 100 of 100 requests");
+        Ok(Self { name: name.to_owned(), text: text.to_owned(), declared })
+    }
+}
+
+fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text)
+        .map_err(|error| serde::de::Error::custom(format!("{text:?}: {error}; write 12s or 500ms")))
+}
