@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::load::LoadArgs;
+use crate::run::RunArgs;
 
 /// Measures how a gateway keeps its users while everything changes.
 #[derive(Debug, Parser)]
@@ -16,4 +17,6 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Send requests at a constant rate, and count latency from when each was due.
     Load(Box<LoadArgs>),
+    /// Carry out an experiment: the same load on each gateway in turn, while everything changes.
+    Run(Box<RunArgs>),
 }

@@ -7,9 +7,15 @@ use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
 /// The experiments that come with the program, by name.
-const INCLUDED: [(&str, &str); 2] = [
+const INCLUDED: [(&str, &str); 8] = [
     ("static", include_str!("../../../lab/experiments/static.yaml")),
     ("dynamic", include_str!("../../../lab/experiments/dynamic.yaml")),
+    ("restart", include_str!("../../../lab/experiments/restart.yaml")),
+    ("blackhole", include_str!("../../../lab/experiments/blackhole.yaml")),
+    ("flap", include_str!("../../../lab/experiments/flap.yaml")),
+    ("certs", include_str!("../../../lab/experiments/certs.yaml")),
+    ("routes", include_str!("../../../lab/experiments/routes.yaml")),
+    ("delivery", include_str!("../../../lab/experiments/delivery.yaml")),
 ];
 
 /// An experiment.
@@ -101,7 +107,7 @@ impl Default for Pods {
 }
 
 /// One step of a timeline.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Step {
     /// Nothing happens for this long.
@@ -128,6 +134,11 @@ pub(crate) enum Step {
 }
 
 impl Experiment {
+    /// Those that come with the program.
+    pub(crate) fn included() -> anyhow::Result<Vec<Self>> {
+        INCLUDED.iter().map(|(name, text)| Self::parse(name, text)).collect()
+    }
+
     /// One of those that come with the program by its name, or a file by its path.
     pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
         if let Some((_, text)) = INCLUDED.iter().find(|(included, _)| *included == name) {
@@ -159,4 +170,41 @@ fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error>
     let text = String::deserialize(from)?;
     humantime::parse_duration(&text)
         .map_err(|error| serde::de::Error::custom(format!("{text:?}: {error}; write 12s or 500ms")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_that_comes_with_the_program_is_understood() {
+        for experiment in Experiment::included().unwrap() {
+            let Declared { title, about, timeline, load, .. } = experiment.declared;
+            assert!(!title.is_empty() && about.ends_with('.'), "{}", experiment.name);
+            assert_eq!(timeline.is_empty(), experiment.name == "static");
+            assert_eq!((load.connections, load.tls), (1000, true), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn the_study_of_2020_is_declared_as_it_was_run() {
+        let dynamic = Experiment::find("dynamic").unwrap().declared;
+        let seconds = Duration::from_secs;
+        let cycle = vec![Step::Scale(5), Step::Sleep(seconds(12)), Step::Scale(7), Step::Sleep(seconds(10))];
+        assert_eq!(dynamic.timeline, [Step::Repeat(cycle)]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let error = |text: &str| format!("{:#}", Experiment::parse("x", text).unwrap_err());
+        let with = |more: &str| error(&format!("title: a\nabout: b.\n{more}"));
+        assert!(with("lod: {}").contains("lod"), "{}", with("lod: {}"));
+        let time = with("load: {duration: 5 apples}");
+        assert!(time.contains("5 apples") && time.contains("write 12s"), "{time}");
+        let step = with("timeline: [{explode: 1}]");
+        assert!(step.contains("explode"), "{step}");
+        assert!(with("pods: {count: 0}").contains("pods.count"));
+        let unknown = format!("{:#}", Experiment::find("dynamics").unwrap_err());
+        assert!(unknown.contains("dynamic, restart"), "{unknown}");
+    }
 }

@@ -100,6 +100,13 @@ pub(crate) trait Driver: Send {
 /// All kinds, in the order of reports.
 pub(crate) const ALL: [&Kind; 2] = [&sluicegate::KIND, &nginx::KIND];
 
+/// The kind of this name.
+pub(crate) fn named(name: &str) -> anyhow::Result<&'static Kind> {
+    let known = || ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+    let kind = ALL.iter().find(|kind| kind.name == name);
+    kind.copied().with_context(|| format!("{name}: no such gateway; there are {}", known()))
+}
+
 /// The first line that a program prints about itself.
 pub(crate) fn version_of(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program)

@@ -94,7 +94,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Each connection is a file, and a shell mostly allows 1024.
-fn allow_files(connections: u64) -> anyhow::Result<()> {
+pub(crate) fn allow_files(connections: u64) -> anyhow::Result<()> {
     let needed = connections + 64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {

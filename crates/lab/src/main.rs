@@ -5,11 +5,13 @@
 //! | [`cli`] | the command line |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
 
+mod certificate;
 mod cli;
 mod experiment;
 mod gateway;
 mod load;
 mod results;
+mod run;
 
 use std::process::ExitCode;
 
@@ -18,8 +20,11 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let Command::Load(args) = Cli::parse().command;
-    match load::run(*args) {
+    let done = match Cli::parse().command {
+        Command::Load(args) => load::run(*args),
+        Command::Run(args) => run::run(&args),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             complain(&format!("{error:#}"));

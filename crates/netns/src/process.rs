@@ -120,7 +120,7 @@ impl Process {
 
     /// The CPU time of this process and its descendants so far.
     pub fn cpu_time(&self) -> io::Result<Duration> {
-        tree(self.pid())?.into_iter().map(cpu_time).sum()
+        cpu_time_of_tree(self.pid())
     }
 
     fn id(&self) -> Pid {
@@ -167,6 +167,28 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
         nanos += first.ok_or_else(|| io::Error::other(format!("schedstat of {pid} reads {text:?}")))?;
     }
     Ok(Duration::from_nanos(nanos))
+}
+
+/// The CPU time of a process and its descendants so far, and of those of them that have ended: a gateway that reloads
+/// leaves workers behind.
+pub fn cpu_time_of_tree(pid: u32) -> io::Result<Duration> {
+    let processes = tree(pid)?;
+    let used = |pid| match cpu_time(pid) {
+        // It has ended since it was listed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Duration::ZERO),
+        used => used,
+    };
+    processes.into_iter().map(|pid| Ok(used(pid)? + cpu_time_of_ended(pid))).sum()
+}
+
+/// The CPU time of the children that have ended and were waited for, in ticks of mostly 10 ms (`proc_pid_stat(5)`, cutime
+/// and cstime).
+fn cpu_time_of_ended(pid: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may have spaces and parentheses; the third field comes after it.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
+    let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// A process and all its descendants.

@@ -1,8 +1,7 @@
 //! nginx with a reload for each change: the way of the controller that NGINX publishes in open source.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+
 use std::process::Command;
 
 use anyhow::Context as _;

@@ -1,0 +1,201 @@
+//! `sluicegate-lab run`: an experiment, with each gateway in turn.
+//!
+//! In: an experiment's file and the gateways' names. Out: a folder with `results.json` and the reports made of it. Each run
+//! has a network namespace of its own that looks like a node; the gateway has CPUs of its own, and the load and the pods have
+//! the others.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`args`] | the options |
+//! | [`machine`] | what it runs on, and who gets which CPU |
+//! | [`stage`] | the node, its pods and the gateway |
+//! | [`timeline`] | what changes when |
+//! | [`probe`] | whether a change is followed |
+//! | [`watch`] | the gateway's CPU time and memory over time |
+//! | [`turn`] | one gateway under the load |
+
+mod args;
+mod machine;
+mod probe;
+mod stage;
+mod timeline;
+mod turn;
+mod watch;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use sluicegate_netns::Namespace;
+
+pub(crate) use self::args::RunArgs;
+use self::machine::Cpus;
+use self::turn::Turn;
+use crate::experiment::Experiment;
+use crate::gateway::Kind;
+use crate::results::{OfGateway, Results, Saturation, Skipped};
+
+/// How much of what the slowest gateway can do is asked of all.
+const SHARE_OF_SATURATION: f64 = 0.8;
+
+/// Carries out an experiment, and writes what came of it.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let mut experiment = Experiment::find(&args.experiment)?;
+    args.change(&mut experiment.declared);
+    Namespace::available().map_err(|why| anyhow::anyhow!("experiments need {why}"))?;
+    crate::load::allow_files(experiment.declared.load.connections + 512)?;
+    let tools = args.tools()?;
+    let (kinds, skipped) = select(args, &experiment, &tools)?;
+    let cpus = Cpus::divide(args.workers)?;
+    cpus.take_others()?;
+    let directory = args.directory(&experiment.name)?;
+    let lab = Lab { args, experiment: &experiment, cpus: &cpus, tools: &tools, directory: &directory };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let results = runtime.block_on(async {
+        tokio::select! {
+            results = lab.run(&kinds, skipped) => results,
+            // What was started ends as it is dropped.
+            signal = tokio::signal::ctrl_c() => signal.map_err(Into::into).and_then(|()| bail!("interrupted")),
+        }
+    })?;
+    store(&results, &directory)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which gateways take part, with their versions, and which cannot.
+fn select(
+    args: &RunArgs,
+    experiment: &Experiment,
+    tools: &Path,
+) -> anyhow::Result<(Vec<(&'static Kind, String)>, Vec<Skipped>)> {
+    let wanted = args.gateways(&experiment.declared)?;
+    let (mut kinds, mut skipped) = (Vec::new(), Vec::new());
+    for kind in wanted {
+        match (kind.version)(tools) {
+            Ok(version) => kinds.push((kind, version)),
+            Err(why) => {
+                say(&format!("{} is skipped: {why:#}", kind.name));
+                skipped.push(Skipped { gateway: kind.name.to_owned(), why: format!("{why:#}") });
+            }
+        }
+    }
+    ensure!(!kinds.is_empty(), "none of the gateways can be run; `make peers` installs what is missing");
+    Ok((kinds, skipped))
+}
+
+/// What all turns of an experiment share.
+struct Lab<'l> {
+    args: &'l RunArgs,
+    experiment: &'l Experiment,
+    cpus: &'l Cpus,
+    tools: &'l Path,
+    directory: &'l Path,
+}
+
+impl Lab<'_> {
+    async fn run(&self, kinds: &[(&'static Kind, String)], skipped: Vec<Skipped>) -> anyhow::Result<Results> {
+        let (started, began) = (SystemTime::now(), Instant::now());
+        let machine = self.cpus.machine();
+        let declared = &self.experiment.declared;
+        let saturation = match declared.load.rate {
+            Some(_) => Vec::new(),
+            None => self.saturate(kinds).await?,
+        };
+        let slowest = saturation.iter().map(|each| each.requests_per_s).fold(f64::INFINITY, f64::min);
+        let rate = declared.load.rate.unwrap_or((slowest * SHARE_OF_SATURATION / 10.0).floor() * 10.0);
+        let mut gateways = Vec::new();
+        for (kind, version) in kinds {
+            gateways.push(self.turns(kind, version, rate).await.with_context(|| kind.name.to_owned())?);
+        }
+        let mut warnings = machine::warnings(&machine);
+        for gateway in &gateways {
+            for run in &gateway.runs {
+                let of = |warning: &String| format!("{}, {}: {warning}", gateway.title, run.label);
+                warnings.extend(run.load.warnings.iter().map(of));
+            }
+        }
+        Ok(Results {
+            schema: 1,
+            experiment: self.experiment.name.clone(),
+            title: declared.title.clone(),
+            about: declared.about.clone(),
+            declared: self.experiment.text.clone(),
+            published: declared.published.clone(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            started_unix_ms: started.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis(),
+            took_s: began.elapsed().as_secs_f64(),
+            setting: turn::setting(declared, rate, self.args.workers, &machine),
+            machine,
+            saturation,
+            gateways,
+            skipped,
+            warnings,
+        })
+    }
+
+    /// How many requests a second each gateway does in a closed loop of the same kind.
+    async fn saturate(&self, kinds: &[(&'static Kind, String)]) -> anyhow::Result<Vec<Saturation>> {
+        let mut saturation = Vec::new();
+        for (kind, _) in kinds {
+            let requests_per_s =
+                self.turn(kind, None).saturate().await.with_context(|| kind.name.to_owned())?;
+            say(&format!("{}: {requests_per_s:.0} requests/s in a closed loop", kind.name));
+            saturation.push(Saturation { gateway: kind.name.to_owned(), requests_per_s });
+        }
+        Ok(saturation)
+    }
+
+    /// The runs of one gateway.
+    async fn turns(&self, kind: &'static Kind, version: &str, rate: f64) -> anyhow::Result<OfGateway> {
+        let (name, title, learns) = (kind.name.to_owned(), kind.title.to_owned(), kind.learns.to_owned());
+        let version = version.to_owned();
+        let (command, files) = (String::new(), Vec::new());
+        let mut gateway =
+            OfGateway { name, title, version, learns, command, files, runs: Vec::new(), points: Vec::new() };
+        let is_changed = !self.experiment.declared.timeline.is_empty();
+        let baseline = self.experiment.declared.baseline || !is_changed;
+        for is_baseline in [true, false] {
+            if if is_baseline { baseline } else { is_changed } {
+                let done = self.turn(kind, Some(rate)).run(is_baseline).await?;
+                say(&turn::line(kind.name, &done.run));
+                gateway.runs.push(done.run);
+                (gateway.command, gateway.files) = (done.command, done.files);
+            }
+        }
+        Ok(gateway)
+    }
+
+    fn turn(&self, kind: &'static Kind, rate: Option<f64>) -> Turn<'_> {
+        Turn {
+            kind,
+            rate,
+            experiment: self.experiment,
+            cpus: self.cpus,
+            tools: self.tools,
+            workers: self.args.workers,
+            options: self.args.options_of(kind.name),
+            directory: self.directory,
+        }
+    }
+}
+
+/// Writes the results, and what people read of them.
+fn store(results: &Results, directory: &Path) -> anyhow::Result<()> {
+    let write = |name: &str, text: String| -> anyhow::Result<PathBuf> {
+        let path = directory.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    };
+    write("results.json", serde_json::to_string_pretty(results)?)?;
+    say(&format!("written: {}", directory.display()));
+    Ok(())
+}
+
+/// Tells how far it is.
+fn say(message: &str) {
+    // Nobody may listen.
+    let _ = writeln!(std::io::stderr().lock(), "{message}");
+}

@@ -1,0 +1,96 @@
+//! The options of `sluicegate-lab run`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+
+use crate::experiment::Declared;
+use crate::gateway::{self, Kind};
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    disable_version_flag = true,
+    after_help = "It needs root, for network namespaces, and iproute2. `make peers` installs the other gateways; one that is missing \
+                  is skipped with a word.\n\
+                  Try it: sluicegate-lab run dynamic --gateways sluicegate,nginx --rate 2000 --duration 30s"
+)]
+pub(crate) struct RunArgs {
+    /// An experiment that comes with the program (`sluicegate-lab experiments` lists them), or the path of a .yaml file.
+    pub(super) experiment: String,
+    /// Which gateways take their turns: names, separated by commas, or all. [default: what the experiment says, else all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    gateways: Vec<String>,
+    /// Requests a second, instead of the experiment's. Without either, 80 % of what the slowest gateway does in a closed loop.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<f64>,
+    /// How long each load lasts, instead of the experiment's time: 30s, 3m.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    duration: Option<Duration>,
+    /// Connections of the load, instead of the experiment's.
+    #[arg(long, value_name = "N")]
+    connections: Option<u64>,
+    /// Leave out the run without changes that comes before each one with them.
+    #[arg(long)]
+    no_baseline: bool,
+    /// Worker threads or processes of each gateway; it gets as many CPUs for itself, if there are more.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) workers: usize,
+    /// A further option for a gateway's own command line; may be given several times:
+    /// --option sluicegate=--attempts=1
+    #[arg(long = "option", value_name = "GATEWAY=OPTION")]
+    options: Vec<String>,
+    /// In which folder the folder of the results is made.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    /// Where programs are that are not in PATH, as `make peers` puts them.
+    #[arg(long, value_name = "DIR", default_value = "target/tools")]
+    tools: PathBuf,
+}
+
+impl RunArgs {
+    /// Puts what was typed in the place of what the file says.
+    pub(super) fn change(&self, declared: &mut Declared) {
+        let load = &mut declared.load;
+        load.rate = self.rate.or(load.rate);
+        load.duration = self.duration.unwrap_or(load.duration);
+        load.connections = self.connections.unwrap_or(load.connections);
+        declared.baseline &= !self.no_baseline;
+    }
+
+    pub(super) fn gateways(&self, declared: &Declared) -> anyhow::Result<Vec<&'static Kind>> {
+        let names = if self.gateways.is_empty() { &declared.gateways } else { &self.gateways };
+        if names.is_empty() || names.iter().any(|name| name == "all") {
+            return Ok(gateway::ALL.to_vec());
+        }
+        for option in &self.options {
+            let Some((name, _)) = option.split_once('=') else {
+                bail!("--option {option}: write GATEWAY=OPTION")
+            };
+            ensure!(names.iter().any(|known| known == name), "--option {option}: {name} takes no part");
+        }
+        names.iter().map(|name| gateway::named(name)).collect()
+    }
+
+    /// The further options of this gateway.
+    pub(super) fn options_of(&self, name: &str) -> Vec<String> {
+        let of = |option: &String| option.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+        self.options.iter().filter_map(of).collect()
+    }
+
+    pub(super) fn tools(&self) -> anyhow::Result<PathBuf> {
+        std::path::absolute(&self.tools).context("--tools")
+    }
+
+    /// Makes a folder that is not there yet: `results/2026-11-21-193000-dynamic`.
+    pub(super) fn directory(&self, experiment: &str) -> anyhow::Result<PathBuf> {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let stamp = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
+        let stamp = stamp.trim_end_matches('Z').replace('T', "-").replace(':', "");
+        let path = self.results.join(format!("{stamp}-{experiment}"));
+        fs::create_dir_all(&path).with_context(|| format!("--results: making {}", path.display()))?;
+        std::path::absolute(Path::new(&path)).context("--results")
+    }
+}

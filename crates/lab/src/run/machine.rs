@@ -1,0 +1,95 @@
+//! What an experiment runs on, and who gets which CPU.
+
+use std::fs;
+
+use anyhow::{Context, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::results::Machine;
+
+/// The load per CPU from which on a machine is too busy to measure on.
+const BUSY: f64 = 0.4;
+
+/// Who gets which CPU: the gateway has some for itself, so that it can be compared; load and pods share the others. A machine
+/// with one CPU has one for all.
+#[derive(Clone, Debug)]
+pub(crate) struct Cpus {
+    pub(crate) gateway: Vec<usize>,
+    pub(crate) others: Vec<usize>,
+}
+
+impl Cpus {
+    /// With so many for the gateway, if one is left for the others.
+    pub(crate) fn divide(workers: usize) -> anyhow::Result<Self> {
+        ensure!(workers > 0, "--workers 0: there has to be one");
+        let all = sched_getaffinity(None).context("asking for this process' CPUs")?;
+        let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect();
+        if all.len() < 2 {
+            return Ok(Self { gateway: all.clone(), others: all });
+        }
+        let (gateway, others) = all.split_at(workers.min(all.len() - 1));
+        if workers >= all.len() {
+            // There are not enough: the gateway gets all, and the others take what they need of them.
+            return Ok(Self { gateway: all.clone(), others: all });
+        }
+        Ok(Self { gateway: gateway.to_vec(), others: others.to_vec() })
+    }
+
+    /// Puts this thread, and what it starts, on the CPUs of the load and the pods.
+    pub(crate) fn take_others(&self) -> anyhow::Result<()> {
+        take(&self.others)
+    }
+
+    /// The same on those of the gateway.
+    pub(crate) fn take_gateway(&self) -> anyhow::Result<()> {
+        take(&self.gateway)
+    }
+
+    /// The machine as it is before the first run.
+    pub(crate) fn machine(&self) -> Machine {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(':'))
+                .map_or_else(String::new, |(_, value)| value.trim().to_owned())
+        };
+        let memory = field(&read("/proc/meminfo"), "MemTotal");
+        let kib: u64 = memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let load = read("/proc/loadavg");
+        Machine {
+            kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+            processor: field(&read("/proc/cpuinfo"), "model name"),
+            cpus: std::thread::available_parallelism().map_or(0, usize::from).max(self.gateway.len()),
+            memory_mib: kib / 1024,
+            load_before: load.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0),
+            gateway_cpus: self.gateway.clone(),
+            other_cpus: self.others.clone(),
+        }
+    }
+}
+
+fn take(cpus: &[usize]) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu);
+    }
+    sched_setaffinity(None, &set).context("choosing CPUs")
+}
+
+/// Why the figures may be the machine's rather than the gateways'.
+pub(crate) fn warnings(machine: &Machine) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let Machine { load_before, cpus, .. } = machine;
+    if *load_before > BUSY * *cpus as f64 {
+        warnings.push(format!(
+            "This was not a quiet machine: its load was {load_before} on {cpus} CPUs before the first run. Latencies and CPU times are \
+             inflated."
+        ));
+    }
+    if machine.gateway_cpus.iter().any(|cpu| machine.other_cpus.contains(cpu)) {
+        warnings.push(
+            "The gateway had no CPU to itself: the load and the pods ran on the same ones, and took from what it could do.".to_owned(),
+        );
+    }
+    warnings
+}
