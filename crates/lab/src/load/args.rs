@@ -1,5 +1,6 @@
 //! The options of `sluicegate-lab load`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,6 +63,10 @@ pub(crate) struct LoadArgs {
     /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     headers: Vec<(String, String)>,
+    /// Connect to this IP address and port, whatever the URL's host is: Host, the name in the TLS handshake and the one that
+    /// certificates are verified for stay the URL's.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    connect_to: Option<SocketAddr>,
     /// Verify certificates by the authorities in this file (PEM). Without it any certificate will do.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
@@ -109,7 +114,7 @@ impl LoadArgs {
             threads <= connections,
             "-t {threads}: there are fewer connections than threads; give -c at least {threads}"
         );
-        let address = self.url.resolve()?;
+        let address = self.connect_to.map_or_else(|| self.url.resolve(), Ok)?;
         ensure!(self.cacert.is_none() || self.url.is_tls, "--cacert is for https:// URLs only");
         let tls = match self.url.is_tls {
             true => Some(TlsOptions::new(&self.url, self.cacert.as_deref())?),
@@ -149,6 +154,11 @@ impl LoadArgs {
 
 fn url(text: &str) -> Result<Target, String> {
     text.parse()
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address: Option<SocketAddr> = text.parse().ok().filter(|address: &SocketAddr| address.port() > 0);
+    address.ok_or_else(|| "write it as 127.0.0.1:8443 or [::1]:8443".to_owned())
 }
 
 /// A number that may end in k, M or G.

@@ -17,6 +17,7 @@ pub(crate) struct Server {
 pub(crate) struct Request {
     /// What its x-lab-id says.
     pub(crate) id: String,
+    pub(crate) host: String,
     /// Its number among those of its connection, from 0.
     pub(crate) number: usize,
 }
@@ -30,7 +31,7 @@ impl Server {
             let mut stream = stream;
             let mut lines = BufReader::new(stream.try_clone()?);
             for number in 0.. {
-                let mut request = Request { id: String::new(), number };
+                let mut request = Request { id: String::new(), host: String::new(), number };
                 loop {
                     let mut line = String::new();
                     if lines.read_line(&mut line)? == 0 {
@@ -38,6 +39,9 @@ impl Server {
                     }
                     if let Some(id) = line.strip_prefix("x-lab-id: ") {
                         request.id = id.trim_end().to_owned();
+                    }
+                    if let Some(host) = line.strip_prefix("Host: ") {
+                        request.host = host.trim_end().to_owned();
                     }
                     if line == "\r\n" {
                         break;

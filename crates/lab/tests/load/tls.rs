@@ -86,6 +86,18 @@ fn both_versions_are_spoken_and_certificates_verified_if_asked() {
 }
 
 #[test]
+fn the_certificate_is_verified_for_the_urls_host_wherever_the_connection_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.pem");
+    let (server, pem) = start(rustls::ALL_VERSIONS, usize::MAX, 2);
+    fs::write(&file, pem).unwrap();
+    let options = format!("{SHORT} --cacert {} --connect-to {}", file.display(), server.addr);
+    assert_eq!(number(&load(&format!("{options} https://localhost/")), "/requests/answered"), 30);
+    let report = load(&format!("{options} https://app.invalid/"));
+    assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_handshake"));
+}
+
+#[test]
 fn a_server_that_closes_connections_gets_new_ones() {
     let (server, _) = start(rustls::ALL_VERSIONS, 3, 100);
     let report = load(&format!("{SHORT} https://{}/", server.addr));
