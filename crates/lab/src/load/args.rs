@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::nanos::Nanos;
 use super::plan::Plan;
-use super::request::{ID_HEADER, Request};
+use super::request::{ID_HEADER, Method, Posts, Request};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
 use super::tls::TlsOptions;
@@ -33,7 +33,7 @@ const MAX_INTERVALS: u64 = 600;
                   Try it: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
 )]
 pub(crate) struct LoadArgs {
-    /// What is asked for by GET: http:// or https://, a name or an address, a port, a path with a query.
+    /// What is asked for: http:// or https://, a name or an address, a port, a path with a query.
     #[arg(value_parser = url)]
     url: Target,
     /// Threads, each with connections of its own: 1 to 1024, at most as many as connections.
@@ -70,6 +70,10 @@ pub(crate) struct LoadArgs {
     /// Verify certificates by the authorities in this file (PEM). Without it any certificate will do.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
+    /// So many of 100 requests are a POST with a body of 64 bytes, evenly spread: 0 to 100. What a gateway delivers twice of
+    /// them is found in the journals of the back ends, by x-lab-id.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100), default_value = "0")]
+    posts: u64,
     /// Count answers that do not repeat the request's x-lab-id in a header of that name, or whose body is not as long as
     /// their x-lab-length says.
     #[arg(long)]
@@ -143,7 +147,9 @@ impl LoadArgs {
             threads: usize::try_from(threads).context("-t")?,
             schedule,
             timeout: self.timeout.into(),
-            request: Request::new(&self.url, &headers),
+            get: Request::new(Method::Get, &self.url, &headers),
+            post: Request::new(Method::Post, &self.url, &headers),
+            posts: Posts { percent: self.posts },
             is_new_each: self.new_connections,
             interval: Nanos::from_millis(1000 * seconds),
             verify: self.verify,
@@ -228,7 +234,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
     let reserved = [ID_HEADER, "content-length", "transfer-encoding", "upgrade", "expect"];
     if reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
-        return Err(format!("{name} cannot be chosen: requests have no body, and an id of their own"));
+        return Err(format!("{name} cannot be chosen: requests have a body and an id of their own, or none"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -16,7 +16,8 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, Support
 
 use crate::server::{Server, load, number, only};
 
-const SHORT: &str = "-t2 -c4 -d300ms -R100";
+/// Handshakes take long on a busy machine.
+const SHORT: &str = "-t2 -c4 -d300ms -R100 --ramp 1s";
 
 /// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection after this
 /// many answers.
