@@ -173,31 +173,55 @@ pub(crate) struct Point {
     pub(crate) p99_ms: f64,
 }
 
-/// What `sluicegate-lab load --json` writes, as far as reports need it.
+/// What `sluicegate-lab load --json` writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
+    #[serde(default)]
+    pub(crate) program: String,
+    #[serde(default)]
+    pub(crate) version: String,
     /// The command, to be repeated by hand.
     #[serde(default)]
     pub(crate) command: String,
     pub(crate) url: String,
+    /// Where the connections went.
+    #[serde(default)]
+    pub(crate) address: String,
     pub(crate) threads: usize,
     pub(crate) connections: u64,
+    /// Requests a second that were wanted; [`None`] in a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) duration_s: f64,
     pub(crate) timeout_s: f64,
+    /// How long the connections had to be opened before the first request was due.
+    #[serde(default)]
+    pub(crate) ramp_s: f64,
+    /// When the first request was due, since 1970.
     pub(crate) started_unix_ms: u128,
+    /// How long requests were due; until the last answer in a closed loop, and if some were never sent.
     pub(crate) elapsed_s: f64,
     pub(crate) requests: Requests,
     pub(crate) requests_per_s: f64,
+    /// Of answers, without TLS.
+    #[serde(default)]
+    pub(crate) bytes_read: u64,
+    #[serde(default)]
+    pub(crate) bytes_per_s: f64,
+    /// Connections that were made, with the handshake.
     pub(crate) connected: u64,
     pub(crate) closed_between_requests: u64,
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) errors: Errors,
+    /// From when each request was due.
     pub(crate) latency: Latency,
+    /// From when each request was sent.
     pub(crate) uncorrected_latency: Latency,
+    /// How late requests were sent although their connection was free: the load's own delay.
     pub(crate) lateness: Latency,
     pub(crate) interval_s: f64,
+    /// The run over time, by when requests were due.
     pub(crate) intervals: Vec<Interval>,
+    /// The CPU time of the load itself.
     pub(crate) cpu_s: f64,
     pub(crate) cpu_us_per_request: Option<f64>,
     pub(crate) warnings: Vec<String>,
@@ -205,21 +229,29 @@ pub(crate) struct Load {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Requests {
+    /// [`None`] in a closed loop.
     pub(crate) due: Option<u64>,
     pub(crate) sent: u64,
+    /// How many of those that were sent were POSTs.
+    #[serde(default)]
+    pub(crate) posts: u64,
     pub(crate) answered: u64,
+    /// Due and never sent; [`None`] in a closed loop.
     pub(crate) unsent: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Errors {
+    /// All of them.
     pub(crate) total: u64,
     pub(crate) connect: u64,
     pub(crate) read: u64,
     pub(crate) write: u64,
     pub(crate) timeout: u64,
     pub(crate) not_2xx: u64,
+    /// The first four once more, by what happened.
     pub(crate) kinds: BTreeMap<String, u64>,
+    /// Complete answers that are wrong.
     pub(crate) wrong: BTreeMap<String, u64>,
 }
 
@@ -238,6 +270,7 @@ pub(crate) struct Latency {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Interval {
+    /// Its begin, since the first request was due.
     pub(crate) at_s: f64,
     pub(crate) answered: u64,
     pub(crate) errors: u64,

@@ -1,5 +1,6 @@
 //! The options of `sluicegate-lab load`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::Args;
 
 use super::nanos::Nanos;
 use super::plan::Plan;
-use super::request::{ID_HEADER, Request};
+use super::request::{ID_HEADER, Method, Posts, Request};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
 use super::tls::TlsOptions;
@@ -32,7 +33,7 @@ const MAX_INTERVALS: u64 = 600;
                   Try it: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
 )]
 pub(crate) struct LoadArgs {
-    /// What is asked for by GET: http:// or https://, a name or an address, a port, a path with a query.
+    /// What is asked for: http:// or https://, a name or an address, a port, a path with a query.
     #[arg(value_parser = url)]
     url: Target,
     /// Threads, each with connections of its own: 1 to 1024, at most as many as connections.
@@ -62,9 +63,17 @@ pub(crate) struct LoadArgs {
     /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     headers: Vec<(String, String)>,
+    /// Connect to this IP address and port, whatever the URL's host is: Host, the name in the TLS handshake and the one that
+    /// certificates are verified for stay the URL's.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    connect_to: Option<SocketAddr>,
     /// Verify certificates by the authorities in this file (PEM). Without it any certificate will do.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
+    /// So many of 100 requests are a POST with a body of 64 bytes, evenly spread: 0 to 100. What a gateway delivers twice of
+    /// them is found in the journals of the back ends, by x-lab-id.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100), default_value = "0")]
+    posts: u64,
     /// Count answers that do not repeat the request's x-lab-id in a header of that name, or whose body is not as long as
     /// their x-lab-length says.
     #[arg(long)]
@@ -109,7 +118,7 @@ impl LoadArgs {
             threads <= connections,
             "-t {threads}: there are fewer connections than threads; give -c at least {threads}"
         );
-        let address = self.url.resolve()?;
+        let address = self.connect_to.map_or_else(|| self.url.resolve(), Ok)?;
         ensure!(self.cacert.is_none() || self.url.is_tls, "--cacert is for https:// URLs only");
         let tls = match self.url.is_tls {
             true => Some(TlsOptions::new(&self.url, self.cacert.as_deref())?),
@@ -138,7 +147,9 @@ impl LoadArgs {
             threads: usize::try_from(threads).context("-t")?,
             schedule,
             timeout: self.timeout.into(),
-            request: Request::new(&self.url, &headers),
+            get: Request::new(Method::Get, &self.url, &headers),
+            post: Request::new(Method::Post, &self.url, &headers),
+            posts: Posts { percent: self.posts },
             is_new_each: self.new_connections,
             interval: Nanos::from_millis(1000 * seconds),
             verify: self.verify,
@@ -149,6 +160,11 @@ impl LoadArgs {
 
 fn url(text: &str) -> Result<Target, String> {
     text.parse()
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address: Option<SocketAddr> = text.parse().ok().filter(|address: &SocketAddr| address.port() > 0);
+    address.ok_or_else(|| "write it as 127.0.0.1:8443 or [::1]:8443".to_owned())
 }
 
 /// A number that may end in k, M or G.
@@ -218,7 +234,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
     let reserved = [ID_HEADER, "content-length", "transfer-encoding", "upgrade", "expect"];
     if reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
-        return Err(format!("{name} cannot be chosen: requests have no body, and an id of their own"));
+        return Err(format!("{name} cannot be chosen: requests have a body and an id of their own, or none"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }

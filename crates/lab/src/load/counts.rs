@@ -125,6 +125,8 @@ impl Wrong {
 pub(crate) struct Counts {
     /// Requests that were sent. Each is answered, or failed by another failure than one of connecting.
     pub(crate) sent: u64,
+    /// How many of them were POSTs.
+    pub(crate) posts: u64,
     /// Complete answers of any status.
     pub(crate) answered: u64,
     /// Connections that were made, with the handshake.
@@ -177,6 +179,7 @@ impl Counts {
         let histogram = Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("valid bounds");
         Self {
             sent: 0,
+            posts: 0,
             answered: 0,
             connected: 0,
             closed_idle: 0,
@@ -261,6 +264,7 @@ impl Counts {
     /// Takes in what another thread counted.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sent += other.sent;
+        self.posts += other.posts;
         self.answered += other.answered;
         self.connected += other.connected;
         self.closed_idle += other.closed_idle;

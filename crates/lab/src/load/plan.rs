@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::nanos::Nanos;
-use super::request::Request;
+use super::request::{Posts, Request};
 use super::schedule::Schedule;
 use super::target::Target;
 use super::tls::TlsOptions;
@@ -19,7 +19,10 @@ pub(crate) struct Plan {
     pub(crate) schedule: Schedule,
     /// Of connecting with the handshake, and of a request.
     pub(crate) timeout: Nanos,
-    pub(crate) request: Request,
+    pub(crate) get: Request,
+    pub(crate) post: Request,
+    /// Which requests are POSTs.
+    pub(crate) posts: Posts,
     /// Whether each request has a connection of its own, which is opened when it is due.
     pub(crate) is_new_each: bool,
     /// How finely latency over time is told.

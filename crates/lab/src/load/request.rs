@@ -1,4 +1,4 @@
-//! The request, written once; only its id changes.
+//! The requests, written once; only their ids change.
 
 use super::target::Target;
 
@@ -34,6 +34,33 @@ fn write_hex(out: &mut [u8], number: u64) {
     }
 }
 
+/// What a POST carries: as little as makes it one.
+pub(crate) const BODY: &[u8; 64] = b"This request must not be delivered twice: it could be an order.\n";
+
+/// Which requests of a load are POSTs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posts {
+    /// So many of 100: 0 to 100.
+    pub(crate) percent: u64,
+}
+
+impl Posts {
+    /// Whether the request of this number is one. They are spread evenly, and the same ones in each run.
+    pub(crate) fn contain(self, number: u64) -> bool {
+        // Of each hundred, so that no number is too large.
+        let place = number % 100;
+        (place + 1) * self.percent / 100 > place * self.percent / 100
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    /// Which nobody may repeat, because it may have been delivered (RFC 9110, 9.2.2).
+    Post,
+}
+
 /// The bytes of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -43,21 +70,29 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A GET with these further header lines, of which Host replaces its own.
-    pub(crate) fn new(target: &Target, headers: &[(String, String)]) -> Self {
+    /// One with these further header lines, of which Host replaces its own.
+    pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)]) -> Self {
         let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
-        let mut text = format!("GET {} HTTP/1.1\r\n", target.path);
+        let (name, body) = match method {
+            Method::Get => ("GET", None),
+            Method::Post => ("POST", Some(BODY)),
+        };
+        let mut text = format!("{name} {} HTTP/1.1\r\n", target.path);
         if !own {
             text += &format!("Host: {}\r\n", target.authority);
         }
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
         }
+        if let Some(body) = body {
+            text += &format!("Content-Length: {}\r\n", body.len());
+        }
         text += &format!("{ID_HEADER}: ");
         let id = text.len();
         let mut bytes = text.into_bytes();
         bytes.extend_from_slice(Id::new(0, 0).as_bytes());
         bytes.extend_from_slice(b"\r\n\r\n");
+        bytes.extend_from_slice(body.map_or(&[], |body| body.as_slice()));
         Self { bytes, id }
     }
 
@@ -75,15 +110,41 @@ mod tests {
     #[test]
     fn a_request_has_its_host_its_headers_and_its_id() {
         let target: Target = "http://example.com:81/a?b".parse().unwrap();
-        let mut request = Request::new(&target, &[("Accept".to_owned(), "*/*".to_owned())]);
+        let mut request = Request::new(Method::Get, &target, &[("Accept".to_owned(), "*/*".to_owned())]);
         let text = String::from_utf8(request.with_id(Id::new(0xab, 0x1f)).to_vec()).unwrap();
         assert_eq!(
             text,
             "GET /a?b HTTP/1.1\r\nHost: example.com:81\r\nAccept: */*\r\n\
              x-lab-id: 000000ab-000000000000001f\r\n\r\n"
         );
-        let mut request = Request::new(&target, &[("host".to_owned(), "other".to_owned())]);
+        let mut request = Request::new(Method::Get, &target, &[("host".to_owned(), "other".to_owned())]);
         let text = String::from_utf8(request.with_id(Id::new(0, 0)).to_vec()).unwrap();
         assert!(text.starts_with("GET /a?b HTTP/1.1\r\nhost: other\r\nx-lab-id: "), "{text}");
+    }
+
+    #[test]
+    fn a_post_has_a_body_of_which_it_says_the_length() {
+        let target: Target = "http://example.com/a".parse().unwrap();
+        let mut request = Request::new(Method::Post, &target, &[]);
+        let text = String::from_utf8(request.with_id(Id::new(1, 2)).to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert_eq!(
+            head,
+            "POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 64\r\nx-lab-id: 00000001-0000000000000002"
+        );
+        assert_eq!(body.as_bytes(), BODY);
+    }
+
+    #[test]
+    fn posts_are_spread_evenly() {
+        for percent in 0..=100 {
+            let posts = Posts { percent };
+            let count = |numbers: std::ops::Range<u64>| numbers.filter(|n| posts.contain(*n)).count() as u64;
+            for hundred in 0..3 {
+                assert_eq!(count(100 * hundred..100 * (hundred + 1)), percent);
+            }
+            let tens = (0..10).map(|ten| count(10 * ten..10 * (ten + 1)));
+            assert!(tens.clone().max().unwrap() - tens.min().unwrap() <= 1, "{percent}");
+        }
     }
 }

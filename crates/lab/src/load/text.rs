@@ -44,6 +44,9 @@ pub(crate) fn of(outcome: &Outcome, parts: Parts) -> String {
     }
     let (answered, bytes) = (counts.answered, scaled(counts.bytes as f64, &BINARY));
     let _ = writeln!(out, "  {answered} requests in {}, {bytes}B read", seconds(outcome.elapsed));
+    if counts.posts > 0 {
+        let _ = writeln!(out, "  {} of {} requests sent were POSTs", counts.posts, counts.sent);
+    }
     out += &errors(outcome);
     let _ = writeln!(out, "Requests/sec: {:9.2}", outcome.requests_per_second());
     let _ = writeln!(out, "Transfer/sec: {:>10}B", scaled(outcome.bytes_per_second(), &BINARY));

@@ -40,13 +40,17 @@ const EVENTS_OF_STREAMS: EventFlags =
 /// How often [`Worker::watch`] is told.
 const SECOND: Nanos = Nanos::from_millis(1000);
 
+/// The bits of an id that count the requests of a thread. Those above are the thread's number.
+const IDS: u64 = (1 << 48) - 1;
+
 pub(crate) struct Worker<'p> {
     plan: &'p Plan,
     clock: Clock,
     epoll: OwnedFd,
     slots: Vec<Slot>,
     counts: Counts,
-    request: Request,
+    get: Request,
+    post: Request,
     /// The next request's, of this run.
     next_id: u64,
     scratch: Scratch,
@@ -121,8 +125,9 @@ impl<'p> Worker<'p> {
             clock,
             epoll,
             counts: Counts::new(plan.schedule.first, plan.interval),
-            request: plan.request.clone(),
-            next_id: (index as u64) << 48,
+            get: plan.get.clone(),
+            post: plan.post.clone(),
+            next_id: (index as u64) << IDS.count_ones(),
             scratch: Scratch::new(),
             head: ResponseHead::default(),
             openings: slots.iter().enumerate().filter(|(_, slot)| slot.is_to_open).map(opening).collect(),
@@ -247,7 +252,10 @@ impl<'p> Worker<'p> {
         self.counts.sent += 1;
         let slot = &mut self.slots[at];
         let Some(stream) = &mut slot.stream else { return Stays::Closed };
-        let data = self.request.with_id(Id::new(self.plan.run, id));
+        let is_post = self.plan.posts.contain(id & IDS);
+        self.counts.posts += u64::from(is_post);
+        let request = if is_post { &mut self.post } else { &mut self.get };
+        let data = request.with_id(Id::new(self.plan.run, id));
         if stream.send(data, &mut self.scratch).is_err() {
             return self.fail(at, Failure::Write);
         }
