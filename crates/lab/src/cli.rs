@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::forward::ForwardArgs;
 use crate::load::LoadArgs;
 use crate::run::RunArgs;
 
@@ -17,6 +18,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Send requests at a constant rate, and count latency from when each was due.
     Load(Box<LoadArgs>),
+    /// Move bytes and do nothing else: the floor of what a proxy costs.
+    Forward(ForwardArgs),
+    /// List the experiments that come with the program.
+    Experiments,
     /// Carry out an experiment: the same load on each gateway in turn, while everything changes.
     Run(Box<RunArgs>),
 }

@@ -1,6 +1,9 @@
 //! Experiments as they are declared in files: `lab/experiments/*.yaml`.
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -50,6 +53,80 @@ pub(crate) struct Declared {
     /// What changes while the load goes on. It begins when the first request is due, and ends with the load.
     #[serde(default)]
     pub(crate) timeline: Vec<Step>,
+    /// Instead of a load with a timeline: what kinds of work cost, gateway beside gateway.
+    pub(crate) compare: Option<Compare>,
+}
+
+/// A comparison of costs, on loopback. Each combination of work, workers and rate is loaded by itself, and the gateways take
+/// turns: A B C A B C.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Compare {
+    pub(crate) works: Vec<Work>,
+    /// Worker threads or processes; those above what the machine has are left out, with a warning.
+    pub(crate) workers: Vec<usize>,
+    /// Requests a second; none: a closed loop, as fast as it goes.
+    pub(crate) rates: Vec<f64>,
+    pub(crate) turns: usize,
+    /// Of each turn.
+    #[serde(deserialize_with = "time")]
+    pub(crate) duration: Duration,
+    /// Connections that are kept alive, of HTTP/1.1.
+    pub(crate) connections: u64,
+    /// How many connections wait for nothing, to see what memory each takes; 0: not looked at.
+    pub(crate) idle: u64,
+    /// Whether what no proxy can do without is measured beside: a byte forwarder, and the signature of a handshake.
+    pub(crate) limits: bool,
+    /// What a machine with so many CPUs costs, for a column of prices.
+    pub(crate) prices: BTreeMap<usize, f64>,
+}
+
+impl Default for Compare {
+    fn default() -> Self {
+        Self {
+            works: vec![Work::Http, Work::Https],
+            workers: vec![1],
+            rates: Vec::new(),
+            turns: 5,
+            duration: Duration::from_secs(5),
+            connections: 100,
+            idle: 0,
+            limits: false,
+            prices: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a gateway is loaded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Work {
+    /// Requests on kept-alive connections in clear text.
+    Http,
+    /// The same over TLS.
+    Https,
+    /// HTTP/2 over TLS: 20 connections of 10 requests at a time.
+    Http2,
+    /// Unary calls of gRPC in the same way, to back ends that speak HTTP/2.
+    Grpc,
+    /// Each request on a TLS connection of its own, with an RSA certificate.
+    TlsRsa,
+    /// The same with an ECDSA certificate.
+    TlsP256,
+}
+
+impl Work {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::Http2 => "HTTP/2",
+            Self::Grpc => "gRPC unary",
+            Self::TlsRsa => "new TLS, RSA",
+            Self::TlsP256 => "new TLS, P-256",
+        }
+    }
 }
 
 /// The load.
@@ -164,6 +241,15 @@ impl Experiment {
         ensure!(declared.load.posts <= 100, "load.posts: at most 100 of 100 requests");
         Ok(Self { name: name.to_owned(), text: text.to_owned(), declared })
     }
+}
+
+/// `sluicegate-lab experiments`.
+pub(crate) fn list() -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    for Experiment { name, declared, .. } in Experiment::included()? {
+        writeln!(out, "{name:<10} {}", declared.title)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -24,10 +24,20 @@ pub(crate) const HOST: &str = "app.example.com";
 pub(crate) struct Config {
     /// The pods of the one upstream.
     pub(crate) endpoints: Vec<SocketAddr>,
+    /// What they speak.
+    pub(crate) protocol: Protocol,
     /// What clients are shown for every host, over TLS 1.2 and 1.3.
     pub(crate) certificate: Pem,
     /// Further hosts that are routed to the same pods. Those that are not here are answered 404.
     pub(crate) hosts: Vec<String>,
+}
+
+/// What the pods speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    /// gRPC: HTTP/2 in clear text.
+    Grpc,
 }
 
 /// A certificate chain and its key.

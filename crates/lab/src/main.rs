@@ -8,6 +8,7 @@
 mod certificate;
 mod cli;
 mod experiment;
+mod forward;
 mod gateway;
 mod load;
 mod results;
@@ -22,6 +23,8 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Load(args) => load::run(*args),
+        Command::Forward(args) => forward::run(args),
+        Command::Experiments => experiment::list(),
         Command::Run(args) => run::run(&args),
     };
     match done {

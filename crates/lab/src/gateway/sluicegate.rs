@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sluicegate_netns::Process;
 
-use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Site, replace, version_of};
+use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, replace, version_of};
 use crate::results::ConfigFile;
 
 pub(crate) const KIND: Kind = Kind {
@@ -39,7 +39,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
     command.args(&site.options);
     let file = |name: &str, text| ConfigFile { name: name.to_owned(), text };
-    let files = vec![file("ingress.yaml", ingress(&config.hosts)), file("endpoints.yaml", endpoints(config))];
+    let files = vec![file("ingress.yaml", ingress(config)), file("endpoints.yaml", endpoints(config))];
     Ok(Prepared { command, files, driver: Box::new(driver) })
 }
 
@@ -58,14 +58,14 @@ impl Sluicegate {
         let (name, text) = match part {
             Part::Endpoints => ("endpoints.yaml", endpoints(config)),
             Part::Certificate => ("secret.yaml", secret(&config.certificate)),
-            Part::Hosts => ("ingress.yaml", ingress(&config.hosts)),
+            Part::Hosts => ("ingress.yaml", ingress(config)),
         };
         replace(&self.manifests.join(name), &text)
     }
 }
 
 /// One Ingress for all hosts, and the Service.
-fn ingress(hosts: &[String]) -> String {
+fn ingress(config: &Config) -> String {
     let mut text = "apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: app, namespace: default, annotations: {sluicegate.dev/ssl-redirect: \"false\"}}
@@ -74,7 +74,7 @@ spec:
   rules:
 "
     .to_owned();
-    for host in [HOST].into_iter().chain(hosts.iter().map(String::as_str)) {
+    for host in [HOST].into_iter().chain(config.hosts.iter().map(String::as_str)) {
         // Writing to a String does not fail.
         let _ = writeln!(
             text,
@@ -82,13 +82,19 @@ spec:
       http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: app, port: {{name: http}}}}}}}}]}}"
         );
     }
-    text + "---
+    let protocol = match config.protocol {
+        Protocol::Http1 => "http",
+        Protocol::Grpc => "kubernetes.io/h2c",
+    };
+    text + &format!(
+        "---
 apiVersion: v1
 kind: Service
-metadata: {name: app, namespace: default}
+metadata: {{name: app, namespace: default}}
 spec:
-  ports: [{name: http, port: 80}]
+  ports: [{{name: http, port: 80, appProtocol: {protocol}}}]
 "
+    )
 }
 
 fn endpoints(config: &Config) -> String {

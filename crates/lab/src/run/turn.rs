@@ -16,7 +16,7 @@ use super::timeline::{Happened, Player, moments, pods_needed};
 use super::watch::{Seen, watch};
 use crate::certificate::{Issuer, Key};
 use crate::experiment::{Declared, Experiment};
-use crate::gateway::{Config, HOST, Kind};
+use crate::gateway::{Config, HOST, Kind, Protocol};
 use crate::results::{ConfigFile, CpuSample, Event, Load, Machine, Run};
 
 /// What wrk2 leaves between the connects of a thread.
@@ -79,7 +79,12 @@ impl Turn<'_> {
         let mut stage = Stage::set(&declared.pods, needed, scratch.path()).await?;
         let mut issuer = Issuer::new(Key::Rsa)?;
         let (certificate, _) = issuer.issue()?;
-        let config = Config { endpoints: stage.endpoints(), certificate, hosts: Vec::new() };
+        let config = Config {
+            endpoints: stage.endpoints(),
+            protocol: Protocol::Http1,
+            certificate,
+            hosts: Vec::new(),
+        };
         let directory = scratch.path().join("gateway");
         fs::create_dir(&directory)?;
         let start = Start {

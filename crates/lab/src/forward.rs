@@ -1,13 +1,12 @@
-//! The floor: a byte forwarder. One thread, level-triggered epoll, and for each request recv, send, recv,
-//! send; no HTTP. What it costs, every proxy of this shape costs at least.
-//!
-//! `floor LISTEN BACKEND...`: each connection goes to the next back end, for its whole life.
+//! `sluicegate-lab forward`: a byte forwarder. One thread, level-triggered epoll, and for each request recv, send, recv, send;
+//! no HTTP. What it costs, every proxy of this shape costs at least: it is the floor below the others' figures.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::Context as _;
+use clap::Args;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -15,30 +14,27 @@ use rustix::fd::OwnedFd;
 /// The event data of the listener; connections count from 0.
 const LISTENER: u64 = u64::MAX;
 
-#[allow(clippy::print_stderr, reason = "where a program says why it ended")]
-fn main() -> ExitCode {
-    let Err(error) = run() else { return ExitCode::SUCCESS };
-    eprintln!("floor: {error:#}");
-    ExitCode::FAILURE
+/// The options.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ForwardArgs {
+    /// Where to accept connections.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Where they go, one after another: the whole connection to one of these.
+    #[arg(required = true, value_name = "ENDPOINT")]
+    endpoints: Vec<SocketAddr>,
 }
 
-fn run() -> anyhow::Result<()> {
-    let addrs: Vec<SocketAddr> =
-        std::env::args().skip(1).map(|arg| arg.parse().with_context(|| arg)).collect::<Result<_, _>>()?;
-    ensure!(addrs.len() >= 2, "usage: floor LISTEN BACKEND...");
-    let listener = TcpListener::bind(addrs[0])?;
+/// Forwards until it is killed.
+pub(crate) fn run(args: ForwardArgs) -> anyhow::Result<ExitCode> {
+    let ForwardArgs { listen, endpoints } = args;
+    let listener = TcpListener::bind(listen).with_context(|| format!("--listen {listen}"))?;
     listener.set_nonblocking(true)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    let mut floor = Floor {
-        epoll,
-        listener,
-        backends: addrs[1..].to_vec(),
-        accepted: 0,
-        pairs: Vec::new(),
-        free: Vec::new(),
-    };
-    floor.run()
+    let mut floor =
+        Floor { epoll, listener, backends: endpoints, accepted: 0, pairs: Vec::new(), free: Vec::new() };
+    floor.run().map(|()| ExitCode::SUCCESS)
 }
 
 struct Floor {
