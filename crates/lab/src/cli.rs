@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::backend::BackendArgs;
 use crate::load::LoadArgs;
 
 /// Measures how a gateway keeps its users while everything changes.
@@ -16,4 +17,6 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Send requests at a constant rate, and count latency from when each was due.
     Load(Box<LoadArgs>),
+    /// Run a back end that answers about 1 KB of metadata, or what the URL asks for.
+    Backend(Box<BackendArgs>),
 }

@@ -3,8 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`cli`] | the command line |
+//! | [`backend`] | `sluicegate-lab backend`: a back end, the pod of experiments |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
 
+mod backend;
 mod cli;
 mod experiment;
 mod gateway;
@@ -18,8 +20,11 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let Command::Load(args) = Cli::parse().command;
-    match load::run(*args) {
+    let done = match Cli::parse().command {
+        Command::Load(args) => load::run(*args),
+        Command::Backend(args) => backend::run(&args),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             complain(&format!("{error:#}"));
