@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::backend::BackendArgs;
 use crate::forward::ForwardArgs;
 use crate::load::LoadArgs;
 use crate::run::RunArgs;
@@ -24,4 +25,6 @@ pub(crate) enum Command {
     Experiments,
     /// Carry out an experiment: the same load on each gateway in turn, while everything changes.
     Run(Box<RunArgs>),
+    /// Run a back end that answers about 1 KB of metadata, or what the URL asks for.
+    Backend(Box<BackendArgs>),
 }

@@ -52,6 +52,7 @@ use self::nanos::{Clock, Nanos};
 use self::outcome::Outcome;
 use self::plan::Plan;
 use self::progress::Progress;
+pub(crate) use self::request::{ID_HEADER, LENGTH_HEADER};
 use self::worker::Worker;
 
 /// Loads, and tells what came of it.

@@ -3,8 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`cli`] | the command line |
+//! | [`backend`] | `sluicegate-lab backend`: a back end, the pod of experiments |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
 
+mod backend;
 mod certificate;
 mod cli;
 mod experiment;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Command::Forward(args) => forward::run(args),
         Command::Experiments => experiment::list(),
         Command::Run(args) => run::run(&args),
+        Command::Backend(args) => backend::run(&args),
     };
     match done {
         Ok(code) => code,
