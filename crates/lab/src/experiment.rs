@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
 /// The experiments that come with the program, by name.
-const INCLUDED: [(&str, &str); 8] = [
+const INCLUDED: [(&str, &str); 12] = [
     ("static", include_str!("../../../lab/experiments/static.yaml")),
     ("dynamic", include_str!("../../../lab/experiments/dynamic.yaml")),
     ("restart", include_str!("../../../lab/experiments/restart.yaml")),
@@ -19,6 +19,10 @@ const INCLUDED: [(&str, &str); 8] = [
     ("certs", include_str!("../../../lab/experiments/certs.yaml")),
     ("routes", include_str!("../../../lab/experiments/routes.yaml")),
     ("delivery", include_str!("../../../lab/experiments/delivery.yaml")),
+    ("rates", include_str!("../../../lab/experiments/rates.yaml")),
+    ("sizing", include_str!("../../../lab/experiments/sizing.yaml")),
+    ("floor", include_str!("../../../lab/experiments/floor.yaml")),
+    ("bench", include_str!("../../../lab/experiments/bench.yaml")),
 ];
 
 /// An experiment.
@@ -116,6 +120,9 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Http, Self::Https, Self::Http2, Self::Grpc, Self::TlsRsa, Self::TlsP256];
+
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -238,6 +245,16 @@ impl Experiment {
     fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
         let declared: Declared = serde_saphyr::from_str(text)?;
         ensure!(declared.pods.count > 0, "pods.count: there has to be at least one");
+        if let Some(compare) = &declared.compare {
+            ensure!(declared.timeline.is_empty(), "compare: there is a timeline too; write one of them");
+            let Compare { works, workers, turns, rates, .. } = compare;
+            ensure!(
+                !works.is_empty() && !workers.is_empty() && *turns > 0,
+                "compare: there is nothing to be compared"
+            );
+            ensure!(workers.iter().all(|workers| *workers > 0), "compare.workers: there has to be one");
+            ensure!(rates.iter().all(|rate| *rate > 0.0), "compare.rates: they have to be over 0");
+        }
         ensure!(declared.load.posts <= 100, "load.posts: at most 100 of 100 requests");
         Ok(Self { name: name.to_owned(), text: text.to_owned(), declared })
     }
@@ -265,9 +282,9 @@ mod tests {
     #[test]
     fn every_experiment_that_comes_with_the_program_is_understood() {
         for experiment in Experiment::included().unwrap() {
-            let Declared { title, about, timeline, load, .. } = experiment.declared;
+            let Declared { title, about, timeline, load, compare, .. } = experiment.declared;
             assert!(!title.is_empty() && about.ends_with('.'), "{}", experiment.name);
-            assert_eq!(timeline.is_empty(), experiment.name == "static");
+            assert_eq!(timeline.is_empty(), experiment.name == "static" || compare.is_some());
             assert_eq!((load.connections, load.tls), (1000, true), "{}", experiment.name);
         }
     }

@@ -4,6 +4,7 @@
 //! same headers added for the pods, connections kept alive on both sides without a limit that a run would reach, logs off,
 //! so many workers. Each is told of endpoints, certificates and routes in the way in which its controller tells it.
 
+mod floor;
 mod nginx;
 mod sluicegate;
 
@@ -14,7 +15,8 @@ use std::process::Command;
 use anyhow::Context as _;
 use sluicegate_netns::Process;
 
-use crate::results::ConfigFile;
+use crate::experiment::Work;
+use crate::results::{ConfigFile, OfGateway};
 
 /// The host that all gateways route to the pods.
 pub(crate) const HOST: &str = "app.example.com";
@@ -83,8 +85,27 @@ pub(crate) struct Kind {
     pub(crate) learns: &'static str,
     /// What the program says of its version; why it cannot be run, if it cannot. `tools` as in [`Site`].
     pub(crate) version: fn(tools: &Path) -> anyhow::Result<String>,
+    /// What it can be compared in.
+    pub(crate) works: &'static [Work],
     /// Writes its configuration.
     pub(crate) prepare: fn(&Site, &Config) -> anyhow::Result<Prepared>,
+}
+
+impl Kind {
+    /// What reports say of it, without figures.
+    pub(crate) fn unmeasured(&self, version: &str) -> OfGateway {
+        OfGateway {
+            name: self.name.to_owned(),
+            title: self.title.to_owned(),
+            version: version.to_owned(),
+            learns: self.learns.to_owned(),
+            ..OfGateway::default()
+        }
+    }
+
+    pub(crate) fn can(&self, work: Work) -> bool {
+        self.works.contains(&work)
+    }
 }
 
 /// A gateway that can be started.
@@ -110,10 +131,14 @@ pub(crate) trait Driver: Send {
 /// All kinds, in the order of reports.
 pub(crate) const ALL: [&Kind; 2] = [&sluicegate::KIND, &nginx::KIND];
 
+/// Those that take part only when they are named.
+pub(crate) const EXTRA: [&Kind; 1] = [&floor::KIND];
+
 /// The kind of this name.
 pub(crate) fn named(name: &str) -> anyhow::Result<&'static Kind> {
-    let known = || ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-    let kind = ALL.iter().find(|kind| kind.name == name);
+    let mut all = ALL.iter().chain(&EXTRA);
+    let known = || ALL.iter().chain(&EXTRA).map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+    let kind = all.find(|kind| kind.name == name);
     kind.copied().with_context(|| format!("{name}: no such gateway; there are {}", known()))
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Skipped {
 }
 
 /// What one gateway did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OfGateway {
     /// As on the command line: `nginx-lua`.
     pub(crate) name: String,
@@ -83,6 +83,17 @@ pub(crate) struct OfGateway {
     pub(crate) runs: Vec<Run>,
     /// Single figures, of experiments that compare costs.
     pub(crate) points: Vec<Point>,
+    /// What waiting connections take, where that was looked at.
+    #[serde(default)]
+    pub(crate) idle: Option<Idle>,
+}
+
+/// What a connection that waits for its next request takes of the gateway's memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Idle {
+    pub(crate) connections: u64,
+    pub(crate) http_kib: f64,
+    pub(crate) https_kib: f64,
 }
 
 /// A file of a gateway's configuration.
@@ -153,7 +164,7 @@ pub(crate) struct Followed {
 }
 
 /// One figure of an experiment that compares costs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Point {
     /// The kind of work: "HTTP", "HTTPS", "HTTP/2", "gRPC unary", "new TLS, RSA", "new TLS, P-256".
     pub(crate) work: String,

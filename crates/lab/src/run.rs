@@ -7,16 +7,19 @@
 //! | module | what |
 //! |---|---|
 //! | [`args`] | the options |
+//! | [`compare`] | what kinds of work cost, instead of a timeline |
 //! | [`machine`] | what it runs on, and who gets which CPU |
-//! | [`stage`] | the node, its pods and the gateway |
+//! | [`stage`], [`running`] | the node with its pods, and the gateway |
 //! | [`timeline`] | what changes when |
 //! | [`probe`] | whether a change is followed |
 //! | [`watch`] | the gateway's CPU time and memory over time |
 //! | [`turn`] | one gateway under the load |
 
 mod args;
+mod compare;
 mod machine;
 mod probe;
+mod running;
 mod stage;
 mod timeline;
 mod turn;
@@ -32,11 +35,12 @@ use anyhow::{Context, bail, ensure};
 use sluicegate_netns::Namespace;
 
 pub(crate) use self::args::RunArgs;
+use self::compare::Comparison;
 use self::machine::Cpus;
 use self::turn::Turn;
 use crate::experiment::Experiment;
-use crate::gateway::Kind;
-use crate::results::{OfGateway, Results, Saturation, Skipped};
+use crate::gateway::{self, Kind};
+use crate::results::{Machine, OfGateway, Results, Saturation, Skipped};
 
 /// How much of what the slowest gateway can do is asked of all.
 const SHARE_OF_SATURATION: f64 = 0.8;
@@ -49,10 +53,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     crate::load::allow_files(experiment.declared.load.connections + 512)?;
     let tools = args.tools()?;
     let (kinds, skipped) = select(args, &experiment, &tools)?;
-    let cpus = Cpus::divide(args.workers)?;
+    let all = Cpus::all()?;
+    let cpus = Cpus::divide(&all, args.workers);
     cpus.take_others()?;
     let directory = args.directory(&experiment.name)?;
-    let lab = Lab { args, experiment: &experiment, cpus: &cpus, tools: &tools, directory: &directory };
+    let lab =
+        Lab { args, experiment: &experiment, all: &all, cpus: &cpus, tools: &tools, directory: &directory };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let results = runtime.block_on(async {
         tokio::select! {
@@ -71,7 +77,11 @@ fn select(
     experiment: &Experiment,
     tools: &Path,
 ) -> anyhow::Result<(Vec<(&'static Kind, String)>, Vec<Skipped>)> {
-    let wanted = args.gateways(&experiment.declared)?;
+    let mut wanted = args.gateways(&experiment.declared)?;
+    let has_limits = experiment.declared.compare.as_ref().is_some_and(|compare| compare.limits);
+    if has_limits && wanted.iter().all(|kind| kind.name != "floor") {
+        wanted.push(gateway::named("floor")?);
+    }
     let (mut kinds, mut skipped) = (Vec::new(), Vec::new());
     for kind in wanted {
         match (kind.version)(tools) {
@@ -90,6 +100,8 @@ fn select(
 struct Lab<'l> {
     args: &'l RunArgs,
     experiment: &'l Experiment,
+    /// All CPUs, and how they are divided.
+    all: &'l [usize],
     cpus: &'l Cpus,
     tools: &'l Path,
     directory: &'l Path,
@@ -100,6 +112,16 @@ impl Lab<'_> {
         let (started, began) = (SystemTime::now(), Instant::now());
         let machine = self.cpus.machine();
         let declared = &self.experiment.declared;
+        if let Some(compare) = &declared.compare {
+            let Lab { all, tools, .. } = *self;
+            let comparison = Comparison { compare, all, tools, args: self.args };
+            let compared = comparison.run(kinds).await?;
+            let setting = compared.setting;
+            let mut results = self.results(machine, started, began, compared.gateways, skipped);
+            results.setting = setting;
+            results.warnings.extend(compared.warnings);
+            return Ok(results);
+        }
         let saturation = match declared.load.rate {
             Some(_) => Vec::new(),
             None => self.saturate(kinds).await?,
@@ -110,30 +132,44 @@ impl Lab<'_> {
         for (kind, version) in kinds {
             gateways.push(self.turns(kind, version, rate).await.with_context(|| kind.name.to_owned())?);
         }
-        let mut warnings = machine::warnings(&machine);
-        for gateway in &gateways {
+        let mut results = self.results(machine, started, began, gateways, skipped);
+        results.setting = turn::setting(declared, rate, self.args.workers, &results.machine);
+        results.saturation = saturation;
+        for gateway in &results.gateways {
             for run in &gateway.runs {
                 let of = |warning: &String| format!("{}, {}: {warning}", gateway.title, run.label);
-                warnings.extend(run.load.warnings.iter().map(of));
+                results.warnings.extend(run.load.warnings.iter().map(of));
             }
         }
-        Ok(Results {
+        Ok(results)
+    }
+
+    fn results(
+        &self,
+        machine: Machine,
+        started: SystemTime,
+        began: Instant,
+        gateways: Vec<OfGateway>,
+        skipped: Vec<Skipped>,
+    ) -> Results {
+        let Experiment { name, text, declared } = self.experiment;
+        Results {
             schema: 1,
-            experiment: self.experiment.name.clone(),
+            experiment: name.clone(),
             title: declared.title.clone(),
             about: declared.about.clone(),
-            declared: self.experiment.text.clone(),
+            declared: text.clone(),
             published: declared.published.clone(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             started_unix_ms: started.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis(),
             took_s: began.elapsed().as_secs_f64(),
-            setting: turn::setting(declared, rate, self.args.workers, &machine),
+            setting: Vec::new(),
+            warnings: machine::warnings(&machine),
             machine,
-            saturation,
+            saturation: Vec::new(),
             gateways,
             skipped,
-            warnings,
-        })
+        }
     }
 
     /// How many requests a second each gateway does in a closed loop of the same kind.
@@ -150,11 +186,7 @@ impl Lab<'_> {
 
     /// The runs of one gateway.
     async fn turns(&self, kind: &'static Kind, version: &str, rate: f64) -> anyhow::Result<OfGateway> {
-        let (name, title, learns) = (kind.name.to_owned(), kind.title.to_owned(), kind.learns.to_owned());
-        let version = version.to_owned();
-        let (command, files) = (String::new(), Vec::new());
-        let mut gateway =
-            OfGateway { name, title, version, learns, command, files, runs: Vec::new(), points: Vec::new() };
+        let mut gateway = kind.unmeasured(version);
         let is_changed = !self.experiment.declared.timeline.is_empty();
         let baseline = self.experiment.declared.baseline || !is_changed;
         for is_baseline in [true, false] {

@@ -46,7 +46,6 @@ pub(crate) struct Journal {
 
 /// Reads the journals of all pods that one load had. A last line that is cut off is passed over: its request was not
 /// answered.
-#[cfg_attr(not(test), expect(dead_code, reason = "for the experiments, which do not read it yet"))]
 pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Journal> {
     let mut ids: HashMap<Box<[u8]>, bool> = HashMap::new();
     let mut journal = Journal::default();

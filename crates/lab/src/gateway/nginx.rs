@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sluicegate_netns::Process;
 
 use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Site, replace, version_of};
+use crate::experiment::Work;
 use crate::results::ConfigFile;
 
 pub(crate) const KIND: Kind = Kind {
@@ -16,6 +17,7 @@ pub(crate) const KIND: Kind = Kind {
     title: "nginx, reload",
     learns: "Its configuration is written anew and reloaded (SIGHUP) for each change, as the NGINX Open Source controller does.",
     version: |_| Ok(version_of("nginx".as_ref(), &["-v"])?.trim_start_matches("nginx version: ").to_owned()),
+    works: &[Work::Http, Work::Https, Work::Http2, Work::TlsRsa, Work::TlsP256],
     prepare,
 };
 

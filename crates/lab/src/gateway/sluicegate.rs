@@ -11,6 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use sluicegate_netns::Process;
 
 use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, replace, version_of};
+use crate::experiment::Work;
 use crate::results::ConfigFile;
 
 pub(crate) const KIND: Kind = Kind {
@@ -18,6 +19,7 @@ pub(crate) const KIND: Kind = Kind {
     title: "Sluicegate",
     learns: "Watches a directory of manifests, as its controller watches the API server; no reload.",
     version: |tools| version_of(&program(tools), &["--version"]),
+    works: &Work::ALL,
     prepare,
 };
 

@@ -1,8 +1,9 @@
 //! What an experiment runs on, and who gets which CPU.
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use anyhow::{Context, ensure};
+use anyhow::Context as _;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::results::Machine;
@@ -19,20 +20,19 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// With so many for the gateway, if one is left for the others.
-    pub(crate) fn divide(workers: usize) -> anyhow::Result<Self> {
-        ensure!(workers > 0, "--workers 0: there has to be one");
+    /// Those that this process may use, before any were divided.
+    pub(crate) fn all() -> anyhow::Result<Vec<usize>> {
         let all = sched_getaffinity(None).context("asking for this process' CPUs")?;
-        let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect();
-        if all.len() < 2 {
-            return Ok(Self { gateway: all.clone(), others: all });
-        }
-        let (gateway, others) = all.split_at(workers.min(all.len() - 1));
+        Ok((0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect())
+    }
+
+    /// With so many of these for the gateway, if one is left for the others. Otherwise all share all.
+    pub(crate) fn divide(all: &[usize], workers: usize) -> Self {
         if workers >= all.len() {
-            // There are not enough: the gateway gets all, and the others take what they need of them.
-            return Ok(Self { gateway: all.clone(), others: all });
+            return Self { gateway: all.to_vec(), others: all.to_vec() };
         }
-        Ok(Self { gateway: gateway.to_vec(), others: others.to_vec() })
+        let (gateway, others) = all.split_at(workers);
+        Self { gateway: gateway.to_vec(), others: others.to_vec() }
     }
 
     /// Puts this thread, and what it starts, on the CPUs of the load and the pods.
@@ -59,7 +59,7 @@ impl Cpus {
         Machine {
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
             processor: field(&read("/proc/cpuinfo"), "model name"),
-            cpus: std::thread::available_parallelism().map_or(0, usize::from).max(self.gateway.len()),
+            cpus: self.gateway.iter().chain(&self.others).collect::<BTreeSet<_>>().len(),
             memory_mib: kib / 1024,
             load_before: load.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0),
             gateway_cpus: self.gateway.clone(),

@@ -1,27 +1,19 @@
 //! The node of an experiment: its pods, and the gateway before them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
-use sluicegate_netns::{NODE, Namespace, Pod as Network, Process};
-use tokio::time::sleep;
+use sluicegate_netns::{Namespace, Pod as Network, Process};
 
-use super::machine::Cpus;
-use super::probe;
+use super::running::{Place, reach};
 use crate::experiment::Pods as Declared;
-use crate::gateway::{Config, Driver, HOST, Kind, Part, Site};
-use crate::results::ConfigFile;
 
 /// Where the pods listen.
 const PORT: u16 = 8080;
-
-/// How long anything may take to serve.
-const START: Duration = Duration::from_secs(30);
 
 /// The most pods that a node has addresses for.
 const MAX_PODS: usize = 200;
@@ -81,9 +73,10 @@ impl Stage {
             let process = network.spawn(self.command(&name, network.ip())?)?;
             self.pods.push(Pod { name, process, network });
         }
+        let place = Place::Node(Arc::clone(&self.namespace));
         for pod in &mut self.pods[first..] {
             let address = SocketAddr::new(pod.network.ip(), PORT);
-            reach(&self.namespace, &mut pod.process, address, "/healthz").await.context("a pod")?;
+            reach(&place, &mut pod.process, address, "/healthz").await.context("a pod")?;
         }
         Ok(self.pods[first..].iter().map(|pod| pod.name.clone()).collect())
     }
@@ -133,99 +126,4 @@ impl Stage {
 
 fn id(process: &Process) -> anyhow::Result<Pid> {
     i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("a process id")
-}
-
-/// A gateway that is running on a stage.
-pub(crate) struct Gateway {
-    pub(crate) process: Process,
-    driver: Box<dyn Driver>,
-    pub(crate) config: Config,
-    pub(crate) site: Site,
-    pub(crate) command: String,
-    pub(crate) files: Vec<ConfigFile>,
-    namespace: Arc<Namespace>,
-}
-
-/// What a gateway is started with, beside what it serves.
-pub(crate) struct Start<'s> {
-    pub(crate) kind: &'s Kind,
-    pub(crate) cpus: &'s Cpus,
-    pub(crate) workers: usize,
-    pub(crate) tools: &'s Path,
-    pub(crate) options: Vec<String>,
-    /// Its own, empty.
-    pub(crate) directory: PathBuf,
-}
-
-impl Gateway {
-    /// Starts one on the node, and waits until it serves over HTTP and accepts for HTTPS.
-    pub(crate) async fn start(start: Start<'_>, config: Config, stage: &Stage) -> anyhow::Result<Self> {
-        let Start { kind, cpus, workers, tools, options, directory } = start;
-        let site = Site {
-            directory,
-            http: (NODE, 80).into(),
-            https: (NODE, 443).into(),
-            admin: (Ipv4Addr::LOCALHOST, 9901).into(),
-            workers,
-            tools: tools.to_owned(),
-            options,
-        };
-        let prepared = (kind.prepare)(&site, &config)?;
-        let words = std::iter::once(prepared.command.get_program()).chain(prepared.command.get_args());
-        let command = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let namespace = Arc::clone(&stage.namespace);
-        let process = namespace.enter(|| {
-            cpus.take_gateway()?;
-            Process::start(prepared.command)
-        })??;
-        let (driver, files) = (prepared.driver, prepared.files);
-        let mut gateway = Self { process, driver, config, site, command, files, namespace };
-        gateway.wait().await.with_context(|| format!("starting {}", kind.name))?;
-        Ok(gateway)
-    }
-
-    async fn wait(&mut self) -> anyhow::Result<()> {
-        let Self { process, driver, config, site, namespace, .. } = self;
-        for address in [site.http, site.https] {
-            until(namespace, process, &format!("{address} to accept"), || probe::accepts(address)).await?;
-        }
-        namespace.enter(|| driver.started(process, config))??;
-        reach(namespace, process, site.http, "/").await
-    }
-
-    /// Makes a part of what it serves new, and tells it.
-    pub(crate) fn change(&mut self, part: Part, change: impl FnOnce(&mut Config)) -> anyhow::Result<()> {
-        change(&mut self.config);
-        let Self { process, driver, config, namespace, .. } = self;
-        ensure!(process.is_running(), "it has ended; it printed:\n{}", process.output());
-        namespace.enter(|| driver.apply(process, part, config))?
-    }
-}
-
-/// Waits until a path is answered by 200.
-async fn reach(
-    namespace: &Namespace,
-    process: &mut Process,
-    address: SocketAddr,
-    path: &str,
-) -> anyhow::Result<()> {
-    let is_ok = || probe::get(address, HOST, path).is_ok_and(|answer| answer.status == 200);
-    until(namespace, process, &format!("200 from http://{address}{path}"), is_ok).await
-}
-
-/// Waits until this holds in the namespace; an error when the process ends.
-async fn until(
-    namespace: &Namespace,
-    process: &mut Process,
-    what: &str,
-    holds: impl Fn() -> bool + Sync,
-) -> anyhow::Result<()> {
-    let deadline = Instant::now() + START;
-    while !namespace.enter(&holds)? {
-        let printed = || process.output();
-        ensure!(Instant::now() < deadline, "waited in vain for {what}; it printed:\n{}", printed());
-        ensure!(process.is_running(), "it ended while waiting for {what}; it printed:\n{}", process.output());
-        sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
 }

@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::probe;
-use super::stage::{Gateway, Stage};
+use super::running::Gateway;
+use super::stage::Stage;
 use crate::certificate::Issuer;
 use crate::experiment::Step;
 use crate::gateway::Part;

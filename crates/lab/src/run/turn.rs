@@ -1,23 +1,27 @@
 //! One gateway under the load.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
-use sluicegate_netns::Process;
+use sluicegate_netns::{NODE, Process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::machine::Cpus;
-use super::stage::{Gateway, Stage, Start};
+use super::running::{Gateway, Place, Start};
+use super::stage::Stage;
 use super::timeline::{Happened, Player, moments, pods_needed};
 use super::watch::{Seen, watch};
+use crate::backend::journal;
 use crate::certificate::{Issuer, Key};
 use crate::experiment::{Declared, Experiment};
 use crate::gateway::{Config, HOST, Kind, Protocol};
-use crate::results::{ConfigFile, CpuSample, Event, Load, Machine, Run};
+use crate::results::{ConfigFile, CpuSample, Deliveries, Event, Load, Machine, Run};
 
 /// What wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Duration = Duration::from_millis(5);
@@ -94,8 +98,12 @@ impl Turn<'_> {
             tools: self.tools,
             options: self.options.clone(),
             directory,
+            place: Place::Node(Arc::clone(&stage.namespace)),
+            http: (NODE, 80).into(),
+            https: (NODE, 443).into(),
+            admin: (Ipv4Addr::LOCALHOST, 9901).into(),
         };
-        let mut gateway = Gateway::start(start, config, &stage).await?;
+        let mut gateway = Gateway::start(start, config).await?;
         let json = self.directory.join(format!("{}-{label}.load.json", self.kind.name));
         let (load, ramp) = self.load(&gateway, duration, &json);
         let words = std::iter::once(load.get_program()).chain(load.get_args());
@@ -128,7 +136,13 @@ impl Turn<'_> {
         let text = fs::read_to_string(&json).with_context(|| format!("reading {}", json.display()))?;
         let mut load: Load = serde_json::from_str(&text).context("what the load has written")?;
         load.command = load_command;
-        let run = self.collect(label, steps.is_empty(), load, &happened, &seen);
+        let journals = journal::read(&stage.journals()).context("the pods' journals")?;
+        let deliveries = (load.requests.posts > 0).then_some(Deliveries {
+            sent: load.requests.posts,
+            delivered: journals.delivered,
+            duplicated: journals.duplicated,
+        });
+        let run = Run { deliveries, ..self.collect(label, steps.is_empty(), load, &happened, &seen) };
         Ok(Done { run, command: gateway.command, files: gateway.files })
     }
 

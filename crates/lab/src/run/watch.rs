@@ -1,6 +1,7 @@
 //! The gateway's CPU time and memory while it is loaded.
 
 use std::fs;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_netns::process::{cpu_time_of_tree, tree};
@@ -32,10 +33,14 @@ impl Seen {
     /// Adds how it is now.
     pub(crate) fn look(&mut self, pid: u32) -> anyhow::Result<()> {
         self.cpu.push((SystemTime::now(), cpu_time_of_tree(pid)?));
-        let memory: u64 = tree(pid)?.into_iter().map(memory).sum();
-        self.peak_bytes = self.peak_bytes.max(memory);
+        self.peak_bytes = self.peak_bytes.max(memory_of_tree(pid)?);
         Ok(())
     }
+}
+
+/// The memory of a process and its descendants, in bytes, with what they share counted once.
+pub(crate) fn memory_of_tree(pid: u32) -> io::Result<u64> {
+    Ok(tree(pid)?.into_iter().map(memory).sum())
 }
 
 /// The memory of a process in bytes; what several share is divided among them (`proc(5)`, Pss). 0 once it has ended.
