@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 
-use crate::experiment::Declared;
+use crate::experiment::{Declared, Step};
 use crate::gateway::{self, Kind};
 
 #[derive(Clone, Debug, Args)]
@@ -24,19 +24,25 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     gateways: Vec<String>,
     /// Requests a second, instead of the experiment's. Without either, 80 % of what the slowest gateway does in a closed loop.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<f64>,
-    /// How long each load lasts, instead of the experiment's time: 30s, 3m.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// How long each load lasts, instead of the experiment's time: 1s to 24h, as 30s or 3m.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Connections of the load, instead of the experiment's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=30_000))]
     connections: Option<u64>,
+    /// How many times faster the timeline goes: its pauses are divided by this. Over 0.
+    #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
+    speed: f64,
+    /// How many turns each gateway has in a comparison, instead of the experiment's number.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    turns: Option<u64>,
     /// Leave out the run without changes that comes before each one with them.
     #[arg(long)]
     no_baseline: bool,
     /// Worker threads or processes of each gateway; it gets as many CPUs for itself, if there are more.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
     pub(super) workers: usize,
     /// A further option for a gateway's own command line; may be given several times:
     /// --option sluicegate=--attempts=1
@@ -58,6 +64,15 @@ impl RunArgs {
         load.duration = self.duration.unwrap_or(load.duration);
         load.connections = self.connections.unwrap_or(load.connections);
         declared.baseline &= !self.no_baseline;
+        hasten(&mut declared.timeline, self.speed);
+        if let Some(compare) = &mut declared.compare {
+            compare.duration = self.duration.unwrap_or(compare.duration);
+            compare.connections = self.connections.unwrap_or(compare.connections);
+            compare.turns = self.turns.map_or(compare.turns, |turns| turns as usize);
+            if let Some(rate) = self.rate {
+                compare.rates = vec![rate];
+            }
+        }
     }
 
     pub(super) fn gateways(&self, declared: &Declared) -> anyhow::Result<Vec<&'static Kind>> {
@@ -93,4 +108,36 @@ impl RunArgs {
         fs::create_dir_all(&path).with_context(|| format!("--results: making {}", path.display()))?;
         std::path::absolute(Path::new(&path)).context("--results")
     }
+}
+
+/// Divides the pauses by this.
+fn hasten(steps: &mut [Step], speed: f64) {
+    for step in steps {
+        match step {
+            Step::Sleep(time) => *time = time.div_f64(speed),
+            Step::Repeat(steps) => hasten(steps, speed),
+            _ => {}
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 30s or 3m"))?;
+    let is_good = (Duration::from_secs(1)..=Duration::from_secs(24 * 3600)).contains(&time);
+    if is_good { Ok(time) } else { Err("it has to be from 1s to 24h".to_owned()) }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor: &f64| (0.001..=1000.0).contains(factor));
+    factor.ok_or_else(|| "write a number from 0.001 to 1000".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= 1e8);
+    rate.ok_or_else(|| "write requests a second: over 0, at most 100000000".to_owned())
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    let workers = text.parse().ok().filter(|workers| (1..=1024).contains(workers));
+    workers.ok_or_else(|| "write a number from 1 to 1024".to_owned())
 }
