@@ -4,15 +4,22 @@
 //! same headers added for the pods, connections kept alive on both sides without a limit that a run would reach, logs off,
 //! so many workers. Each is told of endpoints, certificates and routes in the way in which its controller tells it.
 
+mod envoy;
 mod floor;
+mod haproxy;
 mod nginx;
+mod nginx_lua;
 mod sluicegate;
+#[cfg(test)]
+mod tests;
+mod traefik;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
 use sluicegate_netns::Process;
 
 use crate::experiment::Work;
@@ -128,11 +135,18 @@ pub(crate) trait Driver: Send {
     fn apply(&mut self, process: &Process, part: Part, config: &Config) -> anyhow::Result<()>;
 }
 
-/// All kinds, in the order of reports.
-pub(crate) const ALL: [&Kind; 2] = [&sluicegate::KIND, &nginx::KIND];
+/// Those that `all` means, in the order of reports.
+pub(crate) const ALL: [&Kind; 6] =
+    [&sluicegate::KIND, &nginx::KIND, &nginx_lua::KIND, &haproxy::KIND, &envoy::KIND, &traefik::KIND];
 
 /// Those that take part only when they are named.
-pub(crate) const EXTRA: [&Kind; 1] = [&floor::KIND];
+pub(crate) const EXTRA: [&Kind; 2] = [&sluicegate::BARE, &floor::KIND];
+
+impl ConfigFile {
+    fn new(name: &str, text: &str) -> Self {
+        Self { name: name.to_owned(), text: text.to_owned() }
+    }
+}
 
 /// The kind of this name.
 pub(crate) fn named(name: &str) -> anyhow::Result<&'static Kind> {
@@ -162,4 +176,16 @@ pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(&new, text)
         .and_then(|()| std::fs::rename(&new, path))
         .with_context(|| format!("writing {}", path.display()))
+}
+
+/// A template with each `{name}` in it replaced by its value.
+fn fill(template: &str, values: &[(&str, &dyn ToString)]) -> String {
+    values.iter().fold(template.to_owned(), |text, (name, value)| {
+        text.replace(&format!("{{{name}}}"), &value.to_string())
+    })
+}
+
+fn signal(process: &Process, signal: Signal) -> anyhow::Result<()> {
+    let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("a process without an id")?;
+    kill_process(pid, signal).with_context(|| format!("sending {signal:?} to process {}", process.pid()))
 }

@@ -1,14 +1,13 @@
 //! nginx with a reload for each change: the way of the controller that NGINX publishes in open source.
 
-use std::fmt::Write as _;
-
 use std::process::Command;
 
-use anyhow::Context as _;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sluicegate_netns::Process;
 
-use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Site, replace, version_of};
+use super::{
+    Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, signal, version_of,
+};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -16,18 +15,27 @@ pub(crate) const KIND: Kind = Kind {
     name: "nginx",
     title: "nginx, reload",
     learns: "Its configuration is written anew and reloaded (SIGHUP) for each change, as the NGINX Open Source controller does.",
-    version: |_| Ok(version_of("nginx".as_ref(), &["-v"])?.trim_start_matches("nginx version: ").to_owned()),
-    works: &[Work::Http, Work::Https, Work::Http2, Work::TlsRsa, Work::TlsP256],
+    version: |_| version(),
+    works: &Work::ALL,
     prepare,
 };
+
+pub(super) fn version() -> anyhow::Result<String> {
+    Ok(version_of("nginx".as_ref(), &["-v"])?.trim_start_matches("nginx version: ").to_owned())
+}
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     let driver = Nginx { site: site.clone() };
     driver.write(config)?;
+    let files = vec![ConfigFile::new("nginx.conf", &driver.text(config))];
+    Ok(Prepared { command: command(site), files, driver: Box::new(driver) })
+}
+
+/// nginx with `nginx.conf` in the site's directory.
+pub(super) fn command(site: &Site) -> Command {
     let mut command = Command::new("nginx");
     command.arg("-p").arg(&site.directory).args(["-e", "stderr", "-c", "nginx.conf"]).args(&site.options);
-    let files = vec![ConfigFile { name: "nginx.conf".to_owned(), text: driver.text(config) }];
-    Ok(Prepared { command, files, driver: Box::new(driver) })
+    command
 }
 
 struct Nginx {
@@ -37,80 +45,65 @@ struct Nginx {
 impl Driver for Nginx {
     fn apply(&mut self, process: &Process, _: Part, config: &Config) -> anyhow::Result<()> {
         self.write(config)?;
-        let pid =
-            i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("the process id of nginx")?;
-        kill_process(pid, Signal::HUP).context("SIGHUP to nginx")
+        signal(process, Signal::HUP)
     }
 }
 
 impl Nginx {
     fn write(&self, config: &Config) -> anyhow::Result<()> {
-        let Pem { chain, key } = &config.certificate;
-        let directory = &self.site.directory;
-        replace(&directory.join("tls.crt"), chain)?;
-        replace(&directory.join("tls.key"), key)?;
-        replace(&directory.join("nginx.conf"), &self.text(config))
+        write_certificate(&self.site, &config.certificate)?;
+        replace(&self.site.directory.join("nginx.conf"), &self.text(config))
     }
 
     fn text(&self, config: &Config) -> String {
         let Site { http, https, workers, .. } = &self.site;
-        let mut servers = String::new();
-        for endpoint in &config.endpoints {
-            // Writing to a String does not fail.
-            let _ = writeln!(servers, "    server {endpoint} max_fails=1 fail_timeout=10s;");
+        let mut servers: Vec<String> = config
+            .endpoints
+            .iter()
+            .map(|endpoint| format!("    server {endpoint} max_fails=1 fail_timeout=10s max_conns=0;"))
+            .collect();
+        if servers.is_empty() {
+            // An upstream without servers is refused; this one answers 502, as the controller's own does.
+            servers.push("    server 127.0.0.1:1;".to_owned());
         }
-        if config.endpoints.is_empty() {
-            servers += "    server 127.0.0.1:1;\n";
+        let text = fill(
+            include_str!("templates/nginx.conf"),
+            &[
+                ("workers", workers),
+                ("http", http),
+                ("https", https),
+                ("servers", &servers.join("\n")),
+                ("names", &names(config)),
+            ],
+        );
+        match config.protocol {
+            Protocol::Http1 => text,
+            Protocol::Grpc => for_grpc(&text),
         }
-        let names: String = config.hosts.iter().map(|host| format!(" {host}")).collect();
-        format!(
-            "daemon off;
-worker_processes {workers};
-worker_rlimit_nofile 10240;
-pid nginx.pid;
-error_log stderr crit;
-events {{ worker_connections 10000; }}
-http {{
-  access_log off;
-  server_tokens off;
-  keepalive_timeout 75s;
-  keepalive_requests 100000000;
-  server_names_hash_max_size 16384;
-  server_names_hash_bucket_size 128;
-  ssl_certificate tls.crt;
-  ssl_certificate_key tls.key;
-  ssl_protocols TLSv1.2 TLSv1.3;
-  upstream app {{
-    random two least_conn;
-{servers}    keepalive 100;
-    keepalive_requests 100000000;
-  }}
-  server {{
-    listen {http} default_server reuseport;
-    listen {https} ssl http2 default_server reuseport;
-    return 404;
-  }}
-  server {{
-    listen {http};
-    listen {https} ssl http2;
-    server_name {HOST}{names};
-    location / {{
-      proxy_pass http://app;
-      proxy_http_version 1.1;
-      proxy_connect_timeout 60s;
-      proxy_next_upstream error timeout;
-      proxy_set_header Connection \"\";
-      proxy_set_header Host $http_host;
-      proxy_set_header X-Forwarded-For $remote_addr;
-      proxy_set_header X-Forwarded-Host $http_host;
-      proxy_set_header X-Forwarded-Port $server_port;
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_set_header X-Real-IP $remote_addr;
-      proxy_set_header X-Request-ID $request_id;
-    }}
-  }}
-}}
-"
-        )
     }
+}
+
+/// The same configuration with a location for gRPC.
+fn for_grpc(text: &str) -> String {
+    let mut of_location = false;
+    let lines = text.lines().filter_map(|line| {
+        of_location |= line.trim_start().starts_with("location ");
+        let is_of_http1 = line.contains("proxy_http_version") || line.contains("proxy_set_header Connection");
+        match of_location {
+            true if is_of_http1 => None,
+            true => Some(line.replace("proxy_pass http:", "grpc_pass grpc:").replace("proxy_", "grpc_")),
+            false => Some(line.to_owned()),
+        }
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+pub(super) fn write_certificate(site: &Site, Pem { chain, key }: &Pem) -> anyhow::Result<()> {
+    replace(&site.directory.join("tls.crt"), chain)?;
+    replace(&site.directory.join("tls.key"), key)
+}
+
+/// All hosts, for `server_name`.
+pub(super) fn names(config: &Config) -> String {
+    [HOST].into_iter().chain(config.hosts.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
@@ -18,14 +18,38 @@ pub(crate) const KIND: Kind = Kind {
     name: "sluicegate",
     title: "Sluicegate",
     learns: "Watches a directory of manifests, as its controller watches the API server; no reload.",
-    version: |tools| version_of(&program(tools), &["--version"]),
+    version: |_| version_of(&program(), &["--version"]),
     works: &Work::ALL,
     prepare,
 };
 
-/// Built from this repository.
-fn program(tools: &Path) -> PathBuf {
-    tools.join("sluicegate")
+/// The fault that the lab has to find: each request has one try, and what does not answer is waited for.
+pub(crate) const BARE: Kind = Kind {
+    name: "sluicegate-bare",
+    title: "Sluicegate, retries and hedging off",
+    learns: "As Sluicegate, with --attempts 1 and all that sends a request or a connect again off.",
+    version: KIND.version,
+    works: KIND.works,
+    prepare: prepare_bare,
+};
+
+/// What [`BARE`] is told beside the rest.
+const ONE_TRY: [&str; 8] =
+    ["--attempts", "1", "--connect-hedge", "0s", "--unacknowledged-timeout", "0s", "--endpoint-wait", "0s"];
+
+/// The one that was built together with this program, else the one in PATH.
+fn program() -> PathBuf {
+    let built = std::env::current_exe().ok().and_then(|lab| {
+        // Programs of tests are a folder further down, in deps.
+        lab.ancestors().skip(1).take(2).map(|folder| folder.join("sluicegate")).find(|file| file.is_file())
+    });
+    built.unwrap_or_else(|| "sluicegate".into())
+}
+
+fn prepare_bare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
+    // First, so that what the user gives still decides.
+    let options = ONE_TRY.iter().map(|option| (*option).to_owned()).chain(site.options.clone()).collect();
+    prepare(&Site { options, ..site.clone() }, config)
 }
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
@@ -35,13 +59,15 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
         driver.write(part, config)?;
     }
-    let mut command = Command::new(program(&site.tools));
+    let mut command = Command::new(program());
     command.arg("serve").arg("--manifests").arg(&driver.manifests);
     command.arg("--listen").arg(site.http.to_string()).arg("--listen-https").arg(site.https.to_string());
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
     command.args(&site.options);
-    let file = |name: &str, text| ConfigFile { name: name.to_owned(), text };
-    let files = vec![file("ingress.yaml", ingress(config)), file("endpoints.yaml", endpoints(config))];
+    let files = vec![
+        ConfigFile::new("ingress.yaml", &ingress(config)),
+        ConfigFile::new("endpoints.yaml", &endpoints(config)),
+    ];
     Ok(Prepared { command, files, driver: Box::new(driver) })
 }
 
