@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::load::LoadArgs;
+use crate::report::ReportArgs;
 
 /// Measures how a gateway keeps its users while everything changes.
 #[derive(Debug, Parser)]
@@ -16,4 +17,6 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Send requests at a constant rate, and count latency from when each was due.
     Load(Box<LoadArgs>),
+    /// Make the report of stored results: a page, a summary and plots.
+    Report(ReportArgs),
 }

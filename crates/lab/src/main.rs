@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`cli`] | the command line |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
+//! | [`report`] | `sluicegate-lab report`: what was found, to be looked at |
+//! | [`published`] | what published studies found |
 
 mod cli;
 mod experiment;
 mod gateway;
 mod load;
+mod published;
+mod report;
 mod results;
 
 use std::process::ExitCode;
@@ -18,8 +22,11 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let Command::Load(args) = Cli::parse().command;
-    match load::run(*args) {
+    let done = match Cli::parse().command {
+        Command::Load(args) => load::run(*args),
+        Command::Report(args) => report::run(&args),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             complain(&format!("{error:#}"));
