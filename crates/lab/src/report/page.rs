@@ -36,6 +36,15 @@ pub(super) fn figure(plot: &Plot) -> String {
     )
 }
 
+/// Small plots beside one another; nothing if there are none.
+pub(super) fn figures(plots: &[Plot]) -> String {
+    if plots.is_empty() {
+        return String::new();
+    }
+    let each: String = plots.iter().map(|plot| format!("<figure>{}</figure>\n", plot.inline())).collect();
+    format!("<div class=\"grid-of-plots\">\n{each}</div>\n")
+}
+
 /// A heading with what stands below it; nothing if that is nothing.
 pub(super) fn section(title: &str, body: &str) -> String {
     if body.is_empty() {
@@ -45,7 +54,8 @@ pub(super) fn section(title: &str, body: &str) -> String {
 }
 
 pub(super) fn paragraph(class: &str, text: &str) -> String {
-    format!("<p class=\"{class}\">{}</p>\n", escape(text))
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    format!("<p{class}>{}</p>\n", escape(text))
 }
 
 /// The colour and the mark of a contestant, before its name.

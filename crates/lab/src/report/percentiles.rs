@@ -51,7 +51,7 @@ pub(super) fn plot(
         top: 46.0,
         width: WIDTH - 64.0 - 196.0,
         height: HEIGHT - 46.0 - 88.0,
-        x: Scale::Quantile { nines: (nines - 1e-6).ceil() },
+        x: Scale::Quantile { nines: nines },
         y: Scale::log(least, most),
     };
     let mut canvas = Canvas::default();

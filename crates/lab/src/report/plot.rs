@@ -31,6 +31,11 @@ pub(super) struct Plot {
 }
 
 impl Plot {
+    /// The name of its file.
+    pub(super) fn file(&self) -> String {
+        format!("{}.svg", self.name)
+    }
+
     /// As a part of a page that has the style of [`super::page`].
     pub(super) fn inline(&self) -> String {
         self.svg("", "")

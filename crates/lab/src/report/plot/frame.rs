@@ -61,6 +61,21 @@ impl Frame {
         self.draw_base(canvas);
     }
 
+    /// Lines at these values of the vertical axis only, where there is no room for more.
+    pub(in crate::report) fn draw_few(
+        &self,
+        canvas: &mut Canvas,
+        values: &[f64],
+        label: impl Fn(f64) -> String,
+    ) {
+        for value in values {
+            let y = self.at_y(*value);
+            canvas.line("grid", (self.left, y), (self.right(), y));
+            canvas.text("tick", Anchor::End, self.left - 7.0, y + 4.0, &label(*value));
+        }
+    }
+
+    /// The line that the plot stands on.
     pub(in crate::report) fn draw_base(&self, canvas: &mut Canvas) {
         canvas.line("axis", (self.left, self.bottom()), (self.right(), self.bottom()));
     }
