@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::backend::BackendArgs;
 use crate::forward::ForwardArgs;
 use crate::load::LoadArgs;
+use crate::report::ReportArgs;
 use crate::run::RunArgs;
 
 /// Measures how a gateway keeps its users while everything changes.
@@ -27,4 +28,6 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Run a back end that answers about 1 KB of metadata, or what the URL asks for.
     Backend(Box<BackendArgs>),
+    /// Make the report of stored results: a page, a summary and plots.
+    Report(ReportArgs),
 }

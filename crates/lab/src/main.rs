@@ -5,6 +5,8 @@
 //! | [`cli`] | the command line |
 //! | [`backend`] | `sluicegate-lab backend`: a back end, the pod of experiments |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
+//! | [`report`] | `sluicegate-lab report`: what was found, to be looked at |
+//! | [`published`] | what published studies found |
 
 mod backend;
 mod certificate;
@@ -13,6 +15,8 @@ mod experiment;
 mod forward;
 mod gateway;
 mod load;
+mod published;
+mod report;
 mod results;
 mod run;
 
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         Command::Experiments => experiment::list(),
         Command::Run(args) => run::run(&args),
         Command::Backend(args) => backend::run(&args),
+        Command::Report(args) => report::run(&args),
     };
     match done {
         Ok(code) => code,

@@ -35,6 +35,9 @@ pub(crate) struct Results {
     pub(crate) skipped: Vec<Skipped>,
     /// What the reader has to know before believing a figure: a busy machine, a generator that was late.
     pub(crate) warnings: Vec<String>,
+    /// What hardware with so many CPUs costs in US dollars, from a file that was given; empty: the published prices.
+    #[serde(default)]
+    pub(crate) prices: BTreeMap<usize, f64>,
 }
 
 /// Where it was run.
