@@ -15,6 +15,7 @@
 //! | [`worker`] | a thread with its event loop |
 //! | [`counts`] | what it counts |
 //! | [`outcome`] | what all of them counted |
+//! | [`stop`] | signals, which end a load early |
 //! | [`text`], [`json`], [`spectrum`] | how that is told |
 //! | [`progress`] | one line while it runs |
 //! | [`nanos`] | time as numbers |
@@ -31,6 +32,7 @@ mod progress;
 mod request;
 mod schedule;
 mod spectrum;
+mod stop;
 mod stream;
 mod target;
 mod text;
@@ -52,6 +54,7 @@ use self::nanos::{Clock, Nanos};
 use self::outcome::Outcome;
 use self::plan::Plan;
 use self::progress::Progress;
+use self::stop::Stop;
 use self::worker::Worker;
 
 /// Loads, and tells what came of it.
@@ -65,7 +68,8 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     if !json_only {
         print(&text::heading(&plan))?;
     }
-    let outcome = load(&plan)?;
+    let stop = Stop::on_signals().context("handlers of signals")?;
+    let outcome = load(&plan, &stop)?;
     if !json_only {
         print(&text::of(&outcome, args.parts()))?;
     }
@@ -76,6 +80,10 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
         print(&(json::of(&outcome)? + "\n"))?;
     } else if let Some(mut file) = json {
         file.write_all(json::of(&outcome)?.as_bytes()).context("--json")?;
+    }
+    if let Some(signal) = outcome.ended_by {
+        // As shells say it of whatever a signal has ended.
+        return Ok(ExitCode::from(128 + signal.number()));
     }
     let failed = args.fail_on_errors && !outcome.is_clean();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -108,7 +116,7 @@ fn allow_files(connections: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn load(plan: &Plan) -> anyhow::Result<Outcome> {
+fn load(plan: &Plan, stop: &Stop) -> anyhow::Result<Outcome> {
     let clock = Clock::start();
     let started = SystemTime::now();
     let cpu = cpu_time();
@@ -119,7 +127,7 @@ fn load(plan: &Plan) -> anyhow::Result<Outcome> {
         (None, None)
     };
     let workers: Vec<Worker<'_>> = (0..plan.threads)
-        .map(|index| Worker::new(plan, clock, index, watch.clone()))
+        .map(|index| Worker::new(plan, clock, stop, index, watch.clone()))
         .collect::<Result<_, _>>()
         .context("an epoll set for each thread")?;
     drop(watch);
@@ -144,7 +152,7 @@ fn load(plan: &Plan) -> anyhow::Result<Outcome> {
         }
         anyhow::Ok(all)
     })?;
-    Ok(Outcome::new(plan.clone(), &counts, started, clock.now(), cpu_time() - cpu))
+    Ok(Outcome::new(plan.clone(), &counts, started, clock.now(), cpu_time() - cpu, stop.ended()))
 }
 
 /// The CPU time of this process.

@@ -137,7 +137,7 @@ mod tests {
         counts.answer(200, first, first, first + Nanos::from_millis(7));
         counts.answer(503, first, first, first + Nanos::from_millis(8));
         counts.fail(Failure::Closed, first);
-        let outcome = Outcome::new(plan, &[counts], SystemTime::now(), first, Nanos::from_millis(1));
+        let outcome = Outcome::new(plan, &[counts], SystemTime::now(), first, Nanos::from_millis(1), None);
         let read: results::Load = serde_json::from_str(&of(&outcome).unwrap()).unwrap();
         assert_eq!(
             (read.url.as_str(), read.connections, read.rate),

@@ -20,7 +20,8 @@ use super::nanos::{Clock, Nanos};
 use super::plan::Plan;
 use super::progress::Sample;
 use super::request::{Id, Request};
-use super::schedule::Pace;
+use super::schedule::{Pace, Schedule};
+use super::stop::Stop;
 use super::stream::{Broken, Received, Scratch, Stream};
 use super::tls::Progress;
 
@@ -45,7 +46,10 @@ const IDS: u64 = (1 << 48) - 1;
 
 pub(crate) struct Worker<'p> {
     plan: &'p Plan,
+    /// The plan's, until something stops it.
+    schedule: Schedule,
     clock: Clock,
+    stop: &'p Stop,
     epoll: OwnedFd,
     slots: Vec<Slot>,
     counts: Counts,
@@ -103,6 +107,7 @@ impl<'p> Worker<'p> {
     pub(crate) fn new(
         plan: &'p Plan,
         clock: Clock,
+        stop: &'p Stop,
         index: usize,
         watch: Option<SyncSender<Sample>>,
     ) -> Result<Self, Errno> {
@@ -122,7 +127,9 @@ impl<'p> Worker<'p> {
             |(at, slot): (usize, &Slot)| Reverse((plan.schedule.opens(slot.connection.number()), at));
         Ok(Self {
             plan,
+            schedule: plan.schedule,
             clock,
+            stop,
             epoll,
             counts: Counts::new(plan.schedule.first, plan.interval),
             get: plan.get.clone(),
@@ -150,6 +157,9 @@ impl<'p> Worker<'p> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
             let now = self.clock.now();
+            if let Some(end) = self.stop.end(now) {
+                self.schedule = self.schedule.until(end);
+            }
             self.release(now);
             self.open_connections(now);
             if now >= self.next_tick {
@@ -172,7 +182,7 @@ impl<'p> Worker<'p> {
 
     /// Whether nothing more is to be sent.
     fn is_over(&self, now: Nanos) -> bool {
-        let schedule = &self.plan.schedule;
+        let schedule = &self.schedule;
         let all_sent = self.to_send.is_some_and(|to_send| self.counts.sent >= to_send);
         now >= schedule.last_send() || now >= schedule.end && all_sent
     }
@@ -182,18 +192,18 @@ impl<'p> Worker<'p> {
         let opening = self.openings.peek().map_or(Nanos::MAX, |Reverse((at, _))| *at);
         let due = self.cursor_due().unwrap_or(Nanos::MAX);
         let now = self.clock.now();
-        let schedule = &self.plan.schedule;
+        let schedule = &self.schedule;
         let end = [schedule.end, schedule.last_send()].into_iter().find(|end| *end > now);
         opening.min(due).min(end.unwrap_or(Nanos::MAX)).min(self.next_tick)
     }
 
     /// When the request at the cursor is due; in a closed loop the first ones, of all connections.
     fn cursor_due(&self) -> Option<Nanos> {
-        if self.plan.schedule.pace == Pace::Closed {
-            return (self.cursor == 0).then_some(self.plan.schedule.first);
+        if self.schedule.pace == Pace::Closed {
+            return (self.cursor == 0).then_some(self.schedule.first);
         }
         let number = self.slots[self.cursor_slot()].connection.number();
-        self.plan.schedule.due(number, self.cursor / self.slots.len() as u64)
+        self.schedule.due(number, self.cursor / self.slots.len() as u64)
     }
 
     fn cursor_slot(&self) -> usize {
@@ -202,9 +212,9 @@ impl<'p> Worker<'p> {
 
     /// Sends what has become due.
     fn release(&mut self, now: Nanos) {
-        if self.plan.schedule.pace == Pace::Closed {
+        if self.schedule.pace == Pace::Closed {
             // The first requests; each answer is followed by the next one.
-            if self.cursor == 0 && now >= self.plan.schedule.first {
+            if self.cursor == 0 && now >= self.schedule.first {
                 self.cursor = 1;
                 for at in 0..self.slots.len() {
                     if self.plan.is_new_each {
@@ -221,7 +231,7 @@ impl<'p> Worker<'p> {
             self.cursor += 1;
             match self.slots[at].connection.phase() {
                 Phase::Idle => {
-                    if let Some(due) = self.slots[at].connection.take_due(now, &self.plan.schedule) {
+                    if let Some(due) = self.slots[at].connection.take_due(now, &self.schedule) {
                         let sent = self.clock.now();
                         self.counts.lateness.saturating_record((sent - due).micros());
                         self.send(at, due, sent);
@@ -236,7 +246,7 @@ impl<'p> Worker<'p> {
     /// Sends the next request of an idle connection if it is due.
     fn proceed(&mut self, at: usize) -> Stays {
         let now = self.clock.now();
-        match self.slots[at].connection.take_due(now, &self.plan.schedule) {
+        match self.slots[at].connection.take_due(now, &self.schedule) {
             // In a closed loop nothing waits for a connection, so opening one is part of the request.
             Some(due) if self.plan.is_new_each => {
                 self.send(at, due.min(self.slots[at].connection.opened()), now)
@@ -279,7 +289,7 @@ impl<'p> Worker<'p> {
         {
             self.openings.pop();
             self.slots[at].is_to_open = false;
-            if now < self.plan.schedule.last_send() {
+            if now < self.schedule.last_send() {
                 self.open(at, now);
             }
         }
@@ -514,7 +524,7 @@ impl<'p> Worker<'p> {
             self.waiting -= 1;
         }
         let again = slot.connection.close(now);
-        if !self.plan.is_new_each || slot.connection.has_due(now, &self.plan.schedule) {
+        if !self.plan.is_new_each || slot.connection.has_due(now, &self.schedule) {
             self.open_at(at, again);
         }
         Stays::Closed
@@ -536,7 +546,7 @@ impl<'p> Worker<'p> {
             }
         }
         let (answered, since) = self.ticked;
-        if now >= since + TICK && now <= self.plan.schedule.end + TICK {
+        if now >= since + TICK && now <= self.schedule.end + TICK {
             self.counts.rates.push((self.counts.answered - answered) as f64 / (now - since).seconds());
             self.ticked = (self.counts.answered, now);
         }
@@ -549,7 +559,7 @@ impl<'p> Worker<'p> {
             let (answered, errors) = (self.counts.answered, self.counts.errors());
             let _ = watch.try_send(Sample {
                 thread: self.index,
-                at: now - self.plan.schedule.first,
+                at: now - self.schedule.first,
                 answered,
                 errors,
                 latency,
