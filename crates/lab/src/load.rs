@@ -1,4 +1,4 @@
-//! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTPS.
+//! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTP/2, with and without TLS.
 //!
 //! When each request is due is known before the first one is sent, and latency is counted from then: a server that stands
 //! still cannot make the load wait, and so cannot hide what it did (coordinated omission). Options come in, text, JSON and
@@ -11,6 +11,7 @@
 //! | [`schedule`] | when each request is due; no I/O |
 //! | [`connection`] | what a connection may do when; no I/O |
 //! | [`request`], [`answer`] | the messages; no I/O |
+//! | [`http2`] | the same of HTTP/2; no I/O |
 //! | [`stream`], [`tls`] | nonblocking sockets, and TLS over them |
 //! | [`worker`] | a thread with its event loop |
 //! | [`counts`] | what it counts |
@@ -24,6 +25,7 @@ mod answer;
 mod args;
 mod connection;
 mod counts;
+mod http2;
 mod json;
 mod nanos;
 mod outcome;
