@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 
+use super::http2;
+use super::http2::request::Ask;
 use super::nanos::Nanos;
-use super::plan::Plan;
+use super::plan::{Plan, Protocol};
 use super::request::{ID_HEADER, Method, Posts, Request};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
@@ -78,6 +80,16 @@ pub(crate) struct LoadArgs {
     /// their x-lab-length says.
     #[arg(long)]
     verify: bool,
+    /// Speak HTTP/2: with https:// a server has to agree to it in the TLS handshake (ALPN), with http:// it is known to speak it.
+    #[arg(long)]
+    h2: bool,
+    /// How many requests a connection carries at once: 1 to 1000. [default: 1]
+    #[arg(short = 'm', long, value_name = "N", value_parser = streams, requires = "h2", conflicts_with = "new_connections")]
+    streams: Option<u64>,
+    /// Each request is a unary call of gRPC with an empty message, and an answer of which the trailers do not say grpc-status 0
+    /// is counted as wrong. The URL's path is the service's and the method's.
+    #[arg(long, requires = "h2", conflicts_with = "posts")]
+    grpc: bool,
     /// Open a connection for each request when it is due, and close it after the answer; -c is how many there can be at a
     /// time. The latency is that of the connect, the handshake (a full one) and the request.
     #[arg(long, conflicts_with = "ramp")]
@@ -121,13 +133,10 @@ impl LoadArgs {
         let address = self.connect_to.map_or_else(|| self.url.resolve(), Ok)?;
         ensure!(self.cacert.is_none() || self.url.is_tls, "--cacert is for https:// URLs only");
         let tls = match self.url.is_tls {
-            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref())?),
+            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref(), self.h2)?),
             false => None,
         };
-        let mut headers = self.headers.clone();
-        if self.new_connections {
-            headers.push(("Connection".to_owned(), "close".to_owned()));
-        }
+        let [get, post] = self.requests()?;
         let first = match self.ramp {
             _ if self.new_connections => Nanos::ZERO,
             Some(ramp) => ramp.into(),
@@ -147,15 +156,41 @@ impl LoadArgs {
             threads: usize::try_from(threads).context("-t")?,
             schedule,
             timeout: self.timeout.into(),
-            get: Request::new(Method::Get, &self.url, &headers),
-            post: Request::new(Method::Post, &self.url, &headers),
-            posts: Posts { percent: self.posts },
+            get,
+            post,
+            posts: Posts { percent: if self.grpc { 100 } else { self.posts } },
+            protocol: match self.h2 {
+                true => Protocol::Http2 {
+                    streams: usize::try_from(self.streams.unwrap_or(1)).context("-m")?,
+                    is_grpc: self.grpc,
+                },
+                false => Protocol::Http1,
+            },
             is_new_each: self.new_connections,
             interval: Nanos::from_millis(1000 * seconds),
             verify: self.verify,
             run: fastrand::u32(..),
         })
     }
+
+    /// The GET, and the POST.
+    fn requests(&self) -> anyhow::Result<[Request; 2]> {
+        let methods = [Method::Get, Method::Post];
+        if self.h2 {
+            let ask = methods.map(|method| if self.grpc { Ask::Call } else { Ask::Plain(method) });
+            let [get, post] = ask.map(|ask| http2::request::new(ask, &self.url, &self.headers));
+            return Ok([get?, post?]);
+        }
+        let mut headers = self.headers.clone();
+        if self.new_connections {
+            headers.push(("Connection".to_owned(), "close".to_owned()));
+        }
+        Ok(methods.map(|method| Request::new(method, &self.url, &headers)))
+    }
+}
+
+fn streams(text: &str) -> Result<u64, String> {
+    whole(text, 1000)
 }
 
 fn url(text: &str) -> Result<Target, String> {

@@ -124,20 +124,25 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::load::LoadArgs;
+
+    #[derive(clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: LoadArgs,
+    }
 
     #[test]
     fn what_is_written_is_read_as_the_results_of_experiments_have_it() {
-        let words = "sluicegate-lab load -R100 -d2s -c3 --posts 50 http://127.0.0.1:9/a";
-        let Command::Load(args) = Cli::try_parse_from(words.split(' ')).unwrap().command else { panic!() };
-        let plan = args.plan().unwrap();
+        let words = "load -R100 -d2s -c3 --posts 50 http://127.0.0.1:9/a";
+        let plan = Words::try_parse_from(words.split(' ')).unwrap().args.plan().unwrap();
         let first = plan.schedule.first;
         let mut counts = Counts::new(first, plan.interval);
         (counts.sent, counts.posts, counts.connected) = (3, 1, 3);
         counts.answer(200, first, first, first + Nanos::from_millis(7));
         counts.answer(503, first, first, first + Nanos::from_millis(8));
         counts.fail(Failure::Closed, first);
-        let outcome = Outcome::new(plan, &[counts], SystemTime::now(), first, Nanos::from_millis(1));
+        let outcome = Outcome::new(plan, &[counts], SystemTime::now(), first, Nanos::from_millis(1), None);
         let read: results::Load = serde_json::from_str(&of(&outcome).unwrap()).unwrap();
         assert_eq!(
             (read.url.as_str(), read.connections, read.rate),

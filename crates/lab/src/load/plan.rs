@@ -8,6 +8,18 @@ use super::schedule::Schedule;
 use super::target::Target;
 use super::tls::TlsOptions;
 
+/// What is spoken on connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2 {
+        /// How many requests a connection carries at once.
+        streams: usize,
+        /// Whether requests are calls of gRPC.
+        is_grpc: bool,
+    },
+}
+
 /// What a load does.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -23,6 +35,7 @@ pub(crate) struct Plan {
     pub(crate) post: Request,
     /// Which requests are POSTs.
     pub(crate) posts: Posts,
+    pub(crate) protocol: Protocol,
     /// Whether each request has a connection of its own, which is opened when it is due.
     pub(crate) is_new_each: bool,
     /// How finely latency over time is told.

@@ -67,9 +67,16 @@ pub(crate) struct Request {
     bytes: Vec<u8>,
     /// Where the id lies.
     id: usize,
+    /// What follows them, if not at once.
+    body: &'static [u8],
 }
 
 impl Request {
+    /// These bytes, with the id at this place.
+    pub(crate) fn from_parts(bytes: Vec<u8>, id: usize, body: &'static [u8]) -> Self {
+        Self { bytes, id, body }
+    }
+
     /// One with these further header lines, of which Host replaces its own.
     pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)]) -> Self {
         let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -93,7 +100,12 @@ impl Request {
         bytes.extend_from_slice(Id::new(0, 0).as_bytes());
         bytes.extend_from_slice(b"\r\n\r\n");
         bytes.extend_from_slice(body.map_or(&[], |body| body.as_slice()));
-        Self { bytes, id }
+        Self { bytes, id, body: b"" }
+    }
+
+    /// What is to be sent after its bytes as soon as the server has room for it.
+    pub(crate) fn body(&self) -> &'static [u8] {
+        self.body
     }
 
     /// Its bytes with this id.

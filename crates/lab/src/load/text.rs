@@ -8,7 +8,7 @@ use super::args::Parts;
 use super::counts::{Class, Failure, Wrong};
 use super::nanos::Nanos;
 use super::outcome::Outcome;
-use super::plan::Plan;
+use super::plan::{Plan, Protocol};
 use super::schedule::Pace;
 use super::spectrum::{self, PERCENTILES, percentile};
 
@@ -19,8 +19,12 @@ pub(crate) fn heading(plan: &Plan) -> String {
         Pace::Rate(rate) => format!("{rate} requests/s"),
         Pace::Closed => "closed loop".to_owned(),
     };
+    let streams = match plan.protocol {
+        Protocol::Http1 => String::new(),
+        Protocol::Http2 { streams, .. } => format!(" of HTTP/2 with {streams} streams"),
+    };
     format!(
-        "Running {} test @ {}\n  {} threads and {} connections, {pace}, to {}\n",
+        "Running {} test @ {}\n  {} threads and {} connections{streams}, {pace}, to {}\n",
         seconds(schedule.end - schedule.first),
         plan.target.url,
         plan.threads,

@@ -14,6 +14,9 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use super::target::Target;
 
+/// HTTP/2 as ALPN names it (RFC 9113, 3.2).
+const HTTP2: &[u8] = b"h2";
+
 /// What is needed to open TLS connections.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsOptions {
@@ -23,7 +26,7 @@ pub(crate) struct TlsOptions {
 
 impl TlsOptions {
     /// With `authorities`, a file in PEM, servers have to have a certificate of theirs.
-    pub(crate) fn new(target: &Target, authorities: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn new(target: &Target, authorities: Option<&Path>, is_http2: bool) -> anyhow::Result<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder =
             ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
@@ -36,7 +39,8 @@ impl TlsOptions {
         };
         // Each handshake is a full one, as those of new users are.
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let protocol = if is_http2 { HTTP2 } else { b"http/1.1" };
+        config.alpn_protocols = vec![protocol.to_vec()];
         let name = ServerName::try_from(target.host.clone()).with_context(|| {
             format!("{}: {:?} cannot be the name of a TLS server", target.url, target.host)
         })?;
@@ -144,6 +148,11 @@ impl Tls {
             return Err(Error::General("a message that is too large".to_owned()));
         }
         Ok(progress)
+    }
+
+    /// Whether the server has agreed to speak HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.session.alpn_protocol() == Some(HTTP2)
     }
 
     /// Seals `data` into `outgoing`.
