@@ -21,7 +21,7 @@ build: ## build the gateway: target/release/sluicegate
 
 demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its back ends and its certificate are replaced (DEMO_SECONDS=20 ends by itself)
 	@scripts/setup build
-	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@cargo run --quiet --release --package sluicegate-testkit --bin demo
 
 test: ## check everything: format, lints, dependencies, documentation, and all tests
@@ -61,7 +61,7 @@ bench: ## compare the CPU time per request with nginx, HAProxy, Envoy and a byte
 
 floods: ## hold each flood for 10 s against the gateway, beside a client that behaves and must not fail (FLOODS="--seconds 3 --only ping")
 	@scripts/setup build
-	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@cargo run --quiet --release --package sluicegate-testkit --bin floods -- $(FLOODS)
 
 truths: ## hold the lab's load against servers of which the truth is known, on a quiet machine

@@ -59,18 +59,18 @@ impl Connections {
         }
     }
 
-    /// Serves a connection by the future that this makes. It is given what becomes true when the pod drains.
+    /// Serves a connection by the future that this makes.
     pub(super) fn spawn<F>(
         self: &Arc<Self>,
         stream: TcpStream,
-        serve: impl FnOnce(Socket, Arc<Activity>, watch::Receiver<bool>) -> F,
+        serve: impl FnOnce(Socket, Arc<Activity>) -> F,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let last = AtomicU32::new(self.ticks.load(Ordering::Relaxed));
         let activity = Arc::new(Activity { connections: self.clone(), requests: AtomicU32::new(0), last });
         let socket = Socket { io: TokioIo::new(stream), connections: self.clone() };
-        let serving = serve(socket, activity.clone(), self.is_draining.subscribe());
+        let serving = serve(socket, activity.clone());
         let mut open = self.open();
         let id = open.next;
         open.next += 1;
@@ -93,10 +93,18 @@ impl Connections {
         }
     }
 
-    /// Closes each connection once its request is answered, at once those that have none. Returns when all are closed.
-    pub(super) async fn drain(&self) {
+    /// The pod drains from now on.
+    pub(super) fn drain(&self) {
         self.is_draining.send_replace(true);
-        self.all_closed().await;
+    }
+
+    /// Returns when the pod drains.
+    pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_draining = self.is_draining.subscribe();
+        async move {
+            // An error is that nobody can tell any more.
+            let _ = is_draining.wait_for(|is| *is).await;
+        }
     }
 
     /// Resets all.
@@ -109,7 +117,8 @@ impl Connections {
         self.is_reset.store(false, Ordering::Relaxed);
     }
 
-    async fn all_closed(&self) {
+    /// Returns when none is open.
+    pub(super) async fn all_closed(&self) {
         loop {
             let fewer = self.fewer.notified();
             if self.open().tasks.is_empty() {
@@ -125,6 +134,11 @@ impl Connections {
 }
 
 impl Activity {
+    /// Returns when the pod drains.
+    pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.connections.draining()
+    }
+
     /// A request is under way until what this gives is dropped.
     pub(super) fn begin(self: Arc<Self>) -> UnderWay {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -135,6 +149,13 @@ impl Activity {
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Activity>);
+
+impl UnderWay {
+    /// Whether the connection ends with it.
+    pub(super) fn is_last(&self) -> bool {
+        *self.0.connections.is_draining.borrow()
+    }
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {

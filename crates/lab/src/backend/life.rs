@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 
 use super::answer::Pod;
 use super::args::{BackendArgs, Exit};
@@ -58,6 +59,8 @@ async fn live(args: &BackendArgs, server: &mut Server) -> anyhow::Result<End> {
         let _ = writeln!(io::stdout(), "{} serves at {}", args.name, addresses.join(", "));
     }
     let mut idle = tokio::time::interval(args.idle_timeout / IDLE_TICKS);
+    // After a standstill, ticks do not come all at once.
+    idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = signals.interrupt.recv() => return Ok(End::Exit),

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::answer::Pod;
+use super::answer::{Broken, Pod};
 use super::connections::{Activity, Connections, Socket};
 
 /// The largest head of a request, and so what an unread one takes; it is answered 431 beyond.
 const LARGEST_HEAD: usize = 64 * 1024;
+
+/// How long a connection without a request is kept while the pod drains.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// A pod's listeners and connections.
 pub(super) struct Server {
@@ -59,9 +62,13 @@ impl Server {
 
     /// Refuses connects from now on, and closes each connection once its request is answered.
     pub(super) async fn drain(&mut self, limit: Duration) {
-        self.accepting.shutdown().await;
+        self.connections.drain();
+        let ended = async {
+            while self.accepting.join_next().await.is_some() {}
+            self.connections.all_closed().await;
+        };
         // What takes longer is cut off when the process ends.
-        let _ = tokio::time::timeout(limit, self.connections.drain()).await;
+        let _ = tokio::time::timeout(limit, ended).await;
     }
 
     pub(super) fn close_idle(&self) {
@@ -69,49 +76,65 @@ impl Server {
     }
 }
 
+/// Accepts until the pod drains.
 async fn accept(listener: TcpListener, pod: Arc<Pod>, connections: Arc<Connections>) {
+    let mut draining = pin!(connections.draining());
     loop {
-        // An error is one of the connection, or this process has no file for it.
-        let Ok((stream, peer)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = draining.as_mut() => break,
         };
-        // It only matters for speed.
-        let _ = stream.set_nodelay(true);
-        let about = about(&pod, &stream, peer);
-        let pod = pod.clone();
-        connections
-            .spawn(stream, |socket, activity, is_draining| serve(socket, pod, about, activity, is_draining));
+        match accepted {
+            Ok((stream, peer)) => begin(stream, peer, &pod, &connections),
+            // It is one of the connection, or this process has no file for it.
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    // The kernel would reset what it has made and nobody has accepted.
+    let Ok(listener) = listener.into_std() else { return };
+    while let Ok((stream, peer)) = listener.accept() {
+        if stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            begin(stream, peer, &pod, &connections);
+        }
     }
 }
 
-fn about(pod: &Pod, stream: &TcpStream, peer: SocketAddr) -> Arc<str> {
-    // Where all addresses are listened at, that of the connection.
-    stream.local_addr().map_or_else(|_| String::new(), |address| pod.about(address, peer)).into()
+/// Begins to serve a connection.
+fn begin(stream: TcpStream, peer: SocketAddr, pod: &Arc<Pod>, connections: &Arc<Connections>) {
+    // It only matters for speed.
+    let _ = stream.set_nodelay(true);
+    // Where all addresses are listened at, this is that of the connection.
+    let about = stream.local_addr().map_or_else(|_| String::new(), |address| pod.about(address, peer));
+    let pod = pod.clone();
+    connections.spawn(stream, |socket, activity| serve(socket, pod, about.into(), activity));
 }
 
-async fn serve(
-    socket: Socket,
-    pod: Arc<Pod>,
-    about: Arc<str>,
-    activity: Arc<Activity>,
-    mut is_draining: watch::Receiver<bool>,
-) {
+async fn serve(socket: Socket, pod: Arc<Pod>, about: Arc<str>, activity: Arc<Activity>) {
+    let mut draining = pin!(activity.draining());
     let service = service_fn(move |request| {
         let (pod, about, under_way) = (pod.clone(), about.clone(), activity.clone().begin());
         async move {
-            let answer = pod.answer(&about, request).await;
-            drop(under_way);
-            answer
+            let mut answer = pod.answer(&about, request).await?;
+            if under_way.is_last() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Broken>(answer)
         }
     });
     let mut connection =
         pin!(http1::Builder::new().max_buf_size(LARGEST_HEAD).serve_connection(socket, service));
+    let last = async {
+        draining.as_mut().await;
+        // A request that was on its way before anybody could know is answered.
+        tokio::time::sleep(GRACE).await;
+    };
     tokio::select! {
         biased;
         // A client that breaks off is its own affair.
         _ = connection.as_mut() => return,
-        () = async { let _ = is_draining.wait_for(|is| *is).await; } => {}
+        () = last => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
