@@ -76,15 +76,18 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let beside = |name: &str| path.with_file_name(name);
     let html_path = args.html.clone().unwrap_or_else(|| beside("report.html"));
     let markdown_path = args.markdown.clone().unwrap_or_else(|| beside("report.md"));
-    write(&html_path, &html(&results))?;
-    write(&markdown_path, &markdown(&results))?;
-    for (name, svg) in plots(&results) {
-        write(&markdown_path.with_file_name(name), &svg)?;
-    }
+    write(&results, &html_path, &markdown_path)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes the page, and the summary with its plots beside it.
+pub(crate) fn write(results: &Results, page: &Path, summary: &Path) -> anyhow::Result<()> {
+    write_file(page, &html(results))?;
+    write_file(summary, &markdown(results))?;
+    plots(results).iter().try_for_each(|(name, svg)| write_file(&summary.with_file_name(name), svg))
+}
+
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
 }
 

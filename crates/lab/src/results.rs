@@ -188,7 +188,7 @@ pub(crate) struct Point {
 }
 
 /// What `sluicegate-lab load --json` writes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Load {
     #[serde(default)]
     pub(crate) program: String,
@@ -241,7 +241,7 @@ pub(crate) struct Load {
     pub(crate) warnings: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Requests {
     /// [`None`] in a closed loop.
     pub(crate) due: Option<u64>,
@@ -254,7 +254,7 @@ pub(crate) struct Requests {
     pub(crate) unsent: Option<u64>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Errors {
     /// All of them.
     pub(crate) total: u64,
@@ -269,7 +269,7 @@ pub(crate) struct Errors {
     pub(crate) wrong: BTreeMap<String, u64>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) count: u64,
     pub(crate) min_us: u64,
@@ -282,7 +282,7 @@ pub(crate) struct Latency {
     pub(crate) spectrum: Vec<(u64, f64, u64)>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Interval {
     /// Its begin, since the first request was due.
     pub(crate) at_s: f64,

@@ -27,7 +27,7 @@ mod watch;
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -40,6 +40,7 @@ use self::machine::Cpus;
 use self::turn::Turn;
 use crate::experiment::Experiment;
 use crate::gateway::{self, Kind};
+use crate::report;
 use crate::results::{Machine, OfGateway, Results, Saturation, Skipped};
 
 /// How much of what the slowest gateway can do is asked of all.
@@ -166,6 +167,7 @@ impl Lab<'_> {
             setting: Vec::new(),
             warnings: machine::warnings(&machine),
             machine,
+            prices: declared.compare.as_ref().map(|compare| compare.prices.clone()).unwrap_or_default(),
             saturation: Vec::new(),
             gateways,
             skipped,
@@ -216,13 +218,12 @@ impl Lab<'_> {
 
 /// Writes the results, and what people read of them.
 fn store(results: &Results, directory: &Path) -> anyhow::Result<()> {
-    let write = |name: &str, text: String| -> anyhow::Result<PathBuf> {
-        let path = directory.join(name);
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        Ok(path)
-    };
-    write("results.json", serde_json::to_string_pretty(results)?)?;
-    say(&format!("written: {}", directory.display()));
+    let path = directory.join("results.json");
+    let json = serde_json::to_string_pretty(results)?;
+    fs::write(&path, json).with_context(|| format!("writing {}", path.display()))?;
+    report::write(results, &directory.join("report.html"), &directory.join("report.md"))?;
+    say(&report::summary(results));
+    say(&format!("The report: {}", directory.join("report.html").display()));
     Ok(())
 }
 

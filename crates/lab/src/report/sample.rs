@@ -171,6 +171,7 @@ impl Shape {
                     sent: due - self.unsent,
                     answered,
                     unsent: Some(self.unsent),
+                    posts: 0,
                 },
                 requests_per_s: answered as f64 / seconds as f64,
                 connected: 1000,
@@ -194,6 +195,7 @@ impl Shape {
                 cpu_s: 20.0,
                 cpu_us_per_request: Some(23.0),
                 warnings: Vec::new(),
+                ..Load::default()
             },
             events: events.to_vec(),
             cpu: cpu(seconds, self.median, events),
@@ -248,6 +250,7 @@ pub(super) fn gateway(name: &str, title: &str, runs: Vec<Run>) -> OfGateway {
             text: "server {\n  listen 127.0.0.1:8443 ssl; # <secure> & quick\n}\n".to_owned(),
         }],
         runs,
+        idle: None,
         points: Vec::new(),
     }
 }
