@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench floods clean truths
+.PHONY: help build demo test conformance lint fmt fuzz bench floods clean truths peers
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
@@ -67,6 +67,9 @@ floods: ## hold each flood for 10 s against the gateway, beside a client that be
 truths: ## hold the lab's load against servers of which the truth is known, on a quiet machine
 	@scripts/setup build
 	@cargo test --quiet --package sluicegate-lab --test load -- --ignored
+
+peers: ## install the gateways that the lab compares with: nginx, its Lua, HAProxy, Envoy, Traefik (Go); what cannot be is left out
+	@scripts/setup peers
 
 clean: ## remove what was built
 	@cargo clean --quiet

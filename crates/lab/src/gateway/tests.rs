@@ -4,6 +4,8 @@ mod authority;
 mod pods;
 mod rig;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, ensure};
 use rcgen::KeyPair;
 
@@ -41,17 +43,16 @@ fn both_versions_of_tls_and_of_http_are_offered() {
 #[test]
 fn pods_are_told_the_same_of_who_asks() {
     each(|gateway| {
-        for secured in [false, true] {
-            let (answer, proto, addr) = if secured {
-                (gateway.get_secured(HOST, HOST)?, "https", gateway.site.https)
-            } else {
-                (gateway.get(HOST)?, "http", gateway.site.http)
-            };
+        for (proto, addr) in [("http", gateway.site.http), ("https", gateway.site.https)] {
+            // As clients say it where the port is not the usual one.
+            let host = format!("{HOST}:{}", addr.port());
+            let answer =
+                if proto == "http" { gateway.get(&host)? } else { gateway.get_secured(&host, HOST)? };
             let (client, port) = (answer.client.ip().to_string(), addr.port().to_string());
             for (name, value) in [
-                ("Host", HOST),
+                ("Host", &*host),
                 ("X-Forwarded-For", &*client),
-                ("X-Forwarded-Host", HOST),
+                ("X-Forwarded-Host", &*host),
                 ("X-Forwarded-Port", &*port),
                 ("X-Forwarded-Proto", proto),
                 ("X-Real-IP", &*client),
@@ -87,14 +88,14 @@ fn all_endpoints_have_a_share_however_many_they_are() {
     let promise = |gateway: &mut Running| {
         for count in [5, 50, 3] {
             gateway.apply(Part::Endpoints, |config, pods| config.endpoints = pods[..count].to_vec())?;
+            let mut answered = BTreeSet::new();
             eventually("each of them answers, and no other", || {
-                let mut answered = Vec::new();
-                for _ in 0..8 * count {
-                    answered.extend(gateway.get(HOST)?.pod);
+                let pod = gateway.get(HOST)?.pod.context("no pod answers")?;
+                answered.insert(pod);
+                if !gateway.config.endpoints.contains(&pod) {
+                    answered.clear();
                 }
-                answered.sort_unstable();
-                answered.dedup();
-                Ok(answered == gateway.config.endpoints)
+                Ok(answered.len() == count)
             })
             .with_context(|| format!("{count} endpoints"))?;
         }

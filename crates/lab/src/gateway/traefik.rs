@@ -35,7 +35,7 @@ fn program(tools: &Path) -> PathBuf {
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     let watched = site.directory.join("dynamic");
     fs::create_dir(&watched).with_context(|| format!("making {}", watched.display()))?;
-    let driver = Traefik { watched };
+    let driver = Traefik { aside: site.directory.clone(), watched };
     for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
         driver.write(part, config)?;
     }
@@ -57,6 +57,8 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
 }
 
 struct Traefik {
+    /// Where new files are written.
+    aside: PathBuf,
     /// All files in it are one configuration.
     watched: PathBuf,
 }
@@ -74,7 +76,11 @@ impl Traefik {
             Part::Certificate => ("certificate.yaml", certificate(&config.certificate)),
             Part::Hosts => ("routes.yaml", routes(&config.hosts)),
         };
-        replace(&self.watched.join(name), &text)
+        // Not beside the old one: each file that comes and goes there counts as a change, and puts the next ones off.
+        let new = self.aside.join(name);
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, self.watched.join(name)))
+            .with_context(|| format!("writing {name}"))
     }
 }
 
