@@ -109,7 +109,11 @@ struct Lab<'l> {
 }
 
 impl Lab<'_> {
-    async fn run(&self, kinds: &[(&'static Kind, String)], skipped: Vec<Skipped>) -> anyhow::Result<Results> {
+    async fn run(
+        &self,
+        kinds: &[(&'static Kind, String)],
+        mut skipped: Vec<Skipped>,
+    ) -> anyhow::Result<Results> {
         let (started, began) = (SystemTime::now(), Instant::now());
         let machine = self.cpus.machine();
         let declared = &self.experiment.declared;
@@ -131,17 +135,19 @@ impl Lab<'_> {
         let rate = declared.load.rate.unwrap_or((slowest * SHARE_OF_SATURATION / 10.0).floor() * 10.0);
         let mut gateways = Vec::new();
         for (kind, version) in kinds {
-            gateways.push(self.turns(kind, version, rate).await.with_context(|| kind.name.to_owned())?);
+            match self.turns(kind, version, rate).await {
+                Ok(gateway) => gateways.push(gateway),
+                // The others' figures are good all the same.
+                Err(error) => {
+                    say(&format!("{}: {error:#}", kind.name));
+                    let why = format!("it took part and could not go on: {error:#}");
+                    skipped.push(Skipped { gateway: kind.name.to_owned(), why });
+                }
+            }
         }
         let mut results = self.results(machine, started, began, gateways, skipped);
         results.setting = turn::setting(declared, rate, self.args.workers, &results.machine);
         results.saturation = saturation;
-        for gateway in &results.gateways {
-            for run in &gateway.runs {
-                let of = |warning: &String| format!("{}, {}: {warning}", gateway.title, run.label);
-                results.warnings.extend(run.load.warnings.iter().map(of));
-            }
-        }
         Ok(results)
     }
 
@@ -178,11 +184,12 @@ impl Lab<'_> {
     async fn saturate(&self, kinds: &[(&'static Kind, String)]) -> anyhow::Result<Vec<Saturation>> {
         let mut saturation = Vec::new();
         for (kind, _) in kinds {
-            let requests_per_s =
-                self.turn(kind, None).saturate().await.with_context(|| kind.name.to_owned())?;
+            // One that fails does so again in its turn.
+            let Ok(requests_per_s) = self.turn(kind, None).saturate().await else { continue };
             say(&format!("{}: {requests_per_s:.0} requests/s in a closed loop", kind.name));
             saturation.push(Saturation { gateway: kind.name.to_owned(), requests_per_s });
         }
+        ensure!(!saturation.is_empty(), "no gateway can be run; give a --rate to see why");
         Ok(saturation)
     }
 

@@ -91,18 +91,27 @@ impl Comparison<'_> {
                 self.all.len()
             ));
         }
+        let mut failed = Vec::new();
         for turn in self.turns(&possible) {
             for (index, (kind, _)) in kinds.iter().enumerate() {
-                if !kind.can(turn.work) {
+                if !kind.can(turn.work) || failed.contains(&(index, turn.work)) {
                     continue;
                 }
-                let gateway = &mut gateways[index];
-                let measured = self.measure(kind, turn).await;
-                let (point, command) =
-                    measured.with_context(|| format!("{}, {}", kind.name, turn.work.name()))?;
-                say(&line(kind.name, &point));
-                gateway.points.push(point);
-                gateway.command = command;
+                match self.measure(kind, turn).await {
+                    Ok((point, command)) => {
+                        say(&line(kind.name, &point));
+                        gateways[index].points.push(point);
+                        gateways[index].command = command;
+                    }
+                    // The others' figures are good all the same.
+                    Err(error) => {
+                        let failure =
+                            format!("{}, {}: not measured: {error:#}", kind.title, turn.work.name());
+                        say(&failure);
+                        warnings.push(failure);
+                        failed.push((index, turn.work));
+                    }
+                }
             }
         }
         if self.compare.limits {
@@ -156,7 +165,7 @@ impl Comparison<'_> {
         let status = load.wait(RAMP + self.compare.duration + GRACE).await?;
         let cpu = cpu_time_of_tree(gateway.process.pid())?.saturating_sub(before);
         ensure!(status.success(), "the load ended with {status}:\n{}", load.output());
-        ensure!(gateway.process.is_running(), "it has ended; it printed:\n{}", gateway.process.output());
+        gateway.ensure_running()?;
         let load: Load =
             serde_json::from_str(&fs::read_to_string(&json)?).context("what the load has written")?;
         let answered = load.requests.answered;

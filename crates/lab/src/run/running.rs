@@ -95,11 +95,17 @@ impl Gateway {
         reach(place, process, site.http, "/").await
     }
 
+    /// An error with what it printed, if it has ended.
+    pub(crate) fn ensure_running(&mut self) -> anyhow::Result<()> {
+        let process = &mut self.process;
+        ensure!(process.is_running(), "it has ended; it printed:\n{}", process.output());
+        Ok(())
+    }
+
     /// Makes a part of what it serves new, and tells it.
     pub(crate) fn change(&mut self, part: Part, change: impl FnOnce(&mut Config)) -> anyhow::Result<()> {
         change(&mut self.config);
         let Self { process, driver, config, place, .. } = self;
-        ensure!(process.is_running(), "it has ended; it printed:\n{}", process.output());
         place.enter(|| driver.apply(process, part, config))?
     }
 }

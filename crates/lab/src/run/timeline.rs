@@ -13,8 +13,11 @@ use super::running::Gateway;
 use super::stage::Stage;
 use crate::certificate::Issuer;
 use crate::experiment::Step;
-use crate::gateway::Part;
+use crate::gateway::{Config, Part};
 use crate::results::Followed;
+
+/// After how long the gateway is told again what it did not take.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A step at its time, since the first request was due.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +88,8 @@ pub(crate) struct Player<'p> {
     probes: JoinSet<anyhow::Result<(SystemTime, Followed)>>,
     generation: usize,
     afflicted: usize,
+    /// What could not be told, and is to be told again.
+    untold: Option<Part>,
 }
 
 impl<'p> Player<'p> {
@@ -96,7 +101,7 @@ impl<'p> Player<'p> {
         happened: &'p mut Happened,
     ) -> Self {
         let probes = JoinSet::new();
-        Self { stage, gateway, issuer, notice, happened, probes, generation: 0, afflicted: 0 }
+        Self { stage, gateway, issuer, notice, happened, probes, generation: 0, afflicted: 0, untold: None }
     }
 
     /// Does what is to be done, from `start` to `end`.
@@ -107,16 +112,42 @@ impl<'p> Player<'p> {
         end: Instant,
     ) -> anyhow::Result<()> {
         for Moment { at, step } in moments {
-            sleep_until(start + *at).await;
+            self.wait(start + *at).await?;
             // A step that took its time may leave none for the next.
             if Instant::now() >= end {
                 break;
             }
             self.step(step).await.with_context(|| format!("{step:?}, {at:?} after the start"))?;
         }
-        sleep_until(end).await;
+        self.wait(end).await?;
         while let Some(followed) = self.probes.join_next().await {
             self.happened.followed.push(followed??);
+        }
+        Ok(())
+    }
+
+    /// Waits; what could not be told is told again meanwhile, as controllers do.
+    async fn wait(&mut self, until: Instant) -> anyhow::Result<()> {
+        while let Some(part) = self.untold {
+            let next = Instant::now() + AGAIN;
+            if next >= until {
+                break;
+            }
+            sleep_until(next).await;
+            self.change(part, |_| ())?;
+        }
+        sleep_until(until).await;
+        Ok(())
+    }
+
+    /// Makes a part new and tells the gateway. One that takes nothing at the moment is no reason to end the experiment, but
+    /// is in the report.
+    fn change(&mut self, part: Part, change: impl FnOnce(&mut Config)) -> anyhow::Result<()> {
+        self.gateway.ensure_running()?;
+        self.untold = None;
+        if let Err(error) = self.gateway.change(part, change) {
+            self.untold = Some(part);
+            self.happen("untold", format!("{error:#}"));
         }
         Ok(())
     }
@@ -180,7 +211,7 @@ impl<'p> Player<'p> {
     async fn tell(&mut self, new: Vec<String>) -> anyhow::Result<()> {
         sleep(self.notice).await;
         let endpoints = self.stage.endpoints();
-        self.gateway.change(Part::Endpoints, |config| config.endpoints = endpoints)?;
+        self.change(Part::Endpoints, |config| config.endpoints = endpoints)?;
         if let Some(pod) = new.into_iter().next_back() {
             let address = self.gateway.site.http;
             self.probe("scale", move || {
@@ -194,7 +225,7 @@ impl<'p> Player<'p> {
     fn rotate(&mut self) -> anyhow::Result<()> {
         let (pem, leaf) = self.issuer.issue()?;
         self.happen("rotate", "new certificate".to_owned());
-        self.gateway.change(Part::Certificate, |config| config.certificate = pem)?;
+        self.change(Part::Certificate, |config| config.certificate = pem)?;
         let (address, config) = (self.gateway.site.https, self.issuer.client());
         self.probe("rotate", move || probe::certificate(address, &config).is_ok_and(|shown| shown == leaf));
         Ok(())
@@ -207,7 +238,7 @@ impl<'p> Player<'p> {
             (0..count).map(|number| format!("r{number}.g{generation}.example.com")).collect();
         let last = hosts.last().cloned();
         self.happen("routes", format!("{count} new routes"));
-        self.gateway.change(Part::Hosts, |config| config.hosts = hosts)?;
+        self.change(Part::Hosts, |config| config.hosts = hosts)?;
         if let Some(host) = last {
             let address = self.gateway.site.http;
             self.probe("routes", move || {

@@ -128,11 +128,7 @@ impl Turn<'_> {
                 failed = watch(watched, &mut seen) => failed?,
             }
         }
-        ensure!(
-            gateway.process.is_running(),
-            "it ended under the load; it printed:\n{}",
-            gateway.process.output()
-        );
+        gateway.ensure_running()?;
         let text = fs::read_to_string(&json).with_context(|| format!("reading {}", json.display()))?;
         let mut load: Load = serde_json::from_str(&text).context("what the load has written")?;
         load.command = load_command;
