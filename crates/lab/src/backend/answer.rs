@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use tokio::time::timeout;
 
 use super::body::Body;
@@ -32,6 +33,8 @@ const LONGEST_ID: usize = 128;
 pub(super) struct Pod {
     pub(super) name: HeaderValue,
     pub(super) journal: Option<Writer>,
+    /// What calls of gRPC are answered.
+    pub(super) message: Bytes,
     /// How long the body of a request may take.
     pub(super) patience: Duration,
 }
@@ -71,16 +74,17 @@ impl Pod {
         let is_empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let body = if is_empty { Body::Filler(0) } else { body };
         let length = if head.method == Method::HEAD { 0 } else { body.len() };
+        let content_type = if matches!(body, Body::Message(_)) { "application/grpc" } else { "text/plain" };
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         if let Some(id) = head.headers.get(ID_HEADER) {
             headers.insert(ID_HEADER, id.clone());
             headers.insert(LENGTH_HEADER, length.into());
             headers.insert(POD_HEADER, self.name.clone());
         }
-        if status == StatusCode::PAYLOAD_TOO_LARGE {
+        if status == StatusCode::PAYLOAD_TOO_LARGE && head.version != Version::HTTP_2 {
             // The rest of the body is not read, so that no further request is found.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -108,12 +112,19 @@ impl Pod {
             tokio::time::sleep(shape.delay).await;
         }
         let body = match (head.uri.path(), shape.size) {
-            ("/healthz", _) => Body::Text(bytes::Bytes::from_static(b"ok\n")),
+            _ if is_call(head) => Body::Message(self.message.clone()),
+            ("/healthz", _) => Body::Text(Bytes::from_static(b"ok\n")),
             (_, Some(size)) => Body::Filler(size),
             (_, None) => Body::Text(metadata(about, head).into()),
         };
         Ok((shape.status, body))
     }
+}
+
+/// Whether it is a call of gRPC, which goes over HTTP/2 only.
+fn is_call(head: &Parts) -> bool {
+    head.version == Version::HTTP_2
+        && head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Reads a body to its end.

@@ -16,7 +16,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
     disable_version_flag = true,
     after_help = "The URL shapes the answer: ?s=SIZE bytes of body (k and m are understood, up to 1024m), ?t=MS milliseconds \
                   of delay (up to 600000), ?r=STATUS as the status (200 to 599), joined by &. /healthz answers 200. \
-                  A request's body is read to its end before the answer; over 16 MiB it is answered 413.\n\
+                  A request's body is read to its end before the answer; over 16 MiB it is answered 413. \
+                  A call of gRPC (over HTTP/2) is answered one message and the status 0, see --grpc-size.\n\
                   Times are written as 500ms, 12s or 2m.\n\
                   Signals: SIGTERM does what --exit says, SIGINT ends at once. After SIGUSR1 connects are refused, and the \
                   connections that there were are reset; after SIGUSR2 it accepts again at the same addresses.\n\
@@ -25,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
                   Try it: sluicegate-lab backend --listen 127.0.0.1:9000 --name web-1 & curl '127.0.0.1:9000/?s=1k&t=5'"
 )]
 pub(crate) struct BackendArgs {
-    /// Where to listen, for HTTP/1.1: an IP address and a port, 127.0.0.1:9000, [::1]:9000 or localhost:9000; port 0 is one
+    /// Where to listen, for HTTP/1.1 and for HTTP/2 by prior knowledge: an IP address and a port, 127.0.0.1:9000, [::1]:9000 or localhost:9000; port 0 is one
     /// that is free. May be given several times.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:9000")]
     pub(super) listen: Vec<SocketAddr>,
@@ -49,6 +50,9 @@ pub(crate) struct BackendArgs {
     /// before it is answered.
     #[arg(long, value_name = "FILE")]
     pub(super) journal: Option<PathBuf>,
+    /// The length of the string in the message that each call of gRPC is answered, in bytes: 0 to 4194304.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(..=4 << 20), default_value_t = 1024)]
+    pub(super) grpc_size: u32,
     /// Do not print a line once it serves.
     #[arg(long)]
     pub(super) quiet: bool,

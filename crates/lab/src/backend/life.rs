@@ -11,6 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::answer::Pod;
 use super::args::{BackendArgs, Exit};
+use super::body;
 use super::connections::IDLE_TICKS;
 use super::journal::Writer;
 use super::server::Server;
@@ -29,7 +30,9 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
     // Before it starts up, if it cannot be written.
     let journal = args.journal.as_deref().map(Writer::open).transpose()?;
     allow_files();
-    let pod = Pod { name: args.name_for_header(), journal, patience: args.idle_timeout };
+    let name = args.name_for_header();
+    let message = body::message(args.grpc_size);
+    let pod = Pod { name, journal, message, patience: args.idle_timeout };
     let mut server = Server::new(pod, &args.listen);
     let runtime = runtime()?;
     if runtime.block_on(live(args, &mut server))? == End::Hang {

@@ -125,7 +125,7 @@ fn a_pod_that_refuses_resets_its_connections_and_stays() {
 
 #[test]
 fn between_sigusr1_and_sigusr2_it_refuses() {
-    let mut pod = Pod::start("--exit drain");
+    let pod = Pod::start("--exit drain");
     for _ in 0..3 {
         let (mut kept, mut busy) = clients(&pod);
         pod.signal(Signal::USR1);

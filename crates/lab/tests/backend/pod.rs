@@ -157,7 +157,7 @@ impl Client {
     }
 
     /// What does not come within this time is taken for never.
-    pub(crate) fn be_impatient(&mut self) {
+    pub(crate) fn be_impatient(&self) {
         self.stream.get_ref().set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     }
 
