@@ -37,7 +37,6 @@ mod table;
 mod verdict;
 mod words;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,6 +47,7 @@ use self::contest::Contestant;
 use self::costs::{Shape, Work};
 use self::page::{paragraph, section};
 use self::plot::Plot;
+use self::sizing::Prices;
 use self::table::Table;
 use self::verdict::Verdict;
 use crate::published::{self, Published};
@@ -96,7 +96,7 @@ struct Report<'r> {
     verdicts: Vec<Verdict>,
     /// The study that is repeated.
     published: Option<Published>,
-    prices: BTreeMap<usize, f64>,
+    prices: Prices,
 }
 
 impl<'r> Report<'r> {
@@ -105,7 +105,7 @@ impl<'r> Report<'r> {
         let contestants = contest::contestants(results);
         let works = costs::works(results);
         let verdicts = verdict::all(&contestants, &works);
-        let prices = sizing::prices(&results.prices, published.as_ref());
+        let prices = Prices::of(&results.prices, published.as_ref());
         Self { results, contestants, works, verdicts, published, prices }
     }
 
@@ -137,10 +137,10 @@ impl<'r> Report<'r> {
     /// How many requests of whom are in no percentile.
     fn unanswered(&self) -> String {
         let each = self.contestants.iter().map(|each| match each.unanswered() {
-            0 => format!("{} none", each.title()),
+            0 => format!("{}: none", each.title()),
             unanswered => {
                 format!(
-                    "{} {} ({})",
+                    "{}: {} ({})",
                     each.title(),
                     words::count(unanswered),
                     words::share(unanswered, each.due())
@@ -149,8 +149,8 @@ impl<'r> Report<'r> {
         });
         let each: Vec<String> = each.collect();
         format!(
-            "Requests without an answer have no latency, so they are in no curve and in no percentile: {}.",
-            each.join(", ")
+            "Requests without an answer have no latency, so they are in no curve and in no percentile. {}.",
+            each.join("; ")
         )
     }
 
@@ -207,7 +207,7 @@ fn head(report: &Report<'_>) -> String {
     }
     let items = report.verdicts.iter().map(|verdict| {
         let class = if verdict.is_bad { " class=\"bad\"" } else { "" };
-        format!("<li{class}>{}</li>\n", words::escape(&verdict.text))
+        format!("<li{class}>{}</li>\n", words::escape(&words::glue(&verdict.text)))
     });
     let items: String = items.collect();
     if items.is_empty() {
@@ -245,10 +245,10 @@ fn costs_html(report: &Report<'_>) -> String {
     }
     let rates: String = plots(Shape::Rates).iter().map(page::figure).collect();
     out += &section("CPU over rate", &(rates + &tables(Shape::Rates)));
-    let sizing: String = plots(Shape::Sizing).iter().map(page::figure).collect();
+    let sizing = page::figures(&plots(Shape::Sizing));
     if !sizing.is_empty() {
         let study = report.study().map(|text| paragraph("under", &text)).unwrap_or_default();
-        let priced = if report.results.prices.is_empty() && !report.prices.is_empty() {
+        let priced = if report.prices.are_published {
             paragraph("under", "Prices are those of the study's hardware, not of this machine.")
         } else {
             String::new()

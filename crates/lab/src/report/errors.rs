@@ -16,8 +16,11 @@ pub(super) fn table(contestants: &[Contestant<'_>], published: Option<&Published
     columns.extend(contestants.iter().map(|each| Column::number(each.title())));
     let others = published.map_or(&[][..], |published| &published.contestants);
     let year = published.map_or("", |published| &published.short);
-    columns
-        .extend(others.iter().map(|other| Column::published(&other.name, format!("{}, {year}", other.way))));
+    columns.extend(
+        others
+            .iter()
+            .map(|other| Column::published(&other.name, format!("{}, {}, {year}", other.version, other.way))),
+    );
 
     let mut rows = Vec::new();
     let mut row = |title: &str,

@@ -236,7 +236,7 @@ pub(super) fn table(contestants: &[Contestant<'_>]) -> Table {
     let has_baseline = contestants.iter().any(|each| each.baseline.is_some());
     let mut columns = vec![Column::words("gateway")];
     columns.extend(NAMES.iter().map(|name| Column::number(format!("p{name}"))));
-    columns.extend([Column::number("most")]);
+    columns.extend([Column::number("max")]);
     if has_baseline {
         columns.push(Column::number("p99.9").with_note("of its baseline"));
     }
