@@ -34,9 +34,12 @@ mod sample_costs;
 mod setting;
 mod sizing;
 mod table;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod words;
 
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,8 +70,17 @@ pub(crate) struct ReportArgs {
     markdown: Option<PathBuf>,
 }
 
-/// Makes the report of stored results.
+/// Makes the report of stored results, and says it in short.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    match std::io::stdout().lock().write_all(make(args)?.as_bytes()) {
+        // A reader that went away is no error.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Writes the files; what to say of them.
+fn make(args: &ReportArgs) -> anyhow::Result<String> {
     let path = &args.results;
     let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let results: Results = serde_json::from_slice(&text)
@@ -81,7 +93,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     for (name, svg) in plots(&results) {
         write(&markdown_path.with_file_name(name), &svg)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(format!("{}\n{}\n", summary(&results), html_path.display()))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -330,22 +342,4 @@ pub(crate) fn plots(results: &Results) -> Vec<(String, String)> {
     all.extend(over_time::plots(&report.contestants));
     all.extend(report.costs().into_iter().map(|(_, plot, _)| plot));
     all.into_iter().map(|plot| (plot.file(), plot.standalone())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// To look at them: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package sluicegate-lab samples`.
-    #[test]
-    fn samples_can_be_looked_at() {
-        let Some(directory) = std::env::var_os("SLUICEGATE_LAB_SAMPLES") else { return };
-        for (name, results) in sample::all() {
-            let directory = Path::new(&directory).join(name);
-            std::fs::create_dir_all(&directory).unwrap();
-            let path = directory.join("results.json");
-            std::fs::write(&path, serde_json::to_string(&results).unwrap()).unwrap();
-            run(&ReportArgs { results: path, html: None, markdown: None }).unwrap();
-        }
-    }
 }

@@ -240,7 +240,7 @@ pub(super) fn lines(work: &Work<'_>, prices: &Prices) -> Table {
     let mut columns = vec![
         Column::words("gateway"),
         Column::number("for each further worker").with_note(work.unit()),
-        Column::number("at none").with_note("where the line begins"),
+        Column::number("at 0 workers").with_note("where the line begins"),
         Column::number("R²"),
     ];
     if !prices.is_empty() {

@@ -171,7 +171,7 @@ fn against_baseline(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     (!texts.is_empty()).then(|| {
         Verdict::good(format!(
             "Against the same gateway while nothing changes, p99.9 is: {}.",
-            texts.join(", ")
+            texts.join("; ")
         ))
     })
 }

@@ -144,7 +144,7 @@ pub(super) fn glue(text: &str) -> String {
 
 /// `A`, `A and B`, `A, B and C`; with semicolons if a name has a comma itself.
 pub(super) fn list(names: &[String]) -> String {
-    let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
+    let between = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
     match names {
         [] => String::new(),
         [one] => one.clone(),
