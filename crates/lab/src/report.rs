@@ -292,6 +292,12 @@ pub(crate) fn markdown(results: &Results) -> String {
         out += &report.percentiles().map(|plot| image(&plot)).unwrap_or_default();
         out += &format!("{}\n\n", escape(&report.unanswered()));
         out += &percentiles::table(&report.contestants).markdown();
+        let over_time = over_time::plots(&report.contestants);
+        let links = over_time.iter().map(|plot| format!("[{}]({})", escape(&plot.title), plot.file()));
+        let links: Vec<String> = links.collect();
+        if !links.is_empty() {
+            out += &format!("{}\n\n", links.join(" · "));
+        }
         for table in cpu::table(&report.contestants).into_iter().chain(cpu::followed(&report.contestants)) {
             out += &table.markdown();
         }

@@ -29,7 +29,7 @@ pub(super) fn contestants(results: &Results) -> Vec<Contestant<'_>> {
         match (changed.is_empty(), baseline) {
             // Nothing changes in it: the baseline is what is asked for.
             (true, Some(run)) => {
-                all.push(Contestant { slot, gateway, run, baseline: None, is_one_of_several })
+                all.push(Contestant { slot, gateway, run, baseline: None, is_one_of_several });
             }
             _ => all.extend(changed.into_iter().map(|run| Contestant {
                 slot,

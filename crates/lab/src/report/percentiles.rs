@@ -51,7 +51,7 @@ pub(super) fn plot(
         top: 46.0,
         width: WIDTH - 64.0 - 196.0,
         height: HEIGHT - 46.0 - 88.0,
-        x: Scale::Quantile { nines: nines },
+        x: Scale::Quantile { nines },
         y: Scale::log(least, most),
     };
     let mut canvas = Canvas::default();
@@ -197,7 +197,7 @@ fn draw_key(
     if has_baseline {
         entry(canvas, "while it changes", &|canvas, x| canvas.line("key", (x, y), (x + 26.0, y)));
         entry(canvas, "while nothing changes", &|canvas, x| {
-            canvas.line("key baseline", (x, y), (x + 26.0, y))
+            canvas.line("key baseline", (x, y), (x + 26.0, y));
         });
     }
     if contestants.iter().any(|each| each.unanswered() > 0) {
