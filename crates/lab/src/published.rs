@@ -32,6 +32,7 @@ pub(crate) struct Published {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contestant {
     pub(crate) name: String,
+    pub(crate) version: String,
     /// How it learns of changes, in a word.
     pub(crate) way: String,
     pub(crate) errors: Errors,

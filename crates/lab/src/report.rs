@@ -34,10 +34,12 @@ mod sample_costs;
 mod setting;
 mod sizing;
 mod table;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod words;
 
-use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,6 +50,7 @@ use self::contest::Contestant;
 use self::costs::{Shape, Work};
 use self::page::{paragraph, section};
 use self::plot::Plot;
+use self::sizing::Prices;
 use self::table::Table;
 use self::verdict::Verdict;
 use crate::published::{self, Published};
@@ -67,8 +70,17 @@ pub(crate) struct ReportArgs {
     markdown: Option<PathBuf>,
 }
 
-/// Makes the report of stored results.
+/// Makes the report of stored results, and says it in short.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    match std::io::stdout().lock().write_all(make(args)?.as_bytes()) {
+        // A reader that went away is no error.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Writes the files; what to say of them.
+fn make(args: &ReportArgs) -> anyhow::Result<String> {
     let path = &args.results;
     let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let results: Results = serde_json::from_slice(&text)
@@ -77,7 +89,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let html_path = args.html.clone().unwrap_or_else(|| beside("report.html"));
     let markdown_path = args.markdown.clone().unwrap_or_else(|| beside("report.md"));
     write(&results, &html_path, &markdown_path)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(format!("{}\n{}\n", summary(&results), html_path.display()))
 }
 
 /// Writes the page, and the summary with its plots beside it.
@@ -99,7 +111,7 @@ struct Report<'r> {
     verdicts: Vec<Verdict>,
     /// The study that is repeated.
     published: Option<Published>,
-    prices: BTreeMap<usize, f64>,
+    prices: Prices,
 }
 
 impl<'r> Report<'r> {
@@ -108,7 +120,7 @@ impl<'r> Report<'r> {
         let contestants = contest::contestants(results);
         let works = costs::works(results);
         let verdicts = verdict::all(&contestants, &works);
-        let prices = sizing::prices(&results.prices, published.as_ref());
+        let prices = Prices::of(&results.prices, published.as_ref());
         Self { results, contestants, works, verdicts, published, prices }
     }
 
@@ -140,10 +152,10 @@ impl<'r> Report<'r> {
     /// How many requests of whom are in no percentile.
     fn unanswered(&self) -> String {
         let each = self.contestants.iter().map(|each| match each.unanswered() {
-            0 => format!("{} none", each.title()),
+            0 => format!("{}: none", each.title()),
             unanswered => {
                 format!(
-                    "{} {} ({})",
+                    "{}: {} ({})",
                     each.title(),
                     words::count(unanswered),
                     words::share(unanswered, each.due())
@@ -152,8 +164,8 @@ impl<'r> Report<'r> {
         });
         let each: Vec<String> = each.collect();
         format!(
-            "Requests without an answer have no latency, so they are in no curve and in no percentile: {}.",
-            each.join(", ")
+            "Requests without an answer have no latency, so they are in no curve and in no percentile. {}.",
+            each.join("; ")
         )
     }
 
@@ -210,7 +222,7 @@ fn head(report: &Report<'_>) -> String {
     }
     let items = report.verdicts.iter().map(|verdict| {
         let class = if verdict.is_bad { " class=\"bad\"" } else { "" };
-        format!("<li{class}>{}</li>\n", words::escape(&verdict.text))
+        format!("<li{class}>{}</li>\n", words::escape(&words::glue(&verdict.text)))
     });
     let items: String = items.collect();
     if items.is_empty() {
@@ -248,10 +260,10 @@ fn costs_html(report: &Report<'_>) -> String {
     }
     let rates: String = plots(Shape::Rates).iter().map(page::figure).collect();
     out += &section("CPU over rate", &(rates + &tables(Shape::Rates)));
-    let sizing: String = plots(Shape::Sizing).iter().map(page::figure).collect();
+    let sizing = page::figures(&plots(Shape::Sizing));
     if !sizing.is_empty() {
         let study = report.study().map(|text| paragraph("under", &text)).unwrap_or_default();
-        let priced = if report.results.prices.is_empty() && !report.prices.is_empty() {
+        let priced = if report.prices.are_published {
             paragraph("under", "Prices are those of the study's hardware, not of this machine.")
         } else {
             String::new()
@@ -283,6 +295,12 @@ pub(crate) fn markdown(results: &Results) -> String {
         out += &report.percentiles().map(|plot| image(&plot)).unwrap_or_default();
         out += &format!("{}\n\n", escape(&report.unanswered()));
         out += &percentiles::table(&report.contestants).markdown();
+        let over_time = over_time::plots(&report.contestants);
+        let links = over_time.iter().map(|plot| format!("[{}]({})", escape(&plot.title), plot.file()));
+        let links: Vec<String> = links.collect();
+        if !links.is_empty() {
+            out += &format!("{}\n\n", links.join(" · "));
+        }
         for table in cpu::table(&report.contestants).into_iter().chain(cpu::followed(&report.contestants)) {
             out += &table.markdown();
         }
@@ -333,22 +351,4 @@ pub(crate) fn plots(results: &Results) -> Vec<(String, String)> {
     all.extend(over_time::plots(&report.contestants));
     all.extend(report.costs().into_iter().map(|(_, plot, _)| plot));
     all.into_iter().map(|plot| (plot.file(), plot.standalone())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// To look at them: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package sluicegate-lab samples`.
-    #[test]
-    fn samples_can_be_looked_at() {
-        let Some(directory) = std::env::var_os("SLUICEGATE_LAB_SAMPLES") else { return };
-        for (name, results) in sample::all() {
-            let directory = Path::new(&directory).join(name);
-            std::fs::create_dir_all(&directory).unwrap();
-            let path = directory.join("results.json");
-            std::fs::write(&path, serde_json::to_string(&results).unwrap()).unwrap();
-            run(&ReportArgs { results: path, html: None, markdown: None }).unwrap();
-        }
-    }
 }

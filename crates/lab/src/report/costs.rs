@@ -182,3 +182,58 @@ fn by_gateway<'m, 'r>(measured: &'m [Measured<'r>]) -> Vec<Vec<&'m Measured<'r>>
         .map(|group| group.iter().collect())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{experiment, gateway, point};
+    use super::*;
+
+    fn results(gateways: Vec<(&str, Vec<Point>)>) -> Results {
+        let mut results = experiment("bench", "costs");
+        results.gateways = gateways
+            .into_iter()
+            .map(|(name, points)| OfGateway { points, ..gateway(name, name, Vec::new()) })
+            .collect();
+        results
+    }
+
+    #[test]
+    fn turns_become_a_median_with_its_spread() {
+        let turns = [10.0, 30.0, 11.0].map(|cost| point("HTTP", 1, 1, 1000.0, cost));
+        let results = results(vec![("a", turns.into()), ("b", vec![point("HTTP", 1, 1, 1000.0, 7.0)])]);
+        let works = works(&results);
+        assert_eq!((works.len(), works[0].shape, works[0].measured.len()), (1, Shape::Bench, 2));
+        assert_eq!(works[0].measured[0].cost(), Spread { median: 11.0, least: 10.0, most: 30.0 });
+    }
+
+    #[test]
+    fn what_was_varied_decides_how_it_is_shown() {
+        let sizes = vec![point("HTTP", 2, 1, 1900.0, 1.0), point("HTTP", 1, 1, 1000.0, 1.0)];
+        let sized = results(vec![("a", sizes)]);
+        let work = &works(&sized)[0];
+        assert_eq!((work.shape, work.measured[0].workers), (Shape::Sizing, 1));
+        let rates = [500.0, 2000.0].map(|rate| Point { rate: Some(rate), ..point("HTTP", 1, 1, 500.0, 1.0) });
+        let rated = results(vec![("a", rates.into())]);
+        let work = &works(&rated)[0];
+        let saturated: Vec<bool> = work.measured.iter().map(Measured::is_saturated).collect();
+        assert_eq!((work.shape, saturated), (Shape::Rates, vec![false, true]));
+    }
+
+    #[test]
+    fn limits_stand_beside_the_work_that_they_bound() {
+        let floor = vec![
+            point("HTTP", 1, 1, 9000.0, 1.0),
+            point("signature, RSA", 1, 1, 1500.0, 660.0),
+            point("signature, P-256", 1, 1, 30_000.0, 33.0),
+        ];
+        let ours = vec![point("HTTP", 1, 1, 3000.0, 3.0), point("new TLS, RSA", 1, 1, 900.0, 1100.0)];
+        let results = results(vec![("a", ours), ("floor", floor)]);
+        let works = works(&results);
+        let limits: Vec<(&str, Vec<f64>)> = works
+            .iter()
+            .map(|work| (work.name, work.limits.iter().map(|limit| limit.cost().median).collect()))
+            .collect();
+        assert_eq!(limits, [("HTTP", vec![1.0]), ("new TLS, RSA", vec![660.0])]);
+        assert!(works.iter().all(|work| work.measured.len() == 1));
+    }
+}

@@ -118,6 +118,7 @@ fn rows(each: &Contestant<'_>) -> Vec<Row> {
 /// How many of the changes were never followed, in words.
 pub(super) fn never(each: &Contestant<'_>) -> Option<String> {
     let never = each.never_followed() as u64;
-    (never > 0)
-        .then(|| format!("{} ({} of {})", each.title(), counted(never, "change"), each.run.followed.len()))
+    (never > 0).then(|| {
+        format!("{} ({never} of {})", each.title(), counted(each.run.followed.len() as u64, "change"))
+    })
 }

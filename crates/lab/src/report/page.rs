@@ -3,7 +3,7 @@
 use super::plot::Plot;
 use super::plot::canvas::Canvas;
 use super::plot::mark::Mark;
-use super::words::escape;
+use super::words::{escape, glue};
 
 /// The colours, of light and dark screens and of paper.
 pub(super) const COLOURS: &str = include_str!("colours.css");
@@ -55,7 +55,7 @@ pub(super) fn section(title: &str, body: &str) -> String {
 
 pub(super) fn paragraph(class: &str, text: &str) -> String {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-    format!("<p{class}>{}</p>\n", escape(text))
+    format!("<p{class}>{}</p>\n", escape(&glue(text)))
 }
 
 /// The colour and the mark of a contestant, before its name.

@@ -51,7 +51,7 @@ pub(super) fn plot(
         top: 46.0,
         width: WIDTH - 64.0 - 196.0,
         height: HEIGHT - 46.0 - 88.0,
-        x: Scale::Quantile { nines: nines },
+        x: Scale::Quantile { nines },
         y: Scale::log(least, most),
     };
     let mut canvas = Canvas::default();
@@ -197,7 +197,7 @@ fn draw_key(
     if has_baseline {
         entry(canvas, "while it changes", &|canvas, x| canvas.line("key", (x, y), (x + 26.0, y)));
         entry(canvas, "while nothing changes", &|canvas, x| {
-            canvas.line("key baseline", (x, y), (x + 26.0, y))
+            canvas.line("key baseline", (x, y), (x + 26.0, y));
         });
     }
     if contestants.iter().any(|each| each.unanswered() > 0) {
@@ -236,7 +236,7 @@ pub(super) fn table(contestants: &[Contestant<'_>]) -> Table {
     let has_baseline = contestants.iter().any(|each| each.baseline.is_some());
     let mut columns = vec![Column::words("gateway")];
     columns.extend(NAMES.iter().map(|name| Column::number(format!("p{name}"))));
-    columns.extend([Column::number("most")]);
+    columns.extend([Column::number("max")]);
     if has_baseline {
         columns.push(Column::number("p99.9").with_note("of its baseline"));
     }
@@ -265,4 +265,67 @@ fn figures(head: Cell, latency: &Latency) -> Vec<Cell> {
     cells.extend(NAMES.iter().map(|name| known(percentile(latency, name))));
     cells.push(known(is_known(latency, 0.0).then_some(latency.max_us as f64 / 1e3)));
     cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contest::contestants;
+    use super::super::sample::{FLAT, Shape, experiment, gateway, scaling};
+    use super::*;
+    use crate::results::Results;
+
+    fn results(shape: Shape, rate: u64) -> Results {
+        let mut results = experiment("dynamic", "pods change");
+        results.gateways = vec![gateway("one", "One", vec![shape.run("dynamic", 10, rate, &scaling(10))])];
+        results
+    }
+
+    #[test]
+    fn a_curve_ends_where_the_answers_end() {
+        let latency = FLAT.latency(1000);
+        let curve = curve(&latency);
+        let (last, millis) = *curve.last().unwrap();
+        assert!((last - 0.999).abs() < 1e-12, "{last}");
+        assert!((millis - latency.max_us as f64 / 1e3).abs() < 1e-9, "{millis}");
+        assert!(curve.is_sorted_by(|one, other| one.0 <= other.0 && one.1 <= other.1));
+        assert!(percentile(&latency, "99.9").is_some());
+        assert_eq!(percentile(&latency, "99.99"), None);
+    }
+
+    #[test]
+    fn the_axis_ends_there_too() {
+        let results = results(FLAT, 100);
+        let plot = plot("", &contestants(&results), None).unwrap();
+        assert!(plot.body.contains(">99.9 %<") && !plot.body.contains(">99.99 %<"), "{}", plot.body);
+    }
+
+    #[test]
+    fn few_answers_make_a_curve_and_none_makes_none() {
+        assert_eq!(curve(&FLAT.latency(0)), []);
+        assert!(curve(&FLAT.latency(1)).iter().all(|point| point.0 == 0.0));
+        assert!(percentile(&FLAT.latency(1), "50").is_none());
+        assert!(plot("", &contestants(&results(FLAT, 1)), None).is_some());
+    }
+
+    #[test]
+    fn a_curve_that_lacks_requests_has_a_cross_at_its_end() {
+        let has_cross = |shape: Shape| {
+            let results = results(shape, 100);
+            plot("", &contestants(&results), None).unwrap().body.contains("class=\"cross\"")
+        };
+        assert!(!has_cross(FLAT));
+        assert!(has_cross(Shape { timeout: 1, ..FLAT }));
+        assert!(has_cross(Shape { unsent: 1, ..FLAT }));
+    }
+
+    #[test]
+    fn the_table_tells_what_change_made_of_the_tail() {
+        let mut results = results(FLAT, 1000);
+        let slow = Shape { median: FLAT.median * 3.0, ..FLAT };
+        let gateway = &mut results.gateways[0];
+        gateway.runs = vec![FLAT.run("static", 10, 1000, &[]), slow.run("dynamic", 10, 1000, &scaling(60))];
+        let table = table(&contestants(&results));
+        let last = table.rows[0].cells.last().unwrap();
+        assert_eq!((last.text.as_str(), table.rows.len()), ("3.00×", 2));
+    }
 }

@@ -131,7 +131,7 @@ impl Shape {
                 let errors = if is_hit { failed / changes / 3 } else { 0 };
                 Interval {
                     at_s: second as f64,
-                    answered: if errors > answered { 0 } else { answered },
+                    answered: if errors > answered || self.unsent >= due { 0 } else { answered },
                     errors,
                     p50_us: at(0.5, 0.0),
                     p99_us: at(0.99, self.tail_ms * 0.6),

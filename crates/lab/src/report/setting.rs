@@ -125,7 +125,11 @@ pub(super) fn markdown(results: &Results, contestants: &[Contestant<'_>]) -> Str
     out
 }
 
-/// Code, whatever is in it.
+/// Code, even if a fence is in it.
 fn fenced(text: &str) -> String {
-    format!("\n    {}\n", text.replace('\n', "\n    "))
+    let mut fence = "```".to_owned();
+    while text.contains(&fence) {
+        fence.push('`');
+    }
+    format!("\n{fence}\n{text}\n{fence}\n")
 }

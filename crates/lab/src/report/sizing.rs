@@ -15,16 +15,42 @@ use super::table::{Cell, Column, Row, Table};
 use super::words::{number, round, slug};
 use crate::published::{Places, Published, Sizing};
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 360.0;
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 330.0;
 
-/// What hardware with so many CPUs costs: what was given, or else what was published.
-pub(super) fn prices(given: &BTreeMap<usize, f64>, published: Option<&Published>) -> BTreeMap<usize, f64> {
-    if !given.is_empty() {
-        return given.clone();
+/// What hardware with so many CPUs costs.
+#[derive(Clone, Debug)]
+pub(super) struct Prices {
+    by_cpus: BTreeMap<usize, f64>,
+    /// Of the study's hardware, since none were given.
+    pub(super) are_published: bool,
+}
+
+impl Prices {
+    /// Those that were given, or else those that were published.
+    pub(super) fn of(given: &BTreeMap<usize, f64>, published: Option<&Published>) -> Self {
+        if !given.is_empty() {
+            return Self { by_cpus: given.clone(), are_published: false };
+        }
+        let rows = published.map_or(&[][..], |published| &published.rows);
+        Self {
+            by_cpus: rows.iter().map(|row| (row.cores, row.cost)).collect(),
+            are_published: !rows.is_empty(),
+        }
     }
-    let rows = published.map_or(&[][..], |published| &published.rows);
-    rows.iter().map(|row| (row.cores, row.cost)).collect()
+
+    fn is_empty(&self) -> bool {
+        self.by_cpus.is_empty()
+    }
+
+    fn get(&self, cpus: usize) -> Option<f64> {
+        self.by_cpus.get(&cpus).copied().filter(|price| *price > 0.0)
+    }
+
+    fn column(&self) -> Column {
+        let column = Column::number("price").with_note("US dollars");
+        Column { is_published: self.are_published, ..column }
+    }
 }
 
 pub(super) fn plot(work: &Work<'_>) -> Plot {
@@ -34,7 +60,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     let frame = Frame {
         left: 66.0,
         top: 46.0,
-        width: WIDTH - 66.0 - 172.0,
+        width: WIDTH - 66.0 - 164.0,
         height: HEIGHT - 46.0 - 66.0,
         x: Scale::Linear { low: 0.0, high: workers },
         y: Scale::from_zero(most),
@@ -43,7 +69,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     canvas.text("title", Anchor::Start, 12.0, 22.0, work.name);
     canvas.text("axis-title", Anchor::Start, frame.left, 38.0, work.unit());
     frame.draw_y(&mut canvas, round);
-    frame.draw_x(&mut canvas, round);
+    draw_workers(&mut canvas, &frame, work);
     canvas.text("axis-title", Anchor::End, frame.right(), frame.bottom() + 34.0, "workers");
     let y = HEIGHT - 12.0;
     canvas.line("key fitted", (frame.left, y - 4.0), (frame.left + 26.0, y - 4.0));
@@ -83,6 +109,24 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
         height: HEIGHT,
         body: canvas.into_body(),
     }
+}
+
+/// Nobody has half a worker, so only those that were measured are named.
+fn draw_workers(canvas: &mut Canvas, frame: &Frame, work: &Work<'_>) {
+    let mut counts: Vec<usize> = work.measured.iter().chain(&work.limits).map(|each| each.workers).collect();
+    counts.extend([0]);
+    counts.sort_unstable();
+    counts.dedup();
+    let mut free = f64::NEG_INFINITY;
+    for workers in counts {
+        let x = frame.at_x(workers as f64);
+        canvas.line("grid", (x, frame.top), (x, frame.bottom()));
+        if x > free {
+            canvas.text("tick", Anchor::Middle, x, frame.bottom() + 17.0, &workers.to_string());
+            free = x + 16.0;
+        }
+    }
+    frame.draw_base(canvas);
 }
 
 /// Workers, and what they did a second.
@@ -130,7 +174,7 @@ fn draw_limit(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place
 }
 
 /// Rows of workers, a column for each gateway, and what was published beside.
-pub(super) fn table(work: &Work<'_>, published: Option<&Published>, prices: &BTreeMap<usize, f64>) -> Table {
+pub(super) fn table(work: &Work<'_>, published: Option<&Published>, prices: &Prices) -> Table {
     let groups = work.by_gateway();
     let limits = work.limits_by_kind();
     let rows = published.map_or(&[][..], |published| &published.rows);
@@ -146,7 +190,7 @@ pub(super) fn table(work: &Work<'_>, published: Option<&Published>, prices: &BTr
         }
     }
     if !prices.is_empty() {
-        columns.push(Column::number("price").with_note("US dollars"));
+        columns.push(prices.column());
     }
     let mut counts: Vec<usize> = work.measured.iter().map(|each| each.workers).collect();
     counts.extend(rows.iter().map(|row| row.cores));
@@ -162,7 +206,7 @@ pub(super) fn table(work: &Work<'_>, published: Option<&Published>, prices: &BTr
             cells.extend(published_cells(work, rows.iter().find(|row| row.cores == workers)));
         }
         if !prices.is_empty() {
-            cells.push(prices.get(&workers).map_or(Cell::quiet("–"), |price| Cell::plain(number(*price))));
+            cells.push(prices.get(workers).map_or(Cell::quiet("–"), |price| Cell::plain(number(price))));
         }
         Row::of(cells)
     });
@@ -192,11 +236,11 @@ fn published_cells(work: &Work<'_>, row: Option<&Sizing>) -> Vec<Cell> {
 }
 
 /// The lines through all points, and what a dollar buys at best.
-pub(super) fn lines(work: &Work<'_>, prices: &BTreeMap<usize, f64>) -> Table {
+pub(super) fn lines(work: &Work<'_>, prices: &Prices) -> Table {
     let mut columns = vec![
         Column::words("gateway"),
         Column::number("for each further worker").with_note(work.unit()),
-        Column::number("at none").with_note("where the line begins"),
+        Column::number("at 0 workers").with_note("where the line begins"),
         Column::number("R²"),
     ];
     if !prices.is_empty() {
@@ -214,7 +258,7 @@ pub(super) fn lines(work: &Work<'_>, prices: &BTreeMap<usize, f64>) -> Table {
         ];
         if !prices.is_empty() {
             let per_dollar = |each: &&Measured<'_>| {
-                let price = prices.get(&each.workers).filter(|price| **price > 0.0)?;
+                let price = prices.get(each.workers)?;
                 Some((each.requests_per_s().median / price, each.workers))
             };
             let best = group.iter().filter_map(per_dollar).max_by(|one, other| one.0.total_cmp(&other.0));

@@ -75,6 +75,15 @@ impl Row {
     pub(super) fn detail(cells: impl IntoIterator<Item = Cell>) -> Self {
         Self { cells: cells.into_iter().collect(), is_detail: true }
     }
+
+    /// Its cells for a terminal; the head of a detail is indented.
+    fn text(&self) -> Vec<String> {
+        let mut cells: Vec<String> = self.cells.iter().map(|cell| cell.text.clone()).collect();
+        if let Some(head) = cells.first_mut().filter(|_| self.is_detail) {
+            head.insert_str(0, "  ");
+        }
+        cells
+    }
 }
 
 impl Cell {
@@ -166,12 +175,9 @@ impl Table {
     /// For a terminal.
     pub(super) fn text(&self) -> String {
         let heads: Vec<String> = self.heads().collect();
+        let rows: Vec<Vec<String>> = self.rows.iter().map(Row::text).collect();
         let width = |column: usize| {
-            let cells = self
-                .rows
-                .iter()
-                .filter_map(|row| row.cells.get(column))
-                .map(|cell| cell.text.chars().count());
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count());
             cells.chain([heads[column].chars().count()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..heads.len()).map(width).collect();
@@ -184,8 +190,8 @@ impl Table {
             out.trim_end().to_owned() + "\n"
         };
         let mut out = line(heads.iter().map(String::as_str).collect());
-        for row in &self.rows {
-            out += &line(row.cells.iter().map(|cell| cell.text.as_str()).collect());
+        for cells in &rows {
+            out += &line(cells.iter().map(String::as_str).collect());
         }
         out
     }
@@ -223,7 +229,10 @@ mod tests {
         Table {
             caption: "What <b>".to_owned(),
             columns: vec![Column::words("who"), Column::published("errors", "2020")],
-            rows: vec![Row::of([Cell::contestant("a|b", 1), Cell::errors(1200)])],
+            rows: vec![
+                Row::of([Cell::contestant("a|b", 1), Cell::errors(1200)]),
+                Row::detail([Cell::plain("c"), Cell::errors(0)]),
+            ],
         }
     }
 
@@ -237,12 +246,12 @@ mod tests {
         );
         assert_eq!(
             table().markdown(),
-            "**What &lt;b&gt;**\n\n| who | errors (2020) |\n| --- | ---: |\n| a\\|b | 1,200 |\n\n"
+            "**What &lt;b&gt;**\n\n| who | errors (2020) |\n| --- | ---: |\n| a\\|b | 1,200 |\n| &nbsp;&nbsp;c | 0 |\n\n"
         );
     }
 
     #[test]
     fn a_terminal_shows_columns() {
-        assert_eq!(table().text(), "  who  errors (2020)\n  a|b          1,200\n");
+        assert_eq!(table().text(), "  who  errors (2020)\n  a|b          1,200\n    c              0\n");
     }
 }

@@ -147,7 +147,7 @@ fn tail(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     }
     let (first, last) = (first.title(), last.title());
     let mut text = format!(
-        "p{name} of the answers was least with {first}, {}, and most with {last}, {}",
+        "p{name} of the answers was lowest with {first}, {}, and highest with {last}, {}",
         time(*least),
         time(*most)
     );
@@ -171,7 +171,7 @@ fn against_baseline(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     (!texts.is_empty()).then(|| {
         Verdict::good(format!(
             "Against the same gateway while nothing changes, p99.9 is: {}.",
-            texts.join(", ")
+            texts.join("; ")
         ))
     })
 }
@@ -230,7 +230,7 @@ fn most(work: &Work<'_>) -> Option<Verdict> {
         best.iter().map(|each| format!("{} {}", each.gateway.title, number(each.requests_per_s().median)));
     let texts: Vec<String> = each.collect();
     (!texts.is_empty())
-        .then(|| Verdict::good(format!("{}, most {}: {}.", work.name, work.unit(), texts.join(", "))))
+        .then(|| Verdict::good(format!("{}, most {}: {}.", work.name, work.unit(), texts.join("; "))))
 }
 
 #[cfg(test)]
@@ -278,7 +278,7 @@ mod tests {
             "b left 30 of 60,000 requests without an answer (0.050 %): 500 connection errors, 1 answer of another status than \
              2xx and 30 requests due and never sent."
         );
-        assert_eq!(sentences[2], "Changes were never followed, within the limit, by b (5 changes of 5).");
+        assert_eq!(sentences[2], "Changes were never followed, within the limit, by b (5 of 5 changes).");
     }
 
     #[test]

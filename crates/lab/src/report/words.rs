@@ -120,17 +120,35 @@ pub(super) fn share(part: u64, whole: u64) -> String {
     if part > 0 && percent < 0.001 { "< 0.001 %".to_owned() } else { format!("{} %", number(percent)) }
 }
 
-/// `1.25 times`
+/// `1.25×`
 pub(super) fn ratio(value: f64, of: f64) -> String {
     if of > 0.0 { format!("{}×", number(value / of)) } else { "–".to_owned() }
 }
 
-/// `A`, `A and B`, `A, B and C`.
+/// The same text with numbers that no line's end parts from their units.
+pub(super) fn glue(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(space) = rest.find(' ') {
+        let (before, after) = (&rest[..space], &rest[space + 1..]);
+        let unit = after.split(|character: char| !character.is_alphabetic() && character != '%').next();
+        let is_unit = unit.is_some_and(|unit| ["ms", "s", "µs", "%", "MiB"].contains(&unit));
+        let is_glued = before.ends_with(|character: char| character.is_ascii_digit()) && is_unit
+            || before.ends_with('<');
+        out += before;
+        out.push(if is_glued { '\u{a0}' } else { ' ' });
+        rest = after;
+    }
+    out + rest
+}
+
+/// `A`, `A and B`, `A, B and C`; with semicolons if a name has a comma itself.
 pub(super) fn list(names: &[String]) -> String {
+    let between = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
     match names {
         [] => String::new(),
         [one] => one.clone(),
-        [all @ .., last] => format!("{} and {last}", all.join(", ")),
+        [all @ .., last] => format!("{} and {last}", all.join(between)),
     }
 }
 
@@ -175,6 +193,22 @@ mod tests {
         assert_eq!(share(1, 10_000_000), "< 0.001 %");
         assert_eq!(share(0, 10), "0.00 %");
         assert_eq!(share(0, 0), "–");
+    }
+
+    #[test]
+    fn numbers_stay_with_their_units() {
+        assert_eq!(
+            glue("took 5 ms (< 1 %) in 3 sets, 4 s"),
+            "took 5\u{a0}ms (<\u{a0}1\u{a0}%) in 3 sets, 4\u{a0}s"
+        );
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        let list = |names: &[&str]| list(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(list(&["a"]), "a");
+        assert_eq!(list(&["a", "b", "c"]), "a, b and c");
+        assert_eq!(list(&["a, x", "b", "c"]), "a, x; b and c");
     }
 
     #[test]
