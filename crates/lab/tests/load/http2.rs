@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::Reason;
@@ -22,6 +24,34 @@ use crate::streams::{Habits, answering, ok, respond};
 use crate::tls::pem;
 
 const SHORT: &str = "--h2 -t2 -c4 -d300ms -R100";
+
+/// A frame of settings, without any.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+/// GOAWAY: the first stream was looked at, and no other one.
+const GOODBYE: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+
+/// The whole answer of a stream: `:status: 200`.
+fn answer(stream: u32) -> Vec<u8> {
+    [&[0, 0, 1, 1, 5][..], &stream.to_be_bytes(), &[0x88]].concat()
+}
+
+/// The streams of requests that come, until no more do.
+fn requests(stream: &TcpStream) -> impl Iterator<Item = u32> + use<> {
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    let _ = input.read_exact(&mut [0; 24]);
+    std::iter::from_fn(move || {
+        loop {
+            let mut head = [0; 9];
+            input.read_exact(&mut head).ok()?;
+            let [_, high, low, kind, _, stream @ ..] = head;
+            input.read_exact(&mut vec![0; usize::from(high) << 8 | usize::from(low)]).ok()?;
+            if kind == 1 {
+                return Some(u32::from_be_bytes(stream));
+            }
+        }
+    })
+}
 
 /// A configuration for `localhost` that offers these protocols, and its certificate in PEM.
 fn config(protocols: &[&[u8]]) -> (Arc<ServerConfig>, String) {
@@ -185,26 +215,13 @@ fn a_server_that_says_goodbye_gets_a_new_connection_and_loses_nothing() {
 #[test]
 fn what_a_goodbye_leaves_out_is_not_taken_for_lost() {
     let server = Server::accepting(|mut stream| {
-        let mut came = Vec::new();
-        // The last of the four requests' frames ends with what is sent in one piece.
-        while came.windows(9).filter(|head| head[3..5] == [1, 5]).count() < 4 {
-            let mut more = [0; 4096];
-            let read = stream.read(&mut more)?;
-            if read == 0 {
-                return Ok(());
-            }
-            came.extend_from_slice(&more[..read]);
+        let mut came = requests(&stream);
+        for _ in 0..4 {
+            came.next();
         }
-        stream.write_all(
-            &[
-                &[0, 0, 0, 4, 0, 0, 0, 0, 0][..],
-                &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
-                // :status 200
-                &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88],
-            ]
-            .concat(),
-        )?;
-        stream.read_to_end(&mut Vec::new()).map(|_| ())
+        stream.write_all(&[SETTINGS, GOODBYE, &answer(1)].concat())?;
+        came.for_each(drop);
+        Ok(())
     });
     let report = load(&format!("--h2 -t1 -c1 -m4 -d300ms {}", server.url()));
     let answered = number(&report, "/requests/answered");
@@ -213,11 +230,36 @@ fn what_a_goodbye_leaves_out_is_not_taken_for_lost() {
     assert_eq!(number(&report, "/errors/read"), 3 * answered, "{report:#}");
 }
 
+/// The first connection is answered only after another one has come.
+#[test]
+fn what_a_server_has_looked_at_is_answered_while_others_go_to_a_new_connection() {
+    let connections = AtomicUsize::new(0);
+    let server = Server::accepting(move |mut stream| {
+        let is_first = connections.fetch_add(1, Ordering::Relaxed) == 0;
+        stream.write_all(SETTINGS)?;
+        for came in requests(&stream) {
+            if is_first {
+                stream.write_all(GOODBYE)?;
+                let begun = Instant::now();
+                while connections.load(Ordering::Relaxed) < 2 && begun.elapsed() < Duration::from_secs(10) {
+                    sleep(Duration::from_millis(5));
+                }
+            }
+            stream.write_all(&answer(came))?;
+        }
+        Ok(())
+    });
+    let report = load(&format!("--h2 -t1 -c1 -m2 -d500ms -R100 {}", server.url()));
+    assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
+    assert_eq!((number(&report, "/requests/answered"), number(&report, "/connected")), (50, 2));
+    assert_eq!(number(&report, "/closed_between_requests"), 1);
+}
+
 #[test]
 fn a_connection_that_is_closed_fails_each_request_under_way() {
     let server = Server::accepting(|mut stream| {
         let _ = stream.read(&mut [0; 16_384])?;
-        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
+        stream.write_all(SETTINGS)
     });
     let report = load(&format!("--h2 -t1 -c1 -m5 -d300ms {}", server.url()));
     let read = only(&report, "/errors/read");
@@ -239,9 +281,11 @@ fn posts_have_a_body_also_if_the_server_has_little_room() {
     });
     let report = load(&format!("--h2 -t2 -c4 -m3 -d400ms -R500 --posts 20 --verify http://{addr}/"));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
-    assert_eq!((number(&report, "/requests/answered"), number(&report, "/requests/posts")), (200, 40));
+    assert_eq!(number(&report, "/requests/answered"), 200);
+    let posts = number(&report, "/requests/posts");
+    assert!((36..=44).contains(&posts), "{posts}");
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.iter().filter(|(is_post, ..)| *is_post).count(), 40);
+    assert_eq!(seen.iter().filter(|(is_post, ..)| *is_post).count() as u64, posts);
     assert!(seen.iter().all(|(is_post, _, body)| *body == if *is_post { 64 } else { 0 }));
     let ids: HashSet<&str> = seen.iter().map(|(_, id, _)| id.as_str()).collect();
     assert_eq!(ids.len(), 200, "each id is there once");
