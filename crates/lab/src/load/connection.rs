@@ -7,7 +7,7 @@ use super::schedule::Schedule;
 const MAX_BACKOFF: Nanos = Nanos::from_millis(100);
 
 /// The state of one connection. It is told what happened, and says what is to be done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// Its number among all, from 0.
     number: u64,

@@ -15,6 +15,8 @@ mod hpack;
 mod huffman;
 pub(super) mod request;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub(super) use exchange::Checks;
 pub(super) use session::{Finished, Session};

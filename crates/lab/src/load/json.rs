@@ -22,7 +22,7 @@ fn document(outcome: &Outcome) -> results::Load {
     results::Load {
         program: "sluicegate-lab load".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: command(std::env::args()),
+        command: command(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         url: plan.target.url.clone(),
         address: plan.address.to_string(),
         threads: plan.threads,

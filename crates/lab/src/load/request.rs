@@ -47,9 +47,10 @@ pub(crate) struct Posts {
 impl Posts {
     /// Whether the request of this number is one. They are spread evenly, and the same ones in each run.
     pub(crate) fn contain(self, number: u64) -> bool {
-        // Of each hundred, so that no number is too large.
-        let place = number % 100;
-        (place + 1) * self.percent / 100 > place * self.percent / 100
+        // The multiples of the golden ratio, of which only what is behind the point counts, lie evenly. Every fifth request
+        // would be even too, and all on one of five connections.
+        let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (u128::from(place) * 100) >> 64 < u128::from(self.percent)
     }
 }
 
@@ -148,15 +149,22 @@ mod tests {
     }
 
     #[test]
-    fn posts_are_spread_evenly() {
+    fn posts_are_spread_evenly_over_time_and_connections() {
+        let count = |percent, numbers: &mut dyn Iterator<Item = u64>| {
+            numbers.filter(|number| Posts { percent }.contain(*number)).count() as u64
+        };
         for percent in 0..=100 {
-            let posts = Posts { percent };
-            let count = |numbers: std::ops::Range<u64>| numbers.filter(|n| posts.contain(*n)).count() as u64;
-            for hundred in 0..3 {
-                assert_eq!(count(100 * hundred..100 * (hundred + 1)), percent);
+            for hundred in 0..20 {
+                let posts = count(percent, &mut (100 * hundred..100 * (hundred + 1)));
+                assert!(posts.abs_diff(percent) <= 2, "{posts} of 100 instead of {percent}");
             }
-            let tens = (0..10).map(|ten| count(10 * ten..10 * (ten + 1)));
-            assert!(tens.clone().max().unwrap() - tens.min().unwrap() <= 1, "{percent}");
+            for connections in 1..=20 {
+                for connection in 0..connections {
+                    let posts = count(percent, &mut (connection..).step_by(connections as usize).take(1000));
+                    assert!(posts.abs_diff(10 * percent) <= 15, "{posts} of 1000 instead of {percent} %");
+                }
+            }
         }
+        assert_eq!((count(0, &mut (0..100_000)), count(100, &mut (0..100_000))), (0, 100_000));
     }
 }

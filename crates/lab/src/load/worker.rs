@@ -61,7 +61,12 @@ pub(crate) struct Worker<'p> {
     clock: Clock,
     stop: &'p Stop,
     epoll: OwnedFd,
+    /// The connections, to which requests are dealt out; behind them, those that only carry what is under way to its end.
     slots: Vec<Slot>,
+    /// How many requests are dealt out to.
+    dealt: usize,
+    /// Places behind them that are free.
+    spare: Vec<usize>,
     counts: Counts,
     get: Request,
     post: Request,
@@ -138,6 +143,8 @@ impl<'p> Worker<'p> {
             openings: slots.iter().enumerate().filter(|(_, slot)| slot.is_to_open).map(opening).collect(),
             cursor: 0,
             to_send: slots.iter().map(|slot| plan.schedule.requests_of(slot.connection.number())).sum(),
+            dealt: slots.len(),
+            spare: Vec::new(),
             slots,
             waiting: 0,
             next_tick: Nanos::ZERO,
@@ -201,11 +208,11 @@ impl<'p> Worker<'p> {
             return (self.cursor == 0).then_some(self.schedule.first);
         }
         let number = self.slots[self.cursor_slot()].connection.number();
-        self.schedule.due(number, self.cursor / self.slots.len() as u64)
+        self.schedule.due(number, self.cursor / self.dealt as u64)
     }
 
     fn cursor_slot(&self) -> usize {
-        (self.cursor % self.slots.len() as u64) as usize
+        (self.cursor % self.dealt as u64) as usize
     }
 
     /// Sends what has become due.
@@ -214,7 +221,7 @@ impl<'p> Worker<'p> {
             // The first requests; each answer is followed by the next one.
             if self.cursor == 0 && now >= self.schedule.first {
                 self.cursor = 1;
-                for at in 0..self.slots.len() {
+                for at in 0..self.dealt {
                     if self.plan.is_new_each {
                         self.open_at(at, now);
                     } else {

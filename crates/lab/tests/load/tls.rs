@@ -60,7 +60,8 @@ fn start_slow(
     (server, pem(cert.der()))
 }
 
-fn pem(der: &[u8]) -> String {
+/// A certificate as files have it.
+pub(crate) fn pem(der: &[u8]) -> String {
     let encoded = BASE64_STANDARD.encode(der);
     let lines: Vec<_> = encoded.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))

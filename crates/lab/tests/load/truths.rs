@@ -176,11 +176,12 @@ fn a_share_of_requests_are_posts_with_a_body_and_an_id_of_their_own() {
         journal.lock().unwrap().push((request.method.clone(), request.id.clone(), request.body));
         ok(stream)
     });
-    for (percent, posts) in [(0, 0), (20, 80), (100, 400)] {
+    for (percent, expected) in [(0, 0..=0), (20, 77..=83), (100, 400..=400)] {
         let report = load(&format!("-t2 -c8 -d400ms -R1000 --posts {percent} {}", server.url()));
         let seen = std::mem::take(&mut *seen.lock().unwrap());
         assert_eq!(number(&report, "/requests/sent"), seen.len() as u64, "{report:#}");
-        assert_eq!(number(&report, "/requests/posts"), posts, "{report:#}");
+        let posts = number(&report, "/requests/posts");
+        assert!(expected.contains(&posts), "{posts} of 400 instead of {percent} %");
         assert_eq!(seen.iter().filter(|(method, ..)| method == "POST").count() as u64, posts);
         assert!(seen.iter().all(|(method, _, body)| *body == if method == "POST" { 64 } else { 0 }));
         let ids: HashSet<&str> = seen.iter().map(|(_, id, _)| id.as_str()).collect();

@@ -1,9 +1,11 @@
 //! Answers in HTTP/2: many at a time.
 
+use rustix::event::epoll;
+
 use super::super::counts::{Failure, Wrong};
 use super::super::nanos::Nanos;
-use super::slot::Protocol;
-use super::{Stays, Worker};
+use super::slot::{Protocol, Slot};
+use super::{EVENTS_OF_STREAMS, Stays, Worker};
 
 impl Worker<'_> {
     /// Reads what came.
@@ -21,6 +23,7 @@ impl Worker<'_> {
                 self.counts.closed_idle += 1;
                 self.close(at)
             }
+            Ok(()) if is_over && at < self.dealt => self.retire(at),
             Ok(()) => self.proceed(at),
             Err(_) if is_idle => {
                 self.counts.wrong(Wrong::Surplus, self.clock.now());
@@ -28,6 +31,40 @@ impl Worker<'_> {
             }
             Err(_) => self.lose(at, Failure::Malformed, Failure::Malformed),
         }
+    }
+
+    /// The server takes no more requests on a connection, but answers those that are under way: aside, so that another
+    /// connection takes its place at once, as browsers do it.
+    fn retire(&mut self, at: usize) -> Stays {
+        if self.transmit(at) == Stays::Closed {
+            return Stays::Closed;
+        }
+        let aside = self.spare.pop().unwrap_or(self.slots.len());
+        let generation = self.slots.get(aside).map_or(0, |slot| slot.generation.wrapping_add(1));
+        let slot = &mut self.slots[at];
+        let retired = Slot {
+            connection: slot.connection.clone(),
+            stream: slot.stream.take(),
+            protocol: std::mem::replace(&mut slot.protocol, Protocol::new(self.plan)),
+            is_to_open: false,
+            generation,
+        };
+        let again = slot.connection.close(self.clock.now());
+        self.open_at(at, again);
+        // From now on events name the other place; what has come meanwhile is told once more.
+        let told = match &retired.stream {
+            Some(stream) => epoll::modify(&self.epoll, stream, retired.event_data(aside), EVENTS_OF_STREAMS),
+            None => Ok(()),
+        };
+        if aside == self.slots.len() {
+            self.slots.push(retired);
+        } else {
+            self.slots[aside] = retired;
+        }
+        if told.is_err() {
+            self.lose(aside, Failure::Exhausted, Failure::Exhausted);
+        }
+        Stays::Closed
     }
 
     /// Resets streams of which the requests were sent too long ago. The others go on.

@@ -115,7 +115,9 @@ impl Worker<'_> {
         self.outgoing.clear();
         self.waiting -= slot.connection.under_way();
         let again = slot.connection.close(now);
-        if !self.plan.is_new_each || slot.connection.has_due(now, &self.schedule) {
+        if at >= self.dealt {
+            self.spare.push(at);
+        } else if !self.plan.is_new_each || slot.connection.has_due(now, &self.schedule) {
             self.open_at(at, again);
         }
         Stays::Closed
