@@ -31,7 +31,7 @@ const MAX_INTERVALS: u64 = 600;
                   Latency is counted from when a request was due to when its answer was complete, so a server that stands \
                   still is charged for every request that fell into that time.\n\
                   Exit codes: 0, also if requests failed; 1 if some did and --fail-on-errors is given; 2 for options that \
-                  make no sense.\n\
+                  make no sense; 130 or 143 if Ctrl-C or SIGTERM ended it early, which tells what it counted until then.\n\
                   Try it: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
 )]
 pub(crate) struct LoadArgs {
@@ -59,7 +59,8 @@ pub(crate) struct LoadArgs {
     #[arg(short = 'U', long = "u_latency", visible_alias = "u-latency")]
     uncorrected: bool,
     /// How long connecting with the TLS handshake may take, and an answer from when its request was sent: 1ms to 1000h.
-    /// What takes longer is counted, its connection is closed and another one opened.
+    /// What takes longer is counted, its connection is closed and another one opened; in HTTP/2 its stream is reset and the
+    /// connection stays.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
     timeout: Duration,
     /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.

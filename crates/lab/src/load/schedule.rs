@@ -33,7 +33,7 @@ pub(crate) enum Pace {
 impl Schedule {
     /// The same until this time at most.
     pub(crate) fn until(self, end: Nanos) -> Self {
-        Self { end: self.end.min(end).max(self.first), ..self }
+        Self { end: self.end.min(end), ..self }
     }
 
     /// When a connection is opened for the first time.

@@ -23,15 +23,19 @@ fn begin(pace: &str, pause: Duration) -> (Server, Child) {
         thread::sleep(pause);
         ok(stream)
     });
-    let child = Command::new(env!("CARGO_BIN_EXE_sluicegate-lab"))
-        .args(["load", "--json", "-", "-t2", "-c4", "-d1h", "--ramp", "0", "--timeout", "1h"])
-        .args(pace.split_whitespace())
+    let child = spawn(&format!("--ramp 0 {pace}"), &server);
+    arrivals.recv_timeout(LIMIT).unwrap();
+    (server, child)
+}
+
+fn spawn(options: &str, server: &Server) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_sluicegate-lab"))
+        .args(["load", "--json", "-", "-t2", "-c4", "-d1h", "--timeout", "1h"])
+        .args(options.split_whitespace())
         .arg(server.url())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    arrivals.recv_timeout(LIMIT).unwrap();
-    (server, child)
+        .unwrap()
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -53,6 +57,33 @@ fn end(child: &mut Child) -> ExitStatus {
     }
 }
 
+/// What it says, and it has to end with this code.
+fn report(child: &mut Child, code: i32) -> Value {
+    let mut stdout = child.stdout.take().unwrap();
+    // Beside it, so that a load that does not end is seen.
+    let reading = thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).map(|_| text)
+    });
+    assert_eq!(end(child).code(), Some(code));
+    serde_json::from_str(&reading.join().unwrap().unwrap()).unwrap()
+}
+
+#[test]
+fn a_signal_before_the_first_request_is_due_ends_a_load_too() {
+    let (arrived, arrivals) = mpsc::channel();
+    let server = Server::accepting(move |mut stream| {
+        let _ = arrived.send(());
+        stream.read_to_end(&mut Vec::new()).map(|_| ())
+    });
+    let mut child = spawn("--ramp 1h -R100", &server);
+    arrivals.recv_timeout(LIMIT).unwrap();
+    signal(&child, Signal::INT);
+    let report = report(&mut child, 130);
+    assert_eq!((number(&report, "/requests/due"), number(&report, "/requests/sent")), (0, 0));
+    assert_eq!(report["elapsed_s"], 0.0);
+}
+
 #[test]
 fn a_signal_ends_a_load_which_tells_what_it_counted() {
     for (word, code, pace) in
@@ -60,10 +91,7 @@ fn a_signal_ends_a_load_which_tells_what_it_counted() {
     {
         let (_server, mut child) = begin(pace, Duration::ZERO);
         signal(&child, word);
-        let mut text = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        assert_eq!(end(&mut child).code(), Some(code));
-        let report: Value = serde_json::from_str(&text).unwrap();
+        let report = report(&mut child, code);
         let (sent, answered) = (number(&report, "/requests/sent"), number(&report, "/requests/answered"));
         assert!(answered > 0, "{report:#}");
         assert_eq!(sent, answered, "what was under way is awaited: {report:#}");

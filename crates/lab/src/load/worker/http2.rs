@@ -23,7 +23,8 @@ impl Worker<'_> {
                 self.counts.closed_idle += 1;
                 self.close(at)
             }
-            Ok(()) if is_over && at < self.dealt => self.retire(at),
+            // A connection that was opened for one request has no successor.
+            Ok(()) if is_over && at < self.dealt && !self.plan.is_new_each => self.retire(at),
             Ok(()) => self.proceed(at),
             Err(_) if is_idle => {
                 self.counts.wrong(Wrong::Surplus, self.clock.now());
