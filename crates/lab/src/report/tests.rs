@@ -99,6 +99,19 @@ fn warnings_stand_before_verdicts() {
 }
 
 #[test]
+fn what_several_loads_warn_of_is_said_once() {
+    let mut results = sample::experiment("static", "static");
+    for (name, late) in [("a", 2), ("b", 3)] {
+        let mut run = sample::FLAT.run("static", 5, 100, &[]);
+        run.load.warnings = vec![format!("sent {late} ms late.")];
+        results.gateways.push(sample::gateway(name, name, vec![run]));
+    }
+    assert_eq!(warnings(&Report::of(&results)), ["a (static): sent 2 ms late. Likewise: b (static)."]);
+    results.warnings = vec!["a: sent 2 ms late.".to_owned()];
+    assert_eq!(warnings(&Report::of(&results)), ["a: sent 2 ms late.", "b (static): sent 3 ms late."]);
+}
+
+#[test]
 fn what_was_published_of_changes_stands_only_beside_changes() {
     let of = |wanted: &str| sample::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     let changing = html(&of("dynamic"));
