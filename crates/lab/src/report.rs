@@ -232,16 +232,28 @@ fn head(report: &Report<'_>) -> String {
     }
 }
 
-/// What the experiment, and each run's load, says of itself.
+/// What the experiment, and each run's load, says of itself. What several loads say alike is said once, but for its figures.
 fn warnings(report: &Report<'_>) -> Vec<String> {
     let mut warnings = report.results.warnings.clone();
+    // The warning of a load without its figures; the first as it is; whose it is too.
+    let mut alike: Vec<(String, String, Vec<String>)> = Vec::new();
     for each in &report.contestants {
         for run in each.baseline.into_iter().chain([each.run]) {
-            warnings.extend(
-                run.load.warnings.iter().map(|text| format!("{}, {}: {text}", each.gateway.title, run.label)),
-            );
+            let name = format!("{} ({})", each.gateway.title, run.label);
+            let is_new =
+                |text: &&String| !report.results.warnings.iter().any(|said| said.contains(text.as_str()));
+            for text in run.load.warnings.iter().filter(is_new) {
+                let masked = text.replace(|character: char| character.is_ascii_digit(), "");
+                match alike.iter_mut().find(|(other, ..)| *other == masked) {
+                    Some((_, _, others)) => others.push(name.clone()),
+                    None => alike.push((masked, format!("{name}: {text}"), Vec::new())),
+                }
+            }
         }
     }
+    warnings.extend(alike.into_iter().map(|(_, first, others)| {
+        if others.is_empty() { first } else { format!("{first} Likewise: {}.", words::list(&others)) }
+    }));
     warnings
 }
 

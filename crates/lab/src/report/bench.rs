@@ -11,7 +11,7 @@ use super::table::{Cell, Column, Row, Table};
 use super::words::{number, ratio, round, slug, time};
 
 const WIDTH: f64 = 480.0;
-const LEFT: f64 = 168.0;
+const LEFT: f64 = 190.0;
 const BAR: f64 = 15.0;
 const STEP: f64 = 25.0;
 
@@ -115,7 +115,7 @@ fn draw(canvas: &mut Canvas, frame: &Frame, each: &Measured<'_>, top: f64) {
     let [least, median, most] = [cost.least, cost.median, cost.most].map(|value| frame.at_x(value));
     let title = &each.gateway.title;
     canvas.begin(&series(each.slot), &format!("{title}: {} µs", number(cost.median)));
-    canvas.text("name", Anchor::End, LEFT - 8.0, middle + 4.0, &fit(title, 23));
+    canvas.text("name", Anchor::End, LEFT - 8.0, middle + 4.0, &fit(title, LEFT - 12.0));
     canvas.rect("bar", LEFT, top, median - LEFT, BAR);
     canvas.line("whisker", (least, middle), (most, middle));
     for x in [least, most] {

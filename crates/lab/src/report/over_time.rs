@@ -76,7 +76,7 @@ fn plot(each: &Contestant<'_>, scales: &Scales) -> Plot {
     let mut canvas = Canvas::default();
     canvas.begin(&series(each.slot), &each.title());
     canvas.mark("mark", Mark::of(each.slot), (12.0, 14.0), 4.2);
-    canvas.text("title", Anchor::Start, 23.0, 19.0, &fit(&each.title(), 46));
+    canvas.text("title", Anchor::Start, 23.0, 19.0, &fit(&each.title(), 360.0));
     let strip = |top: f64, height: f64, y: Scale| Frame {
         left: LEFT,
         top,
@@ -131,7 +131,7 @@ fn draw_seconds(canvas: &mut Canvas, scale: Scale, bottom: f64) {
 /// Thin lines through all strips, named where there is room.
 fn draw_events(canvas: &mut Canvas, frame: &Frame, bottom: f64, run: &Run) {
     let mut free = 0.0;
-    let is_crowded = run.events.len() > 60;
+    let is_crowded = run.events.len() > 30;
     for event in &run.events {
         let x = frame.at_x(event.at_s);
         canvas.begin(

@@ -21,7 +21,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     let frame = Frame {
         left: 56.0,
         top: 46.0,
-        width: WIDTH - 56.0 - 190.0,
+        width: WIDTH - 56.0 - 212.0,
         height: HEIGHT - 46.0 - 74.0,
         x: Scale::from_zero(most_x),
         y: Scale::from_zero(most_y),
@@ -88,7 +88,7 @@ fn draw(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place: f64)
     let name = frame.right() + 14.0;
     canvas.path("leader", [Some((x + 7.0, y)), Some((frame.right() + 2.0, place)), Some((name, place))]);
     canvas.mark("mark", Mark::of(last.slot), (name + 6.0, place), 3.6);
-    canvas.text("name", Anchor::Start, name + 16.0, place + 4.0, &fit(title, 25));
+    canvas.text("name", Anchor::Start, name + 16.0, place + 4.0, &fit(title, 180.0));
     canvas.end();
 }
 

@@ -343,6 +343,25 @@ fn nasty() -> Vec<(&'static str, Results)> {
             vec![NOTHING.run("dynamic", 60, 30_000, &[])],
         ),
     ];
+    let events = vec![Event { at_s: 3.0, kind: "<kind>".to_owned(), text: "<pods> & \"all\"".to_owned() }];
+    let mut names = experiment("<dynamic>", "Names <b>&amp;</b> | *stars* ]]> <!-- -->");
+    names.command = "sluicegate-lab run names.yaml".to_owned();
+    names.published = Some("ingress-2020".to_owned());
+    names.gateways = vec![
+        gateway(
+            "sluicegate",
+            "Sluice<gate> & \"friends\"",
+            vec![FLAT.run("a", 9, 100, &events), TAILS.run("<b>", 900, 100, &events)],
+        ),
+        gateway(
+            "<x>",
+            "A gateway with a name that is far too long for any label <i>",
+            vec![FLAT.run("a", 9, 100, &events)],
+        ),
+    ];
+    for gateway in &mut names.gateways {
+        gateway.points = vec![point("<work> & co", 1, 1, 100.0, 9.0), point("new TLS <b>", 1, 1, 100.0, 9.0)];
+    }
     let mut one = experiment("static", "One gateway, nothing changes");
     one.published = Some("ingress-2020".to_owned());
     one.gateways = vec![gateway("envoy", "Envoy, EDS", vec![FLAT.run("static", 5, 20, &[])])];
@@ -365,7 +384,7 @@ fn nasty() -> Vec<(&'static str, Results)> {
         .collect();
     let mut empty = experiment("none", "No gateway could take part");
     empty.skipped = vec![Skipped { gateway: "nginx".to_owned(), why: "not found".to_owned() }];
-    vec![("nothing", nothing), ("one", one), ("nine", nine), ("empty", empty)]
+    vec![("nothing", nothing), ("names", names), ("one", one), ("nine", nine), ("empty", empty)]
 }
 
 pub(super) fn point(work: &str, workers: usize, turn: usize, requests_per_s: f64, cost: f64) -> Point {

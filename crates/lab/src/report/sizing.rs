@@ -15,7 +15,7 @@ use super::table::{Cell, Column, Row, Table};
 use super::words::{number, round, slug};
 use crate::published::{Places, Published, Sizing};
 
-const WIDTH: f64 = 520.0;
+const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
 
 /// What hardware with so many CPUs costs.
@@ -60,7 +60,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     let frame = Frame {
         left: 66.0,
         top: 46.0,
-        width: WIDTH - 66.0 - 164.0,
+        width: WIDTH - 66.0 - 212.0,
         height: HEIGHT - 46.0 - 66.0,
         x: Scale::Linear { low: 0.0, high: workers },
         y: Scale::from_zero(most),
@@ -160,7 +160,7 @@ fn draw_name(canvas: &mut Canvas, frame: &Frame, last: &Measured<'_>, place: f64
     let name = frame.right() + 14.0;
     canvas.path("leader", [Some((x + 7.0, y)), Some((frame.right() + 2.0, place)), Some((name, place))]);
     canvas.mark("mark", Mark::of(last.slot), (name + 6.0, place), 3.6);
-    canvas.text("name", Anchor::Start, name + 16.0, place + 4.0, &shorten(&last.gateway.title, 22));
+    canvas.text("name", Anchor::Start, name + 16.0, place + 4.0, &shorten(&last.gateway.title, 180.0));
 }
 
 fn draw_limit(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place: f64) {
@@ -168,7 +168,7 @@ fn draw_limit(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place
     canvas.begin("limit", &last.limit_name());
     let points = group.iter().map(|each| Some(frame.at(point(each))));
     canvas.path("line", points);
-    let name = shorten(&last.limit_name(), 26);
+    let name = shorten(&last.limit_name(), 200.0);
     canvas.text("note", Anchor::Start, frame.right() + 14.0, place + 4.0, &name);
     canvas.end();
 }

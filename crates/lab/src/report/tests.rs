@@ -75,14 +75,11 @@ fn a_page_loads_nothing_and_runs_nothing() {
 
 #[test]
 fn names_that_look_like_markup_stay_names() {
-    let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "nothing").unwrap();
-    for (file, text) in files(&results) {
-        // A terminal has no markup.
-        if file != "summary" {
-            assert!(
-                !text.contains("<gate>") && !text.contains("<3.2>") && !text.contains("<b>"),
-                "{file}: {text}"
-            );
+    let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "names").unwrap();
+    // A terminal has no markup.
+    for (file, text) in files(&results).into_iter().filter(|(file, _)| file != "summary") {
+        for markup in ["<gate>", "<b>", "<i>", "<work>", "<pods>", "<kind>", "<secure>", "<dynamic>", "]]>"] {
+            assert!(!text.contains(markup), "{file}: {markup} in {text}");
         }
     }
     assert!(html(&results).contains("Sluice&lt;gate&gt; &amp; &quot;friends&quot;"));
@@ -96,6 +93,19 @@ fn warnings_stand_before_verdicts() {
     assert!(place("the machine was busy") < place("<ul class=\"verdicts\">"));
     let summary = summary(&results);
     assert!(summary.find("  ! the machine").unwrap() < summary.find("  x ").unwrap(), "{summary}");
+}
+
+#[test]
+fn what_several_loads_warn_of_is_said_once() {
+    let mut results = sample::experiment("static", "static");
+    for (name, late) in [("a", 2), ("b", 3)] {
+        let mut run = sample::FLAT.run("static", 5, 100, &[]);
+        run.load.warnings = vec![format!("sent {late} ms late.")];
+        results.gateways.push(sample::gateway(name, name, vec![run]));
+    }
+    assert_eq!(warnings(&Report::of(&results)), ["a (static): sent 2 ms late. Likewise: b (static)."]);
+    results.warnings = vec!["a: sent 2 ms late.".to_owned()];
+    assert_eq!(warnings(&Report::of(&results)), ["a: sent 2 ms late.", "b (static): sent 3 ms late."]);
 }
 
 #[test]

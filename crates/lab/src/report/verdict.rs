@@ -4,6 +4,7 @@ use super::contest::{Contestant, OURS, percentile};
 use super::costs::{Measured, Shape, Work};
 use super::cpu;
 use super::words::{count, counted, list, number, ratio, share, time};
+use crate::results::OfGateway;
 
 /// A sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,15 +12,21 @@ pub(super) struct Verdict {
     pub(super) text: String,
     /// It says that something went wrong.
     pub(super) is_bad: bool,
+    /// It says so of Sluicegate alone.
+    is_our_fault: bool,
 }
 
 impl Verdict {
     fn good(text: String) -> Self {
-        Self { text, is_bad: false }
+        Self { text, is_bad: false, is_our_fault: false }
     }
 
     fn bad(text: String) -> Self {
-        Self { text, is_bad: true }
+        Self { text, is_bad: true, is_our_fault: false }
+    }
+
+    fn bad_of(gateway: &OfGateway, text: String) -> Self {
+        Self { text, is_bad: true, is_our_fault: gateway.name == OURS }
     }
 }
 
@@ -37,14 +44,14 @@ pub(super) fn all(contestants: &[Contestant<'_>], works: &[Work<'_>]) -> Vec<Ver
         all.extend(most(work));
     }
     // What Sluicegate did wrong is told before everything else, also where costs are compared.
-    all.sort_by_key(|verdict| !(verdict.is_bad && verdict.text.starts_with("Sluicegate")));
+    all.sort_by_key(|verdict| !verdict.is_our_fault);
     all
 }
 
 /// What Sluicegate did wrong.
 fn ours(contestants: &[Contestant<'_>]) -> Vec<Verdict> {
     let failing = contestants.iter().filter(|each| each.gateway.name == OURS && !each.is_clean());
-    failing.map(|each| Verdict::bad(lost(each))).collect()
+    failing.map(|each| Verdict::bad_of(each.gateway, lost(each))).collect()
 }
 
 /// Who did nothing wrong.
@@ -181,13 +188,17 @@ fn failed(work: &Work<'_>) -> Vec<Verdict> {
     let groups = work.by_gateway().into_iter();
     let failed = groups.filter_map(|group| {
         let errors: u64 = group.iter().map(|each| each.errors()).sum();
-        let title = &group.first()?.gateway.title;
+        let gateway = group.first()?.gateway;
+        let title = &gateway.title;
         (errors > 0).then(|| {
-            Verdict::bad(format!(
-                "{title} had {} at {}: its figures there are doubtful.",
-                counted(errors, "error"),
-                work.name
-            ))
+            Verdict::bad_of(
+                gateway,
+                format!(
+                    "{title} had {} at {}: its figures there are doubtful.",
+                    counted(errors, "error"),
+                    work.name
+                ),
+            )
         })
     });
     failed.collect()
@@ -237,9 +248,9 @@ fn most(work: &Work<'_>) -> Option<Verdict> {
 mod tests {
     use super::super::contest::contestants;
     use super::super::costs::works;
-    use super::super::sample::{FLAT, Shape as Gateway, experiment, gateway, scaling};
+    use super::super::sample::{FLAT, Shape as Gateway, experiment, gateway, point, scaling};
     use super::*;
-    use crate::results::{Deliveries, Results};
+    use crate::results::{Deliveries, Point, Results};
 
     fn sentences(results: &Results) -> Vec<String> {
         all(&contestants(results), &works(results)).into_iter().map(|verdict| verdict.text).collect()
@@ -291,6 +302,18 @@ mod tests {
             "Sluicegate answered every request, but not without errors: 2 requests delivered more than once."
         );
         assert_eq!(sentences[1], "Not every request was answered rightly.");
+    }
+
+    #[test]
+    fn errors_make_costs_doubtful_and_ours_are_told_first() {
+        let mut results = experiment("bench", "costs");
+        for name in ["nginx", OURS] {
+            let points = vec![Point { errors: 2, ..point("HTTP", 1, 1, 1000.0, 10.0) }];
+            results.gateways.push(OfGateway { points, ..gateway(name, name, Vec::new()) });
+        }
+        let sentences = sentences(&results);
+        assert_eq!(sentences[0], "sluicegate had 2 errors at HTTP: its figures there are doubtful.");
+        assert_eq!(sentences[1], "nginx had 2 errors at HTTP: its figures there are doubtful.");
     }
 
     #[test]

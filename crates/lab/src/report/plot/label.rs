@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn labels_never_touch_and_keep_their_order() {
-        let wanted = [50.0, 52.0, 51.0, 3.0, 98.0, 99.0];
+        let wanted = [50.0, 52.0, 51.0, 1.0, 2.0, 98.0, 99.0];
         let places = spread(&wanted, 12.0, 0.0, 100.0);
         let mut both: Vec<(f64, f64)> = wanted.into_iter().zip(places).collect();
         both.sort_by(|one, other| one.0.total_cmp(&other.0));
