@@ -2,10 +2,11 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench floods clean truths peers
+.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
+LAB ?= dynamic
 FLOODS ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
@@ -52,12 +53,19 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 	@scripts/setup fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-bench: ## compare the CPU time per request with nginx, HAProxy, Envoy and a byte forwarder (BENCH="--seconds 3 --only nginx")
-	@scripts/setup bench
-	@cargo build --quiet --release --package sluicegate
-	@cargo build --quiet --release --package sluicegate-testkit
-	@mkdir -p results
-	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --envoy target/tools/envoy/bin/envoy --json results/bench.json $(BENCH)
+bench: ## compare the CPU time per request with nginx, HAProxy, Envoy, Traefik and a byte forwarder (BENCH="--turns 3 --gateways sluicegate,nginx")
+	@$(MAKE) lab LAB="bench $(BENCH)"
+
+lab: ## carry out an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
+	@scripts/setup peers
+	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
+	@target/release/sluicegate-lab run $(LAB)
+
+check-lab: ## carry out every experiment for some seconds with every gateway, and look at each report in a browser
+	@scripts/setup peers
+	@scripts/setup browser
+	@cargo build --quiet --package sluicegate --package sluicegate-lab
+	@scripts/check-lab
 
 floods: ## hold each flood for 10 s against the gateway, beside a client that behaves and must not fail (FLOODS="--seconds 3 --only ping")
 	@scripts/setup build

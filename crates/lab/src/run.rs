@@ -50,7 +50,9 @@ const SHARE_OF_SATURATION: f64 = 0.8;
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut experiment = Experiment::find(&args.experiment)?;
     args.change(&mut experiment.declared);
-    Namespace::available().map_err(|why| anyhow::anyhow!("experiments need {why}"))?;
+    if experiment.declared.compare.is_none() {
+        Namespace::available().map_err(|why| anyhow::anyhow!("{}: {why}", experiment.name))?;
+    }
     crate::load::allow_files(experiment.declared.load.connections + 512)?;
     let tools = args.tools()?;
     let (kinds, skipped) = select(args, &experiment, &tools)?;
@@ -69,7 +71,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
     })?;
     store(&results, &directory)?;
-    Ok(ExitCode::SUCCESS)
+    let failed = args.fail_on_errors.iter().any(|name| !is_clean(&results, name));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Which gateways take part, with their versions, and which cannot.
@@ -221,6 +224,18 @@ impl Lab<'_> {
             directory: self.directory,
         }
     }
+}
+
+/// Whether this gateway took part and nothing went wrong.
+fn is_clean(results: &Results, name: &str) -> bool {
+    let gateway = results.gateways.iter().find(|gateway| gateway.name == name);
+    gateway.is_some_and(|gateway| {
+        let runs = gateway.runs.iter().all(|run| {
+            let duplicated = run.deliveries.map_or(0, |deliveries| deliveries.duplicated);
+            run.load.errors.total + run.load.requests.unsent.unwrap_or(0) + duplicated == 0
+        });
+        runs && gateway.points.iter().all(|point| point.errors == 0)
+    })
 }
 
 /// Writes the results, and what people read of them.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use rustls::crypto::SupportedKxGroup;
 
 use super::http2;
 use super::http2::request::Ask;
@@ -14,7 +15,7 @@ use super::plan::{Plan, Protocol};
 use super::request::{ID_HEADER, Method, Posts, Request};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
-use super::tls::TlsOptions;
+use super::tls::{self, TlsOptions};
 
 /// What wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
@@ -77,6 +78,10 @@ pub(crate) struct LoadArgs {
     /// them is found in the journals of the back ends, by x-lab-id.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100), default_value = "0")]
     posts: u64,
+    /// How keys are exchanged: X25519MLKEM768, X25519, P-256, P-384, separated by commas, the preferred one first; the server
+    /// has to have one of them. [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = tls::group)]
+    curves: Vec<&'static dyn SupportedKxGroup>,
     /// Count answers that do not repeat the request's x-lab-id in a header of that name, or whose body is not as long as
     /// their x-lab-length says.
     #[arg(long)]
@@ -132,9 +137,10 @@ impl LoadArgs {
             "-t {threads}: there are fewer connections than threads; give -c at least {threads}"
         );
         let address = self.connect_to.map_or_else(|| self.url.resolve(), Ok)?;
+        ensure!(self.curves.is_empty() || self.url.is_tls, "--curves is for https:// URLs only");
         ensure!(self.cacert.is_none() || self.url.is_tls, "--cacert is for https:// URLs only");
         let tls = match self.url.is_tls {
-            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref(), self.h2)?),
+            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref(), &self.curves, self.h2)?),
             false => None,
         };
         let [get, post] = self.requests()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
@@ -26,8 +26,18 @@ pub(crate) struct TlsOptions {
 
 impl TlsOptions {
     /// With `authorities`, a file in PEM, servers have to have a certificate of theirs.
-    pub(crate) fn new(target: &Target, authorities: Option<&Path>, is_http2: bool) -> anyhow::Result<Self> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+    /// With `groups`, keys are exchanged by one of these, the first the server likes.
+    pub(crate) fn new(
+        target: &Target,
+        authorities: Option<&Path>,
+        groups: &[&'static dyn SupportedKxGroup],
+        is_http2: bool,
+    ) -> anyhow::Result<Self> {
+        let mut provider = aws_lc_rs::default_provider();
+        if !groups.is_empty() {
+            provider.kx_groups = groups.to_vec();
+        }
+        let provider = Arc::new(provider);
         let builder =
             ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let mut config = match authorities {
@@ -45,6 +55,17 @@ impl TlsOptions {
             format!("{}: {:?} cannot be the name of a TLS server", target.url, target.host)
         })?;
         Ok(Self { config: Arc::new(config), name })
+    }
+}
+
+/// How keys are exchanged, by the name that TLS and curl have for it.
+pub(crate) fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, String> {
+    match name.to_ascii_uppercase().as_str() {
+        "X25519MLKEM768" => Ok(aws_lc_rs::kx_group::X25519MLKEM768),
+        "X25519" => Ok(aws_lc_rs::kx_group::X25519),
+        "P-256" => Ok(aws_lc_rs::kx_group::SECP256R1),
+        "P-384" => Ok(aws_lc_rs::kx_group::SECP384R1),
+        _ => Err("it is none of X25519MLKEM768, X25519, P-256 and P-384".to_owned()),
     }
 }
 

@@ -32,6 +32,12 @@ pub(crate) struct RunArgs {
     /// Connections of the load, instead of the experiment's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=30_000))]
     connections: Option<u64>,
+    /// How long a connect or a request may take, instead of the experiment's time: 1ms to 1h.
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
+    /// Exit with 1 if one of these gateways, separated by commas, had an error of any kind.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(super) fail_on_errors: Vec<String>,
     /// How many times faster the timeline goes: its pauses are divided by this. Over 0.
     #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
     speed: f64,
@@ -62,6 +68,7 @@ impl RunArgs {
         let load = &mut declared.load;
         load.rate = self.rate.or(load.rate);
         load.duration = self.duration.unwrap_or(load.duration);
+        load.timeout = self.timeout.unwrap_or(load.timeout);
         load.connections = self.connections.unwrap_or(load.connections);
         declared.baseline &= !self.no_baseline;
         hasten(&mut declared.timeline, self.speed);
@@ -125,6 +132,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 30s or 3m"))?;
     let is_good = (Duration::from_secs(1)..=Duration::from_secs(24 * 3600)).contains(&time);
     if is_good { Ok(time) } else { Err("it has to be from 1s to 24h".to_owned()) }
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms or 2s"))?;
+    let is_good = (Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&time);
+    if is_good { Ok(time) } else { Err("it has to be from 1ms to 1h".to_owned()) }
 }
 
 fn factor(text: &str) -> Result<f64, String> {

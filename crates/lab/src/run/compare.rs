@@ -114,8 +114,10 @@ impl Comparison<'_> {
                 }
             }
         }
-        if self.compare.limits {
-            gateways.extend(self.signature()?);
+        if let Some(floor) =
+            gateways.iter_mut().find(|gateway| self.compare.limits && gateway.name == "floor")
+        {
+            floor.points.extend(self.signatures()?);
         }
         if possible.iter().any(|workers| *workers >= self.all.len()) {
             warnings.push(format!(
@@ -191,6 +193,7 @@ impl Comparison<'_> {
         match work {
             Work::Http | Work::Https => self.compare.connections,
             Work::Http2 | Work::Grpc => HTTP2_CONNECTIONS,
+            // What all of them can do.
             Work::TlsRsa | Work::TlsP256 => HANDSHAKES,
         }
     }
@@ -261,21 +264,20 @@ impl Comparison<'_> {
     }
 
     /// What the private key's part of a handshake takes by itself: below it no gateway with this library can come.
-    fn signature(&self) -> anyhow::Result<Option<OfGateway>> {
-        let mut gateway = OfGateway {
-            name: "signature".to_owned(),
-            title: "The signature alone".to_owned(),
-            version: "aws-lc".to_owned(),
-            learns: "Nothing: the private key's part of a handshake, by itself.".to_owned(),
-            ..OfGateway::default()
-        };
-        for (work, key) in [(Work::TlsRsa, Key::Rsa), (Work::TlsP256, Key::P256)] {
-            if self.compare.works.contains(&work) {
+    fn signatures(&self) -> anyhow::Result<Vec<Point>> {
+        let mut points = Vec::new();
+        for (work, key, name) in
+            [(Work::TlsRsa, Key::Rsa, "signature, RSA"), (Work::TlsP256, Key::P256, "signature, P-256")]
+        {
+            if !self.compare.works.contains(&work) {
+                continue;
+            }
+            for turn in 1..=self.compare.turns {
                 let micros = signature_micros(key)?;
-                gateway.points.push(Point {
-                    work: work.name().to_owned(),
+                points.push(Point {
+                    work: name.to_owned(),
                     workers: 1,
-                    turn: 1,
+                    turn,
                     requests_per_s: 1e6 / micros,
                     cpu_us_per_request: micros,
                     cpus: 1.0,
@@ -283,7 +285,7 @@ impl Comparison<'_> {
                 });
             }
         }
-        Ok((!gateway.points.is_empty()).then_some(gateway))
+        Ok(points)
     }
 
     fn setting(&self) -> Vec<String> {
@@ -343,7 +345,8 @@ fn load(work: Work, connections: u64) -> Command {
         Work::Http | Work::Https => {}
         Work::Http2 => drop(command.args(["--h2", "--streams"]).arg(STREAMS.to_string())),
         Work::Grpc => drop(command.args(["--h2", "--grpc", "--streams"]).arg(STREAMS.to_string())),
-        Work::TlsRsa | Work::TlsP256 => drop(command.arg("--new-connections")),
+        // What all of them can do.
+        Work::TlsRsa | Work::TlsP256 => drop(command.args(["--new-connections", "--curves", "X25519"])),
     }
     if !is_new_each(work) {
         command.arg("--ramp").arg(format!("{}ms", RAMP.as_millis()));
