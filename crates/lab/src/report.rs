@@ -10,7 +10,7 @@
 //! | [`percentiles`], [`over_time`] | latency, by percentile and over time |
 //! | [`cpu`] | CPU time, memory, and how long changes took to be followed |
 //! | [`costs`] | single figures of several turns, put together |
-//! | [`bench`], [`rates`], [`sizing`] | what requests cost: gateway by gateway, by rate, by workers |
+//! | [`mod@bench`], [`rates`], [`sizing`] | what requests cost: gateway by gateway, by rate, by workers |
 //! | [`fit`] | a straight line through points |
 //! | [`setting`] | how it was measured |
 //! | [`words`], [`table`], [`plot`] | how numbers are written, tables and plots are made |
@@ -209,7 +209,12 @@ fn head(report: &Report<'_>) -> String {
     let results = report.results;
     let mut out = paragraph(
         "kicker",
-        &format!("sluicegate-lab · {} · {}", results.experiment, words::date(results.started_unix_ms)),
+        &format!(
+            "sluicegate-lab · {} · {} · took {}",
+            results.experiment,
+            words::date(results.started_unix_ms),
+            words::long(results.took_s)
+        ),
     );
     out += &format!("<h1>{}</h1>\n", words::escape(&results.title));
     out += &paragraph("lead", &results.about);

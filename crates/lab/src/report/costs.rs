@@ -51,20 +51,29 @@ const SIGNATURE: &str = "signature";
 /// How works are named in which each request has a connection of its own; the key follows.
 const NEW_TLS: &str = "new TLS";
 
-/// All kinds of work, in the order in which they are first met.
+/// All kinds of work, in the order in which they are first met. Signing stands beside the new TLS connections that it limits, and
+/// by itself if there are none.
 pub(super) fn works(results: &Results) -> Vec<Work<'_>> {
     let mut names: Vec<&str> = Vec::new();
     for point in results.gateways.iter().flat_map(|gateway| &gateway.points) {
-        if !names.contains(&point.work.as_str()) && !point.work.starts_with(SIGNATURE) {
+        if !names.contains(&point.work.as_str()) {
             names.push(&point.work);
         }
     }
-    names.into_iter().map(|name| work(results, name)).collect()
+    let is_limit = |name: &str| {
+        let key = name.strip_prefix(SIGNATURE);
+        key.is_some_and(|key| {
+            names.iter().any(|other| {
+                other.strip_prefix(NEW_TLS).is_some_and(|theirs| key.is_empty() || theirs == key)
+            })
+        })
+    };
+    names.iter().filter(|name| !is_limit(name)).map(|name| work(results, name)).collect()
 }
 
 fn work<'r>(results: &'r Results, name: &'r str) -> Work<'r> {
     let is_floor = |measured: &Measured<'_>| measured.gateway.name == FLOOR;
-    let (mut limits, measured): (Vec<_>, Vec<_>) = of_work(results, name).into_iter().partition(is_floor);
+    let (mut limits, mut measured): (Vec<_>, Vec<_>) = of_work(results, name).into_iter().partition(is_floor);
     if let Some(key) = name.strip_prefix(NEW_TLS) {
         let with_key = format!("{SIGNATURE}{key}");
         limits.extend(of_work(results, &with_key));
@@ -72,6 +81,10 @@ fn work<'r>(results: &'r Results, name: &'r str) -> Work<'r> {
             // Of any key.
             limits.extend(of_work(results, SIGNATURE));
         }
+    }
+    if measured.is_empty() {
+        // Then the limits are what was asked for.
+        std::mem::swap(&mut measured, &mut limits);
     }
     let distinct = |value: &dyn Fn(&Measured<'_>) -> u64| {
         let mut values: Vec<u64> = measured.iter().map(value).collect();
@@ -151,7 +164,13 @@ impl Measured<'_> {
 impl<'r> Work<'r> {
     /// What is counted a second.
     pub(super) fn unit(&self) -> &'static str {
-        if self.is_new_tls() { "new TLS connections/s" } else { "requests/s" }
+        if self.is_new_tls() {
+            "new TLS connections/s"
+        } else if self.name.starts_with(SIGNATURE) {
+            "signatures/s"
+        } else {
+            "requests/s"
+        }
     }
 
     pub(super) fn is_new_tls(&self) -> bool {
@@ -233,7 +252,18 @@ mod tests {
             .iter()
             .map(|work| (work.name, work.limits.iter().map(|limit| limit.cost().median).collect()))
             .collect();
-        assert_eq!(limits, [("HTTP", vec![1.0]), ("new TLS, RSA", vec![660.0])]);
+        // The third limits nothing here, so it stands by itself.
+        let alone = ("signature, P-256", vec![]);
+        assert_eq!(limits, [("HTTP", vec![1.0]), ("new TLS, RSA", vec![660.0]), alone]);
         assert!(works.iter().all(|work| work.measured.len() == 1));
+    }
+
+    #[test]
+    fn limits_alone_are_shown_as_what_was_measured() {
+        let floor = vec![point("HTTP", 1, 1, 9000.0, 1.0), point("signature, RSA", 1, 1, 1500.0, 660.0)];
+        let results = results(vec![("floor", floor)]);
+        let works = works(&results);
+        let shown: Vec<_> = works.iter().map(|work| (work.name, work.unit(), work.measured.len())).collect();
+        assert_eq!(shown, [("HTTP", "requests/s", 1), ("signature, RSA", "signatures/s", 1)]);
     }
 }

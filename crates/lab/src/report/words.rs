@@ -95,6 +95,12 @@ pub(super) fn time(millis: f64) -> String {
     }
 }
 
+/// A time of minutes: `7m 12s`.
+pub(super) fn long(seconds: f64) -> String {
+    let whole = std::time::Duration::from_secs(seconds.clamp(0.0, 1e9).round() as u64);
+    humantime::format_duration(whole).to_string()
+}
+
 /// A round time, as axes have it: `1 ms`, `10 s`.
 pub(super) fn round_time(millis: f64) -> String {
     let (value, unit) = if millis >= 1000.0 { (millis / 1e3, "s") } else { (millis, "ms") };
