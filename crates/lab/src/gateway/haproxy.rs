@@ -1,9 +1,8 @@
 //! HAProxy that is told of endpoints, certificates and hosts through its runtime API: the way of HAProxy Technologies'
 //! controller.
 
-use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +25,10 @@ pub(crate) const KIND: Kind = Kind {
     learns: "Endpoints, certificates and hosts are set through its runtime API, as HAProxy Technologies' controller does, \
              which checks endpoints every 2 s by connecting to them. A reload is made when more than 42 endpoints need \
              more slots.",
-    version: |_| version_of("haproxy".as_ref(), &["-v"]),
+    version: |_| {
+        let line = version_of("haproxy".as_ref(), &["-v"])?;
+        Ok(line.split(" - ").next().unwrap_or(&line).to_owned())
+    },
     works: &Work::ALL,
     prepare,
 };
@@ -45,8 +47,9 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     driver.assign(&config.endpoints);
     driver.write(config)?;
     let mut command = Command::new("haproxy");
-    // -W: a master that reloads.
-    command.args(["-W", "-q", "-f"]).arg(driver.file("haproxy.cfg")).args(&site.options);
+    // -W: a master that reloads; -S: where it answers.
+    command.args(["-W", "-q", "-S"]).arg(driver.file("master"));
+    command.arg("-f").arg(driver.file("haproxy.cfg")).args(&site.options);
     let files = vec![
         ConfigFile::new("haproxy.cfg", &driver.text()),
         ConfigFile::new("hosts.map", &map_lines(config).concat()),
@@ -105,26 +108,22 @@ impl Haproxy {
     }
 
     fn set_servers(&self, before: &[Option<SocketAddr>]) -> anyhow::Result<()> {
-        let mut commands = "set severity-output number".to_owned();
-        for (number, (slot, before)) in (1..).zip(self.slots.iter().zip(before)) {
-            // Writing to a String does not fail.
-            let _ = match slot {
-                _ if slot == before => continue,
-                Some(addr) => write!(
-                    commands,
-                    ";set server app/s{number} addr {} port {};set server app/s{number} state ready",
-                    addr.ip(),
-                    addr.port()
-                ),
-                None => write!(commands, ";set server app/s{number} state maint"),
-            };
+        let changed = (1..).zip(self.slots.iter().zip(before)).filter(|(_, (slot, before))| slot != before);
+        let commands = changed.map(|(number, (slot, _))| match slot {
+            Some(addr) => format!(
+                ";set server app/s{number} addr {} port {};set server app/s{number} state ready",
+                addr.ip(),
+                addr.port()
+            ),
+            None => format!(";set server app/s{number} state maint"),
+        });
+        for batch in batches(commands) {
+            let answer = self.ask(&format!("set severity-output number{batch}\n"))?;
+            // From emergency to error, as syslog counts.
+            let is_error =
+                |line: &str| ["[0]:", "[1]:", "[2]:", "[3]:"].iter().any(|level| line.starts_with(level));
+            ensure!(!answer.lines().any(is_error), "HAProxy does not take the endpoints: {answer}");
         }
-        let answer = self.ask(&format!("{commands}\n"))?;
-        // From emergency to error, as syslog counts.
-        let refused = answer
-            .lines()
-            .find(|line| ["[0]:", "[1]:", "[2]:", "[3]:"].iter().any(|level| line.starts_with(level)));
-        ensure!(refused.is_none(), "HAProxy does not take the endpoints: {answer}");
         Ok(())
     }
 
@@ -145,15 +144,9 @@ impl Haproxy {
         let answer = self.ask(&format!("prepare map {file}\n"))?;
         let version = answer.trim().strip_prefix("New version created:").map(str::trim);
         let version = version.with_context(|| format!("HAProxy does not prepare a map: {answer}"))?;
-        let mut chunk = String::new();
-        let lines = map_lines(config);
-        for (number, line) in (1..).zip(&lines) {
-            chunk += line;
-            if number == lines.len() || chunk.len() + line.len() > AT_ONCE {
-                let answer = self.ask(&format!("add map @{version} {file} <<\n{chunk}\n"))?;
-                ensure!(answer.trim().is_empty(), "HAProxy does not take the hosts: {answer}");
-                chunk.clear();
-            }
+        for batch in batches(map_lines(config)) {
+            let answer = self.ask(&format!("add map @{version} {file} <<\n{batch}\n"))?;
+            ensure!(answer.trim().is_empty(), "HAProxy does not take the hosts: {answer}");
         }
         let answer = self.ask(&format!("commit map @{version} {file}\n"))?;
         ensure!(answer.trim().is_empty(), "HAProxy does not take the hosts: {answer}");
@@ -163,13 +156,11 @@ impl Haproxy {
     /// Waits until the new worker answers: what the old one is told after the new one read its configuration would be lost.
     fn reload(&self, process: &Process) -> anyhow::Result<()> {
         let old = self.worker()?;
+        // A signal is lost on a master that has just started its worker; one that answers has its ears open.
+        wait_until(|| self.ask_at("master", "show proc\n").is_ok())
+            .context("HAProxy's master does not answer")?;
         signal(process, Signal::USR2)?;
-        let deadline = Instant::now() + LIMIT;
-        while self.worker().is_ok_and(|worker| worker == old) {
-            ensure!(Instant::now() < deadline, "HAProxy does not reload within {LIMIT:?}");
-            sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        wait_until(|| self.worker().is_ok_and(|worker| worker != old)).context("HAProxy does not reload")
     }
 
     /// The process id of who answers, as a line of text.
@@ -180,11 +171,17 @@ impl Haproxy {
     }
 
     fn ask(&self, command: &str) -> anyhow::Result<String> {
+        self.ask_at("socket", command)
+    }
+
+    fn ask_at(&self, socket: &str, command: &str) -> anyhow::Result<String> {
         let exchange = || {
-            let mut stream = UnixStream::connect(self.file("socket"))?;
+            let mut stream = UnixStream::connect(self.file(socket))?;
             stream.set_read_timeout(Some(LIMIT))?;
             stream.set_write_timeout(Some(LIMIT))?;
             stream.write_all(command.as_bytes())?;
+            // The master answers until nothing more can come.
+            stream.shutdown(Shutdown::Write)?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).map(|_| answer)
         };
@@ -230,6 +227,27 @@ impl Haproxy {
     fn file(&self, name: &str) -> PathBuf {
         self.site.directory.join(name)
     }
+}
+
+fn wait_until(is_so: impl Fn() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        ensure!(Instant::now() < deadline, "waited in vain for {LIMIT:?}");
+        sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// These in as few texts as the runtime API takes.
+fn batches(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut batches: Vec<String> = Vec::new();
+    for text in texts {
+        match batches.last_mut() {
+            Some(batch) if batch.len() + text.len() <= AT_ONCE => *batch += &text,
+            _ => batches.push(text),
+        }
+    }
+    batches
 }
 
 /// Chain and key in one; no blank lines, since one ends what the runtime API reads.

@@ -125,6 +125,7 @@ spec:
     )
 }
 
+/// The pods of a Service have one port.
 fn endpoints(config: &Config) -> String {
     let port = config.endpoints.first().map_or(80, std::net::SocketAddr::port);
     let mut text = format!(

@@ -56,7 +56,6 @@ pub(super) fn each_with(pods: u8, promise: fn(&mut Running) -> anyhow::Result<()
 }
 
 /// Keeps one kind to a promise, with so many pods of which it is told the first.
-#[expect(clippy::print_stderr, reason = "who skips says so")]
 pub(super) fn keep(
     kind: &'static Kind,
     pods: u8,
