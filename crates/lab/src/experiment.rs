@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
+use crate::published;
+
 /// The experiments that come with the program, by name.
 const INCLUDED: [(&str, &str); 12] = [
     ("static", include_str!("../../../lab/experiments/static.yaml")),
@@ -244,6 +246,13 @@ impl Experiment {
 
     fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
         let declared: Declared = serde_saphyr::from_str(text)?;
+        if let Some(study) = &declared.published {
+            ensure!(
+                published::find(study).is_some(),
+                "published: {study} is unknown; there are {}",
+                published::names()
+            );
+        }
         ensure!(declared.pods.count > 0, "pods.count: there has to be at least one");
         if let Some(compare) = &declared.compare {
             ensure!(declared.timeline.is_empty(), "compare: there is a timeline too; write one of them");

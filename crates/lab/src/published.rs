@@ -86,6 +86,11 @@ pub(crate) fn find(name: &str) -> Option<Published> {
     serde_saphyr::from_str(text).ok()
 }
 
+/// All their names, for people.
+pub(crate) fn names() -> String {
+    INCLUDED.map(|(name, _)| name).join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -164,6 +164,9 @@ pub(crate) struct Followed {
     pub(crate) kind: String,
     /// From telling the gateway to when it was seen to serve so; [`None`]: not within the limit.
     pub(crate) took_ms: Option<f64>,
+    /// It was not followed before the next change of its kind came, and could not be seen from then on.
+    #[serde(default)]
+    pub(crate) is_overtaken: bool,
 }
 
 /// One figure of an experiment that compares costs.

@@ -87,7 +87,11 @@ impl Contestant<'_> {
 
     /// Changes that it did not follow within the limit.
     pub(super) fn never_followed(&self) -> usize {
-        self.run.followed.iter().filter(|followed| followed.took_ms.is_none()).count()
+        self.run
+            .followed
+            .iter()
+            .filter(|followed| followed.took_ms.is_none() && !followed.is_overtaken)
+            .count()
     }
 
     /// Whether every request that was due had the right answer, and was delivered once.

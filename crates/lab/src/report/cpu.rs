@@ -86,6 +86,7 @@ pub(super) fn followed(contestants: &[Contestant<'_>]) -> Option<Table> {
         Column::number("how often"),
         Column::number("median"),
         Column::number("longest"),
+        Column::number("overtaken by the next"),
         Column::number("never"),
     ];
     let caption = "How long changes took to be followed, from when the gateway was told".to_owned();
@@ -103,13 +104,15 @@ fn rows(each: &Contestant<'_>) -> Vec<Row> {
     let of_kind = |kind: &str| {
         let all: Vec<&Followed> = each.run.followed.iter().filter(|followed| followed.kind == kind).collect();
         let took: Vec<f64> = all.iter().filter_map(|followed| followed.took_ms).collect();
+        let overtaken = all.iter().filter(|followed| followed.is_overtaken).count();
         Row::of([
             Cell::contestant(each.title(), each.slot),
             Cell::plain(kind),
             Cell::plain(all.len().to_string()),
             known(median(&took), time),
             known(took.iter().copied().reduce(f64::max), time),
-            Cell::errors((all.len() - took.len()) as u64),
+            Cell::plain(overtaken.to_string()),
+            Cell::errors((all.len() - took.len() - overtaken) as u64),
         ])
     };
     kinds.into_iter().map(of_kind).collect()

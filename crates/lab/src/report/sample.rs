@@ -151,6 +151,7 @@ impl Shape {
             at_s: event.at_s,
             kind: event.kind.clone(),
             took_ms: (self.connect == 0).then_some(40.0 * self.median + event.at_s),
+            is_overtaken: false,
         };
         Run {
             label: label.to_owned(),

@@ -72,14 +72,15 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// How long it takes until this holds, looked at in the namespace; [`None`]: too long.
+/// How long it takes until this holds, looked at in the namespace as long as it is wanted; [`None`]: too long.
 pub(crate) fn follow(
     namespace: &Namespace,
     mut holds: impl FnMut() -> bool + Send,
+    is_wanted: impl Fn() -> bool + Send,
 ) -> anyhow::Result<Option<Duration>> {
     let told = Instant::now();
     namespace.enter(move || {
-        while told.elapsed() < PATIENCE {
+        while told.elapsed() < PATIENCE && is_wanted() {
             if holds() {
                 return Some(told.elapsed());
             }

@@ -1,6 +1,8 @@
 //! What changes when.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
@@ -86,6 +88,8 @@ pub(crate) struct Player<'p> {
     pub(crate) notice: Duration,
     pub(crate) happened: &'p mut Happened,
     probes: JoinSet<anyhow::Result<(SystemTime, Followed)>>,
+    /// How many changes of each kind it was told.
+    told: HashMap<&'static str, Arc<AtomicU64>>,
     generation: usize,
     afflicted: usize,
     /// What could not be told, and is to be told again.
@@ -101,7 +105,18 @@ impl<'p> Player<'p> {
         happened: &'p mut Happened,
     ) -> Self {
         let probes = JoinSet::new();
-        Self { stage, gateway, issuer, notice, happened, probes, generation: 0, afflicted: 0, untold: None }
+        Self {
+            stage,
+            gateway,
+            issuer,
+            notice,
+            happened,
+            probes,
+            told: HashMap::new(),
+            generation: 0,
+            afflicted: 0,
+            untold: None,
+        }
     }
 
     /// Does what is to be done, from `start` to `end`.
@@ -266,10 +281,14 @@ impl<'p> Player<'p> {
     /// Looks beside the load when what the gateway was told holds.
     fn probe(&mut self, kind: &'static str, holds: impl FnMut() -> bool + Send + 'static) {
         let (namespace, told): (Arc<Namespace>, _) = (Arc::clone(&self.stage.namespace), SystemTime::now());
+        let newest = Arc::clone(self.told.entry(kind).or_default());
+        let number = newest.fetch_add(1, Ordering::Relaxed) + 1;
         self.probes.spawn_blocking(move || {
-            let took = probe::follow(&namespace, holds)?;
+            let is_newest = || newest.load(Ordering::Relaxed) == number;
+            let took = probe::follow(&namespace, holds, is_newest)?;
             let took_ms = took.map(|took| took.as_secs_f64() * 1e3);
-            Ok((told, Followed { at_s: 0.0, kind: kind.to_owned(), took_ms }))
+            let is_overtaken = took.is_none() && !is_newest();
+            Ok((told, Followed { at_s: 0.0, kind: kind.to_owned(), took_ms, is_overtaken }))
         });
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn keep(
         return Ok(());
     }
     let mut running = Running::start(kind, pods)?;
-    promise(&mut running).with_context(|| running.process.output())
+    promise(&mut running).with_context(|| format!("it printed {:?}", running.process.output()))
 }
 
 /// `target/tools` of this repository.
@@ -106,7 +106,7 @@ impl Running {
         let process = Process::start(prepared.command)?;
         let driver = prepared.driver;
         let mut running = Self { kind, site, config, pods, driver, process, _directory: directory };
-        running.wait_until_served().with_context(|| running.process.output())?;
+        running.wait_until_served().with_context(|| format!("it printed {:?}", running.process.output()))?;
         Ok(running)
     }
 
