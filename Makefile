@@ -16,9 +16,9 @@ export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-build: ## build the gateway: target/release/sluicegate
+build: ## build the gateway and the lab: target/release/sluicegate, target/release/sluicegate-lab
 	@scripts/setup build
-	@cargo build --release --package sluicegate
+	@cargo build --release --package sluicegate --package sluicegate-lab
 
 demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its back ends and its certificate are replaced (DEMO_SECONDS=20 ends by itself)
 	@scripts/setup build

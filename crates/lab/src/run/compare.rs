@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::args::RunArgs;
-use super::machine::Cpus;
+use super::machine::{Cpus, start_load};
 use super::running::{Gateway, Place, Start, reach};
 use super::say;
 use super::watch::memory_of_tree;
@@ -158,7 +158,8 @@ impl Comparison<'_> {
         if let Some(rate) = rate {
             command.arg(format!("-R{rate}"));
         }
-        let mut load = Process::start(with_target(command, &gateway, work, &json))?;
+        let mut load =
+            Place::Loopback.enter(|| start_load(with_target(command, &gateway, work, &json)))??;
         // Opening connections is not what is measured, but where it is all that is measured.
         if !is_new_each(work) {
             sleep(RAMP).await;
@@ -240,14 +241,11 @@ impl Comparison<'_> {
             let mut bytes = [0; 2];
             for (bytes, connections) in bytes.iter_mut().zip([FIRST, FIRST + connections]) {
                 let mut command = load(work, connections);
+                let json = site.scratch.path().join("idle.json");
                 // Each connection has a request every other second.
                 command.args(["-d5s".to_owned(), format!("-R{}", connections / 2)]);
-                let mut load = Process::start(with_target(
-                    command,
-                    &gateway,
-                    work,
-                    &site.scratch.path().join("idle.json"),
-                ))?;
+                let mut load =
+                    Place::Loopback.enter(|| start_load(with_target(command, &gateway, work, &json)))??;
                 sleep(RAMP + Duration::from_secs(4)).await;
                 *bytes = memory_of_tree(gateway.process.pid())?;
                 let status = load.wait(GRACE).await?;

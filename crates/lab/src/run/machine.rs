@@ -2,14 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use anyhow::Context as _;
+use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use sluicegate_netns::Process;
 
 use crate::results::Machine;
 
 /// The load per CPU from which on a machine is too busy to measure on.
 const BUSY: f64 = 0.4;
+
+/// The nice value of the load: the kernel gives it some thirty times the weight of a pod.
+const PRIORITY: i32 = -15;
 
 /// Who gets which CPU: the gateway has some for itself, so that it can be compared; load and pods share the others. A machine
 /// with one CPU has one for all.
@@ -66,6 +73,14 @@ impl Cpus {
             other_cpus: self.others.clone(),
         }
     }
+}
+
+/// Starts the load, which goes before the pods: when it is late, its latencies are not the gateway's. It and what it starts
+/// have the CPUs of the others.
+pub(crate) fn start_load(command: Command) -> anyhow::Result<Process> {
+    // Without root it has to do as it is.
+    let _ = setpriority_process(None, PRIORITY);
+    Process::start(command)
 }
 
 fn take(cpus: &[usize]) -> anyhow::Result<()> {

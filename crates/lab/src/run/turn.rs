@@ -12,7 +12,7 @@ use sluicegate_netns::{NODE, Process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::machine::Cpus;
+use super::machine::{self, Cpus};
 use super::running::{Gateway, Place, Start};
 use super::stage::Stage;
 use super::timeline::{Happened, Player, moments, pods_needed};
@@ -109,7 +109,7 @@ impl Turn<'_> {
         let words = std::iter::once(load.get_program()).chain(load.get_args());
         let load_command = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         let began = Instant::now();
-        let mut load = stage.namespace.spawn(load)?;
+        let mut load = stage.namespace.enter(|| machine::start_load(load))??;
         let (mut happened, mut seen) = (Happened::default(), Seen::default());
         // By a clone, since the timeline changes the gateway while it is watched.
         let watched = gateway.process.pid();
