@@ -65,6 +65,8 @@ check-lab: ## carry out every experiment for some seconds with every gateway, an
 	@scripts/setup peers
 	@scripts/setup browser
 	@cargo build --quiet --package sluicegate --package sluicegate-lab
+	@# Once more, now that all gateways are there.
+	@cargo test --quiet --package sluicegate-lab --bin sluicegate-lab gateway
 	@scripts/check-lab
 
 floods: ## hold each flood for 10 s against the gateway, beside a client that behaves and must not fail (FLOODS="--seconds 3 --only ping")

@@ -216,7 +216,7 @@ pub(crate) enum Step {
     /// So many hosts are routed, of which none was routed before; those of the step before are gone.
     Routes(usize),
     /// These steps, again and again.
-    Repeat(Vec<Step>),
+    Repeat(Vec<Self>),
 }
 
 impl Experiment {

@@ -11,6 +11,7 @@
 //! | [`cpu`] | CPU time, memory, and how long changes took to be followed |
 //! | [`costs`] | single figures of several turns, put together |
 //! | [`mod@bench`], [`rates`], [`sizing`] | what requests cost: gateway by gateway, by rate, by workers |
+//! | [`idle`] | what waiting connections take |
 //! | [`fit`] | a straight line through points |
 //! | [`setting`] | how it was measured |
 //! | [`words`], [`table`], [`plot`] | how numbers are written, tables and plots are made |
@@ -22,6 +23,7 @@ mod costs;
 mod cpu;
 mod errors;
 mod fit;
+mod idle;
 mod over_time;
 mod page;
 mod percentiles;
@@ -275,6 +277,10 @@ fn costs_html(report: &Report<'_>) -> String {
         out +=
             &section("What a request costs", &(paragraph("under", under) + &bench + &tables(Shape::Bench)));
     }
+    out += &section(
+        "What a connection takes",
+        &idle::table(report.results).map(|table| table.html()).unwrap_or_default(),
+    );
     let rates: String = plots(Shape::Rates).iter().map(page::figure).collect();
     out += &section("CPU over rate", &(rates + &tables(Shape::Rates)));
     let sizing = page::figures(&plots(Shape::Sizing));
@@ -326,6 +332,7 @@ pub(crate) fn markdown(results: &Results) -> String {
         out += &image(&plot);
         out += &tables.iter().map(Table::markdown).collect::<String>();
     }
+    out += &idle::table(results).map(|table| table.markdown()).unwrap_or_default();
     if let Some(study) = report.study() {
         out += &format!("{}\n\n", escape(&study));
     }
@@ -357,6 +364,9 @@ pub(crate) fn summary(results: &Results) -> String {
         for table in tables {
             out += &format!("\n  {}\n{}", table.caption, table.text());
         }
+    }
+    if let Some(table) = idle::table(results) {
+        out += &format!("\n  {}\n{}", table.caption, table.text());
     }
     out
 }

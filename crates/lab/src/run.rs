@@ -33,6 +33,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use sluicegate_netns::Namespace;
+use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::args::RunArgs;
 use self::compare::Comparison;
@@ -50,12 +51,13 @@ const SHARE_OF_SATURATION: f64 = 0.8;
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut experiment = Experiment::find(&args.experiment)?;
     args.change(&mut experiment.declared);
+    // The gateways have as many as this process may: each client may take two of theirs.
+    crate::load::allow_files(experiment.declared.load.connections * 3 + 1024)?;
+    let tools = args.tools()?;
+    let (kinds, skipped) = select(args, &experiment, &tools)?;
     if experiment.declared.compare.is_none() {
         Namespace::available().map_err(|why| anyhow::anyhow!("{}: {why}", experiment.name))?;
     }
-    crate::load::allow_files(experiment.declared.load.connections + 512)?;
-    let tools = args.tools()?;
-    let (kinds, skipped) = select(args, &experiment, &tools)?;
     let all = Cpus::all()?;
     let cpus = Cpus::divide(&all, args.workers);
     cpus.take_others()?;
@@ -67,7 +69,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         tokio::select! {
             results = lab.run(&kinds, skipped) => results,
             // What was started ends as it is dropped.
-            signal = tokio::signal::ctrl_c() => signal.map_err(Into::into).and_then(|()| bail!("interrupted")),
+            interrupted = interrupted() => interrupted.and_then(|()| bail!("interrupted")),
         }
     })?;
     store(&results, &directory)?;
@@ -75,12 +77,22 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Waits for Ctrl-C or SIGTERM.
+async fn interrupted() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupt = tokio::signal::ctrl_c() => interrupt?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
 /// Which gateways take part, with their versions, and which cannot.
 fn select(
     args: &RunArgs,
     experiment: &Experiment,
     tools: &Path,
-) -> anyhow::Result<(Vec<(&'static Kind, String)>, Vec<Skipped>)> {
+) -> anyhow::Result<(Vec<Entrant>, Vec<Skipped>)> {
     let mut wanted = args.gateways(&experiment.declared)?;
     let has_limits = experiment.declared.compare.as_ref().is_some_and(|compare| compare.limits);
     if has_limits && wanted.iter().all(|kind| kind.name != "floor") {
@@ -89,7 +101,7 @@ fn select(
     let (mut kinds, mut skipped) = (Vec::new(), Vec::new());
     for kind in wanted {
         match (kind.version)(tools) {
-            Ok(version) => kinds.push((kind, version)),
+            Ok(version) => kinds.push(Entrant { kind, version }),
             Err(why) => {
                 say(&format!("{} is skipped: {why:#}", kind.name));
                 skipped.push(Skipped { gateway: kind.name.to_owned(), why: format!("{why:#}") });
@@ -98,6 +110,12 @@ fn select(
     }
     ensure!(!kinds.is_empty(), "none of the gateways can be run; `make peers` installs what is missing");
     Ok((kinds, skipped))
+}
+
+/// A gateway that takes part.
+struct Entrant {
+    kind: &'static Kind,
+    version: String,
 }
 
 /// What all turns of an experiment share.
@@ -112,11 +130,7 @@ struct Lab<'l> {
 }
 
 impl Lab<'_> {
-    async fn run(
-        &self,
-        kinds: &[(&'static Kind, String)],
-        mut skipped: Vec<Skipped>,
-    ) -> anyhow::Result<Results> {
+    async fn run(&self, kinds: &[Entrant], mut skipped: Vec<Skipped>) -> anyhow::Result<Results> {
         let (started, began) = (SystemTime::now(), Instant::now());
         let machine = self.cpus.machine();
         let declared = &self.experiment.declared;
@@ -136,8 +150,15 @@ impl Lab<'_> {
         };
         let slowest = saturation.iter().map(|each| each.requests_per_s).fold(f64::INFINITY, f64::min);
         let rate = declared.load.rate.unwrap_or((slowest * SHARE_OF_SATURATION / 10.0).floor() * 10.0);
+        let runs = usize::from(declared.baseline) + usize::from(!declared.timeline.is_empty());
+        let runs = kinds.len() * runs.max(1);
+        let each = declared.load.duration + turn::ramp(&declared.load);
+        say(&format!(
+            "{runs} runs at {rate} requests/s, about {} min",
+            (each * runs as u32).as_secs().div_ceil(60)
+        ));
         let mut gateways = Vec::new();
-        for (kind, version) in kinds {
+        for Entrant { kind, version } in kinds {
             match self.turns(kind, version, rate).await {
                 Ok(gateway) => gateways.push(gateway),
                 // The others' figures are good all the same.
@@ -184,9 +205,9 @@ impl Lab<'_> {
     }
 
     /// How many requests a second each gateway does in a closed loop of the same kind.
-    async fn saturate(&self, kinds: &[(&'static Kind, String)]) -> anyhow::Result<Vec<Saturation>> {
+    async fn saturate(&self, kinds: &[Entrant]) -> anyhow::Result<Vec<Saturation>> {
         let mut saturation = Vec::new();
-        for (kind, _) in kinds {
+        for Entrant { kind, .. } in kinds {
             // One that fails does so again in its turn.
             let Ok(requests_per_s) = self.turn(kind, None).saturate().await else { continue };
             say(&format!("{}: {requests_per_s:.0} requests/s in a closed loop", kind.name));

@@ -2,7 +2,7 @@
 //! that checks every answer.
 //!
 //! In: of ours only what [`gateway`] starts. The HTTP here is written apart from the gateway's own parser, since a tool that
-//! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the benchmark
+//! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the floods
 //! lean on.
 //!
 //! | module | what it is |

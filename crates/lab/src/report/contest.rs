@@ -81,6 +81,11 @@ impl Contestant<'_> {
         }
     }
 
+    /// Whether its answers tell p99.9 of its requests: with more than one in a thousand unanswered, none of them would do.
+    pub(super) fn is_told_by_answers(&self) -> bool {
+        self.unanswered() * 1000 <= self.due()
+    }
+
     pub(super) fn duplicated(&self) -> u64 {
         self.run.deliveries.map_or(0, |deliveries| deliveries.duplicated)
     }

@@ -37,6 +37,7 @@ pub(super) fn all(contestants: &[Contestant<'_>], works: &[Work<'_>]) -> Vec<Ver
     all.extend(worst(contestants));
     all.extend(elsewhere(contestants));
     all.extend(tail(contestants));
+    all.extend(untold(contestants));
     all.extend(against_baseline(contestants));
     for work in works {
         all.extend(failed(work));
@@ -145,6 +146,7 @@ fn tail(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let name = "99.9";
     let mut known: Vec<(f64, &Contestant<'_>)> = contestants
         .iter()
+        .filter(|each| each.is_told_by_answers())
         .filter_map(|each| Some((percentile(&each.run.load.latency, name)?, each)))
         .collect();
     known.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -165,9 +167,21 @@ fn tail(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     Some(Verdict::good(text + "."))
 }
 
+/// Whose answers say too little.
+fn untold(contestants: &[Contestant<'_>]) -> Option<Verdict> {
+    let untold = contestants.iter().filter(|each| !each.is_told_by_answers());
+    let untold: Vec<String> = untold.map(|each| each.title()).collect();
+    (!untold.is_empty()).then(|| {
+        Verdict::bad(format!(
+            "More than one request in a thousand has no answer with {}, so p99.9 of the answers says nothing of its requests.",
+            list(&untold)
+        ))
+    })
+}
+
 /// What change made of the same gateway's answers.
 fn against_baseline(contestants: &[Contestant<'_>]) -> Option<Verdict> {
-    let ratios = contestants.iter().filter_map(|each| {
+    let ratios = contestants.iter().filter(|each| each.is_told_by_answers()).filter_map(|each| {
         let now = percentile(&each.run.load.latency, "99.9")?;
         let before = percentile(&each.baseline?.load.latency, "99.9")?;
         (before > 0.0).then(|| (now / before, format!("{} {}", each.title(), ratio(now, before))))

@@ -84,16 +84,19 @@ impl RunArgs {
 
     pub(super) fn gateways(&self, declared: &Declared) -> anyhow::Result<Vec<&'static Kind>> {
         let names = if self.gateways.is_empty() { &declared.gateways } else { &self.gateways };
-        if names.is_empty() || names.iter().any(|name| name == "all") {
-            return Ok(gateway::ALL.to_vec());
-        }
+        let kinds = if names.is_empty() || names.iter().any(|name| name == "all") {
+            gateway::ALL.to_vec()
+        } else {
+            names.iter().map(|name| gateway::named(name)).collect::<Result<_, _>>()?
+        };
         for option in &self.options {
             let Some((name, _)) = option.split_once('=') else {
                 bail!("--option {option}: write GATEWAY=OPTION")
             };
-            ensure!(names.iter().any(|known| known == name), "--option {option}: {name} takes no part");
+            let takes_part = kinds.iter().any(|kind| kind.name == name);
+            ensure!(takes_part, "--option {option}: {name} takes no part");
         }
-        names.iter().map(|name| gateway::named(name)).collect()
+        Ok(kinds)
     }
 
     /// The further options of this gateway.

@@ -20,8 +20,8 @@ use tokio::time::sleep;
 use super::args::RunArgs;
 use super::machine::{Cpus, start_load};
 use super::running::{Gateway, Place, Start, reach};
-use super::say;
 use super::watch::memory_of_tree;
+use super::{Entrant, say};
 use crate::certificate::{Issuer, Key};
 use crate::experiment::{Compare, Work};
 use crate::gateway::{Config, HOST, Kind, Protocol};
@@ -74,11 +74,11 @@ struct Turn {
 }
 
 impl Comparison<'_> {
-    pub(super) async fn run(&self, kinds: &[(&'static Kind, String)]) -> anyhow::Result<Compared> {
+    pub(super) async fn run(&self, kinds: &[Entrant]) -> anyhow::Result<Compared> {
         let mut gateways: Vec<OfGateway> =
-            kinds.iter().map(|(kind, version)| kind.unmeasured(version)).collect();
+            kinds.iter().map(|Entrant { kind, version }| kind.unmeasured(version)).collect();
         let mut warnings = Vec::new();
-        for (index, (kind, _)) in kinds.iter().enumerate() {
+        for (index, Entrant { kind, .. }) in kinds.iter().enumerate() {
             if self.compare.idle > 0 && kind.can(Work::Https) {
                 gateways[index].idle = Some(self.idle(kind).await.with_context(|| kind.name.to_owned())?);
             }
@@ -93,7 +93,7 @@ impl Comparison<'_> {
         }
         let mut failed = Vec::new();
         for turn in self.turns(&possible) {
-            for (index, (kind, _)) in kinds.iter().enumerate() {
+            for (index, Entrant { kind, .. }) in kinds.iter().enumerate() {
                 if !kind.can(turn.work) || failed.contains(&(index, turn.work)) {
                     continue;
                 }
@@ -158,8 +158,7 @@ impl Comparison<'_> {
         if let Some(rate) = rate {
             command.arg(format!("-R{rate}"));
         }
-        let mut load =
-            Place::Loopback.enter(|| start_load(with_target(command, &gateway, work, &json)))??;
+        let mut load = start_load_aside(with_target(command, &gateway, work, &json))?;
         // Opening connections is not what is measured, but where it is all that is measured.
         if !is_new_each(work) {
             sleep(RAMP).await;
@@ -244,8 +243,7 @@ impl Comparison<'_> {
                 let json = site.scratch.path().join("idle.json");
                 // Each connection has a request every other second.
                 command.args(["-d5s".to_owned(), format!("-R{}", connections / 2)]);
-                let mut load =
-                    Place::Loopback.enter(|| start_load(with_target(command, &gateway, work, &json)))??;
+                let mut load = start_load_aside(with_target(command, &gateway, work, &json))?;
                 sleep(RAMP + Duration::from_secs(4)).await;
                 *bytes = memory_of_tree(gateway.process.pid())?;
                 let status = load.wait(GRACE).await?;
@@ -350,6 +348,11 @@ fn load(work: Work, connections: u64) -> Command {
         command.arg("--ramp").arg(format!("{}ms", RAMP.as_millis()));
     }
     command
+}
+
+/// Starts it from a thread of its own, whose priority it has.
+fn start_load_aside(command: Command) -> anyhow::Result<Process> {
+    Place::Loopback.enter(|| start_load(command))?
 }
 
 /// The same with where it goes, and where it writes what it counted.

@@ -75,8 +75,8 @@ impl Cpus {
     }
 }
 
-/// Starts the load, which goes before the pods: when it is late, its latencies are not the gateway's. It and what it starts
-/// have the CPUs of the others.
+/// Starts the load from a thread that is its alone. It goes before the pods: when it is late, its latencies are not the
+/// gateway's.
 pub(crate) fn start_load(command: Command) -> anyhow::Result<Process> {
     // Without root it has to do as it is.
     let _ = setpriority_process(None, PRIORITY);

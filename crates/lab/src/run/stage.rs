@@ -23,6 +23,8 @@ pub(crate) struct Stage {
     pods: Vec<Pod>,
     /// Whose networks are there already, so that starting one takes no more than a process. The next is the last.
     spare: Vec<Network>,
+    /// Those of pods that were killed: taking them down costs more than a pod's life, and must not while others are measured.
+    gone: Vec<Network>,
     started: usize,
     declared: Declared,
     /// Where the pods' journals are.
@@ -34,6 +36,8 @@ struct Pod {
     name: String,
     process: Process,
     network: Network,
+    /// Its address swallows packets.
+    is_silent: bool,
 }
 
 impl Stage {
@@ -46,7 +50,15 @@ impl Stage {
         }
         spare.reverse();
         let (pods, directory) = (Vec::new(), directory.to_owned());
-        let mut stage = Self { pods, spare, started: 0, declared: declared.clone(), directory, namespace };
+        let mut stage = Self {
+            pods,
+            spare,
+            gone: Vec::new(),
+            started: 0,
+            declared: declared.clone(),
+            directory,
+            namespace,
+        };
         stage.add(declared.count).await?;
         Ok(stage)
     }
@@ -71,7 +83,7 @@ impl Stage {
             self.started += 1;
             let name = format!("pod-{}", self.started);
             let process = network.spawn(self.command(&name, network.ip())?)?;
-            self.pods.push(Pod { name, process, network });
+            self.pods.push(Pod { name, process, network, is_silent: false });
         }
         let place = Place::Node(Arc::clone(&self.namespace));
         for pod in &mut self.pods[first..] {
@@ -94,28 +106,34 @@ impl Stage {
     pub(crate) fn kill(&mut self, count: usize) -> anyhow::Result<()> {
         for mut pod in self.pods.drain(..count) {
             pod.process.kill()?;
-            pod.network.blackhole()?;
+            pod.silence()?;
+            self.gone.push(pod.network);
         }
         Ok(())
     }
 
     /// The addresses of the oldest so many swallow packets from now on.
-    pub(crate) fn blackhole(&self, count: usize) -> anyhow::Result<()> {
-        self.pods.iter().take(count).try_for_each(|pod| pod.network.blackhole())
+    pub(crate) fn blackhole(&mut self, count: usize) -> anyhow::Result<()> {
+        self.pods.iter_mut().take(count).try_for_each(Pod::silence)
     }
 
-    /// Those so many have their addresses again.
-    pub(crate) fn restore(&self, count: usize) -> anyhow::Result<()> {
-        self.pods.iter().take(count).try_for_each(|pod| pod.network.restore())
-    }
-
-    /// The oldest so many refuse from now on, or accept again.
-    pub(crate) fn refuse(&self, count: usize, refuse: bool) -> anyhow::Result<()> {
-        let signal = if refuse { Signal::USR1 } else { Signal::USR2 };
-        for pod in self.pods.iter().take(count) {
-            kill_process(id(&pod.process)?, signal).context("a signal to a pod")?;
+    /// All that are silent have their addresses again.
+    pub(crate) fn restore(&mut self) -> anyhow::Result<()> {
+        for pod in self.pods.iter_mut().filter(|pod| pod.is_silent) {
+            pod.network.restore()?;
+            pod.is_silent = false;
         }
         Ok(())
+    }
+
+    /// The oldest so many refuse from now on.
+    pub(crate) fn refuse(&self, count: usize) -> anyhow::Result<()> {
+        self.pods.iter().take(count).try_for_each(|pod| pod.signal(Signal::USR1))
+    }
+
+    /// All accept; to those that do already it means nothing.
+    pub(crate) fn accept(&self) -> anyhow::Result<()> {
+        self.pods.iter().try_for_each(|pod| pod.signal(Signal::USR2))
     }
 
     /// The journals of all pods that there were.
@@ -124,6 +142,17 @@ impl Stage {
     }
 }
 
-fn id(process: &Process) -> anyhow::Result<Pid> {
-    i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("a process id")
+impl Pod {
+    fn silence(&mut self) -> anyhow::Result<()> {
+        if !self.is_silent {
+            self.network.blackhole()?;
+            self.is_silent = true;
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.process.pid()).ok().and_then(Pid::from_raw).context("a process id")?;
+        kill_process(pid, signal).with_context(|| format!("{signal:?} to {}", self.name))
+    }
 }

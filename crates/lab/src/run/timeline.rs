@@ -91,7 +91,6 @@ pub(crate) struct Player<'p> {
     /// How many changes of each kind it was told.
     told: HashMap<&'static str, Arc<AtomicU64>>,
     generation: usize,
-    afflicted: usize,
     /// What could not be told, and is to be told again.
     untold: Option<Part>,
 }
@@ -114,7 +113,6 @@ impl<'p> Player<'p> {
             probes,
             told: HashMap::new(),
             generation: 0,
-            afflicted: 0,
             untold: None,
         }
     }
@@ -172,20 +170,20 @@ impl<'p> Player<'p> {
             Step::Scale(count) => self.scale(*count).await,
             Step::Roll { surge } => self.roll((*surge).max(1)).await,
             Step::Blackhole(count) => {
-                self.stage.blackhole(*count)?;
-                self.afflict("blackhole", *count, "silent")
+                self.happen("blackhole", format!("{count} silent"));
+                self.stage.blackhole(*count)
             }
             Step::Restore => {
-                self.stage.restore(self.afflicted)?;
-                self.relieve("restore", "all there again")
+                self.happen("restore", "all there again".to_owned());
+                self.stage.restore()
             }
             Step::Refuse(count) => {
-                self.stage.refuse(*count, true)?;
-                self.afflict("refuse", *count, "refusing")
+                self.happen("refuse", format!("{count} refusing"));
+                self.stage.refuse(*count)
             }
             Step::Accept => {
-                self.stage.refuse(self.afflicted, false)?;
-                self.relieve("accept", "all accept")
+                self.happen("accept", "all accept".to_owned());
+                self.stage.accept()
             }
             Step::Rotate => self.rotate(),
             Step::Routes(count) => self.routes(*count),
@@ -263,17 +261,6 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    fn afflict(&mut self, kind: &'static str, count: usize, how: &str) -> anyhow::Result<()> {
-        self.afflicted = count;
-        self.happen(kind, format!("{count} {how}"));
-        Ok(())
-    }
-
-    fn relieve(&mut self, kind: &'static str, how: &str) -> anyhow::Result<()> {
-        self.happen(kind, how.to_owned());
-        Ok(())
-    }
-
     fn happen(&mut self, kind: &'static str, text: String) {
         self.happened.events.push((SystemTime::now(), kind, text));
     }
@@ -290,6 +277,15 @@ impl<'p> Player<'p> {
             let is_overtaken = took.is_none() && !is_newest();
             Ok((told, Followed { at_s: 0.0, kind: kind.to_owned(), took_ms, is_overtaken }))
         });
+    }
+}
+
+impl Drop for Player<'_> {
+    /// Nobody waits for what the probes see any more: they would keep the namespace for seconds.
+    fn drop(&mut self) {
+        for newest in self.told.values() {
+            newest.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use super::machine::{self, Cpus};
 use super::running::{Gateway, Place, Start};
 use super::stage::Stage;
-use super::timeline::{Happened, Player, moments, pods_needed};
+use super::timeline::{Happened, Moment, Player, moments, pods_needed};
 use super::watch::{Seen, watch};
 use crate::backend::journal;
 use crate::certificate::{Issuer, Key};
-use crate::experiment::{Declared, Experiment};
+use crate::experiment::{self, Declared, Experiment, Step};
 use crate::gateway::{Config, HOST, Kind, Protocol};
 use crate::results::{ConfigFile, CpuSample, Deliveries, Event, Load, Machine, Run};
 
@@ -70,25 +70,47 @@ impl Turn<'_> {
         self.carry_out(timeline, duration, &name).await
     }
 
-    async fn carry_out(
-        &self,
-        steps: &[crate::experiment::Step],
-        duration: Duration,
-        label: &str,
-    ) -> anyhow::Result<Done> {
-        let declared = &self.experiment.declared;
-        let scratch = TempDir::with_prefix("sluicegate-lab-").context("a folder for the gateway's files")?;
+    async fn carry_out(&self, steps: &[Step], duration: Duration, label: &str) -> anyhow::Result<Done> {
         let moments = moments(steps, duration);
-        let needed = pods_needed(&moments, declared.pods.count);
-        let mut stage = Stage::set(&declared.pods, needed, scratch.path()).await?;
+        let Set { mut gateway, mut stage, mut issuer, scratch: _scratch } = self.set(&moments).await?;
+        let json = self.directory.join(format!("{}-{label}.load.json", self.kind.name));
+        let (load, ramp) = self.load(&gateway, duration, &json);
+        let (start, end) = (Instant::now() + ramp, Instant::now() + ramp + duration);
+        let mut load = stage.namespace.enter(|| machine::start_load(load))??;
+        let (mut happened, mut seen) = (Happened::default(), Seen::default());
+        // By its id, since the timeline changes the gateway while it is watched.
+        let watched = gateway.process.pid();
+        let notice = self.experiment.declared.pods.notice;
+        let player = Player::new(&mut stage, &mut gateway, &mut issuer, notice, &mut happened);
+        let all = async {
+            tokio::try_join!(player.play(&moments, start, end), finish(&mut load, ramp + duration + GRACE))
+        };
+        tokio::select! {
+            done = all => { done?; }
+            failed = watch(watched, &mut seen) => failed?,
+        }
+        gateway.ensure_running()?;
+        let text = fs::read_to_string(&json).with_context(|| format!("reading {}", json.display()))?;
+        let load: Load = serde_json::from_str(&text).context("what the load has written")?;
+        let journals = journal::read(&stage.journals()).context("the pods' journals")?;
+        let deliveries = (load.requests.posts > 0).then_some(Deliveries {
+            sent: load.requests.posts,
+            delivered: journals.delivered,
+            duplicated: journals.duplicated,
+        });
+        let run = Run { deliveries, ..collect(label, steps.is_empty(), load, &happened, &seen) };
+        Ok(Done { run, command: gateway.command, files: gateway.files })
+    }
+
+    /// Sets the stage, and starts the gateway on it.
+    async fn set(&self, moments: &[Moment]) -> anyhow::Result<Set> {
+        let pods = &self.experiment.declared.pods;
+        let scratch = TempDir::with_prefix("sluicegate-lab-").context("a folder for the gateway's files")?;
+        let stage = Stage::set(pods, pods_needed(moments, pods.count), scratch.path()).await?;
         let mut issuer = Issuer::new(Key::Rsa)?;
         let (certificate, _) = issuer.issue()?;
-        let config = Config {
-            endpoints: stage.endpoints(),
-            protocol: Protocol::Http1,
-            certificate,
-            hosts: Vec::new(),
-        };
+        let (endpoints, hosts) = (stage.endpoints(), Vec::new());
+        let config = Config { endpoints, protocol: Protocol::Http1, certificate, hosts };
         let directory = scratch.path().join("gateway");
         fs::create_dir(&directory)?;
         let start = Start {
@@ -103,49 +125,14 @@ impl Turn<'_> {
             https: (NODE, 443).into(),
             admin: (Ipv4Addr::LOCALHOST, 9901).into(),
         };
-        let mut gateway = Gateway::start(start, config).await?;
-        let json = self.directory.join(format!("{}-{label}.load.json", self.kind.name));
-        let (load, ramp) = self.load(&gateway, duration, &json);
-        let words = std::iter::once(load.get_program()).chain(load.get_args());
-        let load_command = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let began = Instant::now();
-        let mut load = stage.namespace.enter(|| machine::start_load(load))??;
-        let (mut happened, mut seen) = (Happened::default(), Seen::default());
-        // By a clone, since the timeline changes the gateway while it is watched.
-        let watched = gateway.process.pid();
-        {
-            let (start, end) = (began + ramp, began + ramp + duration);
-            let player =
-                Player::new(&mut stage, &mut gateway, &mut issuer, declared.pods.notice, &mut happened);
-            let all = async {
-                tokio::try_join!(
-                    player.play(&moments, start, end),
-                    finish(&mut load, ramp + duration + GRACE),
-                )
-            };
-            tokio::select! {
-                done = all => { done?; }
-                failed = watch(watched, &mut seen) => failed?,
-            }
-        }
-        gateway.ensure_running()?;
-        let text = fs::read_to_string(&json).with_context(|| format!("reading {}", json.display()))?;
-        let mut load: Load = serde_json::from_str(&text).context("what the load has written")?;
-        load.command = load_command;
-        let journals = journal::read(&stage.journals()).context("the pods' journals")?;
-        let deliveries = (load.requests.posts > 0).then_some(Deliveries {
-            sent: load.requests.posts,
-            delivered: journals.delivered,
-            duplicated: journals.duplicated,
-        });
-        let run = Run { deliveries, ..self.collect(label, steps.is_empty(), load, &happened, &seen) };
-        Ok(Done { run, command: gateway.command, files: gateway.files })
+        let gateway = Gateway::start(start, config).await?;
+        Ok(Set { gateway, stage, issuer, scratch })
     }
 
     /// The load's command, and when its first request is due.
     fn load(&self, gateway: &Gateway, duration: Duration, json: &Path) -> (Command, Duration) {
         let declared = &self.experiment.declared.load;
-        let ramp = BETWEEN_CONNECTS * u32::try_from(declared.connections).unwrap_or(u32::MAX);
+        let ramp = ramp(declared);
         let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "sluicegate-lab".into()));
         command.args(["load", "-t1", "--verify"]);
         command.arg(format!("-c{}", declared.connections));
@@ -164,41 +151,55 @@ impl Turn<'_> {
         command.arg(format!("{scheme}://{HOST}{}", declared.path));
         (command, ramp)
     }
+}
 
-    fn collect(&self, label: &str, is_baseline: bool, load: Load, happened: &Happened, seen: &Seen) -> Run {
-        let start = UNIX_EPOCH + Duration::from_millis(u64::try_from(load.started_unix_ms).unwrap_or(0));
-        let since = |at: SystemTime| match at.duration_since(start) {
-            Ok(after) => after.as_secs_f64(),
-            Err(before) => -before.duration().as_secs_f64(),
-        };
-        let events = happened.events.iter().map(|(at, kind, text)| Event {
-            at_s: since(*at),
-            kind: (*kind).to_owned(),
-            text: text.clone(),
-        });
-        let followed = happened.followed.iter().map(|(at, followed)| {
-            let mut followed = followed.clone();
-            followed.at_s = since(*at);
-            followed
-        });
-        let cpu = seen.cpu.windows(2).filter_map(|pair| {
-            let [(from, before), (to, after)] = pair else { return None };
-            let span = to.duration_since(*from).ok()?.as_secs_f64();
-            let cpus = after.saturating_sub(*before).as_secs_f64() / span.max(1e-9);
-            Some(CpuSample { at_s: since(*to), cpus })
-        });
-        // What it took to open the connections is not what the requests cost.
-        let cpu = cpu.filter(|sample| sample.at_s > 0.0 && sample.at_s <= load.duration_s).collect();
-        Run {
-            label: label.to_owned(),
-            is_baseline,
-            events: events.collect(),
-            followed: followed.collect(),
-            cpu,
-            peak_rss_mib: seen.peak_bytes as f64 / f64::from(1 << 20),
-            deliveries: None,
-            load,
-        }
+/// A stage that is set. It ends in this order.
+struct Set {
+    gateway: Gateway,
+    stage: Stage,
+    issuer: Issuer,
+    scratch: TempDir,
+}
+
+/// How long the connections have to be opened.
+pub(crate) fn ramp(load: &experiment::Load) -> Duration {
+    BETWEEN_CONNECTS * u32::try_from(load.connections).unwrap_or(u32::MAX)
+}
+
+/// What a run is in the results.
+fn collect(label: &str, is_baseline: bool, load: Load, happened: &Happened, seen: &Seen) -> Run {
+    let start = UNIX_EPOCH + Duration::from_millis(u64::try_from(load.started_unix_ms).unwrap_or(0));
+    let since = |at: SystemTime| match at.duration_since(start) {
+        Ok(after) => after.as_secs_f64(),
+        Err(before) => -before.duration().as_secs_f64(),
+    };
+    let events = happened.events.iter().map(|(at, kind, text)| Event {
+        at_s: since(*at),
+        kind: (*kind).to_owned(),
+        text: text.clone(),
+    });
+    let followed = happened.followed.iter().map(|(at, followed)| {
+        let mut followed = followed.clone();
+        followed.at_s = since(*at);
+        followed
+    });
+    let cpu = seen.cpu.windows(2).filter_map(|pair| {
+        let [(from, before), (to, after)] = pair else { return None };
+        let span = to.duration_since(*from).ok()?.as_secs_f64();
+        let cpus = after.saturating_sub(*before).as_secs_f64() / span.max(1e-9);
+        Some(CpuSample { at_s: since(*to), cpus })
+    });
+    // What it took to open the connections is not what the requests cost.
+    let cpu = cpu.filter(|sample| sample.at_s > 0.0 && sample.at_s <= load.duration_s).collect();
+    Run {
+        label: label.to_owned(),
+        is_baseline,
+        events: events.collect(),
+        followed: followed.collect(),
+        cpu,
+        peak_rss_mib: seen.peak_bytes as f64 / f64::from(1 << 20),
+        deliveries: None,
+        load,
     }
 }
 
