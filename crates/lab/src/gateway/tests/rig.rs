@@ -17,6 +17,8 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersi
 use sluicegate_netns::Process;
 use tempfile::TempDir;
 
+use crate::experiment::Work;
+
 use super::super::{ALL, Config, Driver, EXTRA, HOST, Kind, Part, Site};
 use super::{authority, pods};
 
@@ -45,7 +47,8 @@ pub(super) fn each(promise: fn(&mut Running) -> anyhow::Result<()>) {
 
 /// The same with so many pods.
 pub(super) fn each_with(pods: u8, promise: fn(&mut Running) -> anyhow::Result<()>) {
-    let kinds = ALL.into_iter().chain(EXTRA);
+    // The floor forwards bytes and promises nothing.
+    let kinds = ALL.into_iter().chain(EXTRA).filter(|kind| kind.can(Work::Https));
     let broken: Vec<String> = thread::scope(|scope| {
         let threads: Vec<_> =
             kinds.map(|kind| (kind.name, scope.spawn(move || keep(kind, pods, promise)))).collect();
