@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
                   Try it: sluicegate-lab backend --listen 127.0.0.1:9000 --name web-1 & curl '127.0.0.1:9000/?s=1k&t=5'"
 )]
 pub(crate) struct BackendArgs {
-    /// Where to listen, for HTTP/1.1 and for HTTP/2 by prior knowledge: an IP address and a port, 127.0.0.1:9000, [::1]:9000 or localhost:9000; port 0 is one
+    /// Where to listen, for HTTP/1.1 and for HTTP/2 by prior knowledge: an IP address and a port, 127.0.0.1:9000 or localhost:9000; port 0 is one
     /// that is free. May be given several times.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:9000")]
     pub(super) listen: Vec<SocketAddr>,
