@@ -2,10 +2,11 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench floods clean truths
+.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
+LAB ?= dynamic
 FLOODS ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
@@ -15,13 +16,13 @@ export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-build: ## build the gateway: target/release/sluicegate
+build: ## build the gateway and the lab: target/release/sluicegate, target/release/sluicegate-lab
 	@scripts/setup build
-	@cargo build --release --package sluicegate
+	@cargo build --release --package sluicegate --package sluicegate-lab
 
 demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its back ends and its certificate are replaced (DEMO_SECONDS=20 ends by itself)
 	@scripts/setup build
-	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@cargo run --quiet --release --package sluicegate-testkit --bin demo
 
 test: ## check everything: format, lints, dependencies, documentation, and all tests
@@ -52,21 +53,33 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 	@scripts/setup fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-bench: ## compare the CPU time per request with nginx, HAProxy, Envoy and a byte forwarder (BENCH="--seconds 3 --only nginx")
-	@scripts/setup bench
-	@cargo build --quiet --release --package sluicegate
-	@cargo build --quiet --release --package sluicegate-testkit
-	@mkdir -p results
-	@cargo run --quiet --release --package sluicegate-testkit --bin bench -- --envoy target/tools/envoy/bin/envoy --json results/bench.json $(BENCH)
+bench: ## compare the CPU time per request with nginx, HAProxy, Envoy, Traefik and a byte forwarder (BENCH="--turns 3 --gateways sluicegate,nginx")
+	@$(MAKE) lab LAB="bench $(BENCH)"
+
+lab: ## carry out an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
+	@scripts/setup peers
+	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
+	@target/release/sluicegate-lab run $(LAB)
+
+check-lab: ## carry out every experiment for some seconds with every gateway, and look at each report in a browser
+	@scripts/setup peers
+	@scripts/setup browser
+	@cargo build --quiet --package sluicegate --package sluicegate-lab
+	@# Once more, now that all gateways are there.
+	@cargo test --quiet --package sluicegate-lab --bin sluicegate-lab gateway
+	@scripts/check-lab
 
 floods: ## hold each flood for 10 s against the gateway, beside a client that behaves and must not fail (FLOODS="--seconds 3 --only ping")
 	@scripts/setup build
-	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@cargo run --quiet --release --package sluicegate-testkit --bin floods -- $(FLOODS)
 
 truths: ## hold the lab's load against servers of which the truth is known, on a quiet machine
 	@scripts/setup build
 	@cargo test --quiet --package sluicegate-lab --test load -- --ignored
+
+peers: ## install the gateways that the lab compares with: nginx, its Lua, HAProxy, Envoy, Traefik (Go); what cannot be is left out
+	@scripts/setup peers
 
 clean: ## remove what was built
 	@cargo clean --quiet

@@ -1,4 +1,4 @@
-//! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTPS.
+//! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTP/2, with and without TLS.
 //!
 //! When each request is due is known before the first one is sent, and latency is counted from then: a server that stands
 //! still cannot make the load wait, and so cannot hide what it did (coordinated omission). Options come in, text, JSON and
@@ -11,10 +11,12 @@
 //! | [`schedule`] | when each request is due; no I/O |
 //! | [`connection`] | what a connection may do when; no I/O |
 //! | [`request`], [`answer`] | the messages; no I/O |
+//! | [`http2`] | the same of HTTP/2; no I/O |
 //! | [`stream`], [`tls`] | nonblocking sockets, and TLS over them |
 //! | [`worker`] | a thread with its event loop |
 //! | [`counts`] | what it counts |
 //! | [`outcome`] | what all of them counted |
+//! | [`stop`] | signals, which end a load early |
 //! | [`text`], [`json`], [`spectrum`] | how that is told |
 //! | [`progress`] | one line while it runs |
 //! | [`nanos`] | time as numbers |
@@ -23,6 +25,7 @@ mod answer;
 mod args;
 mod connection;
 mod counts;
+mod http2;
 mod json;
 mod nanos;
 mod outcome;
@@ -31,6 +34,7 @@ mod progress;
 mod request;
 mod schedule;
 mod spectrum;
+mod stop;
 mod stream;
 mod target;
 mod text;
@@ -52,6 +56,8 @@ use self::nanos::{Clock, Nanos};
 use self::outcome::Outcome;
 use self::plan::Plan;
 use self::progress::Progress;
+pub(crate) use self::request::{ID_HEADER, LENGTH_HEADER};
+use self::stop::Stop;
 use self::worker::Worker;
 
 /// Loads, and tells what came of it.
@@ -65,7 +71,8 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     if !json_only {
         print(&text::heading(&plan))?;
     }
-    let outcome = load(&plan)?;
+    let stop = Stop::on_signals().context("handlers of signals")?;
+    let outcome = load(&plan, &stop)?;
     if !json_only {
         print(&text::of(&outcome, args.parts()))?;
     }
@@ -76,6 +83,10 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
         print(&(json::of(&outcome)? + "\n"))?;
     } else if let Some(mut file) = json {
         file.write_all(json::of(&outcome)?.as_bytes()).context("--json")?;
+    }
+    if let Some(signal) = outcome.ended_by {
+        // As shells say it of whatever a signal has ended.
+        return Ok(ExitCode::from(128 + signal.number()));
     }
     let failed = args.fail_on_errors && !outcome.is_clean();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -94,7 +105,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Each connection is a file, and a shell mostly allows 1024.
-fn allow_files(connections: u64) -> anyhow::Result<()> {
+pub(crate) fn allow_files(connections: u64) -> anyhow::Result<()> {
     let needed = connections + 64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
@@ -108,7 +119,7 @@ fn allow_files(connections: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn load(plan: &Plan) -> anyhow::Result<Outcome> {
+fn load(plan: &Plan, stop: &Stop) -> anyhow::Result<Outcome> {
     let clock = Clock::start();
     let started = SystemTime::now();
     let cpu = cpu_time();
@@ -119,7 +130,7 @@ fn load(plan: &Plan) -> anyhow::Result<Outcome> {
         (None, None)
     };
     let workers: Vec<Worker<'_>> = (0..plan.threads)
-        .map(|index| Worker::new(plan, clock, index, watch.clone()))
+        .map(|index| Worker::new(plan, clock, stop, index, watch.clone()))
         .collect::<Result<_, _>>()
         .context("an epoll set for each thread")?;
     drop(watch);
@@ -144,7 +155,7 @@ fn load(plan: &Plan) -> anyhow::Result<Outcome> {
         }
         anyhow::Ok(all)
     })?;
-    Ok(Outcome::new(plan.clone(), &counts, started, clock.now(), cpu_time() - cpu))
+    Ok(Outcome::new(plan.clone(), &counts, started, clock.now(), cpu_time() - cpu, stop.ended()))
 }
 
 /// The CPU time of this process.

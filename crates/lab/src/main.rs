@@ -3,10 +3,22 @@
 //! | module | what |
 //! |---|---|
 //! | [`cli`] | the command line |
+//! | [`backend`] | `sluicegate-lab backend`: a back end, the pod of experiments |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
+//! | [`report`] | `sluicegate-lab report`: what was found, to be looked at |
+//! | [`published`] | what published studies found |
 
+mod backend;
+mod certificate;
 mod cli;
+mod experiment;
+mod forward;
+mod gateway;
 mod load;
+mod published;
+mod report;
+mod results;
+mod run;
 
 use std::process::ExitCode;
 
@@ -15,8 +27,15 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let Command::Load(args) = Cli::parse().command;
-    match load::run(*args) {
+    let done = match Cli::parse().command {
+        Command::Load(args) => load::run(*args),
+        Command::Forward(args) => forward::run(args),
+        Command::Experiments => experiment::list(),
+        Command::Run(args) => run::run(&args),
+        Command::Backend(args) => backend::run(&args),
+        Command::Report(args) => report::run(&args),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             complain(&format!("{error:#}"));

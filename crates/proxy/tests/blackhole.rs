@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sluicegate_model::{Layer4, Protocol};
+use sluicegate_netns::{Namespace, Pod};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::{Builder, Gateway};
 use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
 use sluicegate_testkit::load::{Load, Report, Running};
-use sluicegate_testkit::netns::{Namespace, Pod};
 use tokio::runtime;
 use tokio::time::sleep;
 

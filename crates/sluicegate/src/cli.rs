@@ -11,7 +11,6 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
-use crate::echo::EchoArgs;
 use crate::serve::ServeArgs;
 
 /// A Kubernetes ingress controller and API gateway that follows every change of its routes and back ends
@@ -39,8 +38,6 @@ pub(crate) enum Command {
     Routes(AdminArgs),
     /// Print the upstreams of a running gateway: each endpoint's conditions, health and load.
     Upstreams(AdminArgs),
-    /// Run a back end that answers about 1 KB of metadata, or what the URL asks for.
-    Echo(EchoArgs),
 }
 
 #[derive(Debug, Args)]

@@ -12,12 +12,10 @@
 //! | [`takeover`] | one process taking over the sockets of another |
 //! | [`check`] | `sluicegate check` |
 //! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
-//! | [`echo`] | `sluicegate echo` |
 
 mod address;
 mod check;
 mod cli;
-mod echo;
 mod serve;
 mod settings;
 mod show;
@@ -42,7 +40,6 @@ fn main() -> ExitCode {
         Command::Check(args) => return check::run(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Upstreams(args) => show::upstreams(&args),
-        Command::Echo(args) => echo::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -95,13 +95,3 @@ impl Signals {
         is_first
     }
 }
-
-/// Returns at SIGTERM or SIGINT.
-pub(crate) async fn terminated() -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
-}

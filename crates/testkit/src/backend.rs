@@ -54,7 +54,7 @@ impl Backend {
         Self::serve(TcpListener::bind(addr).await?, behaviour)
     }
 
-    /// Starts a back end on a listener from elsewhere, such as a pod (see [`Pod::listen`](crate::netns::Pod::listen)).
+    /// Starts a back end on a listener from elsewhere, such as a pod (see [`Pod::listen`](sluicegate_netns::Pod::listen)).
     pub fn start_on(listener: std::net::TcpListener, behaviour: Behaviour) -> io::Result<Self> {
         Self::serve(from_std(listener)?, behaviour)
     }

@@ -1,7 +1,7 @@
 //! An address of loopback that swallows connects, as the address of a dead pod does, without root.
 //!
 //! A listener whose queue is full answers no SYN (`listen(2)`): a connect to it hangs until the kernel gives
-//! up after minutes. Unlike in a network namespace ([`netns`](crate::netns)), established connections cannot
+//! up after minutes. Unlike in a network namespace (the crate `sluicegate-netns`), established connections cannot
 //! be made to fall silent.
 
 use std::io;

@@ -1,8 +1,8 @@
 //! What Sluicegate is tested with: in-process back ends that behave as they are told, a raw client, a load
-//! that checks every answer, child processes, and network namespaces with addresses that swallow packets.
+//! that checks every answer.
 //!
 //! In: of ours only what [`gateway`] starts. The HTTP here is written apart from the gateway's own parser, since a tool that
-//! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the benchmark
+//! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the floods
 //! lean on.
 //!
 //! | module | what it is |
@@ -14,9 +14,7 @@
 //! | [`http2_backend`] | a back end that speaks HTTP/2 |
 //! | [`hole`] | an address of loopback that swallows connects |
 //! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
-//! | [`netns`] | a network namespace with pods whose addresses can be taken away (Linux, root) |
 //! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a certificate authority; TLS in front of a back end |
-//! | [`process`] | child processes: wait until they serve, stop them, their CPU time |
 
 pub mod backend;
 pub mod client;
@@ -26,8 +24,6 @@ pub mod hole;
 mod http2;
 pub mod http2_backend;
 pub mod load;
-pub mod netns;
-pub mod process;
 pub mod stream;
 pub mod terminator;
 pub mod tls;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use sluicegate_netns::{NODE, Namespace, Pod};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::load::Load;
-use sluicegate_testkit::netns::{NODE, Namespace, Pod};
 use tokio::time::timeout;
 
 /// Longer than any refusal takes, shorter than the kernel's patience with ARP (some 3 s).
@@ -34,7 +34,7 @@ async fn connect(namespace: &Namespace, addr: SocketAddr) -> anyhow::Result<Outc
     }
 }
 
-fn sleeper(pod: &Pod) -> anyhow::Result<sluicegate_testkit::process::Process> {
+fn sleeper(pod: &Pod) -> anyhow::Result<sluicegate_netns::Process> {
     let mut command = Command::new("sleep");
     command.arg("60");
     pod.spawn(command)

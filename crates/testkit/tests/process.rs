@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sluicegate_testkit::process::{self, Process};
+use sluicegate_netns::process::{self, Process};
 
 fn shell(script: &str) -> anyhow::Result<Process> {
     let mut command = Command::new("sh");

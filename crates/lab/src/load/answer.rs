@@ -31,6 +31,8 @@ pub(crate) struct Answer {
     pub(crate) length: u64,
     /// How long the back end says that it is.
     pub(crate) said_length: Option<u64>,
+    /// Whether it was the answer to a call of gRPC and does not say that the call went well.
+    pub(crate) call_failed: bool,
 }
 
 /// What the back end repeated of the request's id.
@@ -154,7 +156,14 @@ impl Reader {
             ResponseFraming::UntilClose => Body::UntilClose,
         };
         let keep_alive = head.keep_alive;
-        self.answer = Some(Answer { status: head.status, keep_alive, echo, length: 0, said_length });
+        self.answer = Some(Answer {
+            status: head.status,
+            keep_alive,
+            echo,
+            length: 0,
+            said_length,
+            call_failed: false,
+        });
     }
 
     /// Gives how much was used, and whether the body has ended.
@@ -233,8 +242,14 @@ mod tests {
         whole
     }
 
-    const PLAIN: Answer =
-        Answer { status: 200, keep_alive: true, echo: Echo::Missing, length: 0, said_length: None };
+    const PLAIN: Answer = Answer {
+        status: 200,
+        keep_alive: true,
+        echo: Echo::Missing,
+        length: 0,
+        said_length: None,
+        call_failed: false,
+    };
 
     #[test]
     fn answers_are_read_one_after_another_however_they_are_cut() {

@@ -1,17 +1,21 @@
 //! The options of `sluicegate-lab load`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use rustls::crypto::SupportedKxGroup;
 
+use super::http2;
+use super::http2::request::Ask;
 use super::nanos::Nanos;
-use super::plan::Plan;
-use super::request::{ID_HEADER, Request};
+use super::plan::{Plan, Protocol};
+use super::request::{ID_HEADER, Method, Posts, Request};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
-use super::tls::TlsOptions;
+use super::tls::{self, TlsOptions};
 
 /// What wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
@@ -28,11 +32,11 @@ const MAX_INTERVALS: u64 = 600;
                   Latency is counted from when a request was due to when its answer was complete, so a server that stands \
                   still is charged for every request that fell into that time.\n\
                   Exit codes: 0, also if requests failed; 1 if some did and --fail-on-errors is given; 2 for options that \
-                  make no sense.\n\
+                  make no sense; 130 or 143 if Ctrl-C or SIGTERM ended it early, which tells what it counted until then.\n\
                   Try it: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
 )]
 pub(crate) struct LoadArgs {
-    /// What is asked for by GET: http:// or https://, a name or an address, a port, a path with a query.
+    /// What is asked for: http:// or https://, a name or an address, a port, a path with a query.
     #[arg(value_parser = url)]
     url: Target,
     /// Threads, each with connections of its own: 1 to 1024, at most as many as connections.
@@ -56,19 +60,42 @@ pub(crate) struct LoadArgs {
     #[arg(short = 'U', long = "u_latency", visible_alias = "u-latency")]
     uncorrected: bool,
     /// How long connecting with the TLS handshake may take, and an answer from when its request was sent: 1ms to 1000h.
-    /// What takes longer is counted, its connection is closed and another one opened.
+    /// What takes longer is counted, its connection is closed and another one opened; in HTTP/2 its stream is reset and the
+    /// connection stays.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
     timeout: Duration,
     /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     headers: Vec<(String, String)>,
+    /// Connect to this IP address and port, whatever the URL's host is: Host, the name in the TLS handshake and the one that
+    /// certificates are verified for stay the URL's.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    connect_to: Option<SocketAddr>,
     /// Verify certificates by the authorities in this file (PEM). Without it any certificate will do.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
+    /// So many of 100 requests are a POST with a body of 64 bytes, evenly spread: 0 to 100. What a gateway delivers twice of
+    /// them is found in the journals of the back ends, by x-lab-id.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100), default_value = "0")]
+    posts: u64,
+    /// How keys are exchanged: X25519MLKEM768, X25519, P-256, P-384, separated by commas, the preferred one first; the server
+    /// has to have one of them. [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = tls::group)]
+    curves: Vec<&'static dyn SupportedKxGroup>,
     /// Count answers that do not repeat the request's x-lab-id in a header of that name, or whose body is not as long as
     /// their x-lab-length says.
     #[arg(long)]
     verify: bool,
+    /// Speak HTTP/2: with https:// a server has to agree to it in the TLS handshake (ALPN), with http:// it is known to speak it.
+    #[arg(long)]
+    h2: bool,
+    /// How many requests a connection carries at once: 1 to 1000. [default: 1]
+    #[arg(short = 'm', long, value_name = "N", value_parser = streams, requires = "h2", conflicts_with = "new_connections")]
+    streams: Option<u64>,
+    /// Each request is a unary call of gRPC with an empty message, and an answer of which the trailers do not say grpc-status 0
+    /// is counted as wrong. The URL's path is the service's and the method's.
+    #[arg(long, requires = "h2", conflicts_with = "posts")]
+    grpc: bool,
     /// Open a connection for each request when it is due, and close it after the answer; -c is how many there can be at a
     /// time. The latency is that of the connect, the handshake (a full one) and the request.
     #[arg(long, conflicts_with = "ramp")]
@@ -109,16 +136,14 @@ impl LoadArgs {
             threads <= connections,
             "-t {threads}: there are fewer connections than threads; give -c at least {threads}"
         );
-        let address = self.url.resolve()?;
+        let address = self.connect_to.map_or_else(|| self.url.resolve(), Ok)?;
+        ensure!(self.curves.is_empty() || self.url.is_tls, "--curves is for https:// URLs only");
         ensure!(self.cacert.is_none() || self.url.is_tls, "--cacert is for https:// URLs only");
         let tls = match self.url.is_tls {
-            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref())?),
+            true => Some(TlsOptions::new(&self.url, self.cacert.as_deref(), &self.curves, self.h2)?),
             false => None,
         };
-        let mut headers = self.headers.clone();
-        if self.new_connections {
-            headers.push(("Connection".to_owned(), "close".to_owned()));
-        }
+        let [get, post] = self.requests()?;
         let first = match self.ramp {
             _ if self.new_connections => Nanos::ZERO,
             Some(ramp) => ramp.into(),
@@ -138,17 +163,50 @@ impl LoadArgs {
             threads: usize::try_from(threads).context("-t")?,
             schedule,
             timeout: self.timeout.into(),
-            request: Request::new(&self.url, &headers),
+            get,
+            post,
+            posts: Posts { percent: if self.grpc { 100 } else { self.posts } },
+            protocol: match self.h2 {
+                true => Protocol::Http2 {
+                    streams: usize::try_from(self.streams.unwrap_or(1)).context("-m")?,
+                    is_grpc: self.grpc,
+                },
+                false => Protocol::Http1,
+            },
             is_new_each: self.new_connections,
             interval: Nanos::from_millis(1000 * seconds),
             verify: self.verify,
             run: fastrand::u32(..),
         })
     }
+
+    /// The GET, and the POST.
+    fn requests(&self) -> anyhow::Result<[Request; 2]> {
+        let methods = [Method::Get, Method::Post];
+        if self.h2 {
+            let ask = methods.map(|method| if self.grpc { Ask::Call } else { Ask::Plain(method) });
+            let [get, post] = ask.map(|ask| http2::request::new(ask, &self.url, &self.headers));
+            return Ok([get?, post?]);
+        }
+        let mut headers = self.headers.clone();
+        if self.new_connections {
+            headers.push(("Connection".to_owned(), "close".to_owned()));
+        }
+        Ok(methods.map(|method| Request::new(method, &self.url, &headers)))
+    }
+}
+
+fn streams(text: &str) -> Result<u64, String> {
+    whole(text, 1000)
 }
 
 fn url(text: &str) -> Result<Target, String> {
     text.parse()
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address: Option<SocketAddr> = text.parse().ok().filter(|address: &SocketAddr| address.port() > 0);
+    address.ok_or_else(|| "write it as 127.0.0.1:8443 or [::1]:8443".to_owned())
 }
 
 /// A number that may end in k, M or G.
@@ -218,7 +276,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
     let reserved = [ID_HEADER, "content-length", "transfer-encoding", "upgrade", "expect"];
     if reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
-        return Err(format!("{name} cannot be chosen: requests have no body, and an id of their own"));
+        return Err(format!("{name} cannot be chosen: requests have a body and an id of their own, or none"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }

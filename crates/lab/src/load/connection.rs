@@ -7,7 +7,7 @@ use super::schedule::Schedule;
 const MAX_BACKOFF: Nanos = Nanos::from_millis(100);
 
 /// The state of one connection. It is told what happened, and says what is to be done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// Its number among all, from 0.
     number: u64,
@@ -16,8 +16,12 @@ pub(crate) struct Connection {
     phase: Phase,
     /// When it was opened last.
     opened: Nanos,
-    /// When the phase has taken too long.
+    /// When opening it has taken too long.
     deadline: Nanos,
+    /// How many requests were sent of which the answers are not complete.
+    under_way: usize,
+    /// How many there may be.
+    at_once: usize,
     /// How many times in a row it was opened, and was no good.
     failures: u32,
     /// Whether an answer has come since it was opened.
@@ -31,9 +35,7 @@ pub(crate) enum Phase {
     Connecting,
     /// TLS.
     Handshaking,
-    Idle,
-    /// A request was sent, and its answer is not complete.
-    Waiting(Pending),
+    Open,
 }
 
 /// A request that was sent.
@@ -54,6 +56,8 @@ impl Connection {
             phase: Phase::Down,
             opened: Nanos::ZERO,
             deadline: Nanos::MAX,
+            under_way: 0,
+            at_once: 1,
             failures: 0,
             is_proven: false,
         }
@@ -85,9 +89,21 @@ impl Connection {
         self.phase = Phase::Handshaking;
     }
 
-    pub(crate) fn ready(&mut self) {
-        self.phase = Phase::Idle;
+    /// It is open, and carries at most so many requests at once.
+    pub(crate) fn ready(&mut self, at_once: usize) {
+        self.phase = Phase::Open;
+        self.at_once = at_once;
         self.deadline = Nanos::MAX;
+    }
+
+    /// It may carry so many requests at once from now on.
+    pub(crate) fn limit(&mut self, at_once: usize) {
+        self.at_once = at_once;
+    }
+
+    /// How many requests were sent of which the answers are not complete.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
     }
 
     /// Whether a request is due that was not sent.
@@ -97,25 +113,25 @@ impl Connection {
 
     /// When the request was due that is to be sent now, if one is. It counts as sent, whatever becomes of it.
     pub(crate) fn take_due(&mut self, now: Nanos, schedule: &Schedule) -> Option<Nanos> {
-        if self.phase != Phase::Idle {
+        if self.phase != Phase::Open || self.under_way >= self.at_once {
             return None;
         }
         let due = schedule.released(self.number, self.next, now)?;
         self.next += 1;
+        self.under_way += 1;
         Some(due)
     }
 
-    /// A request is sent, and has to be answered at the deadline.
-    pub(crate) fn wait(&mut self, pending: Pending, deadline: Nanos) {
-        self.phase = Phase::Waiting(pending);
-        self.deadline = deadline;
-    }
-
-    /// The answer is complete.
+    /// An answer is complete.
     pub(crate) fn answered(&mut self) {
+        self.under_way -= 1;
         self.failures = 0;
         self.is_proven = true;
-        self.ready();
+    }
+
+    /// A request will not be answered, and the others are none the worse for it.
+    pub(crate) fn give_up(&mut self) {
+        self.under_way -= 1;
     }
 
     /// Whether an answer has come since it was opened.
@@ -132,11 +148,12 @@ impl Connection {
         };
         self.failures = if self.is_proven { 0 } else { self.failures.saturating_add(1) };
         self.phase = Phase::Down;
+        self.under_way = 0;
         self.deadline = Nanos::MAX;
         now + backoff
     }
 
-    /// Whether the phase has taken too long.
+    /// Whether opening it has taken too long.
     pub(crate) fn is_expired(&self, now: Nanos) -> bool {
         now >= self.deadline
     }
@@ -158,15 +175,13 @@ mod tests {
     fn idle() -> Connection {
         let mut connection = Connection::new(0);
         connection.open(at(0), at(2000));
-        connection.ready();
+        connection.ready(1);
         connection
     }
 
     /// Sends a request if one is due; says when it was.
     fn send(connection: &mut Connection, now: Nanos) -> Option<Nanos> {
-        let due = connection.take_due(now, &SCHEDULE)?;
-        connection.wait(Pending { id: 0, due, sent: now }, now + at(2000));
-        Some(due)
+        connection.take_due(now, &SCHEDULE)
     }
 
     #[test]
@@ -196,7 +211,7 @@ mod tests {
         assert_eq!(send(&mut connection, at(20)), None);
         connection.begin_handshake();
         assert_eq!(send(&mut connection, at(30)), None);
-        connection.ready();
+        connection.ready(1);
         // The one that failed is not sent again.
         assert_eq!(send(&mut connection, at(42)), Some(at(10)));
         assert_eq!(connection.next, 2);
@@ -212,28 +227,42 @@ mod tests {
         }
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100]);
         connection.open(at(0), at(2000));
-        connection.ready();
+        connection.ready(1);
         assert_eq!(connection.close(at(1000)), at(1100), "accepting is not enough");
         connection.open(at(0), at(2000));
-        connection.ready();
+        connection.ready(1);
         assert!(send(&mut connection, at(0)).is_some());
         connection.answered();
         assert_eq!(connection.close(at(1000)), at(1000));
     }
 
     #[test]
-    fn each_phase_has_its_limit_and_idleness_has_none() {
+    fn a_connection_of_many_streams_carries_so_many_at_once() {
+        let mut connection = idle();
+        connection.limit(3);
+        let dues: Vec<Nanos> = std::iter::from_fn(|| send(&mut connection, at(500))).collect();
+        assert_eq!(dues, [at(0), at(10), at(20)]);
+        connection.answered();
+        connection.give_up();
+        assert_eq!(connection.under_way(), 1);
+        let dues: Vec<Nanos> = std::iter::from_fn(|| send(&mut connection, at(500))).collect();
+        assert_eq!(dues, [at(30), at(40)]);
+        connection.limit(0);
+        connection.answered();
+        assert_eq!(send(&mut connection, at(500)), None, "the server takes no more");
+        connection.close(at(500));
+        assert_eq!(connection.under_way(), 0);
+    }
+
+    #[test]
+    fn opening_has_its_limit_and_idleness_has_none() {
         let mut connection = Connection::new(0);
         assert!(!connection.is_expired(at(999_999)));
         connection.open(at(0), at(100));
         assert!(!connection.is_expired(at(99)) && connection.is_expired(at(100)));
         connection.begin_handshake();
         assert!(connection.is_expired(at(100)), "connecting and the handshake share a limit");
-        connection.ready();
-        assert!(!connection.is_expired(at(999_999)));
-        connection.wait(Pending { id: 0, due: at(0), sent: at(50) }, at(150));
-        assert!(connection.is_expired(at(150)));
-        connection.answered();
+        connection.ready(1);
         assert!(!connection.is_expired(at(999_999)));
     }
 

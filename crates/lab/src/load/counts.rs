@@ -29,7 +29,13 @@ pub(crate) enum Failure {
     Alert,
     /// Closed or reset within an answer.
     Truncated,
-    /// What came is not HTTP/1, or its TLS records are broken.
+    /// The server took back a stream of HTTP/2 that it had not looked at: REFUSED_STREAM.
+    StreamRefused,
+    /// The server reset a stream of HTTP/2, for another reason, before the first byte of the answer.
+    StreamReset,
+    /// The server said by GOAWAY that it will not look at the request's stream.
+    GoneAway,
+    /// What came is not HTTP, or its TLS records are broken.
     Malformed,
     Write,
 }
@@ -44,7 +50,7 @@ pub(crate) enum Class {
 }
 
 impl Failure {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Refused,
         Self::Unreachable,
         Self::Exhausted,
@@ -57,6 +63,9 @@ impl Failure {
         Self::Reset,
         Self::Alert,
         Self::Truncated,
+        Self::StreamRefused,
+        Self::StreamReset,
+        Self::GoneAway,
         Self::Malformed,
         Self::Write,
     ];
@@ -67,7 +76,14 @@ impl Failure {
                 Class::Connect
             }
             Self::ConnectTimeout | Self::HandshakeTimeout | Self::AnswerTimeout => Class::Timeout,
-            Self::Closed | Self::Reset | Self::Alert | Self::Truncated | Self::Malformed => Class::Read,
+            Self::Closed
+            | Self::Reset
+            | Self::Alert
+            | Self::Truncated
+            | Self::StreamRefused
+            | Self::StreamReset
+            | Self::GoneAway
+            | Self::Malformed => Class::Read,
             Self::Write => Class::Write,
         }
     }
@@ -87,6 +103,9 @@ impl Failure {
             Self::Reset => "read_reset",
             Self::Alert => "read_tls_alert",
             Self::Truncated => "read_truncated",
+            Self::StreamRefused => "h2_refused",
+            Self::StreamReset => "h2_reset",
+            Self::GoneAway => "h2_goaway",
             Self::Malformed => "read_malformed",
             Self::Write => "write",
         }
@@ -104,10 +123,13 @@ pub(crate) enum Wrong {
     Length,
     /// Bytes came that belong to no answer.
     Surplus,
+    /// Its trailers do not say that the call went well: no grpc-status, or one that is not 0.
+    Call,
 }
 
 impl Wrong {
-    pub(crate) const ALL: [Self; 4] = [Self::MissingId, Self::OtherId, Self::Length, Self::Surplus];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::MissingId, Self::OtherId, Self::Length, Self::Surplus, Self::Call];
 
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
@@ -116,6 +138,7 @@ impl Wrong {
             Self::OtherId => "other_id",
             Self::Length => "wrong_length",
             Self::Surplus => "surplus_bytes",
+            Self::Call => "grpc_status",
         }
     }
 }
@@ -125,6 +148,8 @@ impl Wrong {
 pub(crate) struct Counts {
     /// Requests that were sent. Each is answered, or failed by another failure than one of connecting.
     pub(crate) sent: u64,
+    /// How many of them were POSTs.
+    pub(crate) posts: u64,
     /// Complete answers of any status.
     pub(crate) answered: u64,
     /// Connections that were made, with the handshake.
@@ -177,6 +202,7 @@ impl Counts {
         let histogram = Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("valid bounds");
         Self {
             sent: 0,
+            posts: 0,
             answered: 0,
             connected: 0,
             closed_idle: 0,
@@ -261,6 +287,7 @@ impl Counts {
     /// Takes in what another thread counted.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sent += other.sent;
+        self.posts += other.posts;
         self.answered += other.answered;
         self.connected += other.connected;
         self.closed_idle += other.closed_idle;

@@ -6,6 +6,7 @@ use super::counts::{Class, Counts};
 use super::nanos::Nanos;
 use super::plan::Plan;
 use super::schedule::Pace;
+use super::stop::Signal;
 
 /// A lateness of this program's own at which its latencies are not the server's any more.
 const LATE: u64 = 1000;
@@ -24,23 +25,37 @@ pub(crate) struct Outcome {
     pub(crate) unsent: Option<u64>,
     /// The CPU time of this program.
     pub(crate) cpu: Nanos,
+    /// The signal that ended it early.
+    pub(crate) ended_by: Option<Signal>,
 }
 
 impl Outcome {
-    /// `began`: when the clock began by which everything ended at `ended`.
-    pub(super) fn new(plan: Plan, threads: &[Counts], began: SystemTime, ended: Nanos, cpu: Nanos) -> Self {
+    /// `began`: when the clock began by which everything ended at `ended`. `stopped`: when, and by what, no more requests
+    /// were due before the plan's time was over.
+    pub(super) fn new(
+        plan: Plan,
+        threads: &[Counts],
+        began: SystemTime,
+        ended: Nanos,
+        cpu: Nanos,
+        stopped: Option<(Nanos, Signal)>,
+    ) -> Self {
         let mut counts = Counts::new(plan.schedule.first, plan.interval);
         for thread in threads {
             counts.add(thread);
         }
-        let schedule = &plan.schedule;
+        let schedule = match stopped {
+            Some((at, _)) => plan.schedule.until(at),
+            None => plan.schedule,
+        };
+        let ended_by = stopped.map(|(_, signal)| signal);
         let unsent = schedule.requests().map(|due| due - counts.sent.min(due));
         let elapsed = match unsent {
             Some(0) => schedule.end - schedule.first,
             Some(_) | None => ended - schedule.first,
         };
         let started = began + Duration::from_nanos(schedule.first.0);
-        Self { plan, counts, started, elapsed, unsent, cpu }
+        Self { plan, counts, started, elapsed, unsent, cpu, ended_by }
     }
 
     pub(crate) fn requests_per_second(&self) -> f64 {
@@ -65,6 +80,11 @@ impl Outcome {
     /// Why the figures may be this program's rather than the server's.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if let Some(signal) = self.ended_by {
+            let planned = (self.plan.schedule.end - self.plan.schedule.first).seconds();
+            let elapsed = self.elapsed.seconds();
+            warnings.push(format!("{signal} ended the load after {elapsed:.1} s of {planned:.1} s."));
+        }
         if let Some(unsent @ 1..) = self.unsent {
             let (connections, due) = (self.plan.schedule.connections, unsent + self.counts.sent);
             warnings.push(format!(

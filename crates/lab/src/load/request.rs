@@ -1,4 +1,4 @@
-//! The request, written once; only its id changes.
+//! The requests, written once; only their ids change.
 
 use super::target::Target;
 
@@ -34,31 +34,79 @@ fn write_hex(out: &mut [u8], number: u64) {
     }
 }
 
+/// What a POST carries: as little as makes it one.
+pub(crate) const BODY: &[u8; 64] = b"This request must not be delivered twice: it could be an order.\n";
+
+/// Which requests of a load are POSTs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posts {
+    /// So many of 100: 0 to 100.
+    pub(crate) percent: u64,
+}
+
+impl Posts {
+    /// Whether the request of this number is one. They are spread evenly, and the same ones in each run.
+    pub(crate) fn contain(self, number: u64) -> bool {
+        // The multiples of the golden ratio, of which only what is behind the point counts, lie evenly. Every fifth request
+        // would be even too, and all on one of five connections.
+        let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (u128::from(place) * 100) >> 64 < u128::from(self.percent)
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    /// Which nobody may repeat, because it may have been delivered (RFC 9110, 9.2.2).
+    Post,
+}
+
 /// The bytes of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     bytes: Vec<u8>,
     /// Where the id lies.
     id: usize,
+    /// What follows them, if not at once.
+    body: &'static [u8],
 }
 
 impl Request {
-    /// A GET with these further header lines, of which Host replaces its own.
-    pub(crate) fn new(target: &Target, headers: &[(String, String)]) -> Self {
+    /// These bytes, with the id at this place.
+    pub(crate) fn from_parts(bytes: Vec<u8>, id: usize, body: &'static [u8]) -> Self {
+        Self { bytes, id, body }
+    }
+
+    /// One with these further header lines, of which Host replaces its own.
+    pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)]) -> Self {
         let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
-        let mut text = format!("GET {} HTTP/1.1\r\n", target.path);
+        let (name, body) = match method {
+            Method::Get => ("GET", None),
+            Method::Post => ("POST", Some(BODY)),
+        };
+        let mut text = format!("{name} {} HTTP/1.1\r\n", target.path);
         if !own {
             text += &format!("Host: {}\r\n", target.authority);
         }
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
         }
+        if let Some(body) = body {
+            text += &format!("Content-Length: {}\r\n", body.len());
+        }
         text += &format!("{ID_HEADER}: ");
         let id = text.len();
         let mut bytes = text.into_bytes();
         bytes.extend_from_slice(Id::new(0, 0).as_bytes());
         bytes.extend_from_slice(b"\r\n\r\n");
-        Self { bytes, id }
+        bytes.extend_from_slice(body.map_or(&[], |body| body.as_slice()));
+        Self { bytes, id, body: b"" }
+    }
+
+    /// What is to be sent after its bytes as soon as the server has room for it.
+    pub(crate) fn body(&self) -> &'static [u8] {
+        self.body
     }
 
     /// Its bytes with this id.
@@ -75,15 +123,48 @@ mod tests {
     #[test]
     fn a_request_has_its_host_its_headers_and_its_id() {
         let target: Target = "http://example.com:81/a?b".parse().unwrap();
-        let mut request = Request::new(&target, &[("Accept".to_owned(), "*/*".to_owned())]);
+        let mut request = Request::new(Method::Get, &target, &[("Accept".to_owned(), "*/*".to_owned())]);
         let text = String::from_utf8(request.with_id(Id::new(0xab, 0x1f)).to_vec()).unwrap();
         assert_eq!(
             text,
             "GET /a?b HTTP/1.1\r\nHost: example.com:81\r\nAccept: */*\r\n\
              x-lab-id: 000000ab-000000000000001f\r\n\r\n"
         );
-        let mut request = Request::new(&target, &[("host".to_owned(), "other".to_owned())]);
+        let mut request = Request::new(Method::Get, &target, &[("host".to_owned(), "other".to_owned())]);
         let text = String::from_utf8(request.with_id(Id::new(0, 0)).to_vec()).unwrap();
         assert!(text.starts_with("GET /a?b HTTP/1.1\r\nhost: other\r\nx-lab-id: "), "{text}");
+    }
+
+    #[test]
+    fn a_post_has_a_body_of_which_it_says_the_length() {
+        let target: Target = "http://example.com/a".parse().unwrap();
+        let mut request = Request::new(Method::Post, &target, &[]);
+        let text = String::from_utf8(request.with_id(Id::new(1, 2)).to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert_eq!(
+            head,
+            "POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 64\r\nx-lab-id: 00000001-0000000000000002"
+        );
+        assert_eq!(body.as_bytes(), BODY);
+    }
+
+    #[test]
+    fn posts_are_spread_evenly_over_time_and_connections() {
+        let count = |percent, numbers: &mut dyn Iterator<Item = u64>| {
+            numbers.filter(|number| Posts { percent }.contain(*number)).count() as u64
+        };
+        for percent in 0..=100 {
+            for hundred in 0..20 {
+                let posts = count(percent, &mut (100 * hundred..100 * (hundred + 1)));
+                assert!(posts.abs_diff(percent) <= 2, "{posts} of 100 instead of {percent}");
+            }
+            for connections in 1..=20 {
+                for connection in 0..connections {
+                    let posts = count(percent, &mut (connection..).step_by(connections as usize).take(1000));
+                    assert!(posts.abs_diff(10 * percent) <= 15, "{posts} of 1000 instead of {percent} %");
+                }
+            }
+        }
+        assert_eq!((count(0, &mut (0..100_000)), count(100, &mut (0..100_000))), (0, 100_000));
     }
 }

@@ -31,6 +31,11 @@ pub(crate) enum Pace {
 }
 
 impl Schedule {
+    /// The same until this time at most.
+    pub(crate) fn until(self, end: Nanos) -> Self {
+        Self { end: self.end.min(end), ..self }
+    }
+
     /// When a connection is opened for the first time.
     pub(crate) fn opens(&self, connection: u64) -> Nanos {
         Nanos((u128::from(self.first.0) * u128::from(connection) / u128::from(self.connections)) as u64)
@@ -154,6 +159,15 @@ mod tests {
         assert_eq!(closed.released(0, 9, at(120)), Some(at(120)));
         assert_eq!(closed.released(0, 9, at(150)), None);
         assert_eq!(closed.requests(), None);
+    }
+
+    #[test]
+    fn a_load_that_ends_early_has_the_requests_that_were_due_until_then() {
+        let at = Nanos::from_millis;
+        let whole = schedule(4, 1000.0, 50);
+        assert_eq!(whole.until(at(120)).requests(), Some(20));
+        assert_eq!(whole.until(at(50)).requests(), Some(0), "before the first one was due");
+        assert_eq!(whole.until(at(500)).requests(), Some(50), "after the end");
     }
 
     #[test]

@@ -141,6 +141,11 @@ impl Stream {
         self.tls.is_some()
     }
 
+    /// Whether the server has agreed to speak HTTP/2; without TLS it is not asked.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_http2())
+    }
+
     fn transmit(&mut self, data: &[u8]) -> Result<(), Errno> {
         transmit(&self.socket, &mut self.unsent, data)
     }

@@ -8,7 +8,7 @@ use super::args::Parts;
 use super::counts::{Class, Failure, Wrong};
 use super::nanos::Nanos;
 use super::outcome::Outcome;
-use super::plan::Plan;
+use super::plan::{Plan, Protocol};
 use super::schedule::Pace;
 use super::spectrum::{self, PERCENTILES, percentile};
 
@@ -19,8 +19,12 @@ pub(crate) fn heading(plan: &Plan) -> String {
         Pace::Rate(rate) => format!("{rate} requests/s"),
         Pace::Closed => "closed loop".to_owned(),
     };
+    let streams = match plan.protocol {
+        Protocol::Http1 => String::new(),
+        Protocol::Http2 { streams, .. } => format!(" of HTTP/2 with {streams} streams"),
+    };
     format!(
-        "Running {} test @ {}\n  {} threads and {} connections, {pace}, to {}\n",
+        "Running {} test @ {}\n  {} threads and {} connections{streams}, {pace}, to {}\n",
         seconds(schedule.end - schedule.first),
         plan.target.url,
         plan.threads,
@@ -44,6 +48,9 @@ pub(crate) fn of(outcome: &Outcome, parts: Parts) -> String {
     }
     let (answered, bytes) = (counts.answered, scaled(counts.bytes as f64, &BINARY));
     let _ = writeln!(out, "  {answered} requests in {}, {bytes}B read", seconds(outcome.elapsed));
+    if counts.posts > 0 {
+        let _ = writeln!(out, "  {} of {} requests sent were POSTs", counts.posts, counts.sent);
+    }
     out += &errors(outcome);
     let _ = writeln!(out, "Requests/sec: {:9.2}", outcome.requests_per_second());
     let _ = writeln!(out, "Transfer/sec: {:>10}B", scaled(outcome.bytes_per_second(), &BINARY));

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use anyhow::Context;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::target::Target;
+
+/// HTTP/2 as ALPN names it (RFC 9113, 3.2).
+const HTTP2: &[u8] = b"h2";
 
 /// What is needed to open TLS connections.
 #[derive(Clone, Debug)]
@@ -23,8 +26,18 @@ pub(crate) struct TlsOptions {
 
 impl TlsOptions {
     /// With `authorities`, a file in PEM, servers have to have a certificate of theirs.
-    pub(crate) fn new(target: &Target, authorities: Option<&Path>) -> anyhow::Result<Self> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+    /// With `groups`, keys are exchanged by one of these, the first the server likes.
+    pub(crate) fn new(
+        target: &Target,
+        authorities: Option<&Path>,
+        groups: &[&'static dyn SupportedKxGroup],
+        is_http2: bool,
+    ) -> anyhow::Result<Self> {
+        let mut provider = aws_lc_rs::default_provider();
+        if !groups.is_empty() {
+            provider.kx_groups = groups.to_vec();
+        }
+        let provider = Arc::new(provider);
         let builder =
             ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let mut config = match authorities {
@@ -36,11 +49,23 @@ impl TlsOptions {
         };
         // Each handshake is a full one, as those of new users are.
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let protocol = if is_http2 { HTTP2 } else { b"http/1.1" };
+        config.alpn_protocols = vec![protocol.to_vec()];
         let name = ServerName::try_from(target.host.clone()).with_context(|| {
             format!("{}: {:?} cannot be the name of a TLS server", target.url, target.host)
         })?;
         Ok(Self { config: Arc::new(config), name })
+    }
+}
+
+/// How keys are exchanged, by the name that TLS and curl have for it.
+pub(crate) fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, String> {
+    match name.to_ascii_uppercase().as_str() {
+        "X25519MLKEM768" => Ok(aws_lc_rs::kx_group::X25519MLKEM768),
+        "X25519" => Ok(aws_lc_rs::kx_group::X25519),
+        "P-256" => Ok(aws_lc_rs::kx_group::SECP256R1),
+        "P-384" => Ok(aws_lc_rs::kx_group::SECP384R1),
+        _ => Err("it is none of X25519MLKEM768, X25519, P-256 and P-384".to_owned()),
     }
 }
 
@@ -144,6 +169,11 @@ impl Tls {
             return Err(Error::General("a message that is too large".to_owned()));
         }
         Ok(progress)
+    }
+
+    /// Whether the server has agreed to speak HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.session.alpn_protocol() == Some(HTTP2)
     }
 
     /// Seals `data` into `outgoing`.

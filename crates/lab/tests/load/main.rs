@@ -6,12 +6,18 @@
 //! | `truths` | latencies and rates that were computed by hand |
 //! | `errors` | each class of error, provoked |
 //! | `tls` | handshakes, good and bad |
+//! | `signals` | a load that is ended early |
+//! | `http2` | the same of HTTP/2, and its own errors |
+//! | `streams` | servers of HTTP/2 that do what a test says |
 //! | `options` | what is understood, what is refused, what is written |
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 mod errors;
+mod http2;
 mod options;
 mod server;
+mod signals;
+mod streams;
 mod tls;
 mod truths;

@@ -1,8 +1,9 @@
 //! What is understood, what is refused, what is written.
 
 use std::fs;
+use std::io::Write as _;
 
-use crate::server::{Server, lab, ok};
+use crate::server::{Server, lab, load, number, ok};
 
 #[test]
 fn options_that_make_no_sense_are_refused_with_a_reason() {
@@ -23,9 +24,26 @@ fn options_that_make_no_sense_are_refused_with_a_reason() {
         ("ftp://127.0.0.1:9/", "only http:// and https://"),
         ("http://127.0.0.1:99999/", "1 to 65535"),
         ("http://nobody.invalid/", "\"nobody.invalid\" has no address"),
+        ("-m2 http://127.0.0.1:9/", "--h2"),
+        ("--grpc http://127.0.0.1:9/", "--h2"),
+        ("--h2 -m0 http://127.0.0.1:9/", "1 to 1000"),
+        ("--h2 -m1001 http://127.0.0.1:9/", "1 to 1000"),
+        ("--h2 -m2 --new-connections http://127.0.0.1:9/", "--new-connections"),
+        ("--h2 --grpc --posts 5 http://127.0.0.1:9/", "--posts"),
+        ("--h2 -H Connection:close http://127.0.0.1:9/", "no such header in HTTP/2"),
+        ("--h2 -H TE:gzip http://127.0.0.1:9/", "trailers"),
+        ("--posts 101 http://127.0.0.1:9/", "0..=100"),
+        ("--posts -1 http://127.0.0.1:9/", "-1"),
+        ("--posts half http://127.0.0.1:9/", "half"),
+        ("--connect-to 127.0.0.1 http://a.invalid/", "127.0.0.1:8443"),
+        ("--connect-to 127.0.0.1:0 http://a.invalid/", "127.0.0.1:8443"),
+        ("--connect-to localhost:80 http://a.invalid/", "127.0.0.1:8443"),
         ("--cacert /nonexistent https://127.0.0.1:9/", "/nonexistent"),
         ("--json /nonexistent/a http://127.0.0.1:9/", "/nonexistent/a cannot be written"),
         ("--hgrm /nonexistent/a http://127.0.0.1:9/", "/nonexistent/a cannot be written"),
+        ("--connect-to 127.0.0.1 http://a.invalid/", "127.0.0.1:8443"),
+        ("--connect-to 127.0.0.1:0 http://a.invalid/", "127.0.0.1:8443"),
+        ("--connect-to localhost:80 http://a.invalid/", "127.0.0.1:8443"),
         ("--cacert /nonexistent http://127.0.0.1:9/", "https://"),
     ];
     for (words, reason) in cases {
@@ -34,6 +52,17 @@ fn options_that_make_no_sense_are_refused_with_a_reason() {
         assert_eq!(output.status.code(), Some(2), "{words}: {error}");
         assert!(error.contains(reason), "{words}: {error}");
     }
+}
+
+#[test]
+fn connections_go_where_they_are_told_and_the_host_stays() {
+    let server = Server::answering(|stream, request| {
+        let status = if request.host == "app.invalid:81" { 200 } else { 500 };
+        stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())
+    });
+    let report = load(&format!("-t1 -c2 -d200ms -R100 --connect-to {} http://app.invalid:81/", server.addr));
+    assert_eq!(number(&report, "/statuses/200"), 20, "{report:#}");
+    assert_eq!(report["address"], server.addr.to_string());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Servers that do what a test says, and the program under test.
 
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -14,9 +14,14 @@ pub(crate) struct Server {
 }
 
 /// A request that came.
+#[derive(Default)]
 pub(crate) struct Request {
     /// What its x-lab-id says.
     pub(crate) id: String,
+    pub(crate) method: String,
+    pub(crate) host: String,
+    /// How long its body is.
+    pub(crate) body: usize,
     /// Its number among those of its connection, from 0.
     pub(crate) number: usize,
 }
@@ -30,19 +35,29 @@ impl Server {
             let mut stream = stream;
             let mut lines = BufReader::new(stream.try_clone()?);
             for number in 0.. {
-                let mut request = Request { id: String::new(), number };
+                let mut request = Request { number, ..Request::default() };
                 loop {
                     let mut line = String::new();
                     if lines.read_line(&mut line)? == 0 {
                         return Ok(());
                     }
+                    if request.method.is_empty() {
+                        request.method = line.split(' ').next().unwrap().to_owned();
+                    }
+                    if let Some(length) = line.strip_prefix("Content-Length: ") {
+                        request.body = length.trim_end().parse().unwrap();
+                    }
                     if let Some(id) = line.strip_prefix("x-lab-id: ") {
                         request.id = id.trim_end().to_owned();
+                    }
+                    if let Some(host) = line.strip_prefix("Host: ") {
+                        request.host = host.trim_end().to_owned();
                     }
                     if line == "\r\n" {
                         break;
                     }
                 }
+                lines.read_exact(&mut vec![0; request.body])?;
                 answer(&mut stream, &request)?;
             }
             Ok(())

@@ -16,7 +16,8 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, Support
 
 use crate::server::{Server, load, number, only};
 
-const SHORT: &str = "-t2 -c4 -d300ms -R100";
+/// Handshakes take long on a busy machine.
+const SHORT: &str = "-t2 -c4 -d300ms -R100 --ramp 1s";
 
 /// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection after this
 /// many answers.
@@ -59,7 +60,8 @@ fn start_slow(
     (server, pem(cert.der()))
 }
 
-fn pem(der: &[u8]) -> String {
+/// A certificate as files have it.
+pub(crate) fn pem(der: &[u8]) -> String {
     let encoded = BASE64_STANDARD.encode(der);
     let lines: Vec<_> = encoded.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
@@ -83,6 +85,18 @@ fn both_versions_are_spoken_and_certificates_verified_if_asked() {
         let report = load(&format!("{SHORT} --cacert {} {url}", file.display()));
         assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_handshake"));
     }
+}
+
+#[test]
+fn the_certificate_is_verified_for_the_urls_host_wherever_the_connection_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.pem");
+    let (server, pem) = start(rustls::ALL_VERSIONS, usize::MAX, 2);
+    fs::write(&file, pem).unwrap();
+    let options = format!("{SHORT} --cacert {} --connect-to {}", file.display(), server.addr);
+    assert_eq!(number(&load(&format!("{options} https://localhost/")), "/requests/answered"), 30);
+    let report = load(&format!("{options} https://app.invalid/"));
+    assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_handshake"));
 }
 
 #[test]

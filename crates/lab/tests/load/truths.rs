@@ -1,6 +1,7 @@
 //! Latencies and rates that were computed by hand. A busy machine makes answers late, never early: so lower bounds are tight,
 //! and upper ones are not.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -165,4 +166,25 @@ fn what_is_due_while_a_connection_hangs_counts_from_then() {
     // Half of the requests break, each for 100 ms, in which 10 are due: it never catches up.
     assert!(number(&report, "/latency/max_us") > 500_000, "{report:#}");
     assert!(number(&report, "/uncorrected_latency/percentiles_us/50") < 50_000, "{report:#}");
+}
+
+#[test]
+fn a_share_of_requests_are_posts_with_a_body_and_an_id_of_their_own() {
+    let seen: Arc<Mutex<Vec<(String, String, usize)>>> = Arc::default();
+    let journal = seen.clone();
+    let server = Server::answering(move |stream, request| {
+        journal.lock().unwrap().push((request.method.clone(), request.id.clone(), request.body));
+        ok(stream)
+    });
+    for (percent, expected) in [(0, 0..=0), (20, 77..=83), (100, 400..=400)] {
+        let report = load(&format!("-t2 -c8 -d400ms -R1000 --posts {percent} {}", server.url()));
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        assert_eq!(number(&report, "/requests/sent"), seen.len() as u64, "{report:#}");
+        let posts = number(&report, "/requests/posts");
+        assert!(expected.contains(&posts), "{posts} of 400 instead of {percent} %");
+        assert_eq!(seen.iter().filter(|(method, ..)| method == "POST").count() as u64, posts);
+        assert!(seen.iter().all(|(method, _, body)| *body == if method == "POST" { 64 } else { 0 }));
+        let ids: HashSet<&str> = seen.iter().map(|(_, id, _)| id.as_str()).collect();
+        assert_eq!(ids.len(), seen.len(), "each id is there once");
+    }
 }

@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{LIMIT, Site, ingress, sluicegate};
+use sluicegate_netns::Process;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
 use sluicegate_testkit::load::Load;
-use sluicegate_testkit::process::Process;
 
 type TestResult = anyhow::Result<()>;
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use sluicegate_netns::Process;
 use sluicegate_testkit::backend::Backend;
 use sluicegate_testkit::client;
-use sluicegate_testkit::process::Process;
 use tempfile::TempDir;
 
 /// How long anything may take before a test gives up.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use sluicegate_testkit::process::Process;
+use sluicegate_netns::Process;
 use tokio::time::sleep;
 
 use crate::slice::Slice;
@@ -73,7 +73,7 @@ impl Fleet {
         self.next_host = if self.next_host == *HOSTS.end() { *HOSTS.start() } else { self.next_host + 1 };
         let addr = SocketAddr::new(ip, self.slice.port());
         let mut command = Command::new(&self.program);
-        command.arg("echo").arg("--listen").arg(addr.to_string());
+        command.arg("backend").arg("--listen").arg(addr.to_string());
         let mut process = Process::start(command)?;
         let served = process.wait_for_ok(addr, "/healthz", Duration::from_secs(5)).await;
         served.with_context(|| format!("a back end at {addr}"))?;

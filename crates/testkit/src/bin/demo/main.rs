@@ -20,8 +20,8 @@ use std::{fs, io};
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use sluicegate_netns::Process;
 use sluicegate_testkit::load::Load;
-use sluicegate_testkit::process::Process;
 use sluicegate_testkit::stream::Transport;
 use sluicegate_testkit::tls::Authority;
 use tokio::time::{Instant, sleep_until};
@@ -69,6 +69,9 @@ struct Arguments {
     /// The sluicegate binary [default: beside this one]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
+    /// The sluicegate-lab binary, for the back ends [default: beside this one]
+    #[arg(long)]
+    lab: Option<PathBuf>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -80,11 +83,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let beside = std::env::current_exe()?.with_file_name("sluicegate");
-    let program = arguments.sluicegate.as_ref().unwrap_or(&beside);
-    if !program.exists() {
-        bail!("{} is not there: build it with `make build`", program.display());
-    }
+    let gateway = program(arguments.sluicegate.as_deref(), "sluicegate")?;
+    let lab = program(arguments.lab.as_deref(), "sluicegate-lab")?;
     must_be_free(arguments.listen, "listen")?;
     must_be_free(arguments.listen_https, "listen-https")?;
     must_be_free(arguments.admin, "admin")?;
@@ -95,8 +95,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     fs::write(&authority, Authority::of_process().pem())?;
     let slice = Slice::find(&manifests)?;
     let mut certificate = Certificate::start(&manifests)?;
-    let mut fleet = Fleet::start(program, slice, FEW).await?;
-    let mut gateway = start_gateway(program, arguments, &manifests).await?;
+    let mut fleet = Fleet::start(&lab, slice, FEW).await?;
+    let mut gateway = start_gateway(&gateway, arguments, &manifests).await?;
 
     println!("Sluicegate on http://{}: try `curl {0}`.", with_name(arguments.listen));
     println!(
@@ -159,6 +159,18 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     let mut gateway = Process::start(command)?;
     gateway.wait_for_ok(arguments.listen, "/", PATIENCE).await?;
     Ok(gateway)
+}
+
+/// Where a program is that the demo runs.
+fn program(given: Option<&Path>, name: &str) -> anyhow::Result<PathBuf> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe()?.with_file_name(name),
+    };
+    if !path.exists() {
+        bail!("{} is not there: build it with `cargo build --release --package {name}`", path.display());
+    }
+    Ok(path)
 }
 
 /// A gateway may share its ports with its successor, so a taken port has to be noticed here.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, ensure};
+use sluicegate_netns::Process;
 use sluicegate_testkit::client;
-use sluicegate_testkit::process::Process;
 use sluicegate_testkit::tls::Authority;
 
 /// How long a program may take to serve.
@@ -30,16 +30,16 @@ pub(crate) struct Gateway {
     pub(crate) https: SocketAddr,
     admin: SocketAddr,
     pub(crate) process: Process,
-    _echoes: [Process; 2],
+    _backends: [Process; 2],
 }
 
 /// The path of what the flooders ask for, which has a back end of its own: what that one suffers is not the gateway's.
 pub(crate) const FLOODED: &str = "/flood";
 
 impl Gateway {
-    pub(crate) async fn start(program: &Path, directory: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(program: &Path, lab: &Path, directory: &Path) -> anyhow::Result<Self> {
         let [http, https, admin, backend, flooded] = free_addrs()?;
-        let echoes = [echo(program, backend).await?, echo(program, flooded).await?];
+        let backends = [back_end(lab, backend).await?, back_end(lab, flooded).await?];
         let certificate = Authority::of_process().issue(&["localhost"]);
         fs::write(
             directory.join("all.yaml"),
@@ -52,7 +52,7 @@ impl Gateway {
         command.args(["--default-tls-certificate", "default/localhost"]);
         let mut process = Process::start(command)?;
         process.wait_for_ok(http, "/", START).await?;
-        Ok(Self { http, https, admin, process, _echoes: echoes })
+        Ok(Self { http, https, admin, process, _backends: backends })
     }
 
     /// What the gateway counts that tells of floods.
@@ -89,12 +89,12 @@ fn counted(line: &str) -> Option<(String, u64)> {
     Some((format!("{title} {label}").trim_end().to_owned(), value.parse().ok()?))
 }
 
-async fn echo(program: &Path, addr: SocketAddr) -> anyhow::Result<Process> {
-    let mut command = Command::new(program);
-    command.arg("echo").arg("--listen").arg(addr.to_string());
-    let mut echo = Process::start(command)?;
-    echo.wait_for_ok(addr, "/healthz", START).await.context("a back end")?;
-    Ok(echo)
+async fn back_end(lab: &Path, addr: SocketAddr) -> anyhow::Result<Process> {
+    let mut command = Command::new(lab);
+    command.arg("backend").arg("--listen").arg(addr.to_string());
+    let mut process = Process::start(command)?;
+    process.wait_for_ok(addr, "/healthz", START).await.context("a back end")?;
+    Ok(process)
 }
 
 fn manifests(backend: SocketAddr, flooded: SocketAddr) -> String {

@@ -55,6 +55,9 @@ struct Arguments {
     /// The sluicegate binary [default: beside this one]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
+    /// The sluicegate-lab binary, for the back ends [default: beside this one]
+    #[arg(long)]
+    lab: Option<PathBuf>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -66,12 +69,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let beside = std::env::current_exe()?.with_file_name("sluicegate");
-    let program = arguments.sluicegate.as_ref().unwrap_or(&beside);
+    let own = std::env::current_exe()?;
+    let program = arguments.sluicegate.clone().unwrap_or_else(|| own.with_file_name("sluicegate"));
+    let lab = arguments.lab.clone().unwrap_or_else(|| own.with_file_name("sluicegate-lab"));
     let files = raise_limit().context("the limit of open files")?;
     let many = arguments.half_open.min(usize::try_from(files.saturating_sub(OTHER_FILES))?);
     let directory = tempfile::tempdir()?;
-    let mut gateway = Gateway::start(program, directory.path()).await?;
+    let mut gateway = Gateway::start(&program, &lab, directory.path()).await?;
     report::print_start(arguments.seconds, arguments.rate, gateway.memory()?.0);
 
     let kinds: Vec<Kind> =

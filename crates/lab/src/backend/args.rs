@@ -1,0 +1,116 @@
+//! The options of `sluicegate-lab backend`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use hyper::header::HeaderValue;
+
+/// No time of this program makes sense beyond it.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The options.
+#[derive(Clone, Debug, Args)]
+#[command(
+    disable_version_flag = true,
+    after_help = "The URL shapes the answer: ?s=SIZE bytes of body (k and m are understood, up to 1024m), ?t=MS milliseconds \
+                  of delay (up to 600000), ?r=STATUS as the status (200 to 599), joined by &. /healthz answers 200. \
+                  A request's body is read to its end before the answer; over 16 MiB it is answered 413. \
+                  A call of gRPC (over HTTP/2) is answered one message and the status 0, see --grpc-size.\n\
+                  Times are written as 500ms, 12s or 2m.\n\
+                  Signals: SIGTERM does what --exit says, SIGINT ends at once. After SIGUSR1 connects are refused, and the \
+                  connections that there were are reset; after SIGUSR2 it accepts again at the same addresses.\n\
+                  Exit codes: 0 after SIGTERM and SIGINT; 2 for options that make no sense, and addresses and files that \
+                  cannot be had.\n\
+                  Try it: sluicegate-lab backend --listen 127.0.0.1:9000 --name web-1 & curl '127.0.0.1:9000/?s=1k&t=5'"
+)]
+pub(crate) struct BackendArgs {
+    /// Where to listen, for HTTP/1.1 and for HTTP/2 by prior knowledge: an IP address and a port, 127.0.0.1:9000 or localhost:9000; port 0 is one
+    /// that is free. May be given several times.
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:9000")]
+    pub(super) listen: Vec<SocketAddr>,
+    /// The pod's name in its answers: 1 to 253 letters, digits, dots, hyphens and underscores.
+    #[arg(long, value_name = "NAME", value_parser = name, default_value = "backend")]
+    pub(super) name: String,
+    /// How long it takes until it listens, and connects are refused: 0s to 24h.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
+    pub(super) start_up: Duration,
+    /// What SIGTERM does.
+    #[arg(long, value_name = "STYLE", value_enum, default_value = "at-once")]
+    pub(super) exit: Exit,
+    /// With --exit drain: how long requests under way may take before they are cut off: 0s to 24h.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    pub(super) drain_timeout: Duration,
+    /// A connection is closed if for so long no request was begun on it and none is under way: 100ms to 24h, and up to a
+    /// quarter longer. So long the body of a request may take, too.
+    #[arg(long, value_name = "TIME", value_parser = idle, default_value = "10m")]
+    pub(super) idle_timeout: Duration,
+    /// Append the x-lab-id of each POST and PATCH to this file, a line each, once the request was received to its end and
+    /// before it is answered.
+    #[arg(long, value_name = "FILE")]
+    pub(super) journal: Option<PathBuf>,
+    /// The length of the string in the message that each call of gRPC is answered, in bytes: 0 to 4194304.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(..=4 << 20), default_value_t = 1024)]
+    pub(super) grpc_size: u32,
+    /// Do not print a line once it serves.
+    #[arg(long)]
+    pub(super) quiet: bool,
+}
+
+/// What SIGTERM does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Exit {
+    /// It exits; connections are cut, whatever they carry.
+    AtOnce,
+    /// It listens no more, finishes the requests under way, closes each connection after them, and exits.
+    Drain,
+    /// It keeps its listener and its connections and answers nothing any more, until SIGKILL or SIGINT.
+    Hang,
+    /// It refuses connects and resets its connections, but stays, until SIGKILL or SIGINT.
+    Refuse,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let of_localhost = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    match of_localhost {
+        Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        None => text.parse().map_err(|_| {
+            "not an IP address and a port up to 65535; write it as 127.0.0.1:9000, [::1]:9000 or localhost:9000"
+                .to_owned()
+        }),
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if !(1..=253).contains(&text.len()) || !text.bytes().all(is_good) {
+        return Err("it has to be 1 to 253 letters, digits, dots, hyphens and underscores".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms, 12s or 2m"))?;
+    if time > LONGEST {
+        return Err("it has to be at most 24h".to_owned());
+    }
+    Ok(time)
+}
+
+fn idle(text: &str) -> Result<Duration, String> {
+    let time = time(text)?;
+    if time < Duration::from_millis(100) {
+        return Err("it has to be at least 100ms".to_owned());
+    }
+    Ok(time)
+}
+
+impl BackendArgs {
+    /// The name as a header carries it.
+    pub(super) fn name_for_header(&self) -> HeaderValue {
+        // What a name may have, a header may have.
+        HeaderValue::from_str(&self.name).unwrap_or(HeaderValue::from_static("backend"))
+    }
+}

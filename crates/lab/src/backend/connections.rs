@@ -1,0 +1,233 @@
+//! The connections that are open, and how they are closed: when they were idle for long, when the pod drains, or all at
+//! once and without a goodbye.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::set_socket_linger;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+/// An idle connection is looked at so many times before it is closed.
+pub(super) const IDLE_TICKS: u32 = 4;
+
+/// All connections of a pod. Its one thread is the only one that has to do with them: locks are never waited for.
+#[derive(Debug)]
+pub(super) struct Connections {
+    open: Mutex<Open>,
+    /// How many times idle connections were looked for: a clock that costs requests nothing.
+    ticks: AtomicU32,
+    /// Whether what is closed is reset, as by a machine that knows nothing of the connection.
+    is_reset: AtomicBool,
+    is_draining: watch::Sender<bool>,
+    /// Told when one is closed.
+    fewer: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    tasks: HashMap<u64, (AbortHandle, Arc<Activity>)>,
+}
+
+/// What a connection does.
+#[derive(Debug)]
+pub(super) struct Activity {
+    connections: Arc<Connections>,
+    /// Requests under way.
+    requests: AtomicU32,
+    /// The tick of the last one.
+    last: AtomicU32,
+}
+
+impl Connections {
+    pub(super) fn new() -> Self {
+        Self {
+            open: Mutex::default(),
+            ticks: AtomicU32::new(0),
+            is_reset: AtomicBool::new(false),
+            is_draining: watch::Sender::new(false),
+            fewer: Notify::new(),
+        }
+    }
+
+    /// Serves a connection by the future that this makes.
+    pub(super) fn spawn<F>(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        serve: impl FnOnce(Socket, Arc<Activity>) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let last = AtomicU32::new(self.ticks.load(Ordering::Relaxed));
+        let activity = Arc::new(Activity { connections: self.clone(), requests: AtomicU32::new(0), last });
+        let socket = Socket { io: TokioIo::new(stream), connections: self.clone() };
+        let serving = serve(socket, activity.clone());
+        let mut open = self.open();
+        let id = open.next;
+        open.next += 1;
+        let entry = Entry { id, connections: self.clone() };
+        let task = tokio::spawn(async move {
+            let _entry = entry;
+            serving.await;
+        });
+        open.tasks.insert(id, (task.abort_handle(), activity));
+    }
+
+    /// To be called at even times: closes what was idle for [`IDLE_TICKS`] of them.
+    pub(super) fn close_idle(&self) {
+        let now = self.ticks.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        for (task, activity) in self.open().tasks.values() {
+            let is_busy = activity.requests.load(Ordering::Relaxed) > 0;
+            if !is_busy && now.wrapping_sub(activity.last.load(Ordering::Relaxed)) > IDLE_TICKS {
+                task.abort();
+            }
+        }
+    }
+
+    /// The pod drains from now on.
+    pub(super) fn drain(&self) {
+        self.is_draining.send_replace(true);
+    }
+
+    /// Returns when the pod drains.
+    pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_draining = self.is_draining.subscribe();
+        async move {
+            // An error is that nobody can tell any more.
+            let _ = is_draining.wait_for(|is| *is).await;
+        }
+    }
+
+    /// Resets all.
+    pub(super) async fn reset(&self) {
+        self.is_reset.store(true, Ordering::Relaxed);
+        for (task, _) in self.open().tasks.values() {
+            task.abort();
+        }
+        self.all_closed().await;
+        self.is_reset.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns when none is open.
+    pub(super) async fn all_closed(&self) {
+        loop {
+            let fewer = self.fewer.notified();
+            if self.open().tasks.is_empty() {
+                return;
+            }
+            fewer.await;
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Activity {
+    /// Returns when the pod drains.
+    pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.connections.draining()
+    }
+
+    /// A request is under way until what this gives is dropped.
+    pub(super) fn begin(self: Arc<Self>) -> UnderWay {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Activity>);
+
+impl UnderWay {
+    /// Whether the connection ends with it.
+    pub(super) fn is_last(&self) -> bool {
+        *self.0.connections.is_draining.borrow()
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.last.store(self.0.connections.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// A connection's place among those that are open, until its task ends in whatever way.
+struct Entry {
+    id: u64,
+    connections: Arc<Connections>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.connections.open().tasks.remove(&self.id);
+        self.connections.fewer.notify_waiters();
+    }
+}
+
+/// A stream that is closed as its [`Connections`] say.
+pub(super) struct Socket {
+    io: TokioIo<TcpStream>,
+    connections: Arc<Connections>,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.connections.is_reset.load(Ordering::Relaxed) {
+            // Else the kernel would say goodbye. A connection that is gone already cannot be set.
+            let _ = set_socket_linger(self.io.inner(), Some(Duration::ZERO));
+        }
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+}

@@ -1,0 +1,116 @@
+//! The journal: the ids of requests that must not come twice, as the pods were given them.
+//!
+//! An id is there once its request was received to its end, and before it is answered: what a gateway repeats after a
+//! pod was killed in between is found twice, and nothing else is.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// Writes ids to a file.
+#[derive(Debug)]
+pub(super) struct Writer {
+    file: File,
+}
+
+impl Writer {
+    /// Goes on where the file ends.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        Ok(Self { file: file.with_context(|| format!("--journal {} cannot be written", path.display()))? })
+    }
+
+    /// Appends an id. It is one write(2) to a file opened with O_APPEND: nothing waits in this process where SIGKILL would
+    /// lose it, and pods may share a file.
+    pub(super) fn append(&self, id: &[u8]) -> io::Result<()> {
+        let line = [id, b"\n"].concat();
+        let written = (&self.file).write(&line)?;
+        if written < line.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        Ok(())
+    }
+}
+
+/// What journals tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Journal {
+    /// How many different ids there are.
+    pub(crate) delivered: u64,
+    /// How many of them are there more than once.
+    pub(crate) duplicated: u64,
+}
+
+/// Reads the journals of all pods that one load had. A last line that is cut off is passed over: its request was not
+/// answered.
+pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Journal> {
+    let mut ids: HashMap<Box<[u8]>, bool> = HashMap::new();
+    let mut journal = Journal::default();
+    for path in files {
+        let reading = || format!("reading the journal {}", path.display());
+        let mut lines = BufReader::new(File::open(path).with_context(reading)?);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).with_context(reading)? > 0 {
+            if line.pop() != Some(b'\n') {
+                break;
+            }
+            match ids.get_mut(line.as_slice()) {
+                Some(true) => {}
+                Some(is_duplicated) => {
+                    *is_duplicated = true;
+                    journal.duplicated += 1;
+                }
+                None => {
+                    ids.insert(line.as_slice().into(), false);
+                    journal.delivered += 1;
+                }
+            }
+            line.clear();
+        }
+    }
+    Ok(journal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_counted_once_however_often_they_came() {
+        let directory = tempfile::tempdir().unwrap();
+        let [a, b, empty] = ["a", "b", "empty"].map(|name| directory.path().join(name));
+        std::fs::write(&a, "1\n2\n3\n2\n2\n").unwrap();
+        std::fs::write(&b, "3\n4\n5\n").unwrap();
+        std::fs::write(&empty, "").unwrap();
+        assert_eq!(read(&[a, b, empty]).unwrap(), Journal { delivered: 5, duplicated: 2 });
+        assert_eq!(read(&[]).unwrap(), Journal::default());
+    }
+
+    #[test]
+    fn a_last_line_that_is_cut_off_is_no_id() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "17\n18\n1").unwrap();
+        assert_eq!(read(&[path]).unwrap(), Journal { delivered: 2, duplicated: 0 });
+    }
+
+    #[test]
+    fn a_journal_that_is_missing_is_an_error_that_names_it() {
+        let error = read(&["/nonexistent/journal".into()]).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/journal"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_gone_on_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        for id in ["x", "y", "x"] {
+            Writer::open(&path).unwrap().append(id.as_bytes()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x\ny\nx\n");
+        assert_eq!(read(&[path]).unwrap(), Journal { delivered: 2, duplicated: 1 });
+    }
+}

@@ -1,0 +1,322 @@
+//! Experiments as they are declared in files: `lab/experiments/*.yaml`.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+
+use crate::published;
+
+/// The experiments that come with the program, by name.
+const INCLUDED: [(&str, &str); 12] = [
+    ("static", include_str!("../../../lab/experiments/static.yaml")),
+    ("dynamic", include_str!("../../../lab/experiments/dynamic.yaml")),
+    ("restart", include_str!("../../../lab/experiments/restart.yaml")),
+    ("blackhole", include_str!("../../../lab/experiments/blackhole.yaml")),
+    ("flap", include_str!("../../../lab/experiments/flap.yaml")),
+    ("certs", include_str!("../../../lab/experiments/certs.yaml")),
+    ("routes", include_str!("../../../lab/experiments/routes.yaml")),
+    ("delivery", include_str!("../../../lab/experiments/delivery.yaml")),
+    ("rates", include_str!("../../../lab/experiments/rates.yaml")),
+    ("sizing", include_str!("../../../lab/experiments/sizing.yaml")),
+    ("floor", include_str!("../../../lab/experiments/floor.yaml")),
+    ("bench", include_str!("../../../lab/experiments/bench.yaml")),
+];
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub(crate) struct Experiment {
+    pub(crate) name: String,
+    /// Its file.
+    pub(crate) text: String,
+    pub(crate) declared: Declared,
+}
+
+/// What a file says. Times are written as `12s`, `500ms`, `2m`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Declared {
+    /// A line for the report's head.
+    pub(crate) title: String,
+    /// What it asks, in a sentence or two.
+    pub(crate) about: String,
+    /// The published study whose figures stand beside what is measured.
+    pub(crate) published: Option<String>,
+    #[serde(default)]
+    pub(crate) load: Load,
+    #[serde(default)]
+    pub(crate) pods: Pods,
+    /// Which gateways take part if the command line does not say: `all`, or names.
+    #[serde(default)]
+    pub(crate) gateways: Vec<String>,
+    /// Whether each gateway is first loaded in the same way while nothing changes.
+    #[serde(default)]
+    pub(crate) baseline: bool,
+    /// What changes while the load goes on. It begins when the first request is due, and ends with the load.
+    #[serde(default)]
+    pub(crate) timeline: Vec<Step>,
+    /// Instead of a load with a timeline: what kinds of work cost, gateway beside gateway.
+    pub(crate) compare: Option<Compare>,
+}
+
+/// A comparison of costs, on loopback. Each combination of work, workers and rate is loaded by itself, and the gateways take
+/// turns: A B C A B C.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Compare {
+    pub(crate) works: Vec<Work>,
+    /// Worker threads or processes; those above what the machine has are left out, with a warning.
+    pub(crate) workers: Vec<usize>,
+    /// Requests a second; none: a closed loop, as fast as it goes.
+    pub(crate) rates: Vec<f64>,
+    pub(crate) turns: usize,
+    /// Of each turn.
+    #[serde(deserialize_with = "time")]
+    pub(crate) duration: Duration,
+    /// Connections that are kept alive, of HTTP/1.1.
+    pub(crate) connections: u64,
+    /// How many connections wait for nothing, to see what memory each takes; 0: not looked at.
+    pub(crate) idle: u64,
+    /// Whether what no proxy can do without is measured beside: a byte forwarder, and the signature of a handshake.
+    pub(crate) limits: bool,
+    /// What a machine with so many CPUs costs, for a column of prices.
+    pub(crate) prices: BTreeMap<usize, f64>,
+}
+
+impl Default for Compare {
+    fn default() -> Self {
+        Self {
+            works: vec![Work::Http, Work::Https],
+            workers: vec![1],
+            rates: Vec::new(),
+            turns: 5,
+            duration: Duration::from_secs(5),
+            connections: 100,
+            idle: 0,
+            limits: false,
+            prices: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a gateway is loaded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Work {
+    /// Requests on kept-alive connections in clear text.
+    Http,
+    /// The same over TLS.
+    Https,
+    /// HTTP/2 over TLS: 20 connections of 10 requests at a time.
+    Http2,
+    /// Unary calls of gRPC in the same way, to back ends that speak HTTP/2.
+    Grpc,
+    /// Each request on a TLS connection of its own, with an RSA certificate.
+    TlsRsa,
+    /// The same with an ECDSA certificate.
+    TlsP256,
+}
+
+impl Work {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Http, Self::Https, Self::Http2, Self::Grpc, Self::TlsRsa, Self::TlsP256];
+
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::Http2 => "HTTP/2",
+            Self::Grpc => "gRPC unary",
+            Self::TlsRsa => "new TLS, RSA",
+            Self::TlsP256 => "new TLS, P-256",
+        }
+    }
+}
+
+/// The load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Load {
+    /// Over HTTPS rather than plain HTTP.
+    pub(crate) tls: bool,
+    pub(crate) connections: u64,
+    /// Requests a second; without it 80 % of what the slowest gateway does in a closed loop.
+    pub(crate) rate: Option<f64>,
+    #[serde(deserialize_with = "time")]
+    pub(crate) duration: Duration,
+    /// How long a request and a connect may take.
+    #[serde(deserialize_with = "time")]
+    pub(crate) timeout: Duration,
+    /// Path and query, which shapes the pods' answer: `/?s=1k&t=5`.
+    pub(crate) path: String,
+    /// How many requests of 100 are a POST, which may not be delivered twice.
+    pub(crate) posts: u8,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            tls: true,
+            connections: 1000,
+            rate: None,
+            duration: Duration::from_secs(60),
+            timeout: Duration::from_secs(2),
+            path: "/".to_owned(),
+            posts: 0,
+        }
+    }
+}
+
+/// The pods.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Pods {
+    /// How many there are at the beginning.
+    pub(crate) count: usize,
+    /// How long a new one takes until it listens.
+    #[serde(deserialize_with = "time")]
+    pub(crate) start_up: Duration,
+    /// How long after a pod is gone, or ready, the gateway is told so. In a cluster some 100 ms pass.
+    #[serde(deserialize_with = "time")]
+    pub(crate) notice: Duration,
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        Self { count: 5, start_up: Duration::ZERO, notice: Duration::from_millis(100) }
+    }
+}
+
+/// One step of a timeline.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Step {
+    /// Nothing happens for this long.
+    #[serde(deserialize_with = "time")]
+    Sleep(Duration),
+    /// From now on there are so many pods; the oldest are killed (SIGKILL), and their addresses swallow packets.
+    Scale(usize),
+    /// All pods are replaced, so many at a time: new ones start, then as many old ones are killed.
+    Roll { surge: usize },
+    /// The addresses of so many pods swallow packets; nobody is told.
+    Blackhole(usize),
+    /// All addresses are there again.
+    Restore,
+    /// So many pods refuse connects and break what they have; nobody is told.
+    Refuse(usize),
+    /// They accept again.
+    Accept,
+    /// The certificate and its key are replaced.
+    Rotate,
+    /// So many hosts are routed, of which none was routed before; those of the step before are gone.
+    Routes(usize),
+    /// These steps, again and again.
+    Repeat(Vec<Self>),
+}
+
+impl Experiment {
+    /// Those that come with the program.
+    pub(crate) fn included() -> anyhow::Result<Vec<Self>> {
+        INCLUDED.iter().map(|(name, text)| Self::parse(name, text)).collect()
+    }
+
+    /// One of those that come with the program by its name, or a file by its path.
+    pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
+        if let Some((_, text)) = INCLUDED.iter().find(|(included, _)| *included == name) {
+            return Self::parse(name, text);
+        }
+        let path = Path::new(name);
+        let is_file = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if !is_file {
+            let names: Vec<&str> = INCLUDED.iter().map(|(name, _)| *name).collect();
+            bail!(
+                "{name}: no such experiment; there are {}, or give the path of a .yaml file",
+                names.join(", ")
+            );
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        Self::parse(&stem, &text).with_context(|| name.to_owned())
+    }
+
+    fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
+        let declared: Declared = serde_saphyr::from_str(text)?;
+        if let Some(study) = &declared.published {
+            ensure!(
+                published::find(study).is_some(),
+                "published: {study} is unknown; there are {}",
+                published::names()
+            );
+        }
+        ensure!(declared.pods.count > 0, "pods.count: there has to be at least one");
+        if let Some(compare) = &declared.compare {
+            ensure!(declared.timeline.is_empty(), "compare: there is a timeline too; write one of them");
+            let Compare { works, workers, turns, rates, .. } = compare;
+            ensure!(
+                !works.is_empty() && !workers.is_empty() && *turns > 0,
+                "compare: there is nothing to be compared"
+            );
+            ensure!(workers.iter().all(|workers| *workers > 0), "compare.workers: there has to be one");
+            ensure!(rates.iter().all(|rate| *rate > 0.0), "compare.rates: they have to be over 0");
+        }
+        ensure!(declared.load.posts <= 100, "load.posts: at most 100 of 100 requests");
+        Ok(Self { name: name.to_owned(), text: text.to_owned(), declared })
+    }
+}
+
+/// `sluicegate-lab experiments`.
+pub(crate) fn list() -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    for Experiment { name, declared, .. } in Experiment::included()? {
+        writeln!(out, "{name:<10} {}", declared.title)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text)
+        .map_err(|error| serde::de::Error::custom(format!("{text:?}: {error}; write 12s or 500ms")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_that_comes_with_the_program_is_understood() {
+        for experiment in Experiment::included().unwrap() {
+            let Declared { title, about, timeline, load, compare, .. } = experiment.declared;
+            assert!(!title.is_empty() && about.ends_with('.'), "{}", experiment.name);
+            assert_eq!(timeline.is_empty(), experiment.name == "static" || compare.is_some());
+            assert_eq!((load.connections, load.tls), (1000, true), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn the_study_of_2020_is_declared_as_it_was_run() {
+        let dynamic = Experiment::find("dynamic").unwrap().declared;
+        let seconds = Duration::from_secs;
+        let cycle = vec![Step::Scale(5), Step::Sleep(seconds(12)), Step::Scale(7), Step::Sleep(seconds(10))];
+        assert_eq!(dynamic.timeline, [Step::Repeat(cycle)]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let error = |text: &str| format!("{:#}", Experiment::parse("x", text).unwrap_err());
+        let with = |more: &str| error(&format!("title: a\nabout: b.\n{more}"));
+        assert!(with("lod: {}").contains("lod"), "{}", with("lod: {}"));
+        let time = with("load: {duration: 5 apples}");
+        assert!(time.contains("5 apples") && time.contains("write 12s"), "{time}");
+        let step = with("timeline: [{explode: 1}]");
+        assert!(step.contains("explode"), "{step}");
+        assert!(with("pods: {count: 0}").contains("pods.count"));
+        let unknown = format!("{:#}", Experiment::find("dynamics").unwrap_err());
+        assert!(unknown.contains("dynamic, restart"), "{unknown}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Envoy, which watches files for endpoints, routes and the certificate: what its controllers send by xDS, by the file's way.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sluicegate_netns::Process;
+
+use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, version_of};
+use crate::experiment::Work;
+use crate::results::ConfigFile;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "envoy",
+    title: "Envoy",
+    learns: "Watches files of endpoints, routes and the certificate (EDS, RDS, SDS), which its controllers send by gRPC; \
+             no reload. No retries, which is the default of Envoy, of Contour and of Envoy Gateway.",
+    version,
+    works: &Work::ALL,
+    prepare,
+};
+
+fn version(tools: &Path) -> anyhow::Result<String> {
+    // "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL", behind the program's path.
+    let line = version_of(&program(tools), &["--version"])?;
+    let number = line.split('/').rev().nth(3).map(|number| format!("Envoy {number}"));
+    Ok(number.unwrap_or(line))
+}
+
+/// Where `scripts/setup peers` puts it, else the one in PATH.
+fn program(tools: &Path) -> PathBuf {
+    Some(tools.join("envoy/bin/envoy")).filter(|file| file.is_file()).unwrap_or_else(|| "envoy".into())
+}
+
+fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
+    let driver = Envoy { directory: site.directory.clone() };
+    for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
+        driver.write(part, config)?;
+    }
+    let text = bootstrap(site, config.protocol);
+    let file = site.directory.join("envoy.yaml");
+    replace(&file, &text)?;
+    let mut command = Command::new(program(&site.tools));
+    // Hot restart wants shared memory that several Envoys would quarrel about.
+    command.arg("--concurrency").arg(site.workers.to_string()).args([
+        "--disable-hot-restart",
+        "--log-level",
+        "error",
+    ]);
+    command.arg("-c").arg(file).args(&site.options);
+    let files = vec![
+        ConfigFile::new("envoy.yaml", &text),
+        ConfigFile::new("routes.yaml", &routes(config)),
+        ConfigFile::new("endpoints.yaml", &endpoints(config)),
+    ];
+    Ok(Prepared { command, files, driver: Box::new(driver) })
+}
+
+struct Envoy {
+    directory: PathBuf,
+}
+
+impl Driver for Envoy {
+    fn apply(&mut self, _: &Process, part: Part, config: &Config) -> anyhow::Result<()> {
+        self.write(part, config)
+    }
+}
+
+impl Envoy {
+    /// Envoy looks at a file again when another is renamed to it, which is what [`replace`] does.
+    fn write(&self, part: Part, config: &Config) -> anyhow::Result<()> {
+        let (name, text) = match part {
+            Part::Endpoints => ("endpoints.yaml", endpoints(config)),
+            Part::Certificate => ("certificate.yaml", certificate(&config.certificate)),
+            Part::Hosts => ("routes.yaml", routes(config)),
+        };
+        replace(&self.directory.join(name), &text)
+    }
+}
+
+fn bootstrap(Site { directory, http, https, admin, .. }: &Site, protocol: Protocol) -> String {
+    let options = match protocol {
+        Protocol::Http1 => "http_protocol_options",
+        Protocol::Grpc => "http2_protocol_options",
+    };
+    fill(
+        include_str!("templates/envoy.yaml"),
+        &[
+            ("directory", &directory.display()),
+            ("options", &options),
+            ("http_ip", &http.ip()),
+            ("http_port", &http.port()),
+            ("https_ip", &https.ip()),
+            ("https_port", &https.port()),
+            ("admin_ip", &admin.ip()),
+            ("admin_port", &admin.port()),
+        ],
+    )
+}
+
+fn routes(config: &Config) -> String {
+    let domains: Vec<String> = [HOST]
+        .into_iter()
+        .chain(config.hosts.iter().map(String::as_str))
+        .map(|host| format!("    - \"{host}\""))
+        .collect();
+    fill(include_str!("templates/envoy-routes.yaml"), &[("domains", &domains.join("\n"))])
+}
+
+fn endpoints(config: &Config) -> String {
+    let endpoints: Vec<String> = config
+        .endpoints
+        .iter()
+        .map(|addr| {
+            let (ip, port) = (addr.ip(), addr.port());
+            format!("{{endpoint: {{address: {{socket_address: {{address: {ip}, port_value: {port}}}}}}}}}")
+        })
+        .collect();
+    format!(
+        "resources:
+- \"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+  cluster_name: app
+  endpoints:
+  - lb_endpoints: [{}]
+",
+        endpoints.join(",\n      ")
+    )
+}
+
+fn certificate(Pem { chain, key }: &Pem) -> String {
+    // A string of JSON is one of YAML.
+    let [chain, key] = [chain, key].map(|pem| serde_json::Value::from(pem.as_str()));
+    format!(
+        "resources:
+- \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: app
+  tls_certificate:
+    certificate_chain: {{inline_string: {chain}}}
+    private_key: {{inline_string: {key}}}
+"
+    )
+}

@@ -1,0 +1,72 @@
+//! Back ends of the tests, in threads.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+/// How long a thread waits for a gateway that says no more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Listens at so many addresses, all at one port as the pods of a Service. They live as long as the tests.
+pub(super) fn start(network: [u8; 2], count: u8) -> io::Result<Vec<SocketAddr>> {
+    let [a, b] = network;
+    // A port that is free at one address may be taken at another.
+    for _ in 0..20 {
+        let first = TcpListener::bind((Ipv4Addr::new(127, a, b, 1), 0))?;
+        let port = first.local_addr()?.port();
+        let others = (2..=count).map(|d| TcpListener::bind((Ipv4Addr::new(127, a, b, d), port)));
+        let Ok(listeners) = [Ok(first)].into_iter().chain(others).collect::<io::Result<Vec<_>>>() else {
+            continue;
+        };
+        let addrs = listeners.iter().map(TcpListener::local_addr).collect();
+        for listener in listeners {
+            thread::spawn(move || {
+                while let Ok((stream, _)) = listener.accept() {
+                    // A gateway that goes away is no failure of the pod.
+                    thread::spawn(move || drop(answer(stream)));
+                }
+            });
+        }
+        return addrs;
+    }
+    Err(io::Error::other("there is no port that is free at all addresses"))
+}
+
+/// Listens beside a pod, reads requests, and breaks each connection off instead of an answer.
+pub(super) fn start_broken(beside: SocketAddr) -> io::Result<SocketAddr> {
+    let IpAddr::V4(ip) = beside.ip() else { return Err(io::Error::other("the pods of tests have IPv4")) };
+    let [a, b, c, _] = ip.octets();
+    let listener = TcpListener::bind((Ipv4Addr::new(a, b, c, 201), beside.port()))?;
+    let addr = listener.local_addr();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            thread::spawn(move || {
+                stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.read(&mut [0; 4096]))
+            });
+        }
+    });
+    addr
+}
+
+/// Answers each request with its own head, and says who it is in `x-pod`.
+fn answer(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    let pod = stream.local_addr()?;
+    let mut head = Vec::new();
+    loop {
+        let mut buffer = [0; 4096];
+        let read = stream.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        head.extend_from_slice(&buffer[..read]);
+        if head.ends_with(b"\r\n\r\n") {
+            let length = head.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nx-pod: {pod}\r\ncontent-length: {length}\r\n\r\n");
+            stream.write_all(&[answer.as_bytes(), &head].concat())?;
+            head.clear();
+        }
+    }
+}

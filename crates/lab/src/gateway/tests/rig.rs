@@ -1,0 +1,261 @@
+//! A gateway that runs, and its users.
+
+use std::fmt::Debug;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersion};
+use sluicegate_netns::Process;
+use tempfile::TempDir;
+
+use crate::experiment::Work;
+
+use super::super::{ALL, Config, Driver, EXTRA, HOST, Kind, Part, Site};
+use super::{authority, pods};
+
+/// When a test gives up on a change. All take a second or two; a busy machine takes longer.
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+
+/// What one exchange may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A gateway that runs, with pods that it may be told of.
+pub(super) struct Running {
+    pub(super) kind: &'static Kind,
+    pub(super) site: Site,
+    pub(super) config: Config,
+    pub(super) pods: Vec<SocketAddr>,
+    driver: Box<dyn Driver>,
+    process: Process,
+    _directory: TempDir,
+}
+
+/// Keeps each kind of gateway to a promise, all at the same time. Those that are not installed are skipped, unless
+/// SLUICEGATE_PEERS=require.
+pub(super) fn each(promise: fn(&mut Running) -> anyhow::Result<()>) {
+    each_with(3, promise);
+}
+
+/// The same with so many pods.
+pub(super) fn each_with(pods: u8, promise: fn(&mut Running) -> anyhow::Result<()>) {
+    // The floor forwards bytes and promises nothing.
+    let kinds = ALL.into_iter().chain(EXTRA).filter(|kind| kind.can(Work::Https));
+    let broken: Vec<String> = thread::scope(|scope| {
+        let threads: Vec<_> =
+            kinds.map(|kind| (kind.name, scope.spawn(move || keep(kind, pods, promise)))).collect();
+        let results = threads.into_iter().map(|(name, thread)| (name, thread.join().expect("no panic")));
+        results.filter_map(|(name, result)| Some(format!("{name}: {:#}", result.err()?))).collect()
+    });
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Keeps one kind to a promise, with so many pods of which it is told the first.
+pub(super) fn keep(
+    kind: &'static Kind,
+    pods: u8,
+    promise: fn(&mut Running) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if let Err(error) = (kind.version)(&tools()) {
+        if std::env::var("SLUICEGATE_PEERS").is_ok_and(|value| value == "require") {
+            return Err(error.context("SLUICEGATE_PEERS=require"));
+        }
+        eprintln!("skipped: {}: {error:#}", kind.name);
+        return Ok(());
+    }
+    let mut running = Running::start(kind, pods)?;
+    promise(&mut running).with_context(|| format!("it printed {:?}", running.process.output()))
+}
+
+/// `target/tools` of this repository.
+fn tools() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")
+}
+
+impl Running {
+    fn start(kind: &'static Kind, pods: u8) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        // Each has addresses of its own, so no test takes the port that another has just found free.
+        static NETWORKS: AtomicU16 = AtomicU16::new(0);
+        let [a, b] = NETWORKS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let network = [100 + a, b];
+        let pods = pods::start(network, pods)?;
+        let [http, https, admin] = free_ports(network)?;
+        let site = Site {
+            directory: directory.path().to_owned(),
+            http,
+            https,
+            admin,
+            workers: 2,
+            tools: tools(),
+            options: Vec::new(),
+        };
+        let certificate = authority::issue(&KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?)?;
+        let config = Config {
+            endpoints: vec![pods[0]],
+            protocol: crate::gateway::Protocol::Http1,
+            certificate,
+            hosts: Vec::new(),
+        };
+        let prepared = (kind.prepare)(&site, &config)?;
+        let process = Process::start(prepared.command)?;
+        let driver = prepared.driver;
+        let mut running = Self { kind, site, config, pods, driver, process, _directory: directory };
+        running.wait_until_served().with_context(|| format!("it printed {:?}", running.process.output()))?;
+        Ok(running)
+    }
+
+    fn wait_until_served(&mut self) -> anyhow::Result<()> {
+        for addr in [self.site.http, self.site.https] {
+            eventually("it accepts connections", || Ok(TcpStream::connect(addr).is_ok()))?;
+        }
+        self.driver.started(&self.process, &self.config)?;
+        eventually("it answers 200", || Ok(self.get(HOST).is_ok_and(|answer| answer.status == 200)))
+    }
+
+    /// Tells the gateway of something new.
+    pub(super) fn apply(
+        &mut self,
+        part: Part,
+        change: impl FnOnce(&mut Config, &[SocketAddr]),
+    ) -> anyhow::Result<()> {
+        change(&mut self.config, &self.pods);
+        self.driver.apply(&self.process, part, &self.config)
+    }
+
+    /// A request over plain HTTP.
+    pub(super) fn get(&self, host: &str) -> anyhow::Result<Answer> {
+        let stream = connect(self.site.http)?;
+        let client = stream.local_addr()?;
+        exchange(stream, host, client)
+    }
+
+    /// A request over HTTPS, in a connection that is secured for `name`.
+    pub(super) fn get_secured(&self, host: &str, name: &str) -> anyhow::Result<Answer> {
+        let stream = self.secured(name, rustls::ALL_VERSIONS, &[])?;
+        let client = stream.sock.local_addr()?;
+        exchange(stream, host, client)
+    }
+
+    /// What is shown to new clients.
+    pub(super) fn shown(&self) -> anyhow::Result<CertificateDer<'static>> {
+        let stream = self.secured(HOST, rustls::ALL_VERSIONS, &[])?;
+        let shown = stream.conn.peer_certificates().and_then(|chain| chain.first());
+        Ok(shown.context("no certificate is shown")?.clone().into_owned())
+    }
+
+    /// A connection after the handshake.
+    pub(super) fn secured(
+        &self,
+        name: &str,
+        versions: &[&'static SupportedProtocolVersion],
+        protocols: &[&[u8]],
+    ) -> anyhow::Result<StreamOwned<ClientConnection, TcpStream>> {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_protocol_versions(versions)?
+            .with_root_certificates(authority::trusted()?)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        let mut session = ClientConnection::new(Arc::new(config), ServerName::try_from(name.to_owned())?)?;
+        let mut stream = connect(self.site.https)?;
+        while session.is_handshaking() {
+            session.complete_io(&mut stream).context("the handshake")?;
+        }
+        Ok(StreamOwned::new(session, stream))
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// Which pod says that it answered.
+    pub(super) pod: Option<SocketAddr>,
+    /// Our address.
+    pub(super) client: SocketAddr,
+    text: String,
+}
+
+impl Answer {
+    /// A header of the request that the pod saw.
+    pub(super) fn seen(&self, name: &str) -> Option<&str> {
+        field(self.text.split_once("\r\n\r\n")?.1, name)
+    }
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+}
+
+/// Waits for something to become so.
+pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so()? {
+        ensure!(Instant::now() < deadline, "{LIMIT:?} are over before {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// What all must be for several requests in turn: each worker has to agree.
+pub(super) fn all<T: PartialEq + Debug>(
+    mut ask: impl FnMut() -> anyhow::Result<T>,
+    expected: &T,
+) -> anyhow::Result<bool> {
+    for _ in 0..20 {
+        if ask()? != *expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn exchange(mut stream: impl Read + Write, host: &str, client: SocketAddr) -> anyhow::Result<Answer> {
+    let request = format!("GET /path?query HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    // Not until the end, which some put off.
+    while !is_whole(&answer) {
+        let mut buffer = [0; 4096];
+        let read = stream.read(&mut buffer)?;
+        ensure!(read > 0, "the answer ends after {:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&buffer[..read]);
+    }
+    let text = String::from_utf8(answer)?;
+    let Some(status) = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)) else {
+        bail!("this is no answer: {text:?}");
+    };
+    let pod = field(&text, "x-pod").map(str::parse).transpose()?;
+    Ok(Answer { status: status.parse()?, pod, client, text })
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = field(head, "content-length").and_then(|value| value.parse::<usize>().ok());
+    length.map_or_else(|| body.ends_with("0\r\n\r\n"), |length| body.len() >= length)
+}
+
+fn free_ports(network: [u8; 2]) -> io::Result<[SocketAddr; 3]> {
+    let [a, b] = network;
+    let listen = || TcpListener::bind((Ipv4Addr::new(127, a, b, 200), 0));
+    let listeners = [listen()?, listen()?, listen()?];
+    let [http, https, admin] = listeners.each_ref().map(TcpListener::local_addr);
+    Ok([http?, https?, admin?])
+}

@@ -1,0 +1,277 @@
+//! `sluicegate-lab run`: an experiment, with each gateway in turn.
+//!
+//! In: an experiment's file and the gateways' names. Out: a folder with `results.json` and the reports made of it. Each run
+//! has a network namespace of its own that looks like a node; the gateway has CPUs of its own, and the load and the pods have
+//! the others.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`args`] | the options |
+//! | [`compare`] | what kinds of work cost, instead of a timeline |
+//! | [`machine`] | what it runs on, and who gets which CPU |
+//! | [`stage`], [`running`] | the node with its pods, and the gateway |
+//! | [`timeline`] | what changes when |
+//! | [`probe`] | whether a change is followed |
+//! | [`watch`] | the gateway's CPU time and memory over time |
+//! | [`turn`] | one gateway under the load |
+
+mod args;
+mod compare;
+mod machine;
+mod probe;
+mod running;
+mod stage;
+mod timeline;
+mod turn;
+mod watch;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use sluicegate_netns::Namespace;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use self::args::RunArgs;
+use self::compare::Comparison;
+use self::machine::Cpus;
+use self::turn::Turn;
+use crate::experiment::Experiment;
+use crate::gateway::{self, Kind};
+use crate::report;
+use crate::results::{Machine, OfGateway, Results, Saturation, Skipped};
+
+/// How much of what the slowest gateway can do is asked of all.
+const SHARE_OF_SATURATION: f64 = 0.8;
+
+/// Carries out an experiment, and writes what came of it.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let mut experiment = Experiment::find(&args.experiment)?;
+    args.change(&mut experiment.declared);
+    // The gateways have as many as this process may: each client may take two of theirs.
+    crate::load::allow_files(experiment.declared.load.connections * 3 + 1024)?;
+    let tools = args.tools()?;
+    let (kinds, skipped) = select(args, &experiment, &tools)?;
+    if experiment.declared.compare.is_none() {
+        Namespace::available().map_err(|why| anyhow::anyhow!("{}: {why}", experiment.name))?;
+    }
+    let all = Cpus::all()?;
+    let cpus = Cpus::divide(&all, args.workers);
+    cpus.take_others()?;
+    let directory = args.directory(&experiment.name)?;
+    let lab =
+        Lab { args, experiment: &experiment, all: &all, cpus: &cpus, tools: &tools, directory: &directory };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let results = runtime.block_on(async {
+        tokio::select! {
+            results = lab.run(&kinds, skipped) => results,
+            // What was started ends as it is dropped.
+            interrupted = interrupted() => interrupted.and_then(|()| bail!("interrupted")),
+        }
+    })?;
+    store(&results, &directory)?;
+    let failed = args.fail_on_errors.iter().any(|name| !is_clean(&results, name));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn interrupted() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupt = tokio::signal::ctrl_c() => interrupt?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// Which gateways take part, with their versions, and which cannot.
+fn select(
+    args: &RunArgs,
+    experiment: &Experiment,
+    tools: &Path,
+) -> anyhow::Result<(Vec<Entrant>, Vec<Skipped>)> {
+    let mut wanted = args.gateways(&experiment.declared)?;
+    let has_limits = experiment.declared.compare.as_ref().is_some_and(|compare| compare.limits);
+    if has_limits && wanted.iter().all(|kind| kind.name != "floor") {
+        wanted.push(gateway::named("floor")?);
+    }
+    let (mut kinds, mut skipped) = (Vec::new(), Vec::new());
+    for kind in wanted {
+        match (kind.version)(tools) {
+            Ok(version) => kinds.push(Entrant { kind, version }),
+            Err(why) => {
+                say(&format!("{} is skipped: {why:#}", kind.name));
+                skipped.push(Skipped { gateway: kind.name.to_owned(), why: format!("{why:#}") });
+            }
+        }
+    }
+    ensure!(!kinds.is_empty(), "none of the gateways can be run; `make peers` installs what is missing");
+    Ok((kinds, skipped))
+}
+
+/// A gateway that takes part.
+struct Entrant {
+    kind: &'static Kind,
+    version: String,
+}
+
+/// What all turns of an experiment share.
+struct Lab<'l> {
+    args: &'l RunArgs,
+    experiment: &'l Experiment,
+    /// All CPUs, and how they are divided.
+    all: &'l [usize],
+    cpus: &'l Cpus,
+    tools: &'l Path,
+    directory: &'l Path,
+}
+
+impl Lab<'_> {
+    async fn run(&self, kinds: &[Entrant], mut skipped: Vec<Skipped>) -> anyhow::Result<Results> {
+        let (started, began) = (SystemTime::now(), Instant::now());
+        let machine = self.cpus.machine();
+        let declared = &self.experiment.declared;
+        if let Some(compare) = &declared.compare {
+            let Lab { all, tools, .. } = *self;
+            let comparison = Comparison { compare, all, tools, args: self.args };
+            let compared = comparison.run(kinds).await?;
+            let setting = compared.setting;
+            let mut results = self.results(machine, started, began, compared.gateways, skipped);
+            results.setting = setting;
+            results.warnings.extend(compared.warnings);
+            return Ok(results);
+        }
+        let saturation = match declared.load.rate {
+            Some(_) => Vec::new(),
+            None => self.saturate(kinds).await?,
+        };
+        let slowest = saturation.iter().map(|each| each.requests_per_s).fold(f64::INFINITY, f64::min);
+        let rate = declared.load.rate.unwrap_or((slowest * SHARE_OF_SATURATION / 10.0).floor() * 10.0);
+        let runs = usize::from(declared.baseline) + usize::from(!declared.timeline.is_empty());
+        let runs = kinds.len() * runs.max(1);
+        let each = declared.load.duration + turn::ramp(&declared.load);
+        say(&format!(
+            "{runs} runs at {rate} requests/s, about {} min",
+            (each * runs as u32).as_secs().div_ceil(60)
+        ));
+        let mut gateways = Vec::new();
+        for Entrant { kind, version } in kinds {
+            match self.turns(kind, version, rate).await {
+                Ok(gateway) => gateways.push(gateway),
+                // The others' figures are good all the same.
+                Err(error) => {
+                    say(&format!("{}: {error:#}", kind.name));
+                    let why = format!("it took part and could not go on: {error:#}");
+                    skipped.push(Skipped { gateway: kind.name.to_owned(), why });
+                }
+            }
+        }
+        let mut results = self.results(machine, started, began, gateways, skipped);
+        results.setting = turn::setting(declared, rate, self.args.workers, &results.machine);
+        results.saturation = saturation;
+        Ok(results)
+    }
+
+    fn results(
+        &self,
+        machine: Machine,
+        started: SystemTime,
+        began: Instant,
+        gateways: Vec<OfGateway>,
+        skipped: Vec<Skipped>,
+    ) -> Results {
+        let Experiment { name, text, declared } = self.experiment;
+        Results {
+            schema: 1,
+            experiment: name.clone(),
+            title: declared.title.clone(),
+            about: declared.about.clone(),
+            declared: text.clone(),
+            published: declared.published.clone(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            started_unix_ms: started.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis(),
+            took_s: began.elapsed().as_secs_f64(),
+            setting: Vec::new(),
+            warnings: machine::warnings(&machine),
+            machine,
+            prices: declared.compare.as_ref().map(|compare| compare.prices.clone()).unwrap_or_default(),
+            saturation: Vec::new(),
+            gateways,
+            skipped,
+        }
+    }
+
+    /// How many requests a second each gateway does in a closed loop of the same kind.
+    async fn saturate(&self, kinds: &[Entrant]) -> anyhow::Result<Vec<Saturation>> {
+        let mut saturation = Vec::new();
+        for Entrant { kind, .. } in kinds {
+            // One that fails does so again in its turn.
+            let Ok(requests_per_s) = self.turn(kind, None).saturate().await else { continue };
+            say(&format!("{}: {requests_per_s:.0} requests/s in a closed loop", kind.name));
+            saturation.push(Saturation { gateway: kind.name.to_owned(), requests_per_s });
+        }
+        ensure!(!saturation.is_empty(), "no gateway can be run; give a --rate to see why");
+        Ok(saturation)
+    }
+
+    /// The runs of one gateway.
+    async fn turns(&self, kind: &'static Kind, version: &str, rate: f64) -> anyhow::Result<OfGateway> {
+        let mut gateway = kind.unmeasured(version);
+        let is_changed = !self.experiment.declared.timeline.is_empty();
+        let baseline = self.experiment.declared.baseline || !is_changed;
+        for is_baseline in [true, false] {
+            if if is_baseline { baseline } else { is_changed } {
+                let done = self.turn(kind, Some(rate)).run(is_baseline).await?;
+                say(&turn::line(kind.name, &done.run));
+                gateway.runs.push(done.run);
+                (gateway.command, gateway.files) = (done.command, done.files);
+            }
+        }
+        Ok(gateway)
+    }
+
+    fn turn(&self, kind: &'static Kind, rate: Option<f64>) -> Turn<'_> {
+        Turn {
+            kind,
+            rate,
+            experiment: self.experiment,
+            cpus: self.cpus,
+            tools: self.tools,
+            workers: self.args.workers,
+            options: self.args.options_of(kind.name),
+            directory: self.directory,
+        }
+    }
+}
+
+/// Whether this gateway took part and nothing went wrong.
+fn is_clean(results: &Results, name: &str) -> bool {
+    let gateway = results.gateways.iter().find(|gateway| gateway.name == name);
+    gateway.is_some_and(|gateway| {
+        let runs = gateway.runs.iter().all(|run| {
+            let duplicated = run.deliveries.map_or(0, |deliveries| deliveries.duplicated);
+            run.load.errors.total + run.load.requests.unsent.unwrap_or(0) + duplicated == 0
+        });
+        runs && gateway.points.iter().all(|point| point.errors == 0)
+    })
+}
+
+/// Writes the results, and what people read of them.
+fn store(results: &Results, directory: &Path) -> anyhow::Result<()> {
+    let path = directory.join("results.json");
+    let json = serde_json::to_string_pretty(results)?;
+    fs::write(&path, json).with_context(|| format!("writing {}", path.display()))?;
+    report::write(results, &directory.join("report.html"), &directory.join("report.md"))?;
+    say(&report::summary(results));
+    say(&format!("The report: {}", directory.join("report.html").display()));
+    Ok(())
+}
+
+/// Tells how far it is.
+fn say(message: &str) {
+    // Nobody may listen.
+    let _ = writeln!(std::io::stderr().lock(), "{message}");
+}

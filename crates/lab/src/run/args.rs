@@ -1,0 +1,159 @@
+//! The options of `sluicegate-lab run`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+
+use crate::experiment::{Declared, Step};
+use crate::gateway::{self, Kind};
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    disable_version_flag = true,
+    after_help = "It needs root, for network namespaces, and iproute2. `make peers` installs the other gateways; one that is missing \
+                  is skipped with a word.\n\
+                  Try it: sluicegate-lab run dynamic --gateways sluicegate,nginx --rate 2000 --duration 30s"
+)]
+pub(crate) struct RunArgs {
+    /// An experiment that comes with the program (`sluicegate-lab experiments` lists them), or the path of a .yaml file.
+    pub(super) experiment: String,
+    /// Which gateways take their turns: names, separated by commas, or all. [default: what the experiment says, else all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    gateways: Vec<String>,
+    /// Requests a second, instead of the experiment's. Without either, 80 % of what the slowest gateway does in a closed loop.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<f64>,
+    /// How long each load lasts, instead of the experiment's time: 1s to 24h, as 30s or 3m.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Connections of the load, instead of the experiment's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=30_000))]
+    connections: Option<u64>,
+    /// How long a connect or a request may take, instead of the experiment's time: 1ms to 1h.
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
+    /// Exit with 1 if one of these gateways, separated by commas, had an error of any kind.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(super) fail_on_errors: Vec<String>,
+    /// How many times faster the timeline goes: its pauses are divided by this. Over 0.
+    #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
+    speed: f64,
+    /// How many turns each gateway has in a comparison, instead of the experiment's number.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    turns: Option<u64>,
+    /// Leave out the run without changes that comes before each one with them.
+    #[arg(long)]
+    no_baseline: bool,
+    /// Worker threads or processes of each gateway; it gets as many CPUs for itself, if there are more.
+    #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
+    pub(super) workers: usize,
+    /// A further option for a gateway's own command line; may be given several times:
+    /// --option sluicegate=--attempts=1
+    #[arg(long = "option", value_name = "GATEWAY=OPTION")]
+    options: Vec<String>,
+    /// In which folder the folder of the results is made.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    /// Where programs are that are not in PATH, as `make peers` puts them.
+    #[arg(long, value_name = "DIR", default_value = "target/tools")]
+    tools: PathBuf,
+}
+
+impl RunArgs {
+    /// Puts what was typed in the place of what the file says.
+    pub(super) fn change(&self, declared: &mut Declared) {
+        let load = &mut declared.load;
+        load.rate = self.rate.or(load.rate);
+        load.duration = self.duration.unwrap_or(load.duration);
+        load.timeout = self.timeout.unwrap_or(load.timeout);
+        load.connections = self.connections.unwrap_or(load.connections);
+        declared.baseline &= !self.no_baseline;
+        hasten(&mut declared.timeline, self.speed);
+        if let Some(compare) = &mut declared.compare {
+            compare.duration = self.duration.unwrap_or(compare.duration);
+            compare.connections = self.connections.unwrap_or(compare.connections);
+            compare.turns = self.turns.map_or(compare.turns, |turns| turns as usize);
+            if let Some(rate) = self.rate {
+                compare.rates = vec![rate];
+            }
+        }
+    }
+
+    pub(super) fn gateways(&self, declared: &Declared) -> anyhow::Result<Vec<&'static Kind>> {
+        let names = if self.gateways.is_empty() { &declared.gateways } else { &self.gateways };
+        let kinds = if names.is_empty() || names.iter().any(|name| name == "all") {
+            gateway::ALL.to_vec()
+        } else {
+            names.iter().map(|name| gateway::named(name)).collect::<Result<_, _>>()?
+        };
+        for option in &self.options {
+            let Some((name, _)) = option.split_once('=') else {
+                bail!("--option {option}: write GATEWAY=OPTION")
+            };
+            let takes_part = kinds.iter().any(|kind| kind.name == name);
+            ensure!(takes_part, "--option {option}: {name} takes no part");
+        }
+        Ok(kinds)
+    }
+
+    /// The further options of this gateway.
+    pub(super) fn options_of(&self, name: &str) -> Vec<String> {
+        let of = |option: &String| option.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+        self.options.iter().filter_map(of).collect()
+    }
+
+    pub(super) fn tools(&self) -> anyhow::Result<PathBuf> {
+        std::path::absolute(&self.tools).context("--tools")
+    }
+
+    /// Makes a folder that is not there yet: `results/2026-11-21-193000-dynamic`.
+    pub(super) fn directory(&self, experiment: &str) -> anyhow::Result<PathBuf> {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let stamp = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
+        let stamp = stamp.trim_end_matches('Z').replace('T', "-").replace(':', "");
+        let path = self.results.join(format!("{stamp}-{experiment}"));
+        fs::create_dir_all(&path).with_context(|| format!("--results: making {}", path.display()))?;
+        std::path::absolute(Path::new(&path)).context("--results")
+    }
+}
+
+/// Divides the pauses by this.
+fn hasten(steps: &mut [Step], speed: f64) {
+    for step in steps {
+        match step {
+            Step::Sleep(time) => *time = time.div_f64(speed),
+            Step::Repeat(steps) => hasten(steps, speed),
+            _ => {}
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 30s or 3m"))?;
+    let is_good = (Duration::from_secs(1)..=Duration::from_secs(24 * 3600)).contains(&time);
+    if is_good { Ok(time) } else { Err("it has to be from 1s to 24h".to_owned()) }
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms or 2s"))?;
+    let is_good = (Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&time);
+    if is_good { Ok(time) } else { Err("it has to be from 1ms to 1h".to_owned()) }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor: &f64| (0.001..=1000.0).contains(factor));
+    factor.ok_or_else(|| "write a number from 0.001 to 1000".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= 1e8);
+    rate.ok_or_else(|| "write requests a second: over 0, at most 100000000".to_owned())
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    let workers = text.parse().ok().filter(|workers| (1..=1024).contains(workers));
+    workers.ok_or_else(|| "write a number from 1 to 1024".to_owned())
+}

@@ -1,0 +1,158 @@
+//! The node of an experiment: its pods, and the gateway before them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use sluicegate_netns::{Namespace, Pod as Network, Process};
+
+use super::running::{Place, reach};
+use crate::experiment::Pods as Declared;
+
+/// Where the pods listen.
+const PORT: u16 = 8080;
+
+/// The most pods that a node has addresses for.
+const MAX_PODS: usize = 200;
+
+/// A node with its pods. What is in it ends with it.
+pub(crate) struct Stage {
+    pods: Vec<Pod>,
+    /// Whose networks are there already, so that starting one takes no more than a process. The next is the last.
+    spare: Vec<Network>,
+    /// Those of pods that were killed: taking them down costs more than a pod's life, and must not while others are measured.
+    gone: Vec<Network>,
+    started: usize,
+    declared: Declared,
+    /// Where the pods' journals are.
+    directory: PathBuf,
+    pub(crate) namespace: Arc<Namespace>,
+}
+
+struct Pod {
+    name: String,
+    process: Process,
+    network: Network,
+    /// Its address swallows packets.
+    is_silent: bool,
+}
+
+impl Stage {
+    /// With its first pods, of `needed` over time.
+    pub(crate) async fn set(declared: &Declared, needed: usize, directory: &Path) -> anyhow::Result<Self> {
+        let namespace = Arc::new(Namespace::create()?);
+        let mut spare = Vec::new();
+        for _ in 0..needed.min(MAX_PODS) {
+            spare.push(namespace.pod()?);
+        }
+        spare.reverse();
+        let (pods, directory) = (Vec::new(), directory.to_owned());
+        let mut stage = Self {
+            pods,
+            spare,
+            gone: Vec::new(),
+            started: 0,
+            declared: declared.clone(),
+            directory,
+            namespace,
+        };
+        stage.add(declared.count).await?;
+        Ok(stage)
+    }
+
+    /// Where the pods are, the oldest first, whatever has become of them.
+    pub(crate) fn endpoints(&self) -> Vec<SocketAddr> {
+        self.pods.iter().map(|pod| (pod.network.ip(), PORT).into()).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Starts so many pods, and waits until they are ready. Gives their names.
+    pub(crate) async fn add(&mut self, count: usize) -> anyhow::Result<Vec<String>> {
+        let first = self.pods.len();
+        for _ in 0..count {
+            let network = match self.spare.pop() {
+                Some(network) => network,
+                None => self.namespace.pod()?,
+            };
+            self.started += 1;
+            let name = format!("pod-{}", self.started);
+            let process = network.spawn(self.command(&name, network.ip())?)?;
+            self.pods.push(Pod { name, process, network, is_silent: false });
+        }
+        let place = Place::Node(Arc::clone(&self.namespace));
+        for pod in &mut self.pods[first..] {
+            let address = SocketAddr::new(pod.network.ip(), PORT);
+            reach(&place, &mut pod.process, address, "/healthz").await.context("a pod")?;
+        }
+        Ok(self.pods[first..].iter().map(|pod| pod.name.clone()).collect())
+    }
+
+    fn command(&self, name: &str, ip: IpAddr) -> anyhow::Result<Command> {
+        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+        command.arg("backend").arg("--quiet").arg("--name").arg(name);
+        command.arg("--listen").arg(SocketAddr::new(ip, PORT).to_string());
+        command.arg("--journal").arg(self.directory.join(format!("{name}.journal")));
+        command.arg("--start-up").arg(humantime::format_duration(self.declared.start_up).to_string());
+        Ok(command)
+    }
+
+    /// Kills the oldest so many, all at once, as a node does it: the process with SIGKILL, then its address is gone.
+    pub(crate) fn kill(&mut self, count: usize) -> anyhow::Result<()> {
+        for mut pod in self.pods.drain(..count) {
+            pod.process.kill()?;
+            pod.silence()?;
+            self.gone.push(pod.network);
+        }
+        Ok(())
+    }
+
+    /// The addresses of the oldest so many swallow packets from now on.
+    pub(crate) fn blackhole(&mut self, count: usize) -> anyhow::Result<()> {
+        self.pods.iter_mut().take(count).try_for_each(Pod::silence)
+    }
+
+    /// All that are silent have their addresses again.
+    pub(crate) fn restore(&mut self) -> anyhow::Result<()> {
+        for pod in self.pods.iter_mut().filter(|pod| pod.is_silent) {
+            pod.network.restore()?;
+            pod.is_silent = false;
+        }
+        Ok(())
+    }
+
+    /// The oldest so many refuse from now on.
+    pub(crate) fn refuse(&self, count: usize) -> anyhow::Result<()> {
+        self.pods.iter().take(count).try_for_each(|pod| pod.signal(Signal::USR1))
+    }
+
+    /// All accept; to those that do already it means nothing.
+    pub(crate) fn accept(&self) -> anyhow::Result<()> {
+        self.pods.iter().try_for_each(|pod| pod.signal(Signal::USR2))
+    }
+
+    /// The journals of all pods that there were.
+    pub(crate) fn journals(&self) -> Vec<PathBuf> {
+        (1..=self.started).map(|number| self.directory.join(format!("pod-{number}.journal"))).collect()
+    }
+}
+
+impl Pod {
+    fn silence(&mut self) -> anyhow::Result<()> {
+        if !self.is_silent {
+            self.network.blackhole()?;
+            self.is_silent = true;
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.process.pid()).ok().and_then(Pid::from_raw).context("a process id")?;
+        kill_process(pid, signal).with_context(|| format!("{signal:?} to {}", self.name))
+    }
+}

@@ -1,0 +1,190 @@
+//! What signals do to connections and to connects.
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::pod::{Client, Ended, Pod, get, until};
+
+/// A connection that was answered and is kept, and one with a request under way.
+fn clients(pod: &Pod) -> (Client, Client) {
+    let (mut kept, mut busy) = (pod.client(), pod.client());
+    assert_eq!(kept.answer(&get("/?s=1", "1")).status, 200);
+    busy.begin("2");
+    (kept, busy)
+}
+
+#[test]
+fn by_default_it_exits_at_once_and_connections_are_cut() {
+    let mut pod = Pod::start("");
+    let (mut kept, mut busy) = clients(&pod);
+    pod.signal(Signal::TERM);
+    assert_eq!(pod.wait().code(), Some(0));
+    assert_eq!((kept.ended(), busy.ended()), (Ended::Closed, Ended::Closed));
+    assert!(pod.is_refusing());
+}
+
+#[test]
+fn a_pod_that_drains_finishes_what_is_under_way_and_exits() {
+    let mut pod = Pod::start("--exit drain");
+    let (mut kept, mut busy) = clients(&pod);
+    let mut new = pod.client();
+    pod.signal(Signal::TERM);
+    assert_eq!((kept.ended(), new.ended()), (Ended::Closed, Ended::Closed));
+    assert!(pod.is_refusing());
+    assert!(pod.is_running(), "it waits for what is under way");
+    let answer = busy.finish();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert_eq!(busy.ended(), Ended::Closed);
+    assert_eq!(pod.wait().code(), Some(0));
+}
+
+#[test]
+fn a_pod_that_drains_answers_what_was_on_its_way() {
+    let mut pod = Pod::start("--exit drain");
+    let (mut kept, _) = clients(&pod);
+    let mut new = pod.client();
+    // It does nothing meanwhile, so that all of it waits in the kernel.
+    pod.signal(Signal::STOP);
+    pod.signal(Signal::TERM);
+    kept.send(&get("/?s=2", "3"));
+    let mut late = pod.client();
+    for client in [&mut new, &mut late] {
+        client.send(&get("/?s=2", "4"));
+    }
+    pod.signal(Signal::CONT);
+    for client in [&mut kept, &mut new, &mut late] {
+        assert_eq!(client.read(false).unwrap().body, "xx");
+        assert_eq!(client.ended(), Ended::Closed);
+    }
+    assert_eq!(pod.wait().code(), Some(0));
+}
+
+#[test]
+fn a_pod_that_drains_sends_a_long_answer_to_its_end() {
+    let mut pod = Pod::start("--exit drain");
+    let mut reader = pod.client();
+    // More than sockets hold, so that it is under way until it is read.
+    reader.send(&get("/?s=64m", "1"));
+    let mut kept = pod.client();
+    assert_eq!(kept.answer(&get("/", "2")).status, 200);
+    pod.signal(Signal::TERM);
+    assert_eq!(kept.ended(), Ended::Closed);
+    assert_eq!(reader.read(false).unwrap().body.len(), 64 << 20);
+    assert_eq!(pod.wait().code(), Some(0));
+}
+
+#[test]
+fn a_pod_that_drains_does_not_wait_for_ever() {
+    let mut pod = Pod::start("--exit drain --drain-timeout 50ms");
+    let (mut kept, mut busy) = clients(&pod);
+    pod.signal(Signal::TERM);
+    assert_eq!((kept.ended(), busy.ended()), (Ended::Closed, Ended::Closed));
+    assert_eq!(pod.wait().code(), Some(0));
+}
+
+#[test]
+fn a_pod_that_hangs_keeps_everything_open_and_answers_nothing() {
+    let mut pod = Pod::start("--exit hang");
+    let (mut kept, mut busy) = clients(&pod);
+    pod.signal(Signal::TERM);
+    kept.be_impatient();
+    busy.be_impatient();
+    until("it hangs", || {
+        kept.send(&get("/?s=1", "3"));
+        kept.read(false).is_err_and(|error| error.kind() == ErrorKind::WouldBlock).then_some(())
+    });
+    busy.send("body");
+    assert_eq!(busy.ended(), Ended::Silent);
+    // Connects succeed, as the kernel makes them.
+    let mut new = pod.client();
+    new.be_impatient();
+    new.send(&get("/?s=1", "4"));
+    assert_eq!((new.ended(), kept.ended()), (Ended::Silent, Ended::Silent));
+    pod.signal(Signal::TERM);
+    assert!(pod.is_running());
+    pod.signal(Signal::INT);
+    assert_eq!(pod.wait().code(), Some(0));
+}
+
+#[test]
+fn a_pod_that_refuses_resets_its_connections_and_stays() {
+    let mut pod = Pod::start("--exit refuse");
+    let (mut kept, mut busy) = clients(&pod);
+    pod.signal(Signal::TERM);
+    assert_eq!((kept.ended(), busy.ended()), (Ended::Reset, Ended::Reset));
+    assert!(pod.is_refusing());
+    pod.signal(Signal::TERM);
+    pod.signal(Signal::USR2);
+    assert!(pod.is_refusing() && pod.is_running());
+    pod.signal(Signal::INT);
+    assert_eq!(pod.wait().code(), Some(0));
+}
+
+#[test]
+fn between_sigusr1_and_sigusr2_it_refuses() {
+    let pod = Pod::start("--exit drain");
+    for _ in 0..3 {
+        let (mut kept, mut busy) = clients(&pod);
+        pod.signal(Signal::USR1);
+        assert_eq!((kept.ended(), busy.ended()), (Ended::Reset, Ended::Reset));
+        assert!(pod.is_refusing());
+        pod.signal(Signal::USR2);
+        until("it accepts again", || TcpStream::connect(pod.addr).ok());
+        // Once more is no harm.
+        pod.signal(Signal::USR2);
+        let mut client = pod.client();
+        assert_eq!(client.answer(&get("/", "5")).status, 200);
+        // Its goodbyes are good again.
+        assert_eq!(client.answer(&get("/", "6").replace("Host", "Connection: close\r\nHost")).status, 200);
+        assert_eq!(client.ended(), Ended::Closed);
+    }
+    let (mut kept, _) = clients(&pod);
+    pod.signal(Signal::TERM);
+    assert_eq!(kept.ended(), Ended::Closed);
+}
+
+#[test]
+fn sigint_ends_every_style_at_once() {
+    for style in ["at-once", "drain", "hang", "refuse"] {
+        let mut pod = Pod::start(&format!("--exit {style}"));
+        let (_kept, mut busy) = clients(&pod);
+        pod.signal(Signal::INT);
+        assert_eq!(pod.wait().code(), Some(0), "{style}");
+        assert_eq!(busy.ended(), Ended::Closed, "{style}");
+    }
+    let mut pod = Pod::start("--exit drain");
+    let (mut kept, mut busy) = clients(&pod);
+    pod.signal(Signal::TERM);
+    assert_eq!(kept.ended(), Ended::Closed);
+    pod.signal(Signal::INT);
+    assert_eq!(pod.wait().code(), Some(0), "while it drains");
+    assert_eq!(busy.ended(), Ended::Closed);
+}
+
+#[test]
+fn until_it_has_started_up_connects_are_refused() {
+    let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let begun = Instant::now();
+    let pod = Pod::begin(addr, "--start-up 500ms");
+    until("it listens", || match TcpStream::connect(addr) {
+        Ok(_) => Some(()),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            None
+        }
+    });
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+    assert_eq!(pod.answer(&get("/healthz", "1")).body, "ok\n");
+}
+
+#[test]
+fn a_pod_that_starts_up_ends_at_sigterm() {
+    let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut pod = Pod::begin(addr, "--start-up 1h --exit hang");
+    pod.signal(Signal::TERM);
+    // By its own hand, or by the kernel's if it did not listen for signals yet.
+    pod.wait();
+}

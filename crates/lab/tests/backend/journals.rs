@@ -1,0 +1,97 @@
+//! What is written before an answer.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use rustix::process::Signal;
+
+use crate::pod::{Pod, get, send, until};
+
+fn pod(journal: &Path) -> Pod {
+    Pod::start(&format!("--journal {}", journal.display()))
+}
+
+#[test]
+fn only_what_must_not_come_twice_and_came_to_its_end_is_in_the_journal() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = directory.path().join("journal");
+    let pod = pod(&journal);
+    let mut client = pod.client();
+    assert_eq!(client.answer(&get("/", "get")).status, 200);
+    assert_eq!(client.answer(&send("PUT", "/", "put", "body")).status, 200);
+    assert_eq!(client.answer(&send("POST", "/", "post", "body")).status, 200);
+    assert_eq!(client.answer(&send("POST", "/", "empty", "")).status, 200);
+    assert_eq!(client.answer(&send("PATCH", "/?r=503", "patch", "body")).status, 503);
+    assert_eq!(client.answer("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").status, 200);
+    let mut broken = pod.client();
+    broken.begin("broken");
+    broken.send("bo");
+    drop(broken);
+    let mut whole = pod.client();
+    whole.begin("whole");
+    assert_eq!(fs::read_to_string(&journal).unwrap(), "post\nempty\npatch\n");
+    assert_eq!(whole.finish().status, 200);
+    assert_eq!(fs::read_to_string(&journal).unwrap(), "post\nempty\npatch\nwhole\n");
+}
+
+#[test]
+fn an_id_is_there_before_its_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = directory.path().join("journal");
+    let pod = pod(&journal);
+    let mut client = pod.client();
+    client.send(&send("POST", "/?t=600000", "early", "body"));
+    until("it is there", || (fs::read_to_string(&journal).unwrap() == "early\n").then_some(()));
+}
+
+#[test]
+fn an_id_that_would_break_its_line_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = directory.path().join("journal");
+    let pod = pod(&journal);
+    let mut client = pod.client();
+    for id in ["", "two words", "\u{e9}", &"7".repeat(129)] {
+        assert_eq!(client.answer(&send("POST", "/", id, "body")).status, 400, "{id}");
+    }
+    assert_eq!(fs::read_to_string(&journal).unwrap(), "");
+}
+
+#[test]
+fn a_pod_that_is_killed_loses_no_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = directory.path().join("journal");
+    let mut pod = pod(&journal);
+    let answered = Mutex::new(HashSet::new());
+    let sent = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for client in 0..4 {
+            let (mut connection, answered, sent) = (pod.client(), &answered, &sent);
+            scope.spawn(move || {
+                for number in 0.. {
+                    let id = format!("{client}-{number}");
+                    connection.send(&send("POST", "/?s=1", &id, "body"));
+                    // Where this fails it was killed.
+                    if connection.read(false).is_err() {
+                        return;
+                    }
+                    answered.lock().unwrap().insert(id);
+                    sent.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        until("many are answered", || (sent.load(Ordering::Relaxed) >= 1000).then_some(()));
+        pod.signal(Signal::KILL);
+    });
+    pod.wait();
+    let text = fs::read_to_string(&journal).unwrap();
+    let written: HashSet<String> = text.lines().map(str::to_owned).collect();
+    let answered = answered.into_inner().unwrap();
+    assert!(written.is_superset(&answered), "{:?}", answered.difference(&written));
+    // What was under way when it was killed may be there too.
+    assert!(written.len() <= answered.len() + 4);
+    assert_eq!(written.len(), text.lines().count());
+}

@@ -1,0 +1,19 @@
+//! `sluicegate-lab backend` as a process, and what its clients see.
+//!
+//! | module | what |
+//! |---|---|
+//! | `pod` | the process under test, and a client of it |
+//! | `answers` | what the URL shapes, what is repeated, what is refused |
+//! | `ends` | what signals do to connections and to connects |
+//! | `http2` | the same over HTTP/2, and calls of gRPC |
+//! | `journals` | what is written before an answer |
+//! | `options` | what is understood, what is refused |
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+mod answers;
+mod ends;
+mod http2;
+mod journals;
+mod options;
+mod pod;

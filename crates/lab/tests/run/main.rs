@@ -1,0 +1,123 @@
+//! `sluicegate-lab run`, on the byte forwarder: a gateway that is always there, and follows nothing. Those that need network
+//! namespaces need root; without it they say so and pass, unless `SLUICEGATE_NETNS=require` is set.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use sluicegate_netns::Namespace;
+use tempfile::TempDir;
+
+/// Runs the lab in a folder.
+fn lab(folder: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate-lab"));
+    command.args(arguments).current_dir(folder);
+    command.output().context("running the lab")
+}
+
+/// Writes an experiment, runs it with these further arguments, and reads what it found.
+fn run(folder: &Path, experiment: &str, arguments: &[&str]) -> anyhow::Result<(Output, PathBuf, Value)> {
+    fs::write(folder.join("try.yaml"), format!("title: A try\nabout: It is tried.\n{experiment}"))?;
+    let output = lab(folder, &[&["run", "try.yaml", "--gateways", "floor"], arguments].concat())?;
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    let found = fs::read_dir(folder.join("results")).with_context(|| printed.clone())?.next();
+    let directory = found.context("no results")??.path();
+    let results = fs::read_to_string(directory.join("results.json")).with_context(|| printed)?;
+    Ok((output, directory, serde_json::from_str(&results)?))
+}
+
+const LOAD: &str = "load: {tls: false, connections: 8, rate: 200, duration: 3s}\n";
+
+#[test]
+fn where_nothing_changes_nothing_is_lost_and_a_report_is_written() -> anyhow::Result<()> {
+    if Namespace::for_test()?.is_none() {
+        return Ok(());
+    }
+    let folder = TempDir::new()?;
+    let (output, directory, results) =
+        run(folder.path(), &format!("{LOAD}pods: {{count: 2}}"), &["--fail-on-errors", "floor"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = &results["gateways"][0]["runs"][0];
+    assert_eq!((&run["load"]["requests"]["sent"], &run["is_baseline"]), (&600.into(), &true.into()));
+    let page = fs::read_to_string(directory.join("report.html"))?;
+    ensure!(page.contains("<h1>A try</h1>") && page.contains("<svg"));
+    ensure!(directory.join("report.md").is_file() && directory.join("percentiles.svg").is_file());
+    Ok(())
+}
+
+#[test]
+fn what_falls_silent_with_a_pod_is_counted_and_can_fail_the_run() -> anyhow::Result<()> {
+    if Namespace::for_test()?.is_none() {
+        return Ok(());
+    }
+    let folder = TempDir::new()?;
+    let experiment = format!(
+        "{LOAD}pods: {{count: 2}}\ntimeline: [{{sleep: 1s}}, {{blackhole: 1}}, {{sleep: 1s}}, {{scale: 1}}]"
+    );
+    let (output, _, results) =
+        run(folder.path(), &experiment, &["--fail-on-errors", "floor", "--timeout", "500ms"])?;
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = &results["gateways"][0]["runs"][0];
+    // Half of the connections lead to the pod, whose address swallows packets.
+    ensure!(run["load"]["errors"]["timeout"].as_u64() > Some(0), "{}", run["load"]["errors"]);
+    let events: Vec<&str> =
+        run["events"].as_array().into_iter().flatten().filter_map(|event| event["kind"].as_str()).collect();
+    // The forwarder takes nothing that it is told, and the report has it.
+    ensure!(events.starts_with(&["blackhole", "scale", "untold"]), "{events:?}");
+    Ok(())
+}
+
+#[test]
+fn what_a_pod_was_sent_twice_is_found() -> anyhow::Result<()> {
+    if Namespace::for_test()?.is_none() {
+        return Ok(());
+    }
+    let folder = TempDir::new()?;
+    let load = LOAD.replace("duration: 3s", "duration: 2s, posts: 50");
+    let (_, _, results) = run(folder.path(), &format!("{load}pods: {{count: 2}}"), &[])?;
+    let deliveries = &results["gateways"][0]["runs"][0]["deliveries"];
+    let count = |name: &str| deliveries[name].as_u64().unwrap_or_default();
+    // A forwarder repeats nothing.
+    assert_eq!((count("delivered"), count("duplicated")), (count("sent"), 0), "{deliveries}");
+    ensure!((180..=220).contains(&count("sent")), "{deliveries}");
+    Ok(())
+}
+
+#[test]
+fn costs_are_compared_without_a_namespace() -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let experiment =
+        "compare: {works: [http, tls-p256], turns: 2, duration: 1s, connections: 4, limits: true}";
+    let (output, _, results) = run(folder.path(), experiment, &["--fail-on-errors", "floor"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let points = results["gateways"][0]["points"].as_array().cloned().unwrap_or_default();
+    let works: Vec<&str> = points.iter().filter_map(|point| point["work"].as_str()).collect();
+    assert_eq!(works, ["HTTP", "HTTP", "signature, P-256", "signature, P-256"]);
+    ensure!(points.iter().all(|point| point["cpu_us_per_request"].as_f64() > Some(0.0)), "{points:?}");
+    Ok(())
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_started() -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    fs::write(folder.path().join("wrong.yaml"), "title: a\nabout: b.\ntimeline: [{explode: 1}]\n")?;
+    for (arguments, words) in [
+        (&["dynamics"][..], "no such experiment"),
+        (&["missing.yaml"], "missing.yaml"),
+        (&["wrong.yaml"], "explode"),
+        (&["static", "--gateways", "apache"], "apache: no such gateway"),
+        (&["static", "--rate", "0"], "over 0"),
+        (&["static", "--duration", "0s"], "from 1s to 24h"),
+        (&["static", "--gateways", "floor", "--option", "nginx=-q"], "nginx takes no part"),
+        (&["static", "--workers", "0"], "from 1 to 1024"),
+    ] {
+        let output = lab(folder.path(), &[&["run"], arguments].concat())?;
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        ensure!(printed.contains(words), "{arguments:?}: {printed}");
+    }
+    ensure!(!folder.path().join("results").exists());
+    Ok(())
+}
