@@ -98,10 +98,10 @@ impl Comparison<'_> {
                     continue;
                 }
                 match self.measure(kind, turn).await {
-                    Ok((point, command)) => {
+                    Ok((point, gateway)) => {
                         say(&line(kind.name, &point));
                         gateways[index].points.push(point);
-                        gateways[index].command = command;
+                        (gateways[index].command, gateways[index].files) = (gateway.command, gateway.files);
                     }
                     // The others' figures are good all the same.
                     Err(error) => {
@@ -149,7 +149,7 @@ impl Comparison<'_> {
     }
 
     /// Loads a gateway that is started for it.
-    async fn measure(&self, kind: &'static Kind, turn: Turn) -> anyhow::Result<(Point, String)> {
+    async fn measure(&self, kind: &'static Kind, turn: Turn) -> anyhow::Result<(Point, Gateway)> {
         let Turn { work, workers, rate, number } = turn;
         let (site, mut gateway) = self.start(kind, work, workers).await?;
         let json = site.scratch.path().join("load.json");
@@ -186,7 +186,7 @@ impl Comparison<'_> {
             p50_ms: at("50"),
             p99_ms: at("99"),
         };
-        Ok((point, gateway.command))
+        Ok((point, gateway))
     }
 
     fn connections(&self, work: Work) -> u64 {
