@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, kill_process};
 use sluicegate_netns::Process;
 
 use crate::experiment::Work;
@@ -183,9 +182,4 @@ fn fill(template: &str, values: &[(&str, &dyn ToString)]) -> String {
     values.iter().fold(template.to_owned(), |text, (name, value)| {
         text.replace(&format!("{{{name}}}"), &value.to_string())
     })
-}
-
-fn signal(process: &Process, signal: Signal) -> anyhow::Result<()> {
-    let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("a process without an id")?;
-    kill_process(pid, signal).with_context(|| format!("sending {signal:?} to process {}", process.pid()))
 }

@@ -55,9 +55,14 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Sends a signal to the process alone.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        kill_process(self.id(), signal).with_context(|| format!("{signal:?} to {}", self.name))
+    }
+
     /// Sends SIGTERM to the process alone.
     pub fn terminate(&self) -> anyhow::Result<()> {
-        kill_process(self.id(), Signal::TERM).with_context(|| format!("SIGTERM to {}", self.name))
+        self.signal(Signal::TERM)
     }
 
     /// Sends SIGKILL to the process and its group, and reaps it.

@@ -13,9 +13,7 @@ use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 use sluicegate_netns::Process;
 
-use super::{
-    Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, signal, version_of,
-};
+use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, version_of};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -159,7 +157,7 @@ impl Haproxy {
         // A signal is lost on a master that has just started its worker; one that answers has its ears open.
         wait_until(|| self.ask_at("master", "show proc\n").is_ok())
             .context("HAProxy's master does not answer")?;
-        signal(process, Signal::USR2)?;
+        process.signal(Signal::USR2)?;
         wait_until(|| self.worker().is_ok_and(|worker| worker != old)).context("HAProxy does not reload")
     }
 

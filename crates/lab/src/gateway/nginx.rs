@@ -5,9 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use sluicegate_netns::Process;
 
-use super::{
-    Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, signal, version_of,
-};
+use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, version_of};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -45,7 +43,7 @@ struct Nginx {
 impl Driver for Nginx {
     fn apply(&mut self, process: &Process, _: Part, config: &Config) -> anyhow::Result<()> {
         self.write(config)?;
-        signal(process, Signal::HUP)
+        process.signal(Signal::HUP)
     }
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
 use sluicegate_netns::Process;
 
-use super::{Config, Driver, Kind, Part, Pem, Prepared, Site, fill, nginx, replace, signal};
+use super::{Config, Driver, Kind, Part, Pem, Prepared, Site, fill, nginx, replace};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -74,7 +74,7 @@ impl Driver for NginxLua {
             Part::Certificate => self.post_certificate(config),
             Part::Hosts => {
                 self.write(config)?;
-                signal(process, Signal::HUP)
+                process.signal(Signal::HUP)
             }
         }
     }

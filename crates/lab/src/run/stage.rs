@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sluicegate_netns::{Namespace, Pod as Network, Process};
 
 use super::running::{Place, reach};
@@ -128,12 +128,12 @@ impl Stage {
 
     /// The oldest so many refuse from now on.
     pub(crate) fn refuse(&self, count: usize) -> anyhow::Result<()> {
-        self.pods.iter().take(count).try_for_each(|pod| pod.signal(Signal::USR1))
+        self.pods.iter().take(count).try_for_each(|pod| pod.process.signal(Signal::USR1))
     }
 
     /// All accept; to those that do already it means nothing.
     pub(crate) fn accept(&self) -> anyhow::Result<()> {
-        self.pods.iter().try_for_each(|pod| pod.signal(Signal::USR2))
+        self.pods.iter().try_for_each(|pod| pod.process.signal(Signal::USR2))
     }
 
     /// The journals of all pods that there were.
@@ -149,10 +149,5 @@ impl Pod {
             self.is_silent = true;
         }
         Ok(())
-    }
-
-    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.process.pid()).ok().and_then(Pid::from_raw).context("a process id")?;
-        kill_process(pid, signal).with_context(|| format!("{signal:?} to {}", self.name))
     }
 }
