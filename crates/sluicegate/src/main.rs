@@ -8,6 +8,7 @@
 //! | [`settings`] | limits and timeouts as options |
 //! | [`tls`] | what is served over TLS, as options |
 //! | [`serve`] | `sluicegate serve` |
+//! | [`source`] | where routes come from, as options |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
 //! | [`check`] | `sluicegate check` |
@@ -20,6 +21,7 @@ mod serve;
 mod settings;
 mod show;
 mod signals;
+mod source;
 mod takeover;
 mod tls;
 

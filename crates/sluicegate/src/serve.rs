@@ -4,14 +4,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketType, getsockname};
 use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
-use sluicegate_control::{DirectorySource, Severity};
+use sluicegate_control::Severity;
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
@@ -22,6 +22,7 @@ use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::{Signals, Wish};
+use crate::source::{Source, SourceArgs};
 use crate::takeover::{Inheritance, Offer};
 use crate::tls::TlsArgs;
 
@@ -42,10 +43,8 @@ Started beside a running gateway of the same user with the same first --listen a
 listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
 further connection.")]
 pub(crate) struct ServeArgs {
-    /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
-    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret and ConfigMap. It is watched.
-    #[arg(long, value_name = "DIR")]
-    manifests: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
     /// several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
@@ -127,7 +126,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ports = Ports { http: &args.listen, https: &args.tls.listen_https, admin: args.admin };
     let mut translation = translate_options(&args.class, args.settings.settings(), ports);
     args.tls.apply(&mut translation)?;
-    let source = DirectorySource::new(&args.manifests, translation);
+    let source = args.source.source(translation).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let problems = source.problems();
     let admin = Admin {
@@ -151,7 +150,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     tokio::spawn(retry_listeners(proxy.clone()));
 
     tokio::select! {
-        first = first => first.context("the manifests' source ended")?,
+        first = first => first.context("the source of routes ended")?,
         _ = signals.recv() => return Ok(()),
     }
     readiness.set(Phase::Ready);
@@ -241,18 +240,13 @@ fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<Tc
 }
 
 /// Passes every change on to the proxy. `configured` is told when the first configuration is served.
-async fn follow(
-    source: DirectorySource,
-    proxy: Arc<Proxy>,
-    last_change: LastChange,
-    configured: oneshot::Sender<()>,
-) {
+async fn follow(source: Source, proxy: Arc<Proxy>, last_change: LastChange, configured: oneshot::Sender<()>) {
     let mut configured = Some(configured);
-    let publish = move |change: Change| {
+    let publish = move |change: Change, heard: Instant| {
         if matches!(change, Change::Config(_)) {
             last_change.set_now();
         }
-        let applied = proxy.apply(change);
+        let applied = proxy.apply_since(change, heard);
         let configured = configured.take();
         tokio::spawn(async move {
             applied.await;
