@@ -100,6 +100,14 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// What is wrong within its object: `field: what is wrong`.
+    pub(crate) fn within(&self) -> String {
+        match &*self.field {
+            "" => self.message.clone(),
+            field => format!("{field}: {}", self.message),
+        }
+    }
+
     /// The line of the offending field, or of the nearest thing around it that is written; 0 where there is
     /// none. It is looked up at each call.
     #[must_use]

@@ -61,6 +61,11 @@ impl<P: Publish> Output<P> {
         self.translation.is_some()
     }
 
+    /// What was reported last.
+    pub(super) fn problems(&self) -> Arc<[Problem]> {
+        self.problems.borrow().clone()
+    }
+
     /// Publishes what has changed in the store: the endpoints of single upstreams, if nothing else has. Returns whether
     /// problems may have changed, so that they should be [reported](Self::report).
     pub(super) async fn apply(&mut self, store: &Store, touched: &Touched, heard: Instant) -> bool {

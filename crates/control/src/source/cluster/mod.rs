@@ -12,30 +12,39 @@
 //! |---|---|
 //! | [`client`] | how the Kubernetes API is spoken with |
 //! | [`watch`] | one watch of one kind |
-//! | [`standing`] | what is written back to an Ingress |
+//! | [`lease`] | which of several processes writes into the cluster |
+//! | [`status`], [`standing`] | what is written back to Ingresses, and what is there |
+//! | [`addresses`] | where clients reach the gateway |
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
 use tokio::sync::{mpsc, watch as state};
 use tokio::task::AbortHandle;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish};
 use crate::object::secret::TLS_TYPE;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::{Store, Touched};
-use crate::translate::TranslateOptions;
 use crate::translate::named::Named;
+use crate::translate::{ObjectName, TranslateOptions};
 
+pub mod addresses;
 pub mod client;
+mod lease;
 mod standing;
+mod status;
 mod watch;
 
+use addresses::Addresses;
+use lease::Elector;
+use status::Board;
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
 
 /// How many pieces of news wait to be taken in; further ones wait at the API server.
@@ -47,8 +56,22 @@ const BATCH: usize = 4096;
 /// How many Secrets and ConfigMaps are watched one by one.
 const SINGLE_WATCHES_MAX: usize = 500;
 
+/// How long giving the Lease up may take.
+const RESIGNATION_MAX: Duration = Duration::from_secs(2);
+
 /// How long a change of routes waits for objects that it newly names.
 const NAMED_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What is written into the cluster, and by whom.
+#[derive(Clone, Debug)]
+pub struct StatusOptions {
+    /// The Lease whose holder writes.
+    pub lease: ObjectName,
+    /// How this process is named there: each must be named differently.
+    pub identity: String,
+    /// The addresses that Ingresses are given; none leaves theirs alone.
+    pub addresses: Option<Addresses>,
+}
 
 /// Follows the Kubernetes API.
 pub struct ClusterSource {
@@ -56,14 +79,41 @@ pub struct ClusterSource {
     /// Which namespaces; all, if it is empty.
     namespaces: Vec<Arc<str>>,
     options: TranslateOptions,
+    status: Option<StatusOptions>,
     problems: state::Sender<Arc<[Problem]>>,
+    leads: state::Sender<bool>,
 }
 
 impl ClusterSource {
-    /// A source that follows these namespaces, or all if none is named.
+    /// A source that follows these namespaces, or all if none is named, and writes back as `status` says, if it says
+    /// anything.
     #[must_use]
-    pub fn new(client: Client, namespaces: Vec<Arc<str>>, options: TranslateOptions) -> Self {
-        Self { client, namespaces, options, problems: state::Sender::new(Arc::default()) }
+    pub fn new(
+        client: Client,
+        namespaces: Vec<Arc<str>>,
+        options: TranslateOptions,
+        status: Option<StatusOptions>,
+    ) -> Self {
+        let (problems, leads) = (state::Sender::new(Arc::default()), state::Sender::new(false));
+        Self { client, namespaces, options, status, problems, leads }
+    }
+
+    /// Whether this process holds the Lease, and so writes into the cluster.
+    #[must_use]
+    pub fn leads(&self) -> state::Receiver<bool> {
+        self.leads.subscribe()
+    }
+
+    /// What gives the Lease up when the process ends, so that the next holder need not wait.
+    pub fn resignation(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (client, status, leads) = (self.client.clone(), self.status.clone(), self.leads.subscribe());
+        async move {
+            let Some(status) = status.filter(|_| *leads.borrow()) else { return };
+            let released = Elector::release(client, &status.lease, &status.identity);
+            if let Ok(Err(error)) = timeout(RESIGNATION_MAX, released).await {
+                tracing::debug!(%error, "the Lease cannot be given up, it will run out");
+            }
+        }
     }
 
     /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
@@ -76,6 +126,8 @@ impl ClusterSource {
     /// Follows the cluster until the future is dropped. The first change is a complete configuration, as soon as all
     /// objects are known; until then `publish` is not called. It must not block.
     pub async fn run(self, publish: impl Publish) -> Infallible {
+        let board = Arc::new(Board::default());
+        let writing = self.status.map(|status| write(self.client.clone(), status, board.clone(), self.leads));
         let (sender, heard) = mpsc::channel(QUEUE);
         let mut follower = Follower {
             output: Output::new(self.options.clone(), self.problems, publish),
@@ -91,10 +143,43 @@ impl ClusterSource {
             touched: Touched::default(),
             since: Instant::now(),
             waits_until: None,
+            board,
         };
         follower.watch_kinds();
-        follower.run().await
+        match writing {
+            Some(writing) => tokio::select! {
+                never = follower.run() => never,
+                never = writing => never,
+            },
+            None => follower.run().await,
+        }
     }
+}
+
+/// Takes part in the election, and writes while this process is elected.
+async fn write(
+    client: Client,
+    status: StatusOptions,
+    board: Arc<Board>,
+    leads: state::Sender<bool>,
+) -> Infallible {
+    let elector = Elector::new(client.clone(), &status.lease, status.identity.clone());
+    let mut elected = leads.subscribe();
+    let writing = status::write(board.clone(), client.clone(), status.identity, leads.subscribe());
+    let addresses = async {
+        let Some(from) = &status.addresses else { return pending().await };
+        loop {
+            // The sender lives as long as this does.
+            let _ = elected.wait_for(|leads| *leads).await;
+            let mut elected = leads.subscribe();
+            tokio::select! {
+                // Fixed ones are never followed any further.
+                () = async { addresses::follow(client.clone(), from, &board).await; pending().await } => {}
+                _ = elected.wait_for(|leads| !leads) => {}
+            }
+        }
+    };
+    tokio::join!(elector.run(&leads), writing, addresses).0
 }
 
 /// A cluster that is being followed.
@@ -114,6 +199,7 @@ struct Follower<P> {
     since: Instant,
     /// Until when a change of routes waits for objects that it names.
     waits_until: Option<Instant>,
+    board: Arc<Board>,
     output: Output<P>,
 }
 
@@ -219,7 +305,10 @@ impl<P: Publish> Follower<P> {
         }
         match news {
             News::Listing => watch.unlisted.clone_from(&watch.objects),
-            News::Object(parsed, _) => {
+            News::Object(parsed, standing) => {
+                if let Some(standing) = standing {
+                    self.board.observe(&parsed.object, standing);
+                }
                 watch.unlisted.remove(&parsed.object);
                 watch.objects.insert(parsed.object.clone());
                 self.touched.merge(self.store.set_object(&parsed));
@@ -242,6 +331,7 @@ impl<P: Publish> Follower<P> {
         watch.unlisted.remove(object);
         if !self.watches.values().any(|watch| watch.objects.contains(object)) {
             self.touched.merge(self.store.remove_object(object));
+            self.board.forget(object);
         }
     }
 
@@ -322,6 +412,9 @@ impl<P: Publish> Follower<P> {
         }
         let of_watches = faults.into_iter().map(|((message, reason), of)| problem(message, reason, &of));
         self.output.report(&self.store, of_objects.chain(of_watches));
+        if self.output.is_serving() {
+            self.board.want(&self.named.ingresses, &self.output.problems());
+        }
     }
 }
 

@@ -1,0 +1,405 @@
+//! What is written back into the cluster: addresses and problems of Ingresses, and Events.
+//!
+//! A board holds how each Ingress stands and how it should; those that differ wait in a queue in which each is once, so
+//! it is never longer than there are Ingresses. The holder of the Lease takes them one by one. What is already as it
+//! should be is not written, whoever wrote it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::{Notify, watch as state};
+use tokio::time::sleep;
+
+use super::standing::Standing;
+use crate::object::{Kind, ObjectRef, annotation};
+use crate::problem::{Problem, Severity};
+
+/// The time between two writes, so that a thousand Ingresses are no burden on the API server.
+const PACE: Duration = Duration::from_millis(20);
+
+/// After a write that failed.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// The longest of such times.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// How many Events wait; the oldest are left out when there are more.
+const EVENTS_MAX: usize = 1000;
+
+/// The longest value of the annotation, in bytes.
+const PROBLEMS_MAX: usize = 4096;
+
+/// The longest note of an Event (`events.k8s.io/v1`), in bytes.
+const NOTE_MAX: usize = 1024;
+
+/// What should be written, shared by the source, which knows what it is, and the writer.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    cards: Mutex<Cards>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Cards {
+    ingresses: HashMap<ObjectRef, Card>,
+    /// The addresses of the gateway, once they are known.
+    addresses: Option<Vec<Box<str>>>,
+    /// The Ingresses that may not be as they should.
+    queue: BTreeSet<ObjectRef>,
+    events: VecDeque<(ObjectRef, String)>,
+    /// The problems of other objects that Events have told of, or that were there before.
+    told: HashSet<(ObjectRef, String)>,
+}
+
+/// An Ingress.
+#[derive(Debug, Default)]
+struct Card {
+    standing: Standing,
+    is_ours: bool,
+    /// Whether the annotation is to be taken off again, since it was ours.
+    was_ours: bool,
+    problems: Option<Box<str>>,
+}
+
+/// A write that brings an Ingress to where it should be.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Task {
+    addresses: Option<Vec<Box<str>>>,
+    problems: Option<Option<Box<str>>>,
+}
+
+impl Board {
+    /// Takes in how an Ingress stands.
+    pub(super) fn observe(&self, object: &ObjectRef, standing: Standing) {
+        let mut cards = self.cards();
+        cards.ingresses.entry(object.clone()).or_default().standing = standing;
+        self.queue_up(&mut cards, object);
+    }
+
+    /// An Ingress is gone.
+    pub(super) fn forget(&self, object: &ObjectRef) {
+        let mut cards = self.cards();
+        cards.ingresses.remove(object);
+        cards.queue.remove(object);
+    }
+
+    /// Takes in the addresses of the gateway.
+    pub(super) fn set_addresses(&self, mut addresses: Vec<Box<str>>) {
+        addresses.sort();
+        addresses.dedup();
+        let mut cards = self.cards();
+        if cards.addresses.as_ref() != Some(&addresses) {
+            tracing::info!(
+                addresses = addresses.join(", "),
+                "the addresses of the gateway, for the status of Ingresses"
+            );
+            cards.addresses = Some(addresses);
+            let all: Vec<ObjectRef> = cards.ingresses.keys().cloned().collect();
+            for object in all {
+                self.queue_up(&mut cards, &object);
+            }
+        }
+    }
+
+    /// Takes in which Ingresses are ours, and what is wrong.
+    pub(super) fn want(&self, ours: &HashSet<ObjectRef>, problems: &[Problem]) {
+        let mut of_ingresses: BTreeMap<&ObjectRef, Vec<String>> = BTreeMap::new();
+        let mut of_others = HashSet::new();
+        for problem in problems.iter().filter(|problem| problem.severity != Severity::Note) {
+            let Some(object) = &problem.object else { continue };
+            match object.kind {
+                Kind::Ingress => of_ingresses.entry(object).or_default().push(problem.within()),
+                _ => {
+                    of_others.insert((object.clone(), problem.within()));
+                }
+            }
+        }
+        let mut cards = self.cards();
+        let all: Vec<ObjectRef> = cards.ingresses.keys().cloned().collect();
+        for object in all {
+            let text =
+                of_ingresses.get(&object).map(|problems| shortened(&problems.join("\n"), PROBLEMS_MAX));
+            let Some(card) = cards.ingresses.get_mut(&object) else { continue };
+            card.is_ours = ours.contains(&object);
+            card.was_ours |= card.is_ours;
+            card.problems = text.filter(|_| card.is_ours).map(Into::into);
+            self.queue_up(&mut cards, &object);
+        }
+        let new: Vec<_> = of_others.difference(&cards.told).cloned().collect();
+        cards.told = of_others;
+        for (object, message) in new {
+            cards.tell(object, message);
+        }
+        self.changed.notify_one();
+    }
+
+    fn queue_up(&self, cards: &mut Cards, object: &ObjectRef) {
+        if cards.task(object).is_some() && cards.queue.insert(object.clone()) {
+            self.changed.notify_one();
+        }
+    }
+
+    fn cards(&self) -> MutexGuard<'_, Cards> {
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cards {
+    /// What there is to write for an Ingress.
+    fn task(&self, object: &ObjectRef) -> Option<Task> {
+        let card = self.ingresses.get(object)?;
+        let mut task = Task::default();
+        if let Some(addresses) = self.addresses.as_ref().filter(|_| card.is_ours) {
+            let mut standing = card.standing.addresses.clone();
+            standing.sort();
+            task.addresses = (standing != *addresses).then(|| addresses.clone());
+        }
+        if card.was_ours && card.standing.problems != card.problems {
+            task.problems = Some(card.problems.clone());
+        }
+        (task != Task::default()).then_some(task)
+    }
+
+    fn tell(&mut self, object: ObjectRef, message: String) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back((object, message));
+    }
+}
+
+/// Writes what the board wants, while this process holds the Lease.
+pub(super) async fn write(
+    board: Arc<Board>,
+    client: Client,
+    identity: String,
+    mut holds: state::Receiver<bool>,
+) {
+    let reporter =
+        Reporter { controller: "sluicegate.dev/ingress-controller".into(), instance: Some(identity) };
+    let writer = Writer { recorder: Recorder::new(client.clone(), reporter), board, client };
+    loop {
+        if holds.wait_for(|holds| *holds).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = writer.run() => {}
+            _ = holds.wait_for(|holds| !holds) => {}
+        }
+    }
+}
+
+struct Writer {
+    board: Arc<Board>,
+    client: Client,
+    recorder: Recorder,
+}
+
+impl Writer {
+    async fn run(&self) {
+        let mut delay = RETRY_FIRST;
+        loop {
+            let changed = self.board.changed.notified();
+            match self.next().await {
+                Ok(true) => {
+                    delay = RETRY_FIRST;
+                    sleep(PACE).await;
+                }
+                Ok(false) => changed.await,
+                Err(error) => {
+                    tracing::warn!(%error, "status cannot be written; it is tried again");
+                    sleep(delay).await;
+                    delay = (delay * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Writes what is next; returns whether there was anything.
+    async fn next(&self) -> kube::Result<bool> {
+        let next = {
+            let mut cards = self.board.cards();
+            if let Some((object, message)) = cards.events.pop_front() {
+                drop(cards);
+                self.event(&object, None, &message).await;
+                return Ok(true);
+            }
+            let Some(object) = cards.queue.pop_first() else { return Ok(false) };
+            let uid = cards.ingresses.get(&object).and_then(|card| card.standing.uid.clone());
+            cards.task(&object).map(|task| (object, uid, task))
+        };
+        let Some((object, uid, task)) = next else { return Ok(true) };
+        match self.carry_out(&object, uid.as_deref(), &task).await {
+            Ok(()) => Ok(true),
+            // It is gone, which the watch tells as well.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+            Err(error) => {
+                let mut cards = self.board.cards();
+                if cards.task(&object).is_some() {
+                    cards.queue.insert(object);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn carry_out(&self, object: &ObjectRef, uid: Option<&str>, task: &Task) -> kube::Result<()> {
+        let ingresses: Api<Ingress> = Api::namespaced(self.client.clone(), &object.namespace);
+        let params = PatchParams::default();
+        if let Some(problems) = &task.problems {
+            let patch = json!({"metadata": {"annotations": {annotation::PROBLEMS: problems}}});
+            let written = ingresses.patch(&object.name, &params, &Patch::Merge(patch)).await?;
+            self.written(object, &written);
+            if let Some(problems) = problems {
+                self.event(object, uid, problems).await;
+            }
+        }
+        if let Some(addresses) = &task.addresses {
+            let ingress: Vec<_> = addresses
+                .iter()
+                .map(|address| match address.parse::<std::net::IpAddr>() {
+                    Ok(_) => json!({"ip": address}),
+                    Err(_) => json!({"hostname": address}),
+                })
+                .collect();
+            let patch = json!({"status": {"loadBalancer": {"ingress": ingress}}});
+            let written = ingresses.patch_status(&object.name, &params, &Patch::Merge(patch)).await?;
+            self.written(object, &written);
+        }
+        Ok(())
+    }
+
+    /// What was written stands, before the watch tells it.
+    fn written(&self, object: &ObjectRef, ingress: &Ingress) {
+        if let Some(card) = self.board.cards().ingresses.get_mut(object) {
+            card.standing = Standing::of(ingress);
+        }
+    }
+
+    /// Tells of a problem by an Event, which nothing depends on: one that cannot be written is left out.
+    async fn event(&self, object: &ObjectRef, uid: Option<&str>, message: &str) {
+        let about = ObjectReference {
+            api_version: Some(object.kind.api_versions()[0].to_owned()),
+            kind: Some(object.kind.as_str().to_owned()),
+            namespace: (!object.namespace.is_empty()).then(|| object.namespace.to_string()),
+            name: Some(object.name.to_string()),
+            uid: uid.map(ToOwned::to_owned),
+            ..ObjectReference::default()
+        };
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "NotAsWritten".to_owned(),
+            note: Some(shortened(message, NOTE_MAX)),
+            action: "Translate".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &about).await {
+            tracing::debug!(%object, %error, "an Event cannot be written");
+        }
+    }
+}
+
+/// At most this many bytes of a text.
+fn shortened(text: &str, most: usize) -> String {
+    const MORE: &str = " ...";
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most - MORE.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{MORE}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Origin;
+
+    fn ingress(name: &str) -> ObjectRef {
+        ObjectRef { kind: Kind::Ingress, namespace: "default".into(), name: name.into() }
+    }
+
+    fn problem(object: &ObjectRef, message: &str) -> Problem {
+        Problem {
+            severity: Severity::Error,
+            origin: Origin::CLUSTER,
+            object: Some(object.clone()),
+            field: "spec".into(),
+            message: message.into(),
+        }
+    }
+
+    fn task(board: &Board, object: &ObjectRef) -> Option<Task> {
+        board.cards().task(object)
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let (board, a) = (Board::default(), ingress("a"));
+        board.observe(&a, Standing::default());
+        assert_eq!(task(&board, &a), None, "nobody knows yet whose it is");
+        board.want(&HashSet::from([a.clone()]), &[problem(&a, "is odd")]);
+        board.set_addresses(vec!["192.0.2.2".into(), "192.0.2.1".into()]);
+        let wanted = task(&board, &a).expect("it differs");
+        assert_eq!(wanted.addresses, Some(vec!["192.0.2.1".into(), "192.0.2.2".into()]));
+        assert_eq!(wanted.problems, Some(Some("spec: is odd".into())));
+        let addresses = vec!["192.0.2.2".into(), "192.0.2.1".into()];
+        let problems = Some("spec: is odd".into());
+        board.observe(&a, Standing { uid: None, addresses, problems });
+        assert_eq!(task(&board, &a), None, "the order does not matter");
+        board.want(&HashSet::from([a.clone()]), &[]);
+        assert_eq!(task(&board, &a), Some(Task { addresses: None, problems: Some(None) }));
+    }
+
+    #[test]
+    fn what_others_wrote_on_their_own_ingresses_stays() {
+        let (board, theirs) = (Board::default(), ingress("theirs"));
+        let problems = Some("of another gateway".into());
+        board.observe(&theirs, Standing { problems, ..Standing::default() });
+        board.set_addresses(vec!["192.0.2.1".into()]);
+        board.want(&HashSet::new(), &[problem(&theirs, "is odd")]);
+        assert_eq!(task(&board, &theirs), None);
+    }
+
+    #[test]
+    fn an_ingress_that_changes_its_class_loses_our_annotation() {
+        let (board, a) = (Board::default(), ingress("a"));
+        let problems = Some("spec: is odd".into());
+        board.observe(&a, Standing { problems, ..Standing::default() });
+        board.want(&HashSet::from([a.clone()]), &[problem(&a, "is odd")]);
+        assert_eq!(task(&board, &a), None);
+        board.want(&HashSet::new(), &[]);
+        assert_eq!(task(&board, &a), Some(Task { addresses: None, problems: Some(None) }));
+    }
+
+    #[test]
+    fn the_queue_holds_each_ingress_once_and_events_are_bounded() {
+        let board = Board::default();
+        let a = ingress("a");
+        board.observe(&a, Standing::default());
+        board.set_addresses(vec!["192.0.2.1".into()]);
+        for _ in 0..3 {
+            board.want(&HashSet::from([a.clone()]), &[]);
+        }
+        assert_eq!(board.cards().queue.len(), 1);
+        let service = |n: usize| ObjectRef { kind: Kind::Service, ..ingress(&n.to_string()) };
+        let problems: Vec<Problem> = (0..EVENTS_MAX + 5).map(|n| problem(&service(n), "is odd")).collect();
+        board.want(&HashSet::new(), &problems);
+        assert_eq!(board.cards().events.len(), EVENTS_MAX);
+        board.cards().events.clear();
+        board.want(&HashSet::new(), &problems);
+        assert!(board.cards().events.is_empty(), "each is told once");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(shortened("abc", 3), "abc");
+        assert_eq!(shortened("aéééééé", 8), "aé ...");
+    }
+}
