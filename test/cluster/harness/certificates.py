@@ -20,6 +20,7 @@ class Certificates:
         self.authority = folder / "ca.crt"
         self.service_accounts = folder / "service-accounts.key"
         """Signs the tokens of service accounts."""
+        self.service_accounts_public = folder / "service-accounts.pub"
 
     def certificate(self, name: str) -> Path:
         return self.folder / f"{name}.crt"
@@ -37,6 +38,8 @@ class Certificates:
         if not self.service_accounts.exists():
             checked(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256",
                      "-out", str(self.service_accounts)])
+            checked(["openssl", "pkey", "-in", str(self.service_accounts), "-pubout",
+                     "-out", str(self.service_accounts_public)])
         api_server = ",".join([
             f"IP:{addresses.API_SERVER}", f"IP:{addresses.KUBERNETES_SERVICE}", "IP:127.0.0.1", "DNS:localhost",
             "DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc",

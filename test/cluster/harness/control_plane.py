@@ -71,7 +71,7 @@ class ControlPlane:
             f"--tls-private-key-file={certificates.key('kube-apiserver')}",
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
             f"--service-account-issuer={SERVICE_ACCOUNT_ISSUER}",
-            f"--service-account-key-file={certificates.service_accounts}",
+            f"--service-account-key-file={certificates.service_accounts_public}",
             f"--service-account-signing-key-file={certificates.service_accounts}",
             "--kubelet-preferred-address-types=InternalIP",
             f"--kubelet-certificate-authority={certificates.authority}",
