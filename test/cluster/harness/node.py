@@ -113,6 +113,8 @@ address = "{CONTAINERD_SOCKET}"
 sandbox_image = "{PAUSE_IMAGE}"
 # The namespaces of pods, which are to go with the node.
 netns_mounts_under_state_dir = true
+# Root in a container of somebody's often may not protect processes from the kernel's out-of-memory killer.
+restrict_oom_score_adj = true
 [{cri}.cni]
 bin_dir = "{CNI_PLUGINS}"
 conf_dir = "{self._file('cni')}"
