@@ -205,9 +205,9 @@ class Cluster:
         nodes = [Node(number, self.folder, network.namespaces[number - 1], self._certificates)
                  for number in range(1, addresses.MAX_NODES + 1)]
         was = self.folder.path.exists() or any(namespace.exists for namespace in network.namespaces)
+        # The first processes of nodes are among them, even where nothing wrote down which they are; and with them go the pods.
+        kill_all(lambda: [process for each in network.namespaces for process in each.processes()], f"cluster {self.name}", 30)
         for node in nodes:
-            # The first processes of nodes are in the nodes' networks even where nothing wrote down which they are.
-            kill_all(network.namespaces[node.number - 1].processes, node.name)
             node.stop()
         network.delete()
         for part in self.parts():
