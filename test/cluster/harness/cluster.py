@@ -156,13 +156,13 @@ class Cluster:
             self.control_plane.api_server.launch()
             # Meanwhile, since the API server takes longest.
             nodes = [pool.submit(node.start_containerd, [standard.pause()]) for node in self.nodes]
-            with self._step("etcd and the API server"):
+            with self._step("etcd, the API server, containerd" if nodes else "etcd and the API server"):
                 self.control_plane.api_server.wait_ready()
-            for part in self.control_plane.parts[2:]:
-                part.launch()
-            for future, node in zip(nodes, self.nodes, strict=True):
-                with self._step(f"{node.name}: containerd"):
+                for part in self.control_plane.parts[2:]:
+                    part.launch()
+                for future in nodes:
                     future.result()
+            for node in self.nodes:
                 node.kubelet.launch()
                 node.proxy.launch()
         for node in self.nodes:
@@ -277,8 +277,8 @@ class Cluster:
             raise ClusterError(f"cluster {self.name} has no nodes to import images into")
         if not tar.exists():
             raise ClusterError(f"there is no {tar}")
-        for node in self.nodes:
-            node.import_image(tar)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: node.import_image(tar), self.nodes))
 
     # Its parts.
 

@@ -44,6 +44,13 @@ class Kwok:
             self._cluster.wait(f"node/{name}", "condition=Ready")
 
     def down(self) -> None:
-        """Removes the simulated nodes. Their pods go with them, as after the loss of any node."""
+        """Removes the simulated nodes, and their pods."""
+        nodes = {node["metadata"]["name"] for node in self._cluster.json("get", "nodes", f"--selector={LABEL}=true")["items"]}
         self._cluster.kubectl("delete", "nodes", f"--selector={LABEL}=true")
+        # Kubernetes itself collects the pods of gone nodes a minute later.
+        pods = [pod for pod in self._cluster.json("get", "pods", "--all-namespaces")["items"]
+                if pod["spec"].get("nodeName") in nodes]
+        if pods:
+            self._cluster.kubectl("delete", "--force", "--grace-period=0", "--ignore-not-found", "--filename=-",
+                                  input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
         self.part.kill()

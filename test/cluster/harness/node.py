@@ -7,6 +7,7 @@ from pathlib import Path
 from . import addresses
 from .certificates import Certificates
 from .cgroups import ControlGroup
+from .errors import ClusterError
 from .machine import Machine
 from .network import NetworkNamespace
 from .part import Part
@@ -67,7 +68,10 @@ class Node:
     def import_image(self, tar: Path) -> None:
         """Imports a docker-archive or an OCI archive."""
         with tar.open("rb") as file:
-            checked([*self.machine.enter(), *self._ctr("images", "import", "-")], stdin=file)
+            done = subprocess.run([*self.machine.enter(), *self._ctr("images", "import", "-")], stdin=file,
+                                  capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ClusterError(f"{tar} cannot be imported into {self.name}: {(done.stderr or done.stdout).strip()}")
 
     def images(self) -> list[str]:
         """The names of the images that containerd has."""

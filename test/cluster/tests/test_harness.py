@@ -180,6 +180,10 @@ class Pods(unittest.TestCase):
         with self.assertRaisesRegex(ClusterError, "ended with 3: wrong"):
             self.cluster.run(["sh", "-c", "echo wrong >&2; exit 3"])
 
+    def test_what_is_no_image_is_refused(self) -> None:
+        with self.assertRaisesRegex(ClusterError, "test_harness.py cannot be imported into node-1: "):
+            self.cluster.import_image(Path(__file__))
+
     def test_a_second_cluster_of_that_name_is_refused_and_one_of_another_name_is_beside_it(self) -> None:
         with self.assertRaisesRegex(ClusterError, "is up already"), Cluster("test-pods"):
             pass
