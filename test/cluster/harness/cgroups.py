@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from .processes import wait_until
+
 ROOT = Path("/sys/fs/cgroup")
 
 
@@ -29,9 +31,18 @@ class ControlGroup:
 
     def delete(self) -> None:
         """Removes it with all below. What was in them has to be gone."""
-        for folder in self._folders():
-            for path, _, _ in os.walk(folder, topdown=False):
-                os.rmdir(path)
+
+        def removed() -> bool:
+            try:
+                for folder in self._folders():
+                    for path, _, _ in os.walk(folder, topdown=False):
+                        os.rmdir(path)
+            except OSError:
+                # The last process of a group is gone a moment before the group may be removed.
+                return False
+            return True
+
+        wait_until(removed, f"the control group {self.name} to be free of processes", 10, 0.02)
 
     @property
     def exists(self) -> bool:
