@@ -2,19 +2,20 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers
+.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers cluster cluster-down test-cluster
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
+CLUSTER ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
 # Where root may not (some containers): make test SLUICEGATE_NETNS=skip
 export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## build the gateway and the lab: target/release/sluicegate, target/release/sluicegate-lab
 	@scripts/setup build
@@ -80,6 +81,19 @@ truths: ## hold the lab's load against servers of which the truth is known, on a
 
 peers: ## install the gateways that the lab compares with: nginx, its Lua, HAProxy, Envoy, Traefik (Go); what cannot be is left out
 	@scripts/setup peers
+
+cluster: ## bring up a Kubernetes cluster on this machine, as root (test/cluster/README.md); the first time builds it by Go, some minutes
+	@scripts/setup cluster
+	@test/cluster/cluster build
+	@test/cluster/cluster up
+
+cluster-down: ## take the cluster down
+	@test/cluster/cluster down
+
+test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part)
+	@scripts/setup cluster
+	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
+	@cd test/cluster && python3 -m unittest --verbose $(if $(CLUSTER),$(CLUSTER:%=tests.%),discover --start-directory tests --top-level-directory .)
 
 clean: ## remove what was built
 	@cargo clean --quiet

@@ -1,0 +1,56 @@
+"""Simulated nodes: KWOK says of pods on them that they run, so that there can be thousands."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from . import tools
+from .part import Part
+from .paths import BIN
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+LABEL = "sluicegate.dev/simulated"
+"""The label and the taint of simulated nodes."""
+ANNOTATION = "kwok.x-k8s.io/node"
+PODS = "198.19.0.0/16"
+"""The addresses of simulated pods. Nobody is there."""
+
+
+class Kwok:
+    """KWOK, as part of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        stages = [f"--config={stage}" for stage in sorted((BIN / "kwok-stages").glob("*.yaml"))]
+        self.part = Part("kwok", cluster.folder, [
+            str(BIN / "kwok"), f"--kubeconfig={cluster.folder.kubeconfig}", f"--cidr={PODS}", *stages,
+            f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake", "--server-address=127.0.0.1:10247",
+        ], cluster.namespace.enter)
+
+    def up(self, nodes: int = 1) -> None:
+        """Adds simulated nodes. Pods get there that tolerate their taint and select their label, both `LABEL`."""
+        tools.require(["kwok"])
+        self.part.start()
+        names = [f"simulated-{number}" for number in range(1, nodes + 1)]
+        self._cluster.apply("\n---\n".join(json.dumps({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {LABEL: "true"}, "annotations": {ANNOTATION: "fake"}},
+            "spec": {"taints": [{"key": LABEL, "value": "true", "effect": "NoSchedule"}]},
+        }) for name in names))
+        for name in names:
+            self._cluster.wait(f"node/{name}", "condition=Ready")
+
+    def down(self) -> None:
+        """Removes the simulated nodes, and their pods."""
+        nodes = {node["metadata"]["name"] for node in self._cluster.json("get", "nodes", f"--selector={LABEL}=true")["items"]}
+        self._cluster.kubectl("delete", "nodes", f"--selector={LABEL}=true")
+        # Kubernetes itself collects the pods of gone nodes a minute later.
+        pods = [pod for pod in self._cluster.json("get", "pods", "--all-namespaces")["items"]
+                if pod["spec"].get("nodeName") in nodes]
+        if pods:
+            self._cluster.kubectl("delete", "--force", "--grace-period=0", "--ignore-not-found", "--filename=-",
+                                  input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+        self.part.kill()

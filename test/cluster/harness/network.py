@@ -1,0 +1,94 @@
+"""Network namespaces, and what connects the nodes in them."""
+
+import os
+from pathlib import Path
+
+from . import addresses
+from .processes import Process, all_pids, checked, kill_all
+
+BRIDGE = "nodes"
+"""The bridge between nodes. It is in the namespace of the first one, and has that one's address."""
+
+
+class NetworkNamespace:
+    """A network namespace with a name, as `ip netns list` shows it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = Path("/run/netns") / name
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def create(self) -> None:
+        checked(["ip", "netns", "add", self.name])
+        self.sh("ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward")
+        # Answers of a pod to a Service's client on the same bridge have to pass by kube-proxy's translation.
+        self.sh("f=/proc/sys/net/bridge/bridge-nf-call-iptables; [ ! -e $f ] || echo 1 >$f")
+
+    def enter(self) -> list[str]:
+        """What has to stand before a command. `ip netns exec` would hide the cgroups, since it mounts a new /sys."""
+        return ["nsenter", f"--net={self.path}", "--"]
+
+    def sh(self, script: str) -> None:
+        checked([*self.enter(), "sh", "-ec", script])
+
+    def processes(self) -> list[Process]:
+        """The processes that are in it."""
+        try:
+            namespace = self.path.stat()
+        except FileNotFoundError:
+            return []
+        found = []
+        for pid in all_pids():
+            try:
+                own = os.stat(f"/proc/{pid}/ns/net")
+            except OSError:
+                continue
+            # The first part of a namespace's identity is the file system that all namespaces are in.
+            if (own.st_dev, own.st_ino) == (namespace.st_dev, namespace.st_ino):
+                process = Process.find(pid)
+                if process and pid != os.getpid():
+                    found.append(process)
+        return found
+
+    def delete(self) -> None:
+        """Kills what is in it, and removes it."""
+        if self.exists:
+            kill_all(self.processes, f"network namespace {self.name}")
+            checked(["ip", "netns", "delete", self.name])
+
+
+class NodeNetwork:
+    """The network of the nodes: a bridge in the first one's namespace, to which each other node has a veth pair."""
+
+    def __init__(self, identity: str, nodes: int) -> None:
+        self.namespaces = [NetworkNamespace(identity if node == 1 else f"{identity}-{node}") for node in range(1, nodes + 1)]
+
+    def create(self) -> None:
+        for namespace in self.namespaces:
+            namespace.create()
+        first = self.namespaces[0]
+        first.sh(
+            f"ip link add {BRIDGE} type bridge; ip address add {addresses.node_address(1)}/24 dev {BRIDGE};"
+            f"ip link set {BRIDGE} up; ip route add default via {addresses.NOBODY}"
+        )
+        for node, namespace in enumerate(self.namespaces[1:], 2):
+            port = addresses.node_name(node)
+            first.sh(
+                f"ip link add {port} type veth peer name eth0 netns {namespace.name};"
+                f"ip link set {port} master {BRIDGE} up"
+            )
+            namespace.sh(
+                f"ip address add {addresses.node_address(node)}/24 dev eth0; ip link set eth0 up;"
+                f"ip route add default via {addresses.node_address(1)}"
+            )
+        for here, namespace in enumerate(self.namespaces, 1):
+            for other in range(1, len(self.namespaces) + 1):
+                if here != other:
+                    namespace.sh(f"ip route add {addresses.pod_network(other)} via {addresses.node_address(other)}")
+
+    def delete(self) -> None:
+        for namespace in reversed(self.namespaces):
+            namespace.delete()

@@ -1,0 +1,124 @@
+"""The programs that a cluster is made of, built once from Go modules into `target/cluster/bin`."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ClusterError
+from .paths import BIN, CLUSTER
+from .processes import checked
+
+TOOLS = CLUSTER / "tools"
+KUBERNETES_VERSION = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program: the folder below `tools` with the go.mod that names its version, its module, and its package there."""
+
+    name: str
+    folder: str
+    module: str
+    package: str = ""
+    variables: tuple[str, ...] = ()
+    """Variables that the linker sets, so that the program knows its version; {version} is replaced."""
+
+    @property
+    def version(self) -> str:
+        """What go.mod requires, such as `v1.36.3`."""
+        text = (TOOLS / self.folder / "go.mod").read_text()
+        found = re.search(rf"^(?:require)?\s+{re.escape(self.module)} (v\S+)", text, re.MULTILINE)
+        if not found:
+            raise ClusterError(f"{TOOLS / self.folder / 'go.mod'} does not require {self.module}")
+        return found[1]
+
+    @property
+    def built(self) -> bool:
+        """Whether the program is there in the version that go.mod names."""
+        stamp = BIN / f".{self.name}.version"
+        return (BIN / self.name).exists() and stamp.exists() and stamp.read_text().strip() == self.version
+
+    def build(self) -> None:
+        """Builds it, which takes seconds to minutes, and needs Go and its module proxy."""
+        if not shutil.which("go"):
+            raise ClusterError(f"building {self.name} needs Go, of version 1.26 or later: https://go.dev/dl")
+        BIN.mkdir(parents=True, exist_ok=True)
+        new = BIN / f".{self.name}.new"
+        settings = "".join(f" -X {variable.format(version=self.version)}" for variable in self.variables)
+        done = subprocess.run(
+            ["go", "build", "-trimpath", "-ldflags", f"-s -w{settings}", "-o", str(new), f"{self.module}{self.package}"],
+            cwd=TOOLS / self.folder, env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
+        )
+        if done.returncode != 0:
+            raise ClusterError(f"{self.name} {self.version} cannot be built; Go says why above")
+        if self.name == "kwok":
+            _keep_stages()
+        new.replace(BIN / self.name)
+        (BIN / f".{self.name}.version").write_text(self.version + "\n")
+
+
+def _kubernetes(name: str) -> Tool:
+    variables = (f"{KUBERNETES_VERSION}.gitVersion={{version}}", f"{KUBERNETES_VERSION}.gitMajor=1",
+                 f"{KUBERNETES_VERSION}.gitMinor=36")
+    return Tool(name, "kubernetes", "k8s.io/kubernetes", f"/cmd/{name}", variables)
+
+
+ALL = {tool.name: tool for tool in [
+    Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+    # The API server first: what it shares with the others is most of the time that they take.
+    *map(_kubernetes, ["kube-apiserver", "kube-controller-manager", "kubectl", "kube-scheduler", "kubelet", "kube-proxy"]),
+    Tool("kwok", "kwok", "sigs.k8s.io/kwok", "/cmd/kwok", ("sigs.k8s.io/kwok/pkg/consts.Version={version}",)),
+    Tool("helm", "helm", "helm.sh/helm/v4", "/cmd/helm"),
+    Tool("contour", "contour", "github.com/projectcontour/contour", "/cmd/contour"),
+]}
+
+API = ["etcd", "kube-apiserver", "kubectl"]
+"""What `up --api-only` needs."""
+CLUSTER_TOOLS = [*API, "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"]
+"""What `up` needs."""
+
+
+def build(names: list[str], say: Callable[[str], None] = print) -> None:
+    """Builds those that are missing or of another version; without names, all that `up` needs."""
+    unknown = [name for name in names if name not in ALL]
+    if unknown:
+        raise ClusterError(f"nothing is called {', '.join(unknown)}; there are {', '.join(ALL)}")
+    for name in names or CLUSTER_TOOLS:
+        tool = ALL[name]
+        if tool.built:
+            say(f"{name} {tool.version} is there")
+            continue
+        say(f"building {name} {tool.version}")
+        started = time.monotonic()
+        tool.build()
+        size = (BIN / name).stat().st_size / 1e6
+        say(f"built {name} {tool.version}: {size:.0f} MB, {time.monotonic() - started:.1f} s")
+
+
+def require(names: list[str]) -> None:
+    """Refuses to go on if one of them is missing."""
+    missing = [name for name in names if not ALL[name].built]
+    if missing:
+        raise ClusterError(
+            f"{BIN} lacks {', '.join(missing)} in the version that test/cluster/tools names:"
+            f" test/cluster/cluster build {' '.join(missing)}"
+        )
+
+
+def _keep_stages() -> None:
+    """What KWOK's nodes and pods do comes as files of its module."""
+    module = json.loads(checked(["go", "list", "-m", "-json", "sigs.k8s.io/kwok"], cwd=TOOLS / "kwok"))
+    stages = BIN / "kwok-stages"
+    shutil.rmtree(stages, ignore_errors=True)
+    for kind in ["node/fast", "node/heartbeat-with-lease", "pod/fast"]:
+        for file in sorted((Path(module["Dir"]) / "kustomize/stage" / kind).glob("*.yaml")):
+            if file.name.startswith("kustomization"):
+                continue
+            stages.mkdir(exist_ok=True)
+            (stages / f"{kind.replace('/', '-')}-{file.name}").write_text(file.read_text())

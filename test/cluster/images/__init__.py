@@ -1,0 +1,1 @@
+"""Images for the cluster, made without a container registry."""
