@@ -34,4 +34,4 @@ pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
-pub use translate::{ObjectName, TranslateOptions, Translation, translate};
+pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the gateway on a directory of manifests, and follow their changes.
+    /// Run the gateway on a Kubernetes cluster or a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
     /// Check manifests: exit with 1 if something is wrong, and print the routes that would be served.
     Check(CheckArgs),
@@ -134,7 +134,9 @@ fn filter(text: &str) -> Result<Targets, String> {
         let level = text.trim().parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
         level.ok_or_else(refused)
     };
-    let mut filter = Targets::new().with_default(LevelFilter::INFO);
+    // What it has to say of the Kubernetes API we say ourselves, once and not for each try.
+    let kube = "kube_client";
+    let mut filter = Targets::new().with_default(LevelFilter::INFO).with_target(kube, LevelFilter::OFF);
     for part in text.split(',') {
         filter = match part.split_once('=') {
             Some((target, of_target)) => filter.with_target(target.trim(), level(of_target)?),
@@ -158,11 +160,12 @@ mod tests {
     #[test]
     fn a_filter_names_levels_for_all_and_for_parts() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
-        assert_eq!(parts("warn"), Ok("warn".into()));
-        assert_eq!(parts("debug,hyper=off"), Ok("hyper=off,debug".into()));
+        assert_eq!(parts("warn"), Ok("kube_client=off,warn".into()));
+        assert_eq!(parts("debug,hyper=off"), Ok("kube_client=off,hyper=off,debug".into()));
+        assert_eq!(parts("kube_client=debug"), Ok("kube_client=debug,info".into()));
         assert_eq!(
             parts("sluicegate_proxy=trace"),
-            Ok("sluicegate_proxy=trace,info".into()),
+            Ok("sluicegate_proxy=trace,kube_client=off,info".into()),
             "the rest stays"
         );
         for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {

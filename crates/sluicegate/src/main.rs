@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`address`] | addresses and networks as people write them |
 //! | [`cli`] | the command line |
+//! | [`configmap`] | global settings of a ConfigMap |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`tls`] | what is served over TLS, as options |
 //! | [`serve`] | `sluicegate serve` |
@@ -17,6 +18,7 @@
 mod address;
 mod check;
 mod cli;
+mod configmap;
 mod serve;
 mod settings;
 mod show;

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketType, getsockname};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
 use sluicegate_control::Severity;
 use sluicegate_model::Change;
@@ -20,6 +21,7 @@ use tokio::sync::oneshot;
 use crate::address::{listen_address, local_address};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
+use crate::configmap;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::{Signals, Wish};
 use crate::source::{Source, SourceArgs};
@@ -100,6 +102,7 @@ impl ServeArgs {
 
 /// The control side has a runtime of its own, so that translating thousands of routes never delays a request.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("control")
@@ -107,6 +110,14 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
         .build()
         .context("cannot start the control runtime")?;
     runtime.block_on(serve(args))
+}
+
+/// A connection is a file; the soft limit of most systems, 1,024, is for programs that use `select`.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
@@ -126,9 +137,11 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ports = Ports { http: &args.listen, https: &args.tls.listen_https, admin: args.admin };
     let mut translation = translate_options(&args.class, args.settings.settings(), ports);
     args.tls.apply(&mut translation)?;
+    args.source.apply(&mut translation);
+    translation.read_globals = configmap::reader(args.settings.clone(), args.tls.clone());
     let source = args.source.source(translation).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
-    let problems = source.problems();
+    let (problems, resignation) = (source.problems(), source.resignation());
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: readiness.clone(),
@@ -180,6 +193,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         _ = &mut over => Wish::Drain,
     };
     readiness.set(Phase::Draining);
+    tokio::spawn(resignation);
     let drain =
         Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
     end(wish, &proxy, drain, &mut signals).await

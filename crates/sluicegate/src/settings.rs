@@ -39,8 +39,9 @@ pub(crate) struct SettingsArgs {
     proxy_protocol_timeout: Option<Duration>,
     /// Pass on request headers with an underscore in their name, which are dropped otherwise: many back ends take
     /// X_Forwarded_For for X-Forwarded-For.
-    #[arg(long, help_heading = "Clients")]
-    underscores_in_headers: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          help_heading = "Clients")]
+    underscores_in_headers: Option<bool>,
     /// From the first byte of a request's head to its last: 408 after it. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_head_timeout: Option<Duration>,
@@ -182,7 +183,7 @@ impl SettingsArgs {
         Settings {
             trusted_peers: self.trusted_peers.clone(),
             proxy_protocol_peers: self.proxy_protocol_peers.clone(),
-            underscores_in_headers: self.underscores_in_headers,
+            underscores_in_headers: self.underscores_in_headers.unwrap_or_default(),
             // Its own options are applied later.
             tls: TlsSettings::default(),
             compression: self.compression(),

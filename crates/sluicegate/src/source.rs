@@ -1,11 +1,17 @@
 //! Where routes come from, as options: a directory of manifests, or a cluster.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use clap::Args;
-use sluicegate_control::{ClusterSource, Credentials, DirectorySource, Problem, Publish, TranslateOptions};
+use sluicegate_control::{
+    Addresses, ClusterSource, Credentials, DirectorySource, ObjectName, Problem, Publish, StatusOptions,
+    TranslateOptions,
+};
 use tokio::sync::watch;
+
+use crate::address::object_name;
 
 #[derive(Clone, Debug, Args)]
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
@@ -17,6 +23,11 @@ pub(crate) struct SourceArgs {
     /// Follow the same objects in a Kubernetes cluster: with the service account of the pod, or else with a kubeconfig.
     #[arg(long)]
     kubernetes: bool,
+    /// The ConfigMap of global settings: its keys are the names of the options for limits, endpoints, failures,
+    /// compression and TLS, and go before them; what ingress-nginx calls them is understood. Its changes are followed.
+    /// [default: none]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    configmap: Option<ObjectName>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -34,6 +45,29 @@ struct ClusterArgs {
     /// followed anyway. [default: all namespaces]
     #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
     watch_namespace: Vec<Arc<str>>,
+    /// Give Ingresses the addresses of this Service in their status: those of its load balancer, its external ones, or
+    /// else its cluster address. [default: none are written]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, requires = "kubernetes", group = "addresses")]
+    publish_service: Option<ObjectName>,
+    /// Give Ingresses this IP address or host name in their status; may be given several times.
+    #[arg(long, value_name = "ADDRESS", requires = "kubernetes", group = "addresses")]
+    publish_status_address: Vec<Box<str>>,
+    /// Give Ingresses the addresses of the nodes in their status on which pods like this one are ready: external ones, or
+    /// else internal ones.
+    #[arg(long, requires_all = ["kubernetes", "pod_name"], group = "addresses")]
+    publish_node_addresses: bool,
+    /// The Lease in the namespace of the pod whose holder, one of all gateways with it, writes status and Events.
+    #[arg(long, value_name = "NAME", default_value = "sluicegate")]
+    lease_name: Arc<str>,
+    /// The name of this pod. [default: made up, where it is not needed]
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pod_name: Option<Arc<str>>,
+    /// The namespace of this pod, in which the Lease is. Without it nothing is written into the cluster.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
+    pod_namespace: Option<Arc<str>>,
+    /// Write nothing into the cluster: no status, no annotation, no Event, no Lease.
+    #[arg(long, requires = "kubernetes")]
+    no_status: bool,
 }
 
 /// A source of changes.
@@ -48,9 +82,41 @@ impl SourceArgs {
         if let Some(dir) = &self.manifests {
             return Ok(Source::Directory(DirectorySource::new(dir, options)));
         }
-        let ClusterArgs { kubeconfig, context, watch_namespace } = self.cluster.clone();
+        let ClusterArgs { kubeconfig, context, watch_namespace, .. } = self.cluster.clone();
         let client = Credentials { kubeconfig, context }.client().await?;
-        Ok(Source::Cluster(ClusterSource::new(client, watch_namespace, options)))
+        let status = self.cluster.status();
+        if status.is_none() && !self.cluster.no_status {
+            tracing::info!(
+                "nothing is written into the cluster, since the namespace of this pod is unknown (--pod-namespace)"
+            );
+        }
+        Ok(Source::Cluster(ClusterSource::new(client, watch_namespace, options, status)))
+    }
+
+    /// Takes the options over into those of the translation.
+    pub(crate) fn apply(&self, options: &mut TranslateOptions) {
+        options.configmap.clone_from(&self.configmap);
+    }
+}
+
+impl ClusterArgs {
+    /// What is written into the cluster, if anything is.
+    fn status(&self) -> Option<StatusOptions> {
+        let namespace =
+            self.pod_namespace.clone().filter(|namespace| !self.no_status && !namespace.is_empty())?;
+        let name = self.lease_name.clone();
+        let identity = match &self.pod_name {
+            Some(name) => name.to_string(),
+            None => format!("sluicegate-{:08x}", fastrand::u32(..)),
+        };
+        let pod = self.pod_name.clone().map(|name| ObjectName { namespace: namespace.clone(), name });
+        let addresses = match (&self.publish_service, &*self.publish_status_address, pod) {
+            (Some(service), ..) => Some(Addresses::Service(service.clone())),
+            (None, addresses @ [_, ..], _) => Some(Addresses::Fixed(addresses.to_vec())),
+            (None, [], Some(pod)) if self.publish_node_addresses => Some(Addresses::Nodes { pod }),
+            _ => None,
+        };
+        Some(StatusOptions { lease: ObjectName { namespace, name }, identity, addresses })
     }
 }
 
@@ -60,6 +126,14 @@ impl Source {
         match self {
             Self::Directory(source) => source.problems(),
             Self::Cluster(source) => source.problems(),
+        }
+    }
+
+    /// What gives up whatever this process alone may do, when it ends.
+    pub(crate) fn resignation(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        match self {
+            Self::Directory(_) => Box::pin(std::future::ready(())),
+            Self::Cluster(source) => Box::pin(source.resignation()),
         }
     }
 

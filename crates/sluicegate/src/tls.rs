@@ -44,11 +44,13 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     hsts_max_age: Option<Duration>,
     /// Strict-Transport-Security is for all names below as well.
-    #[arg(long, requires = "hsts_max_age")]
-    hsts_include_subdomains: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          requires = "hsts_max_age")]
+    hsts_include_subdomains: Option<bool>,
     /// Strict-Transport-Security agrees to the lists that browsers ship with.
-    #[arg(long, requires = "hsts_max_age")]
-    hsts_preload: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          requires = "hsts_max_age")]
+    hsts_preload: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -79,7 +81,13 @@ impl TlsArgs {
         Ok(())
     }
 
-    fn settings(&self) -> TlsSettings {
+    /// Whether plain HTTP is redirected to HTTPS.
+    pub(crate) fn ssl_redirect(&self) -> bool {
+        self.ssl_redirect
+    }
+
+    /// How TLS is spoken with clients.
+    pub(crate) fn settings(&self) -> TlsSettings {
         TlsSettings {
             min_version: match self.tls_min_version {
                 MinVersion::Tls12 => TlsVersion::Tls12,
@@ -91,8 +99,8 @@ impl TlsArgs {
             },
             hsts: self.hsts_max_age.map(|max_age| Hsts {
                 max_age,
-                include_subdomains: self.hsts_include_subdomains,
-                preload: self.hsts_preload,
+                include_subdomains: self.hsts_include_subdomains.unwrap_or_default(),
+                preload: self.hsts_preload.unwrap_or_default(),
             }),
             redirect_port: self.https_redirect_port,
         }

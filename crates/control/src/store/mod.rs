@@ -430,6 +430,15 @@ impl Store {
         }
     }
 
+    /// What is in a ConfigMap, and where it was written.
+    pub(crate) fn configmap(&self, object: &ObjectRef) -> Option<(&Data, &Origin)> {
+        let winner = self.slots.get(object)?.winner()?;
+        match winner.form.as_ref()? {
+            Object::ConfigMap(map) => Some((&map.data, &winner.origin)),
+            _ => None,
+        }
+    }
+
     /// Whether an object is written anywhere, even if it cannot be used.
     pub(crate) fn knows(&self, object: &ObjectRef) -> bool {
         self.slots.contains_key(object)

@@ -13,7 +13,9 @@
 //! | [`upstream`] | Services and their EndpointSlices |
 //! | [`mod@reference`] | objects that name others |
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -93,8 +95,44 @@ pub struct TranslateOptions {
     pub fallback_certificate: Option<Arc<Certificate>>,
     /// The Secret with the secrets that session tickets are sealed with. Default: none.
     pub ticket_secret: Option<ObjectName>,
-    /// The ConfigMap with settings that go before [`settings`](Self::settings). Default: none.
+    /// The ConfigMap with settings that go before [`settings`](Self::settings) and
+    /// [`ssl_redirect`](Self::ssl_redirect). Default: none.
     pub configmap: Option<ObjectName>,
+    /// How that is read.
+    pub read_globals: ReadGlobals,
+}
+
+/// What a ConfigMap of global settings says, on top of what holds without it.
+#[derive(Clone, Debug)]
+pub struct Globals {
+    /// Limits and policies.
+    pub settings: Settings,
+    /// Whether plain HTTP is redirected to HTTPS where a host has TLS.
+    pub ssl_redirect: bool,
+    /// The fields that are not used, and why.
+    pub faults: Vec<(String, String)>,
+}
+
+/// How a ConfigMap of global settings is read: a function of its keys and values, which belongs to the command line,
+/// whose options the keys are.
+#[derive(Clone)]
+pub struct ReadGlobals(pub Arc<dyn Fn(&[(&str, &str)]) -> Globals + Send + Sync>);
+
+impl fmt::Debug for ReadGlobals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadGlobals")
+    }
+}
+
+/// Knows no key.
+impl Default for ReadGlobals {
+    fn default() -> Self {
+        Self(Arc::new(|values| Globals {
+            settings: Settings::default(),
+            ssl_redirect: true,
+            faults: values.iter().map(|(key, _)| (format!("data[{key}]"), "is unknown".to_owned())).collect(),
+        }))
+    }
 }
 
 /// An object by its namespace and name.
@@ -154,6 +192,7 @@ impl Default for TranslateOptions {
             fallback_certificate: None,
             ticket_secret: None,
             configmap: None,
+            read_globals: ReadGlobals::default(),
         }
     }
 }
@@ -176,6 +215,8 @@ pub struct Translation {
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
+    let (options, global_problems) = with_globals(store, options);
+    let options = &*options;
     let (ingresses, mut foreign) = ingresses(store, options);
     let mut gateways = gateway::build(store, options);
     foreign.append(&mut gateways.foreign);
@@ -191,6 +232,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
         upstreams: BTreeMap::new(),
     };
     let mut problems = tls.problems;
+    problems.extend(global_problems);
     problems.extend(built.problems);
     problems.append(&mut gateways.problems);
     problems.append(&mut passthrough.problems);
@@ -201,6 +243,26 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     translation.resolve(store, &references, &mut config);
     translation.tell_of_proxy_protocol(store, &config);
     Translation { config, ..translation }
+}
+
+/// The options with what the ConfigMap of global settings says.
+fn with_globals<'a>(
+    store: &Store,
+    options: &'a TranslateOptions,
+) -> (Cow<'a, TranslateOptions>, Vec<Problem>) {
+    let Some(object) = options.configmap.as_ref().map(ObjectName::configmap) else {
+        return (Cow::Borrowed(options), Vec::new());
+    };
+    let Some((data, origin)) = store.configmap(&object) else {
+        let fault = format!("{object} does not exist: the settings of the command line hold");
+        return (Cow::Borrowed(options), vec![reference::of_option("--configmap", fault)]);
+    };
+    let values: Vec<(&str, &str)> =
+        data.values().filter_map(|(key, value)| Some((key, std::str::from_utf8(value).ok()?))).collect();
+    let Globals { settings, ssl_redirect, faults } = (options.read_globals.0)(&values);
+    let at = At { object: &object, origin };
+    let problems = faults.into_iter().map(|(field, fault)| at.warning(&field, fault)).collect();
+    (Cow::Owned(TranslateOptions { settings, ssl_redirect, ..options.clone() }), problems)
 }
 
 /// The Ingresses that are ours, and notes of the others.

@@ -1,5 +1,7 @@
 //! Objects that name others, so that what is wrong between them is told where it is written.
 
+use std::path::Path;
+
 use sluicegate_model::{RouteId, UpstreamKey};
 
 use crate::object::ObjectRef;
@@ -46,6 +48,12 @@ impl At<'_> {
     pub(super) fn age(self, created: Option<i64>) -> impl Ord {
         (created.is_none(), created, self.object.namespace.clone(), self.object.name.clone())
     }
+}
+
+/// What is wrong with an option of the command line.
+pub(super) fn of_option(option: &str, message: String) -> Problem {
+    let origin = Origin::file(&Path::new(option).into());
+    Problem { severity: Severity::Warning, origin, object: None, field: String::new(), message }
 }
 
 /// A backend as an object names it.

@@ -1,17 +1,17 @@
 //! `spec.tls` of Ingresses and its Secrets: which certificates each host has, and which clients may connect.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern, Tls, TlsHost};
 
+use super::reference::of_option;
 use super::{ObjectName, Source, TranslateOptions, passthrough};
 use crate::object::ingress::{self, Ingress};
 use crate::object::secret::TLS_TYPE;
 use crate::object::{Kind, ObjectRef, annotation};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::Problem;
 use crate::store::Store;
 
 /// What the Ingresses say about TLS.
@@ -236,12 +236,6 @@ impl Built {
         }
         secrets
     }
-}
-
-/// What is wrong with an option of the command line.
-fn of_option(option: &str, message: String) -> Problem {
-    let origin = Origin::file(&Path::new(option).into());
-    Problem { severity: Severity::Warning, origin, object: None, field: String::new(), message }
 }
 
 /// The hosts of an entry that names none: those of the rules that the certificate is good for, and its own names

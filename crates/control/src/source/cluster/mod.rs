@@ -82,6 +82,7 @@ pub struct ClusterSource {
     status: Option<StatusOptions>,
     problems: state::Sender<Arc<[Problem]>>,
     leads: state::Sender<bool>,
+    resigned: state::Sender<bool>,
 }
 
 impl ClusterSource {
@@ -94,8 +95,16 @@ impl ClusterSource {
         options: TranslateOptions,
         status: Option<StatusOptions>,
     ) -> Self {
-        let (problems, leads) = (state::Sender::new(Arc::default()), state::Sender::new(false));
-        Self { client, namespaces, options, status, problems, leads }
+        let (leads, resigned) = (state::Sender::new(false), state::Sender::new(false));
+        Self {
+            client,
+            namespaces,
+            options,
+            status,
+            problems: state::Sender::new(Arc::default()),
+            leads,
+            resigned,
+        }
     }
 
     /// Whether this process holds the Lease, and so writes into the cluster.
@@ -104,11 +113,14 @@ impl ClusterSource {
         self.leads.subscribe()
     }
 
-    /// What gives the Lease up when the process ends, so that the next holder need not wait.
+    /// What makes this process write nothing any more, and gives the Lease up, so that the next holder need not wait for
+    /// its end. The objects are followed all the same.
     pub fn resignation(&self) -> impl Future<Output = ()> + Send + use<> {
         let (client, status, leads) = (self.client.clone(), self.status.clone(), self.leads.subscribe());
+        let resigned = self.resigned.clone();
         async move {
             let Some(status) = status.filter(|_| *leads.borrow()) else { return };
+            resigned.send_replace(true);
             let released = Elector::release(client, &status.lease, &status.identity);
             if let Ok(Err(error)) = timeout(RESIGNATION_MAX, released).await {
                 tracing::debug!(%error, "the Lease cannot be given up, it will run out");
@@ -127,7 +139,16 @@ impl ClusterSource {
     /// objects are known; until then `publish` is not called. It must not block.
     pub async fn run(self, publish: impl Publish) -> Infallible {
         let board = Arc::new(Board::default());
-        let writing = self.status.map(|status| write(self.client.clone(), status, board.clone(), self.leads));
+        let mut resigned = self.resigned.subscribe();
+        let writing = self.status.map(|status| {
+            let writing = write(self.client.clone(), status, board.clone(), self.leads);
+            async move {
+                tokio::select! {
+                    never = writing => never,
+                    () = until(&mut resigned, true) => pending().await,
+                }
+            }
+        });
         let (sender, heard) = mpsc::channel(QUEUE);
         let mut follower = Follower {
             output: Output::new(self.options.clone(), self.problems, publish),
@@ -169,17 +190,25 @@ async fn write(
     let addresses = async {
         let Some(from) = &status.addresses else { return pending().await };
         loop {
-            // The sender lives as long as this does.
-            let _ = elected.wait_for(|leads| *leads).await;
-            let mut elected = leads.subscribe();
+            until(&mut elected, true).await;
+            let following = async {
+                addresses::follow(client.clone(), from, &board).await;
+                pending().await
+            };
             tokio::select! {
-                // Fixed ones are never followed any further.
-                () = async { addresses::follow(client.clone(), from, &board).await; pending().await } => {}
-                _ = elected.wait_for(|leads| !leads) => {}
+                () = following => {}
+                () = until(&mut elected, false) => {}
             }
         }
     };
     tokio::join!(elector.run(&leads), writing, addresses).0
+}
+
+/// Waits until it is so; for ever, if nobody can say so any more.
+async fn until(state: &mut state::Receiver<bool>, wanted: bool) {
+    if state.wait_for(|state| *state == wanted).await.is_err() {
+        pending().await
+    }
 }
 
 /// A cluster that is being followed.

@@ -5,6 +5,7 @@
 //! should be is not written, whoever wrote it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio::sync::{Notify, watch as state};
 use tokio::time::sleep;
 
 use super::standing::Standing;
+use super::until;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
 
@@ -181,17 +183,15 @@ pub(super) async fn write(
     client: Client,
     identity: String,
     mut holds: state::Receiver<bool>,
-) {
+) -> Infallible {
     let reporter =
         Reporter { controller: "sluicegate.dev/ingress-controller".into(), instance: Some(identity) };
     let writer = Writer { recorder: Recorder::new(client.clone(), reporter), board, client };
     loop {
-        if holds.wait_for(|holds| *holds).await.is_err() {
-            return;
-        }
+        until(&mut holds, true).await;
         tokio::select! {
             () = writer.run() => {}
-            _ = holds.wait_for(|holds| !holds) => {}
+            () = until(&mut holds, false) => {}
         }
     }
 }
@@ -224,13 +224,13 @@ impl Writer {
 
     /// Writes what is next; returns whether there was anything.
     async fn next(&self) -> kube::Result<bool> {
+        let told = self.board.cards().events.pop_front();
+        if let Some((object, message)) = told {
+            self.event(&object, None, &message).await;
+            return Ok(true);
+        }
         let next = {
             let mut cards = self.board.cards();
-            if let Some((object, message)) = cards.events.pop_front() {
-                drop(cards);
-                self.event(&object, None, &message).await;
-                return Ok(true);
-            }
             let Some(object) = cards.queue.pop_first() else { return Ok(false) };
             let uid = cards.ingresses.get(&object).and_then(|card| card.standing.uid.clone());
             cards.task(&object).map(|task| (object, uid, task))

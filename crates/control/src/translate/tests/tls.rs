@@ -101,7 +101,7 @@ fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificat
     for (secret, expected) in [
         (
             String::new(),
-            vec!["Secret default/cert does not exist: hosts without another certificate get the default"],
+            vec!["Secret default/cert does not exist as a Secret of type kubernetes.io/tls: hosts without another certificate get the default"],
         ),
         (secret("data: {}"), vec!["is of type \"Opaque\", and TLS needs kubernetes.io/tls"]),
         (
@@ -333,7 +333,7 @@ fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
     assert_problems(
         &served(&store, &options).problems,
         &[
-            "--default-tls-certificate: Secret default/cert does not exist: a certificate that signs for itself is used",
+            "--default-tls-certificate: Secret default/cert does not exist as a Secret of type kubernetes.io/tls: a certificate that signs for itself is used",
             "--tls-ticket-secret: Secret default/tickets does not exist: tickets are good for this process alone",
         ],
     );

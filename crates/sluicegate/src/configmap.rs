@@ -1,0 +1,272 @@
+//! The ConfigMap of global settings: any option for limits and TLS by its name, and what the ConfigMaps of ingress-nginx
+//! and of the NGINX Ingress Controller call the same.
+
+use std::sync::Arc;
+
+use clap::builder::Resettable;
+use clap::{Args, Command, FromArgMatches as _};
+use sluicegate_control::{Globals, ReadGlobals};
+
+use crate::settings::SettingsArgs;
+use crate::tls::TlsArgs;
+
+/// The options that a ConfigMap can give.
+#[derive(Clone, Debug, Args)]
+struct Options {
+    #[command(flatten)]
+    settings: SettingsArgs,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+/// Options that cannot change while the process runs.
+const FIXED: [&str; 3] = ["listen-https", "default-tls-certificate", "tls-ticket-secret"];
+
+/// What a key of another controller's ConfigMap is here.
+#[derive(Clone, Copy, Debug)]
+enum Means {
+    /// This option, with the same value.
+    Option(&'static str),
+    /// This option; a bare number is of seconds, as in nginx.
+    Time(&'static str),
+    /// This option; the values are separated by spaces there.
+    List(&'static str),
+    /// This option, for a `true`: there are two values here.
+    Choice(&'static str, &'static str),
+    /// Something that is not done by a setting, and what takes its place.
+    Otherwise(&'static str),
+}
+
+use Means::{Choice, List, Option as Same, Otherwise, Time};
+
+/// Keys of ingress-nginx and of the NGINX Ingress Controller.
+const FOREIGN: &[(&str, Means)] = &[
+    ("brotli-level", Same("compression-br-level")),
+    ("brotli-min-length", Same("compression-min-length")),
+    ("brotli-types", List("compression-types")),
+    ("client-body-timeout", Time("request-body-timeout")),
+    ("client-header-timeout", Time("request-head-timeout")),
+    ("client-max-body-size", Same("max-request-body")),
+    ("enable-brotli", Otherwise("write compression: br,gzip")),
+    ("enable-real-ip", Otherwise("name the peers that are believed: trusted-peers")),
+    ("enable-underscores-in-headers", Same("underscores-in-headers")),
+    ("generate-request-id", Otherwise("requests always have an X-Request-ID")),
+    ("gzip-level", Same("compression-gzip-level")),
+    ("gzip-min-length", Same("compression-min-length")),
+    ("gzip-types", List("compression-types")),
+    ("hsts", Otherwise("hsts-max-age switches it on")),
+    ("keep-alive", Time("client-idle-timeout")),
+    ("keep-alive-requests", Same("max-requests-per-connection")),
+    ("keepalive", Same("pool-size")),
+    ("keepalive-requests", Same("max-requests-per-connection")),
+    ("keepalive-timeout", Time("client-idle-timeout")),
+    ("large-client-header-buffers", Otherwise("max-request-head is the limit")),
+    ("load-balance", Otherwise("write sluicegate.dev/load-balance on the Service")),
+    ("max-worker-connections", Same("max-connections-per-worker")),
+    ("max-worker-open-files", Otherwise("a process may open as many files as its hard limit says")),
+    ("proxy-body-size", Same("max-request-body")),
+    ("proxy-buffering", Otherwise("responses are passed on as they come, with bounded buffers")),
+    ("proxy-connect-timeout", Time("connect-timeout")),
+    ("proxy-next-upstream", Otherwise("what is safe to repeat is always repeated elsewhere")),
+    ("proxy-next-upstream-tries", Same("attempts")),
+    ("proxy-protocol", Otherwise("name the peers that speak it: proxy-protocol-peers")),
+    ("proxy-read-timeout", Time("response-timeout")),
+    ("proxy-real-ip-cidr", Same("trusted-peers")),
+    (
+        "proxy-request-buffering",
+        Otherwise("requests are passed on as they come; replay-buffer is kept to repeat them"),
+    ),
+    ("proxy-send-timeout", Time("upstream-idle-timeout")),
+    ("set-real-ip-from", Same("trusted-peers")),
+    ("ssl-protocols", Otherwise("tls-min-version is 1.2 or 1.3")),
+    ("ssl-reject-handshake", Choice("tls-unknown-names", "refuse")),
+    ("upstream-keepalive-connections", Same("pool-size")),
+    ("upstream-keepalive-requests", Otherwise("connections to endpoints have no limit of requests")),
+    ("upstream-keepalive-timeout", Time("pool-idle-timeout")),
+    ("use-forwarded-headers", Otherwise("name the peers that are believed: trusted-peers")),
+    ("use-gzip", Choice("compression", "gzip")),
+    ("use-http2", Otherwise("HTTP/2 is always spoken with who asks for it")),
+    ("use-proxy-protocol", Otherwise("name the peers that speak it: proxy-protocol-peers")),
+    ("worker-connections", Same("max-connections-per-worker")),
+    ("worker-cpu-affinity", Otherwise("--workers on the command line is how many there are")),
+    ("worker-processes", Otherwise("--workers on the command line is how many there are")),
+    ("worker-rlimit-nofile", Otherwise("a process may open as many files as its hard limit says")),
+    (
+        "worker-shutdown-timeout",
+        Otherwise("--shutdown-timeout on the command line is how long a drain lasts"),
+    ),
+];
+
+/// What reads the ConfigMap, on top of what the command line says.
+pub(crate) fn reader(settings: SettingsArgs, tls: TlsArgs) -> ReadGlobals {
+    let base = Options { settings, tls };
+    ReadGlobals(Arc::new(move |values| read(&base, values)))
+}
+
+fn read(base: &Options, values: &[(&str, &str)]) -> Globals {
+    let mut faults = Vec::new();
+    let mut line = Vec::new();
+    for (key, value) in values {
+        match option(key, value).and_then(|option| parse(&[option.clone()]).map(|_| option)) {
+            Ok(option) => line.push(option),
+            Err(fault) => faults.push((format!("data[{key}]"), fault)),
+        }
+    }
+    let mut options = base.clone();
+    // Each was parsed alone before, so what is wrong now is that two of them are the same.
+    let updated = parse(&line)
+        .and_then(|matches| options.update_from_arg_matches(&matches).map_err(|error| in_short(&error)));
+    if let Err(fault) = updated {
+        faults.push(("data".to_owned(), format!("{fault}: none of it is used")));
+        options = base.clone();
+    }
+    Globals {
+        settings: sluicegate_model::Settings { tls: options.tls.settings(), ..options.settings.settings() },
+        ssl_redirect: options.tls.ssl_redirect(),
+        faults,
+    }
+}
+
+/// A key and its value as an option of the command line.
+fn option(key: &str, value: &str) -> Result<String, String> {
+    let value = value.trim();
+    let seconds = || match value.parse::<u64>() {
+        Ok(number) => format!("{number}s"),
+        Err(_) => value.to_owned(),
+    };
+    if let Ok(place) = FOREIGN.binary_search_by_key(&key, |(name, _)| name) {
+        return match FOREIGN[place].1 {
+            Same(option) => Ok(format!("--{option}={value}")),
+            Time(option) => Ok(format!("--{option}={}", seconds())),
+            List(option) => {
+                Ok(format!("--{option}={}", value.split_whitespace().collect::<Vec<_>>().join(",")))
+            }
+            Choice(option, choice) if value == "true" => Ok(format!("--{option}={choice}")),
+            Choice(option, choice) => Err(format!("is not used: write {option}: {choice} to have it")),
+            Otherwise(instead) => Err(format!("is not used: {instead}")),
+        };
+    }
+    if FIXED.contains(&key) {
+        return Err(format!("is not used: --{key} is given on the command line"));
+    }
+    let is_option = command().get_arguments().any(|option| option.get_long() == Some(key));
+    let is_time = key.ends_with("-timeout") || key == "hsts-max-age";
+    match is_option {
+        true if is_time => Ok(format!("--{key}={}", seconds())),
+        true => Ok(format!("--{key}={value}")),
+        false => Err(
+            "is unknown and does nothing: keys are the names of options for limits, endpoints, failures, \
+                      compression and TLS, as sluicegate serve --help lists them"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The options without their defaults, so that only what is given is changed.
+fn command() -> Command {
+    Options::augment_args_for_update(Command::new("configmap").no_binary_name(true).disable_help_flag(true))
+        .mut_args(|option| option.default_value(Resettable::Reset).hide(true))
+}
+
+fn parse(line: &[String]) -> Result<clap::ArgMatches, String> {
+    command().try_get_matches_from(line).map_err(|error| in_short(&error))
+}
+
+/// The first line of what clap says, which names the option and what is wrong.
+fn in_short(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// What a ConfigMap makes of these options of the command line.
+    fn globals(options: &[&str], values: &[(&str, &str)]) -> Globals {
+        let line = ["sluicegate", "serve", "--manifests", "x"].iter().chain(options);
+        let Command::Serve(args) = Cli::try_parse_from(line).expect("options").command else {
+            unreachable!("it is serve")
+        };
+        (reader(args.settings.clone(), args.tls.clone()).0)(values)
+    }
+
+    #[test]
+    fn keys_of_others_are_in_order_and_mean_options_that_exist() {
+        assert!(FOREIGN.is_sorted_by_key(|(key, _)| *key));
+        let command = command();
+        for (key, means) in FOREIGN {
+            let (Same(option) | Time(option) | List(option) | Choice(option, _)) = means else { continue };
+            assert!(command.get_arguments().any(|known| known.get_long() == Some(option)), "{key}: {option}");
+        }
+    }
+
+    #[test]
+    fn a_configmap_goes_before_the_command_line_and_leaves_the_rest() {
+        let options =
+            ["--attempts=5", "--response-timeout=7s", "--ssl-redirect=false", "--tls-min-version=1.3"];
+        let globals =
+            globals(&options, &[("attempts", "2"), ("keep-alive", "30"), ("max-request-head", "64k")]);
+        assert!(globals.faults.is_empty(), "{:?}", globals.faults);
+        assert_eq!(globals.settings.resilience.attempts, 2);
+        assert_eq!(globals.settings.timeouts.response_head.as_secs(), 7);
+        assert_eq!(globals.settings.timeouts.client_idle.as_secs(), 30);
+        assert_eq!(globals.settings.limits.request_head, 64 * 1024);
+        assert_eq!(globals.settings.tls.min_version, sluicegate_model::tls::TlsVersion::Tls13);
+        assert!(!globals.ssl_redirect);
+    }
+
+    #[test]
+    fn the_settings_of_the_published_study_are_honoured_or_named() {
+        let nginx = [
+            ("worker-connections", "10000"),
+            ("worker-rlimit-nofile", "10240"),
+            ("keepalive", "100"),
+            ("keepalive-requests", "100000000"),
+        ];
+        let community = [
+            ("max-worker-connections", "10000"),
+            ("max-worker-open-files", "10204"),
+            ("upstream-keepalive-connections", "100"),
+            ("keep-alive-requests", "100000000"),
+        ];
+        for values in [nginx, community] {
+            let globals = globals(&[], &values);
+            assert_eq!(globals.settings.limits.connections_per_worker, 10_000);
+            assert_eq!(globals.settings.limits.pool_per_endpoint, 100);
+            assert_eq!(globals.settings.limits.requests_per_connection, Some(100_000_000));
+            let [(field, fault)] = &*globals.faults else { panic!("{:?}", globals.faults) };
+            assert!(field.contains("file") && fault.contains("hard limit"), "{field}: {fault}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_the_rest_is_used() {
+        let values = [("attempts", "0"), ("atempts", "2"), ("listen-https", ":443"), ("pool-size", "7")];
+        let globals = globals(&[], &values);
+        assert_eq!(globals.settings.limits.pool_per_endpoint, 7);
+        assert_eq!(globals.settings.resilience.attempts, 3);
+        let fields: Vec<&str> = globals.faults.iter().map(|(field, _)| &**field).collect();
+        assert_eq!(fields, ["data[attempts]", "data[atempts]", "data[listen-https]"]);
+        assert!(globals.faults[0].1.contains("invalid value '0'"), "{:?}", globals.faults[0]);
+    }
+
+    #[test]
+    fn lists_and_switches_are_replaced() {
+        let options = ["--trusted-peers=10.0.0.0/8", "--underscores-in-headers"];
+        let values = [
+            ("proxy-real-ip-cidr", "192.0.2.0/24,198.51.100.0/24"),
+            ("enable-underscores-in-headers", "false"),
+            ("gzip-types", "text/html text/css"),
+            ("use-gzip", "true"),
+        ];
+        let globals = globals(&options, &values);
+        assert!(globals.faults.is_empty(), "{:?}", globals.faults);
+        assert_eq!(globals.settings.trusted_peers.len(), 2);
+        assert!(!globals.settings.underscores_in_headers);
+        assert_eq!(globals.settings.compression.types.len(), 2);
+    }
+}
