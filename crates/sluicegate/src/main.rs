@@ -10,10 +10,12 @@
 //! | [`serve`] | `sluicegate serve` |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
+//! | [`capability`] | what an image lets a user who is not root do |
 //! | [`check`] | `sluicegate check` |
 //! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
 
 mod address;
+mod capability;
 mod check;
 mod cli;
 mod serve;
@@ -35,6 +37,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.log.init();
+    capability::raise_bind();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Check(args) => return check::run(&args),
