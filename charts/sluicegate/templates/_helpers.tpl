@@ -112,7 +112,7 @@ annotations:
 {{/* A list of options as YAML. */}}
 {{- define "sluicegate.logArgs" -}}
 {{- if ne .Values.log.level "info" }}
-- --log={{ .Values.log.level }}
+- {{ printf "--log=%s" .Values.log.level | quote }}
 {{- end }}
 {{- if ne .Values.log.format "text" }}
 - --log-format={{ .Values.log.format }}
@@ -136,7 +136,7 @@ annotations:
 {{- end }}
 {{- if ne (join "," .Values.listen.addresses) "0.0.0.0" }}
 {{- range .Values.listen.addresses }}
-- --gateway-address={{ . }}
+- {{ printf "--gateway-address=%s" . | quote }}
 {{- end }}
 {{- end }}
 {{- range .Values.watchNamespaces }}
@@ -161,7 +161,7 @@ annotations:
 - --publish-node-addresses
 {{- else }}
 {{- range .Values.status.addresses }}
-- --publish-status-address={{ . }}
+- {{ printf "--publish-status-address=%s" . | quote }}
 {{- end }}
 {{- end }}
 {{- else }}
@@ -353,7 +353,7 @@ annotations:
 {{/* How many pods may be missing. */}}
 {{- define "sluicegate.disruptions" -}}
 {{- with .Values.podDisruptionBudget -}}
-{{- if hasKey . "minAvailable" -}}
+{{- if kindIs "invalid" .minAvailable | not -}}
 minAvailable: {{ .minAvailable }}
 {{- else -}}
 maxUnavailable: {{ .maxUnavailable }}
