@@ -2,19 +2,20 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers
+.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers image package manifests check-chart check-image
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
+IMAGE ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
 # Where root may not (some containers): make test SLUICEGATE_NETNS=skip
 export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## build the gateway and the lab: target/release/sluicegate, target/release/sluicegate-lab
 	@scripts/setup build
@@ -80,6 +81,28 @@ truths: ## hold the lab's load against servers of which the truth is known, on a
 
 peers: ## install the gateways that the lab compares with: nginx, its Lua, HAProxy, Envoy, Traefik (Go); what cannot be is left out
 	@scripts/setup peers
+
+image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)
+	@scripts/setup image
+	@scripts/image $(IMAGE)
+
+package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
+	@scripts/setup chart
+	@target/tools/helm package charts/sluicegate --destination target/package
+
+manifests: ## write deploy/ and the chart's README.md, which are made of the chart
+	@scripts/setup chart
+	@scripts/manifests
+
+check-chart: ## check the Helm chart: lints, every switch against the schemas of Kubernetes, what is made of it
+	@scripts/setup chart
+	@scripts/manifests --check
+	@python3 -m unittest discover --start-directory test/chart
+
+check-image: ## run the image as Kubernetes would, as root: no rights, low ports, names
+	@scripts/setup image
+	@scripts/image --profile dev --output target/image/check.tar
+	@SLUICEGATE_IMAGE=target/image/check.tar python3 -m unittest discover --start-directory test/image
 
 clean: ## remove what was built
 	@cargo clean --quiet
