@@ -101,16 +101,17 @@ class Archive(unittest.TestCase):
 
 
 class Container:
-    """The image's program in a container with a network namespace of its own.
+    """The image's program in a container with a network namespace of its own, or that of another container.
 
     capabilities are those that a pod adds; permit: whether the program's file keeps what the image says; dns: where a
     name server is to be, and what it tells.
     """
 
     def __init__(self, arguments: list[str], *, external: str = NAME, capabilities: tuple[str, ...] = (), permit: bool = True,
-                 hosts: str = "", resolve: str = "", dns: tuple[str, str] | None = None):
+                 hosts: str = "", resolve: str = "", dns: tuple[str, str] | None = None, network: Container | None = None):
         self.folder = Path(tempfile.mkdtemp(prefix="sluicegate-image-"))
         self.name = self.folder.name
+        self.network = network.network if network else self.name
         (self.folder / "manifests").mkdir(mode=0o755)
         (self.folder / "manifests/all.yaml").write_text(MANIFESTS.replace("NAME", external))
         (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
@@ -123,8 +124,9 @@ class Container:
         user, group = (int(part) for part in settings["User"].split(":"))
         arguments = [*settings["Entrypoint"], *arguments]
         (self.folder / "config.json").write_text(json.dumps(self.spec(arguments, user, group, list(capabilities))))
-        subprocess.run(["ip", "netns", "add", self.name], check=True)
-        subprocess.run(["ip", "-n", self.name, "link", "set", "lo", "up"], check=True)
+        if not network:
+            subprocess.run(["ip", "netns", "add", self.network], check=True)
+            subprocess.run(["ip", "-n", self.network, "link", "set", "lo", "up"], check=True)
         self.dns = self.name_server(*dns) if dns else None
         self.lines: list[str] = []
         self.changed = threading.Condition()
@@ -157,13 +159,13 @@ class Container:
                 "cgroupsPath": f"/{self.name}",
                 "namespaces": [
                     *({"type": kind} for kind in ("pid", "ipc", "uts", "mount")),
-                    {"type": "network", "path": f"/run/netns/{self.name}"},
+                    {"type": "network", "path": f"/run/netns/{self.network}"},
                 ],
             },
         }
 
     def name_server(self, at: str, told: str) -> subprocess.Popen:
-        command = ["nsenter", f"--net=/run/netns/{self.name}", sys.executable, HERE / "dns.py", at, NAME, told]
+        command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, HERE / "dns.py", at, NAME, told]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert server.stdout.readline() == "ready\n"
         return server
@@ -187,7 +189,7 @@ class Container:
 
     def run(self, *command: str) -> str:
         """Runs a command of the host in the container's network."""
-        inside = ["nsenter", f"--net=/run/netns/{self.name}", *command]
+        inside = ["nsenter", f"--net=/run/netns/{self.network}", *command]
         return subprocess.run(inside, capture_output=True, text=True, timeout=PATIENCE).stdout
 
     def execute(self, *command: str) -> str:
@@ -204,7 +206,8 @@ class Container:
         self.process.stdout.close()
         if self.dns:
             self.dns.communicate()
-        subprocess.run(["ip", "netns", "del", self.name], check=True)
+        if self.network == self.name:
+            subprocess.run(["ip", "netns", "del", self.name], check=True)
         shutil.rmtree(self.folder)
 
 
@@ -230,6 +233,15 @@ class Running(unittest.TestCase):
         for wrong in ({"capabilities": ()}, {"capabilities": ("CAP_NET_BIND_SERVICE",), "permit": False}):
             with self.subTest(wrong), Container(arguments, **wrong) as container:
                 container.wait_for("cannot listen at 0.0.0.0:80: Permission denied")
+
+    def test_a_pod_takes_over_from_another_one_on_its_node(self):
+        """They share the network and nothing else: to each the other's PID is 0."""
+        with Container(SERVE) as old:
+            old.wait_for("serving")
+            with Container(SERVE, network=old) as new:
+                new.wait_for("taking_over=true")
+                old.wait_for("another process has taken over")
+                self.assertEqual(new.run(*STATUS, "http://127.0.0.1:8080/"), "503")
 
     def test_names_are_looked_up_in_the_hosts_file(self):
         with Container(SERVE, hosts=f"127.0.0.7 {NAME}\n") as container:
