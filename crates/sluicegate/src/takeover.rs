@@ -135,7 +135,10 @@ fn name(address: SocketAddr) -> io::Result<UnixAddr> {
 /// Abstract names have no owner: whoever is there must be the same user.
 fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
     let theirs = sluicegate_sys::peer_user(peer)?;
-    anyhow::ensure!(theirs == rustix::process::geteuid().as_raw(), "the other side of the takeover is another user");
+    anyhow::ensure!(
+        theirs == rustix::process::geteuid().as_raw(),
+        "the other side of the takeover is another user"
+    );
     Ok(())
 }
 

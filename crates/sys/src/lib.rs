@@ -63,13 +63,7 @@ unsafe fn option<T>(socket: impl AsFd, level: i32, name: i32) -> io::Result<T> {
     // SAFETY: the kernel writes at most `length` bytes to `value`, which has as many, and the socket is open for as
     // long as it is borrowed.
     let failed = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     };
     if failed != 0 {
         return Err(io::Error::last_os_error());
