@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from dataclasses import dataclass
@@ -33,13 +34,13 @@ def cases() -> list[Path]:
     return sorted((CHART / "ci").glob("*-values.yaml"))
 
 
-def rendered(values: dict | Path | None = None, release: str = "sluicegate") -> Objects:
-    command: list[str | Path] = ["template", release, CHART, "--namespace", NAMESPACE]
-    if isinstance(values, Path):
-        text = helm(*command, "--values", values)
-    else:
-        text = helm(*command, values=values or {})
-    return Objects([each for each in yaml.safe_load_all(text) if each])
+def rendered(values: dict | None = None, release: str = "sluicegate") -> Objects:
+    return Objects.of_text(helm("template", release, CHART, "--namespace", NAMESPACE, values=values or {}))
+
+
+@functools.cache
+def rendered_file(values: Path) -> Objects:
+    return Objects.of_text(helm("template", "sluicegate", CHART, "--namespace", NAMESPACE, "--values", values))
 
 
 @dataclass
@@ -47,6 +48,10 @@ class Objects:
     """What was rendered."""
 
     all: list[dict]
+
+    @classmethod
+    def of_text(cls, text: str) -> Objects:
+        return cls([each for each in yaml.safe_load_all(text) if each])
 
     def of(self, *kinds: str) -> list[dict]:
         return [each for each in self.all if each["kind"] in kinds]

@@ -1,5 +1,6 @@
 """What the chart promises, of what Helm renders."""
 
+import functools
 import json
 import re
 import sys
@@ -10,111 +11,113 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 import openapi  # noqa: E402
-from chart import CHART, NAMESPACE, ROOT, Refused, cases, container, helm, option, pod, rendered, rules  # noqa: E402
+from chart import CHART, NAMESPACE, ROOT, Refused, cases, container, helm, option, pod, rendered, rendered_file, rules  # noqa: E402
 
 READ = ["get", "list", "watch"]
 
 
-class Every(unittest.TestCase):
-    """For every file of values in ci/."""
+def for_every_file(test):
+    """Runs a test for every file of values in ci/, with its objects and its values."""
 
-    def each(self):
+    def run(self):
         for path in cases():
             with self.subTest(path.name):
-                yield rendered(path)
+                test(self, rendered_file(path), yaml.safe_load(path.read_text()) or {})
+
+    return functools.wraps(test)(run)
+
+
+class Every(unittest.TestCase):
+    """For every file of values in ci/."""
 
     def test_helm_finds_nothing_to_say(self):
         for path in cases():
             with self.subTest(path.name):
                 helm("lint", "--strict", "--quiet", "--namespace", NAMESPACE, CHART, "--values", path)
 
-    def test_objects_are_what_kubernetes_knows(self):
-        for objects in self.each():
-            for each in objects.all:
-                self.assertEqual(openapi.problems(each), [], each["metadata"])
+    @for_every_file
+    def test_objects_are_what_kubernetes_knows(self, objects, _):
+        for each in objects.all:
+            self.assertEqual(openapi.problems(each), [], each["metadata"])
 
-    def test_names_are_not_given_twice(self):
-        for objects in self.each():
-            names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all]
-            self.assertEqual(len(names), len(set(names)), names)
+    @for_every_file
+    def test_names_are_not_given_twice(self, objects, _):
+        names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all]
+        self.assertEqual(len(names), len(set(names)), names)
 
-    def test_selectors_select_the_pods_of_one_workload(self):
-        for objects in self.each():
-            labels = {each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"] for each in objects.workloads()}
+    @for_every_file
+    def test_selectors_select_the_pods_of_one_workload(self, objects, _):
+        labels = {each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"] for each in objects.workloads()}
 
-            def selected(selector, labels=labels):
-                return [name for name, of in labels.items() if selector.items() <= of.items()]
+        def selected(selector, labels=labels):
+            return [name for name, of in labels.items() if selector.items() <= of.items()]
 
-            for each in objects.workloads() + objects.of("PodDisruptionBudget"):
-                self.assertEqual(selected(each["spec"]["selector"]["matchLabels"]), [each["metadata"]["name"]])
-            for each in objects.of("NetworkPolicy"):
-                self.assertEqual(selected(each["spec"]["podSelector"]["matchLabels"]), [each["metadata"]["name"]])
-            for each in objects.of("Service"):
-                pods = selected(each["spec"]["selector"])
-                metrics = each["metadata"]["name"].endswith("-metrics")
-                self.assertEqual(len(pods), len(labels) if metrics else 1, each["metadata"]["name"])
+        for each in objects.workloads() + objects.of("PodDisruptionBudget"):
+            self.assertEqual(selected(each["spec"]["selector"]["matchLabels"]), [each["metadata"]["name"]])
+        for each in objects.of("NetworkPolicy"):
+            self.assertEqual(selected(each["spec"]["podSelector"]["matchLabels"]), [each["metadata"]["name"]])
+        for each in objects.of("Service"):
+            pods = selected(each["spec"]["selector"])
+            metrics = each["metadata"]["name"].endswith("-metrics")
+            self.assertEqual(len(pods), len(labels) if metrics else 1, each["metadata"]["name"])
 
-    def test_pods_may_do_nothing_that_they_have_no_use_for(self):
-        for objects in self.each():
-            for each in objects.workloads():
-                of_pod, of_container = pod(each)["securityContext"], container(each)["securityContext"]
-                self.assertEqual((of_pod["runAsUser"], of_pod["runAsNonRoot"]), (65532, True))
-                self.assertEqual(of_pod["seccompProfile"], {"type": "RuntimeDefault"})
-                self.assertIs(of_container["allowPrivilegeEscalation"], False)
-                self.assertIs(of_container["readOnlyRootFilesystem"], True)
-                self.assertEqual(of_container["capabilities"]["drop"], ["ALL"])
-                listened = option(each, "listen") + option(each, "listen-https")
-                low = any(int(address.rpartition(":")[2]) < 1024 for address in listened)
-                added = of_container["capabilities"].get("add")
-                self.assertEqual(added, ["NET_BIND_SERVICE"] if low else None, listened)
+    @for_every_file
+    def test_pods_may_do_nothing_that_they_have_no_use_for(self, objects, _):
+        for each in objects.workloads():
+            of_pod, of_container = pod(each)["securityContext"], container(each)["securityContext"]
+            self.assertEqual((of_pod["runAsUser"], of_pod["runAsNonRoot"]), (65532, True))
+            self.assertEqual(of_pod["seccompProfile"], {"type": "RuntimeDefault"})
+            self.assertIs(of_container["allowPrivilegeEscalation"], False)
+            self.assertIs(of_container["readOnlyRootFilesystem"], True)
+            self.assertEqual(of_container["capabilities"]["drop"], ["ALL"])
+            listened = option(each, "listen") + option(each, "listen-https")
+            low = any(int(address.rpartition(":")[2]) < 1024 for address in listened)
+            added = of_container["capabilities"].get("add")
+            self.assertEqual(added, ["NET_BIND_SERVICE"] if low else None, listened)
 
-    def test_pods_have_the_time_that_they_take_to_end(self):
-        for objects in self.each():
-            each = objects.serving()
-            grace, idle, longest = (int(option(each, f"shutdown-{name}")[0].removesuffix("s")) for name in ("grace", "idle", "timeout"))
-            self.assertGreater(pod(each)["terminationGracePeriodSeconds"], grace + max(idle, longest))
+    @for_every_file
+    def test_pods_have_the_time_that_they_take_to_end(self, objects, _):
+        each = objects.serving()
+        grace, idle, longest = (int(option(each, f"shutdown-{name}")[0].removesuffix("s")) for name in ("grace", "idle", "timeout"))
+        self.assertGreater(pod(each)["terminationGracePeriodSeconds"], grace + max(idle, longest))
 
-    def test_the_admin_port_is_closed_but_for_probes(self):
-        for path in cases():
-            with self.subTest(path.name):
-                objects, values = rendered(path), yaml.safe_load(path.read_text()) or {}
-                admin = container(objects.serving())["readinessProbe"]["httpGet"]["port"]
-                if pod(objects.serving()).get("hostNetwork"):
-                    self.assertEqual(option(objects.serving(), "admin"), [f"127.0.0.1:{admin}"])
-                    for probe in ("readinessProbe", "livenessProbe"):
-                        self.assertEqual(container(objects.serving())[probe]["httpGet"]["host"], "127.0.0.1")
-                elif values.get("networkPolicy", {}).get("enabled", True):
-                    policy = objects.one("NetworkPolicy", objects.serving()["metadata"]["name"])
-                    for rule in policy["spec"]["ingress"]:
-                        open_to_all = "from" not in rule
-                        self.assertFalse(open_to_all and admin in [port["port"] for port in rule["ports"]])
+    @for_every_file
+    def test_the_admin_port_is_closed_but_for_probes(self, objects, values):
+        admin = container(objects.serving())["readinessProbe"]["httpGet"]["port"]
+        if pod(objects.serving()).get("hostNetwork"):
+            self.assertEqual(option(objects.serving(), "admin"), [f"127.0.0.1:{admin}"])
+            for probe in ("readinessProbe", "livenessProbe"):
+                self.assertEqual(container(objects.serving())[probe]["httpGet"]["host"], "127.0.0.1")
+        elif values.get("networkPolicy", {}).get("enabled", True):
+            policy = objects.one("NetworkPolicy", objects.serving()["metadata"]["name"])
+            for rule in policy["spec"]["ingress"]:
+                open_to_all = "from" not in rule
+                self.assertFalse(open_to_all and admin in [port["port"] for port in rule["ports"]])
 
-    def test_services_lead_to_ports_of_containers(self):
-        for objects in self.each():
-            ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
-            for each in objects.of("Service"):
-                self.assertLessEqual({port["targetPort"] for port in each["spec"]["ports"]}, ports)
+    @for_every_file
+    def test_services_lead_to_ports_of_containers(self, objects, _):
+        ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
+        for each in objects.of("Service"):
+            self.assertLessEqual({port["targetPort"] for port in each["spec"]["ports"]}, ports)
 
-    def test_the_account_of_pods_is_there_and_has_a_token_only_if_it_reads_the_cluster(self):
-        for path in cases():
-            with self.subTest(path.name):
-                objects, values = rendered(path), yaml.safe_load(path.read_text()) or {}
-                made = {each["metadata"]["name"] for each in objects.of("ServiceAccount")}
-                for each in objects.workloads():
-                    reads = "--kubernetes" in container(each)["args"]
-                    self.assertIs(pod(each)["automountServiceAccountToken"], reads)
-                    account = pod(each)["serviceAccountName"]
-                    if values.get("serviceAccount", {}).get("create", True) or not reads:
-                        self.assertIn(account, made)
-                    if not reads:
-                        self.assertEqual(rules(objects, account), [])
-                    elif values.get("rbac", {}).get("create", True):
-                        self.assertNotEqual(rules(objects, account), [])
+    @for_every_file
+    def test_the_account_of_pods_is_there_and_has_a_token_only_if_it_reads_the_cluster(self, objects, values):
+        made = {each["metadata"]["name"] for each in objects.of("ServiceAccount")}
+        for each in objects.workloads():
+            reads = "--kubernetes" in container(each)["args"]
+            self.assertIs(pod(each)["automountServiceAccountToken"], reads)
+            account = pod(each)["serviceAccountName"]
+            if values.get("serviceAccount", {}).get("create", True) or not reads:
+                self.assertIn(account, made)
+            if not reads:
+                self.assertEqual(rules(objects, account), [])
+            elif values.get("rbac", {}).get("create", True):
+                self.assertNotEqual(rules(objects, account), [])
 
 
 class Off(unittest.TestCase):
     def test_what_is_off_is_not_rendered(self):
-        self.assertEqual(rendered(CHART / "ci/nothing-values.yaml").names(), {"Deployment/sluicegate"})
+        self.assertEqual(rendered_file(CHART / "ci/nothing-values.yaml").names(), {"Deployment/sluicegate"})
 
     def test_the_default_is_a_deployment_behind_a_load_balancer(self):
         objects = rendered()
@@ -210,7 +213,7 @@ class Split(unittest.TestCase):
 
 class NodeNetwork(unittest.TestCase):
     def test_a_new_pod_can_take_over_on_its_node(self):
-        each = rendered(CHART / "ci/node-network-values.yaml").serving()
+        each = rendered_file(CHART / "ci/node-network-values.yaml").serving()
         self.assertEqual(each["spec"]["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
         # Ports of the node would keep it from being scheduled.
         self.assertNotIn("ports", container(each))
@@ -249,6 +252,7 @@ class Values(unittest.TestCase):
             ({"mode": "split", "status": {"source": "Nodes"}}, "mode: split"),
             ({"status": {"source": "Addresses"}}, "needs status.addresses"),
             ({"serviceMonitor": {"enabled": True}}, "metricsFrom"),
+            ({"serviceAccount": {"create": False}}, "needs serviceAccount.name"),
             ({"listen": {"http": 9901}}, "the same port"),
         ]:
             with self.subTest(wrong):
@@ -266,7 +270,7 @@ class Values(unittest.TestCase):
         """What no file in ci/ sets is rendered by nobody."""
         schema = json.loads((CHART / "values.schema.json").read_text())
         used = set().union(*(paths(yaml.safe_load(path.read_text()) or {}, schema) for path in cases()))
-        # Nobody would set these two to anything but their default beside the others.
+        # Templates that others go through as well.
         self.assertEqual(paths_of(schema) - used, {"global", "image.tag", "control.port", "control.resources",
                                                    "autoscaling.targetCPUUtilizationPercentage", "admin.address"})
 

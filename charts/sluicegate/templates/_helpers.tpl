@@ -335,6 +335,9 @@ annotations:
 {{- fail "status.source: Addresses needs status.addresses" -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.rbac.create (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+{{- fail "serviceAccount.create: false needs serviceAccount.name: the account `default` of all pods would get the rights" -}}
+{{- end -}}
 {{- if $v.serviceMonitor.enabled -}}
 {{- if and $v.hostNetwork (hasPrefix "127." (include "sluicegate.adminAddress" .)) -}}
 {{- fail "serviceMonitor.enabled on the node's network needs an admin.address that Prometheus reaches, and a firewall before it" -}}
