@@ -2,13 +2,14 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers cluster cluster-down test-cluster
+.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
 CLUSTER ?=
+IMAGE ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
 # Where root may not (some containers): make test SLUICEGATE_NETNS=skip
@@ -94,6 +95,28 @@ test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" 
 	@scripts/setup cluster
 	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
 	@cd test/cluster && python3 -m unittest --verbose $(if $(CLUSTER),$(CLUSTER:%=tests.%),discover --start-directory tests --top-level-directory .)
+
+image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)
+	@scripts/setup image
+	@scripts/image $(IMAGE)
+
+package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
+	@scripts/setup chart
+	@target/tools/helm package charts/sluicegate --destination target/package
+
+manifests: ## write deploy/ and the chart's README.md, which are made of the chart
+	@scripts/setup chart
+	@scripts/manifests
+
+check-chart: ## check the Helm chart: lints, every switch against the schemas of Kubernetes, what is made of it
+	@scripts/setup chart
+	@scripts/manifests --check
+	@python3 -m unittest discover --start-directory test/chart
+
+check-image: ## run the image as Kubernetes would, as root: no rights, low ports, names
+	@scripts/setup image
+	@scripts/image --profile dev --output target/image/check.tar
+	@SLUICEGATE_IMAGE=target/image/check.tar python3 -m unittest discover --start-directory test/image
 
 clean: ## remove what was built
 	@cargo clean --quiet

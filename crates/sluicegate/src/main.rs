@@ -12,10 +12,12 @@
 //! | [`source`] | where routes come from, as options |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
+//! | [`capability`] | what an image lets a user who is not root do |
 //! | [`check`] | `sluicegate check` |
 //! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
 
 mod address;
+mod capability;
 mod check;
 mod cli;
 mod configmap;
@@ -39,6 +41,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.log.init();
+    capability::raise_bind();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Check(args) => return check::run(&args),
