@@ -145,6 +145,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: readiness.clone(),
+        pod: std::env::var("POD_NAME").ok().map(Into::into),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
         problems: Arc::new(move || {
