@@ -217,7 +217,7 @@ impl Store {
     }
 
     /// The configuration that all last good forms make.
-    fn config(&mut self) -> Config {
+    pub(crate) fn config(&mut self) -> Config {
         let tls = self.tls.take().unwrap_or_else(|| Arc::new(self.collect_tls()));
         self.tls = Some(tls.clone());
         let mut config = Config { tls, ..Config::default() };
