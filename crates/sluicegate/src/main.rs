@@ -7,6 +7,7 @@
 //! | [`cli`] | the command line |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`tls`] | what is served over TLS, as options |
+//! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
@@ -16,6 +17,7 @@
 mod address;
 mod check;
 mod cli;
+mod gateway;
 mod serve;
 mod settings;
 mod show;

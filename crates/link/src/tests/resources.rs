@@ -49,7 +49,7 @@ proptest! {
         store.apply(all_of(&before));
         let back = served(store.apply(between(&before, &after)));
         let back = back.map_or_else(|| before.clone(), |config| normal(Config::clone(&config)));
-        prop_assert_eq!(back, after.clone());
+        prop_assert_eq!(&back, &after);
         // What a snapshot holds, and what would be said to another control plane, is the same as if it had come at once.
         let mut fresh = Store::default();
         fresh.apply(all_of(&after));
