@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     std::thread::spawn(move || -> Result<(), std::io::Error> {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(source.run(
-            move |change| {
+            move |change, _| {
                 // The receiver is gone at the end.
                 let _ = sender.send((Instant::now(), change));
             },

@@ -1,6 +1,7 @@
 //! The control plane of Sluicegate: from the objects that users write to the model that the proxy serves.
 //!
-//! In come Kubernetes objects, here from a directory of manifests ([`DirectorySource`]). Out go
+//! In come Kubernetes objects, from the Kubernetes API ([`ClusterSource`]) or a directory of manifests
+//! ([`DirectorySource`]). Out go
 //! [`Change`](sluicegate_model::Change)s: first a complete configuration, then, for each change of an object, the
 //! least that leads to what should be served; and [`Problem`]s: what is wrong, in which line, and what to do.
 //!
@@ -14,7 +15,7 @@
 //! | [`manifest`] | the text of a file into objects |
 //! | [`store`] | all objects by name, in the form that is served |
 //! | [`mod@translate`] | classes, routes, listeners, upstreams: from the store to the model |
-//! | [`source`] | following a directory, and publishing what changes |
+//! | [`source`] | following a cluster or a directory, and publishing what changes |
 //! | [`problem`], [`locate`] | what is wrong and on which line |
 
 mod locate;
@@ -28,6 +29,7 @@ pub mod translate;
 pub use object::certificate::generate as self_signed_certificate;
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
-pub use source::{DirectorySource, Loaded, foreign_in_words, load_once};
+pub use source::cluster::client::{ClientError, Credentials};
+pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
 pub use translate::{ObjectName, TranslateOptions, Translation, translate};

@@ -32,8 +32,8 @@ impl fmt::Display for Severity {
 /// Where an object was written.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The manifest, or the directory of manifests.
-    pub file: Arc<Path>,
+    /// The manifest, or the directory of manifests; nothing for objects of a cluster.
+    pub file: Option<Arc<Path>>,
     /// The first line of the document, from 1; 0 where there is none.
     pub line: u32,
     /// Where to look for the line of a field.
@@ -41,9 +41,12 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// A cluster, where objects are known by their names alone.
+    pub(crate) const CLUSTER: Self = Self { file: None, line: 0, document: None };
+
     /// A whole file or directory, without a line.
     pub(crate) fn file(file: &Arc<Path>) -> Self {
-        Self { file: file.clone(), line: 0, document: None }
+        Self { file: Some(file.clone()), line: 0, document: None }
     }
 
     /// The line of `field`, or of the nearest thing around it that is written; found by reading the document
@@ -124,21 +127,24 @@ impl Hash for Problem {
     }
 }
 
-/// `file:line: Kind namespace/name: field: what is wrong`
+/// `file:line: Kind namespace/name: field: what is wrong`, without a file for objects of a cluster.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.origin.file.display())?;
-        match self.line() {
-            0 => {}
-            line => write!(f, "{line}:")?,
+        if let Some(file) = &self.origin.file {
+            write!(f, "{}:", file.display())?;
+            match self.line() {
+                0 => {}
+                line => write!(f, "{line}:")?,
+            }
+            f.write_str(" ")?;
         }
         if let Some(object) = &self.object {
-            write!(f, " {object}:")?;
+            write!(f, "{object}: ")?;
         }
         if !self.field.is_empty() {
-            write!(f, " {}:", self.field)?;
+            write!(f, "{}: ", self.field)?;
         }
-        write!(f, " {}", self.message)
+        f.write_str(&self.message)
     }
 }
 

@@ -146,14 +146,23 @@ impl Proxy {
     /// Gives a change to the workers, in order with other changes. The future that it returns is ready once
     /// every worker serves it; the change takes effect whether or not it is awaited.
     pub fn apply(&self, change: Change) -> impl Future<Output = ()> + Send + use<> {
-        let given = Instant::now();
+        self.apply_since(change, std::time::Instant::now())
+    }
+
+    /// The same for a change of which a source `heard` before: since then counts
+    /// [`propagation`](Telemetry::propagation).
+    pub fn apply_since(
+        &self,
+        change: Change,
+        heard: std::time::Instant,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let number = self.publisher().publish(change);
         let (mailboxes, telemetry) = (self.mailboxes.clone(), self.telemetry.clone());
         async move {
             for mailbox in mailboxes.iter() {
                 mailbox.applied(number).await;
             }
-            telemetry.record_propagation(given.elapsed());
+            telemetry.record_propagation(heard.elapsed());
         }
     }
 

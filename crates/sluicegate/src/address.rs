@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
+use sluicegate_control::ObjectName;
 
 /// Where to listen: `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; `:8080` and `8080` are all IPv4
 /// addresses, as in nginx' `listen 8080`.
@@ -39,6 +40,16 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     })?;
     let too_long = || format!("the prefix /{length} is too long; an {family} network has at most /{longest}");
     u8::try_from(length).ok().and_then(|length| IpNet::new(address, length).ok()).ok_or_else(too_long)
+}
+
+/// `namespace/name`
+pub(crate) fn object_name(text: &str) -> Result<ObjectName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ObjectName { namespace: namespace.into(), name: name.into() })
+        }
+        _ => Err("write it as NAMESPACE/NAME".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The data plane as a process, from taking over its predecessor's sockets to draining: what `serve` and `proxy` share.
 
-use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -119,12 +118,17 @@ pub(crate) struct Publish {
 }
 
 impl Publish {
-    /// Gives a change to the proxy. The future is ready once it is served, and has to be awaited by somebody.
-    pub(crate) fn change(&mut self, change: Change) -> impl Future<Output = ()> + Send + use<> {
+    /// Gives a change to the proxy that was `heard` of then. The future is ready once it is served, and has to be awaited by
+    /// somebody.
+    pub(crate) fn change(
+        &mut self,
+        change: Change,
+        heard: Instant,
+    ) -> impl Future<Output = ()> + Send + use<> {
         if matches!(change, Change::Config(_)) {
             self.last_change.set_now();
         }
-        let applied = self.proxy.apply(change);
+        let applied = self.proxy.apply_since(change, heard);
         let configured = self.configured.take();
         async move {
             applied.await;
@@ -150,7 +154,7 @@ pub(crate) fn block_on(life: impl Future<Output = anyhow::Result<()>>) -> anyhow
 
 /// Lives until a signal ends it or another process has taken over. It is ready once `follow` has published a configuration
 /// and it is served.
-pub(crate) async fn run<F: Future<Output = Infallible> + Send + 'static>(
+pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     args: &GatewayArgs,
     https: &[SocketAddr],
     problems: Arc<dyn Fn() -> Problems + Send + Sync>,

@@ -9,6 +9,7 @@
 //! | [`tls`] | what is served over TLS, as options |
 //! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
+//! | [`source`] | where routes come from, as options |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
 //! | [`check`] | `sluicegate check` |
@@ -22,6 +23,7 @@ mod serve;
 mod settings;
 mod show;
 mod signals;
+mod source;
 mod takeover;
 mod tls;
 

@@ -1,17 +1,17 @@
 //! `sluicegate serve`: both planes in one process.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use sluicegate_admin::Problems;
-use sluicegate_control::{DirectorySource, Problem, Severity};
+use sluicegate_control::{Problem, Severity};
 use tokio::sync::watch;
 
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::gateway::{self, GatewayArgs};
 use crate::settings::SettingsArgs;
+use crate::source::SourceArgs;
 use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
@@ -19,10 +19,8 @@ use crate::tls::TlsArgs;
 Times are written as 250ms, 60s, 5m or 1h: at least 1ms, unless 0s is said to mean something, and at most 365d. \
 Sizes are bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n{}", gateway::LIFE))]
 pub(crate) struct ServeArgs {
-    /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
-    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret and ConfigMap. It is watched.
-    #[arg(long, value_name = "DIR")]
-    manifests: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
     #[command(flatten)]
@@ -42,17 +40,17 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
     let mut translation = translate_options(&args.class, args.settings.settings(), ports);
     args.tls.apply(&mut translation)?;
-    let source = DirectorySource::new(&args.manifests, translation);
+    let source = args.source.source(translation).await?;
     let problems = problems(source.problems());
     gateway::run(&args.gateway, &args.tls.listen_https, problems, |mut publish| {
-        source.run(move |change| {
-            tokio::spawn(publish.change(change));
+        source.run(move |change, heard| {
+            tokio::spawn(publish.change(change, heard));
         })
     })
     .await
 }
 
-/// What is wrong with the manifests, for the admin interface.
+/// What is wrong with what users wrote, for the admin interface.
 pub(crate) fn problems(problems: watch::Receiver<Arc<[Problem]>>) -> Arc<dyn Fn() -> Problems + Send + Sync> {
     Arc::new(move || {
         let of = |severity| {

@@ -9,7 +9,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use sluicegate_control::{ObjectName, TranslateOptions, self_signed_certificate};
 use sluicegate_model::tls::{Hsts, TlsSettings, TlsVersion, UnknownNames};
 
-use crate::address::listen_address;
+use crate::address::{listen_address, object_name};
 use crate::settings::time;
 
 #[derive(Clone, Debug, Args)]
@@ -96,16 +96,6 @@ impl TlsArgs {
             }),
             redirect_port: self.https_redirect_port,
         }
-    }
-}
-
-/// `namespace/name`
-fn object_name(text: &str) -> Result<ObjectName, String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(ObjectName { namespace: namespace.into(), name: name.into() })
-        }
-        _ => Err("write it as NAMESPACE/NAME".to_owned()),
     }
 }
 

@@ -214,7 +214,7 @@ fn is_former_version(kind: Kind, api_version: &str) -> bool {
 }
 
 /// Checks an object of a known kind. Without a form, the findings say why.
-fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<Object> {
+pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<Object> {
     fn typed<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
         typed::parse(value, false, findings)
     }

@@ -15,7 +15,7 @@ pub(crate) mod split;
 mod syntax;
 mod typed;
 
-pub(crate) use document::{Document, ParsedObject};
+pub(crate) use document::{Document, ParsedObject, check};
 
 /// How the text of a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

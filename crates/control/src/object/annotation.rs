@@ -66,7 +66,11 @@ pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass
 /// How responses are compressed: codings in the order of preference (`zstd, br, gzip`), or `off`.
 pub(crate) const COMPRESSION: &str = "sluicegate.dev/compression";
 
-const INGRESS_ANNOTATIONS: [&str; 13] = [
+/// What is wrong with an Ingress, written by Sluicegate itself.
+pub(crate) const PROBLEMS: &str = "sluicegate.dev/problems";
+
+const INGRESS_ANNOTATIONS: [&str; 14] = [
+    PROBLEMS,
     COMPRESSION,
     SSL_REDIRECT,
     FORCE_SSL_REDIRECT,

@@ -8,7 +8,8 @@
 //! - An empty file takes nothing away either; it is what an editor or `>` leaves for a moment. Deleting the file
 //!   does.
 //!
-//! An object that is written in two files is taken from the first of them, in the order of their paths.
+//! An object that is written in two files is taken from the first of them, in the order of their paths. Objects of a
+//! cluster come one by one, and are told apart by their names alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -152,7 +153,7 @@ impl Store {
         let missing: Vec<ObjectRef> = previous.objects.difference(&objects).cloned().collect();
         if manifest.is_complete() {
             for object in missing {
-                self.remove_candidate(&object, &file, &mut touched);
+                self.remove_candidate(&object, Some(&file), &mut touched);
             }
         } else if !missing.is_empty() {
             for fault in faults.iter_mut().filter(|fault| fault.severity == Severity::Error) {
@@ -185,9 +186,23 @@ impl Store {
         if let Some((file, entry)) = self.files.remove_entry(file) {
             touched.problems = !entry.faults.is_empty();
             for object in entry.objects {
-                self.remove_candidate(&object, &file, &mut touched);
+                self.remove_candidate(&object, Some(&file), &mut touched);
             }
         }
+        touched
+    }
+
+    /// Takes an object of a cluster, in place of its older form.
+    pub(crate) fn set_object(&mut self, parsed: &ParsedObject) -> Touched {
+        let mut touched = Touched::default();
+        self.set_candidate(parsed, Origin::CLUSTER, &mut touched);
+        touched
+    }
+
+    /// Takes away an object of a cluster.
+    pub(crate) fn remove_object(&mut self, object: &ObjectRef) -> Touched {
+        let mut touched = Touched::default();
+        self.remove_candidate(object, None, &mut touched);
         touched
     }
 
@@ -241,7 +256,7 @@ impl Store {
                     field: String::new(),
                     message: format!(
                         "is also written in {}, which is used: remove one of them",
-                        winner.origin.file.display()
+                        winner.origin.file.as_deref().unwrap_or(Path::new("the cluster")).display()
                     ),
                 });
             }
@@ -271,10 +286,10 @@ impl Store {
         self.settle(&parsed.object, before, touched);
     }
 
-    fn remove_candidate(&mut self, object: &ObjectRef, file: &Path, touched: &mut Touched) {
+    fn remove_candidate(&mut self, object: &ObjectRef, file: Option<&Path>, touched: &mut Touched) {
         let Some(slot) = self.slots.get_mut(object) else { return };
         let before = slot.form().cloned();
-        slot.candidates.retain(|candidate| *candidate.origin.file != *file);
+        slot.candidates.retain(|candidate| candidate.origin.file.as_deref() != file);
         self.settle(object, before, touched);
     }
 
@@ -447,5 +462,5 @@ fn not_served(file: &Arc<Path>, manifest: &Manifest) -> Option<Problem> {
 
 fn origin(file: &Arc<Path>, line: u32, document: &Document, part: &str) -> Origin {
     let written = Written { text: document.text.clone(), line, part: part.into() };
-    Origin { file: file.clone(), line: line + document.line - 1, document: Some(written) }
+    Origin { file: Some(file.clone()), line: line + document.line - 1, document: Some(written) }
 }

@@ -9,6 +9,7 @@
 //! | [`tls`] | `spec.tls` and its Secrets |
 //! | [`gateway`] | Gateways and their routes below HTTP |
 //! | [`passthrough`] | TLS that HTTPS listeners pass on unopened |
+//! | [`named`] | the objects that matter, before anything is translated |
 //! | [`upstream`] | Services and their EndpointSlices |
 //! | [`mod@reference`] | objects that name others |
 
@@ -26,6 +27,7 @@ use reference::{At, Reference};
 
 mod class;
 mod gateway;
+pub(crate) mod named;
 mod passthrough;
 mod reference;
 mod routes;
@@ -91,6 +93,8 @@ pub struct TranslateOptions {
     pub fallback_certificate: Option<Arc<Certificate>>,
     /// The Secret with the secrets that session tickets are sealed with. Default: none.
     pub ticket_secret: Option<ObjectName>,
+    /// The ConfigMap with settings that go before [`settings`](Self::settings). Default: none.
+    pub configmap: Option<ObjectName>,
 }
 
 /// An object by its namespace and name.
@@ -100,6 +104,20 @@ pub struct ObjectName {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
+}
+
+impl ObjectName {
+    fn secret(&self) -> ObjectRef {
+        self.of(Kind::Secret)
+    }
+
+    fn configmap(&self) -> ObjectRef {
+        self.of(Kind::ConfigMap)
+    }
+
+    fn of(&self, kind: Kind) -> ObjectRef {
+        ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
 }
 
 /// An Ingress that is ours, and where it was written.
@@ -135,6 +153,7 @@ impl Default for TranslateOptions {
             default_certificate: None,
             fallback_certificate: None,
             ticket_secret: None,
+            configmap: None,
         }
     }
 }

@@ -238,12 +238,6 @@ impl Built {
     }
 }
 
-impl ObjectName {
-    fn secret(&self) -> ObjectRef {
-        ObjectRef { kind: Kind::Secret, namespace: self.namespace.clone(), name: self.name.clone() }
-    }
-}
-
 /// What is wrong with an option of the command line.
 fn of_option(option: &str, message: String) -> Problem {
     let origin = Origin::file(&Path::new(option).into());
@@ -283,7 +277,7 @@ fn names(certificate: &Certificate, host: &HostPattern) -> bool {
 /// The certificate of a Secret, or why there is none. What is wrong within the Secret is told of the Secret itself.
 fn certificate(store: &Store, object: &ObjectRef) -> Result<Arc<Certificate>, String> {
     if !store.knows(object) {
-        return Err(format!("{object} does not exist"));
+        return Err(format!("{object} does not exist as a Secret of type {TLS_TYPE}"));
     }
     let secret = store.secret(object).ok_or_else(|| format!("{object} cannot be read"))?;
     if *secret.kind != *TLS_TYPE {

@@ -118,7 +118,7 @@ impl Followed {
         let problems = source.problems();
         let (sender, published) = watch::channel(Published::default());
         let task = tokio::spawn(async move {
-            source.run(move |change| sender.send_modify(|published| published.apply(change))).await;
+            source.run(move |change, _| sender.send_modify(|published| published.apply(change))).await;
         });
         Self { dir, root, published, problems, task }
     }

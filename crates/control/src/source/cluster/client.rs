@@ -1,0 +1,106 @@
+//! How the Kubernetes API is spoken with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt as _};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tower::ServiceBuilder;
+
+/// How long a connect may take. Kubernetes' own clients wait for 30 s; one that comes back is to be noticed sooner.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A peer that is silent for this long is asked whether it is there,
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// this often,
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// and is given up after this long without an answer, or without an acknowledgement of what was sent.
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where the API server is, and who we are there.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// A kubeconfig. Without one: that of the service account inside a cluster, and otherwise the one that `kubectl`
+    /// would take.
+    pub kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig. Default: its current one.
+    pub context: Option<String>,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig that was named.
+    #[error("the kubeconfig {path} cannot be used: {source}", path = path.display())]
+    Kubeconfig {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: kube::config::KubeconfigError,
+    },
+    /// Neither a service account nor a kubeconfig.
+    #[error(
+        "there are no credentials for a cluster: {0}; run in a pod with a service account, or name a --kubeconfig"
+    )]
+    Infer(#[from] kube::config::InferConfigError),
+    /// The default kubeconfig, of which a context was named.
+    #[error("the kubeconfig cannot be used: {0}")]
+    Context(#[from] kube::config::KubeconfigError),
+    /// What it says makes no client.
+    #[error("the credentials for the cluster cannot be used: {0}")]
+    Client(#[from] kube::Error),
+}
+
+impl Credentials {
+    /// A client for the cluster. It does not connect yet.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no credentials, or none that can be read.
+    pub async fn client(&self) -> Result<Client, ClientError> {
+        let config = self.config().await?;
+        Ok(client(config)?)
+    }
+
+    async fn config(&self) -> Result<Config, ClientError> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        match &self.kubeconfig {
+            Some(path) => {
+                let refused = |source| ClientError::Kubeconfig { path: path.clone(), source };
+                let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused)
+            }
+            None if self.context.is_some() => Ok(Config::from_kubeconfig(&options).await?),
+            None => Ok(Config::infer().await?),
+        }
+    }
+}
+
+/// kube's own client tells of each failed request as an error, of which there are some each second while an API server
+/// is away, and does not notice a peer that vanished. So this is put together from kube's parts.
+fn client(config: Config) -> kube::Result<Client> {
+    // kube asks for rustls' default provider, which others in the process may have set.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_tcp_user_timeout(Some(PEER_TIMEOUT));
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let client: hyper_util::client::legacy::Client<_, Body> =
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(tower::BoxError::from)
+        .service(client);
+    Ok(Client::new(service, config.default_namespace))
+}

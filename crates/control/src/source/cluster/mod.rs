@@ -1,0 +1,361 @@
+//! The Kubernetes API as the source of all objects.
+//!
+//! Each kind is watched by a task of its own ([`watch`]), which checks what comes; this one puts it into the store and
+//! publishes what changes, in the order in which it came. Nothing is published before all kinds have been listed once.
+//! While the API server is away, what is known stays in service; when it is back, each watch goes on where it was or lists
+//! all objects anew, and those that are missing then are gone.
+//!
+//! Of Secrets, those of type `kubernetes.io/tls` are watched together, and those of other types that something names, as
+//! ConfigMaps, one by one. What newly names them is served once they are known.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`client`] | how the Kubernetes API is spoken with |
+//! | [`watch`] | one watch of one kind |
+//! | [`standing`] | what is written back to an Ingress |
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use tokio::sync::{mpsc, watch as state};
+use tokio::task::AbortHandle;
+use tokio::time::sleep_until;
+
+use super::output::{Output, Publish};
+use crate::object::secret::TLS_TYPE;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::{Origin, Problem, Severity};
+use crate::store::{Store, Touched};
+use crate::translate::TranslateOptions;
+use crate::translate::named::Named;
+
+pub mod client;
+mod standing;
+mod watch;
+
+use watch::{Fault, Fields, Heard, News, Reason, Selection};
+
+/// How many pieces of news wait to be taken in; further ones wait at the API server.
+const QUEUE: usize = 1024;
+
+/// After this many pieces of news, what has changed is published.
+const BATCH: usize = 4096;
+
+/// How many Secrets and ConfigMaps are watched one by one.
+const SINGLE_WATCHES_MAX: usize = 500;
+
+/// How long a change of routes waits for objects that it newly names.
+const NAMED_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Follows the Kubernetes API.
+pub struct ClusterSource {
+    client: Client,
+    /// Which namespaces; all, if it is empty.
+    namespaces: Vec<Arc<str>>,
+    options: TranslateOptions,
+    problems: state::Sender<Arc<[Problem]>>,
+}
+
+impl ClusterSource {
+    /// A source that follows these namespaces, or all if none is named.
+    #[must_use]
+    pub fn new(client: Client, namespaces: Vec<Arc<str>>, options: TranslateOptions) -> Self {
+        Self { client, namespaces, options, problems: state::Sender::new(Arc::default()) }
+    }
+
+    /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
+    /// once when it is gone.
+    #[must_use]
+    pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
+        self.problems.subscribe()
+    }
+
+    /// Follows the cluster until the future is dropped. The first change is a complete configuration, as soon as all
+    /// objects are known; until then `publish` is not called. It must not block.
+    pub async fn run(self, publish: impl Publish) -> Infallible {
+        let (sender, heard) = mpsc::channel(QUEUE);
+        let mut follower = Follower {
+            output: Output::new(self.options.clone(), self.problems, publish),
+            client: self.client,
+            options: self.options,
+            namespaces: self.namespaces,
+            sender,
+            heard,
+            store: Store::default(),
+            watches: BTreeMap::new(),
+            next_watch: 0,
+            named: Named::default(),
+            touched: Touched::default(),
+            since: Instant::now(),
+            waits_until: None,
+        };
+        follower.watch_kinds();
+        follower.run().await
+    }
+}
+
+/// A cluster that is being followed.
+struct Follower<P> {
+    client: Client,
+    options: TranslateOptions,
+    namespaces: Vec<Arc<str>>,
+    sender: mpsc::Sender<Heard>,
+    heard: mpsc::Receiver<Heard>,
+    store: Store,
+    watches: BTreeMap<usize, Watch>,
+    next_watch: usize,
+    named: Named,
+    /// What has changed and is not published yet.
+    touched: Touched,
+    /// When the first of it was heard of.
+    since: Instant,
+    /// Until when a change of routes waits for objects that it names.
+    waits_until: Option<Instant>,
+    output: Output<P>,
+}
+
+/// A watch that is under way.
+struct Watch {
+    selection: Selection,
+    task: AbortHandle,
+    /// Whether all its objects are known, or cannot be.
+    is_settled: bool,
+    /// The objects that it has told of.
+    objects: HashSet<ObjectRef>,
+    /// Those of them that a list which is under way has not named yet.
+    unlisted: HashSet<ObjectRef>,
+    fault: Option<Fault>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<P: Publish> Follower<P> {
+    async fn run(mut self) -> Infallible {
+        loop {
+            tokio::select! {
+                biased;
+                Some(heard) = self.heard.recv() => {
+                    self.since = heard.at;
+                    self.take(heard);
+                    for _ in 1..BATCH {
+                        let Ok(heard) = self.heard.try_recv() else { break };
+                        self.take(heard);
+                    }
+                }
+                answer = self.output.answer() => {
+                    self.output.take(answer);
+                    self.report();
+                }
+                () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
+            }
+            self.settle().await;
+        }
+    }
+
+    /// Watches all kinds of objects.
+    fn watch_kinds(&mut self) {
+        let every = match &*self.namespaces {
+            [] => vec![None],
+            namespaces => namespaces.iter().cloned().map(Some).collect(),
+        };
+        for kind in [Kind::IngressClass, Kind::GatewayClass] {
+            self.watch(Selection { kind, namespace: None, fields: Fields::All });
+        }
+        for namespace in every {
+            let mut watch = |kind, fields| {
+                self.watch(Selection { kind, namespace: namespace.clone(), fields });
+            };
+            watch(Kind::Secret, Fields::Type(TLS_TYPE));
+            for kind in [
+                Kind::EndpointSlice,
+                Kind::Service,
+                Kind::Ingress,
+                Kind::Gateway,
+                Kind::TlsRoute,
+                Kind::TcpRoute,
+                Kind::UdpRoute,
+                Kind::ReferenceGrant,
+            ] {
+                watch(kind, Fields::All);
+            }
+        }
+    }
+
+    fn watch(&mut self, selection: Selection) {
+        let number = self.next_watch;
+        self.next_watch += 1;
+        let task = selection.start(&self.client, number, self.sender.clone());
+        let watch = Watch {
+            selection,
+            task,
+            is_settled: false,
+            objects: HashSet::new(),
+            unlisted: HashSet::new(),
+            fault: None,
+        };
+        self.watches.insert(number, watch);
+    }
+
+    /// Takes in what a watch heard.
+    fn take(&mut self, Heard { watch: number, news, .. }: Heard) {
+        // One that was ended may have left something in the queue.
+        let Some(watch) = self.watches.get_mut(&number) else { return };
+        if let News::Fault(fault) = news {
+            watch.is_settled |= watch.selection.can_do_without(fault.reason);
+            // The first says how it began.
+            self.touched.problems |= watch.fault.is_none();
+            watch.fault.get_or_insert(fault);
+            return;
+        }
+        if !matches!(news, News::Listing) {
+            self.touched.problems |= watch.fault.take().is_some();
+        }
+        match news {
+            News::Listing => watch.unlisted.clone_from(&watch.objects),
+            News::Object(parsed, _) => {
+                watch.unlisted.remove(&parsed.object);
+                watch.objects.insert(parsed.object.clone());
+                self.touched.merge(self.store.set_object(&parsed));
+            }
+            News::Gone(object) => self.remove(number, &object),
+            News::Listed => {
+                watch.is_settled = true;
+                for object in std::mem::take(&mut watch.unlisted) {
+                    self.remove(number, &object);
+                }
+            }
+            News::Fault(_) | News::Recovered => {}
+        }
+    }
+
+    /// Takes an object away, unless another watch has it too.
+    fn remove(&mut self, number: usize, object: &ObjectRef) {
+        let Some(watch) = self.watches.get_mut(&number) else { return };
+        watch.objects.remove(object);
+        watch.unlisted.remove(object);
+        if !self.watches.values().any(|watch| watch.objects.contains(object)) {
+            self.touched.merge(self.store.remove_object(object));
+        }
+    }
+
+    /// Publishes what has changed.
+    async fn settle(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        if touched == Touched::default() && self.output.is_serving() && self.waits_until.is_none() {
+            return;
+        }
+        touched.routing |= self.waits_until.is_some();
+        if touched.routing {
+            self.find_named();
+        }
+        let is_due = self.waits_until.is_some_and(|until| until <= Instant::now());
+        let is_known = self.is_settled();
+        if !self.output.is_serving() && !is_known {
+            // Not before everything has been listed once; endpoints are in the store already.
+            self.report();
+            return;
+        }
+        if touched.routing && !is_known && !is_due {
+            self.waits_until.get_or_insert_with(|| Instant::now() + NAMED_WAIT_MAX);
+            touched.routing = false;
+        } else if touched.routing {
+            self.waits_until = None;
+        }
+        if self.output.apply(&self.store, &touched, self.since).await {
+            self.report();
+        }
+    }
+
+    /// Whether all objects are known that can be.
+    fn is_settled(&self) -> bool {
+        self.watches.values().all(|watch| watch.is_settled)
+    }
+
+    /// Finds out which objects are named, and watches those that no other watch tells of.
+    fn find_named(&mut self) {
+        self.named = Named::find(&self.store, &self.options);
+        let named = &self.named;
+        self.watches.retain(|_, watch| match watch.selection.object() {
+            Some(object) => named.others.contains(&object),
+            None => true,
+        });
+        let singly: BTreeSet<ObjectRef> =
+            self.watches.values().filter_map(|watch| watch.selection.object()).collect();
+        // Before all have been listed, nobody knows what they lack.
+        let is_listed =
+            self.watches.values().all(|watch| watch.is_settled || watch.selection.object().is_some());
+        let wanted: Vec<ObjectRef> = named
+            .others
+            .iter()
+            .filter(|object| is_listed && !singly.contains(object) && !self.store.knows(object))
+            .take(SINGLE_WATCHES_MAX.saturating_sub(singly.len()))
+            .cloned()
+            .collect();
+        for ObjectRef { kind, namespace, name } in wanted {
+            self.watch(Selection { kind, namespace: Some(namespace), fields: Fields::Name(name) });
+        }
+    }
+
+    /// Tells what is wrong with what concerns us, and with the watches.
+    fn report(&self) {
+        let of_objects = self.store.problems().filter(|problem| match &problem.object {
+            Some(object) => self.named.concerns(object),
+            None => true,
+        });
+        let mut faults: BTreeMap<(&str, Reason), Vec<&Selection>> = BTreeMap::new();
+        for watch in self.watches.values() {
+            match &watch.fault {
+                // Gateway API need not be installed.
+                Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
+                Some(fault) => {
+                    faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection)
+                }
+                None => {}
+            }
+        }
+        let of_watches = faults.into_iter().map(|((message, reason), of)| problem(message, reason, &of));
+        self.output.report(&self.store, of_objects.chain(of_watches));
+    }
+}
+
+impl Selection {
+    /// The object, if it is a single one.
+    fn object(&self) -> Option<ObjectRef> {
+        let Fields::Name(name) = &self.fields else { return None };
+        let namespace = self.namespace.clone().unwrap_or_default();
+        Some(ObjectRef { kind: self.kind, namespace, name: name.clone() })
+    }
+
+    /// Whether there is something to serve without these objects, if they cannot be had for this reason.
+    fn can_do_without(&self, reason: Reason) -> bool {
+        let is_needed = matches!(self.kind, Kind::Ingress | Kind::Service | Kind::EndpointSlice);
+        reason != Reason::Away && !is_needed
+    }
+}
+
+/// What is wrong with some watches.
+fn problem(message: &str, reason: Reason, of: &[&Selection]) -> Problem {
+    let what: Vec<String> = of.iter().map(ToString::to_string).collect();
+    let consequence = match reason {
+        Reason::Away => "what is known stays in service",
+        Reason::Forbidden => "give the service account the right to get, list and watch them",
+        Reason::Unknown => "they are not served",
+    };
+    Problem {
+        severity: if reason == Reason::Forbidden { Severity::Error } else { Severity::Warning },
+        origin: Origin::CLUSTER,
+        object: None,
+        field: String::new(),
+        message: format!(
+            "the Kubernetes API cannot be asked for {}: {message}; {consequence}",
+            what.join(", ")
+        ),
+    }
+}

@@ -1,0 +1,386 @@
+//! One watch of one kind: from the API server's events to checked objects, for as long as it is wanted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::standing::Standing;
+use crate::manifest::{ParsedObject, check};
+use crate::object::class::IngressClass;
+use crate::object::ingress::Ingress;
+use crate::object::secret::{ConfigMap, Secret};
+use crate::object::service::Service;
+use crate::object::slice::EndpointSlice;
+use crate::object::{Kind, Object, ObjectRef};
+use crate::problem::Findings;
+
+/// The time before a watch that failed is tried again: the first. It doubles, and each is shortened by up to a half at
+/// random, so that not all gateways come at once.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest, so that one is in step soon after the API server is back.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// The same for a kind that the API server does not know, or does not show us.
+const RETRY_REFUSED: Duration = Duration::from_secs(10);
+
+/// A watch that has not failed again for this long goes on: there may be nothing to tell.
+const RECOVERED_AFTER: Duration = Duration::from_secs(4);
+
+/// How long the next part of a list may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// After this many refusals in a row all objects are listed anew.
+const REFUSALS_MAX: u32 = 3;
+
+/// Which objects are watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Selection {
+    pub(super) kind: Kind,
+    /// The namespace; nothing for all of them.
+    pub(super) namespace: Option<Arc<str>>,
+    pub(super) fields: Fields,
+}
+
+/// Which objects of a kind, by their fields.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fields {
+    All,
+    /// Those of this `type`.
+    Type(&'static str),
+    /// The one of this name.
+    Name(Arc<str>),
+}
+
+/// `Secrets of type kubernetes.io/tls in default`
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        match &self.fields {
+            Fields::Name(name) => return write!(f, "{} {namespace}/{name}", self.kind),
+            Fields::All => write!(f, "objects of kind {}", self.kind)?,
+            Fields::Type(kind) => write!(f, "objects of kind {} and type {kind}", self.kind)?,
+        }
+        if namespace.is_empty() { Ok(()) } else { write!(f, " in the namespace {namespace}") }
+    }
+}
+
+/// What a watch heard.
+pub(super) struct Heard {
+    /// Which watch it is from.
+    pub(super) watch: usize,
+    pub(super) at: Instant,
+    pub(super) news: News,
+}
+
+/// What is new.
+pub(super) enum News {
+    /// All objects come now: what does not come until [`Listed`](Self::Listed) is gone.
+    Listing,
+    /// An object in its newest form, and how it stands in the cluster where that is written back.
+    Object(Box<ParsedObject>, Option<Standing>),
+    Gone(ObjectRef),
+    Listed,
+    /// The API server can be asked again.
+    Recovered,
+    /// The API server cannot be asked, or refuses.
+    Fault(Fault),
+}
+
+/// Why a watch fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// It is not known there (404).
+    Unknown,
+    /// We may not (401, 403).
+    Forbidden,
+    /// Anything else: it will come right.
+    Away,
+}
+
+/// A watch that failed.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+}
+
+impl Selection {
+    /// Watches until the handle is used, or nobody listens.
+    pub(super) fn start(&self, client: &Client, watch: usize, sender: mpsc::Sender<Heard>) -> AbortHandle {
+        let config = match &self.fields {
+            Fields::All => watcher::Config::default(),
+            Fields::Type(kind) => watcher::Config::default().fields(&format!("type={kind}")),
+            Fields::Name(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
+        };
+        let telling = Telling { kind: self.kind, watch, sender, delay: RETRY_FIRST, refusals: 0 };
+        let task = match self.kind {
+            Kind::Ingress => tokio::spawn(telling.run(self.api::<networking::Ingress>(client), config)),
+            Kind::IngressClass => {
+                tokio::spawn(telling.run(Api::<networking::IngressClass>::all(client.clone()), config))
+            }
+            Kind::Service => tokio::spawn(telling.run(self.api::<core::Service>(client), config)),
+            Kind::EndpointSlice => {
+                tokio::spawn(telling.run(self.api::<discovery::EndpointSlice>(client), config))
+            }
+            Kind::Secret => tokio::spawn(telling.run(self.api::<core::Secret>(client), config)),
+            Kind::ConfigMap => tokio::spawn(telling.run(self.api::<core::ConfigMap>(client), config)),
+            Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::TlsRoute
+            | Kind::TcpRoute
+            | Kind::UdpRoute
+            | Kind::ReferenceGrant => {
+                let namespace = self.namespace.clone();
+                tokio::spawn(telling.run_versions(client.clone(), namespace, config))
+            }
+        };
+        task.abort_handle()
+    }
+
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
+}
+
+/// A watch that tells what it hears.
+struct Telling {
+    kind: Kind,
+    watch: usize,
+    sender: mpsc::Sender<Heard>,
+    delay: Duration,
+    /// How often in a row the API server has refused.
+    refusals: u32,
+}
+
+/// What to do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Go on where it was.
+    Resume,
+    /// List all objects anew.
+    Restart,
+}
+
+impl Telling {
+    /// Watches for ever; ends when nobody listens.
+    async fn run<K: Watched>(mut self, api: Api<K>, config: watcher::Config) {
+        while self.follow(&api, &config).await.is_some() {}
+    }
+
+    /// The same for a kind of which the API server may know an older version only, or none.
+    async fn run_versions(mut self, client: Client, namespace: Option<Arc<str>>, config: watcher::Config) {
+        for version in self.kind.api_versions().iter().cycle() {
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
+            let kind = GroupVersionKind::gvk(group, version, self.kind.as_str());
+            let resource = ApiResource::from_gvk(&kind);
+            let api: Api<DynamicObject> = match &namespace {
+                Some(namespace) if !self.kind.is_cluster_scoped() => {
+                    Api::namespaced_with(client.clone(), namespace, &resource)
+                }
+                _ => Api::all_with(client.clone(), &resource),
+            };
+            if self.follow(&api, &config).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Watches until all objects must be listed anew; nothing when nobody listens.
+    async fn follow<K: Watched>(&mut self, api: &Api<K>, config: &watcher::Config) -> Option<()> {
+        let mut events = std::pin::pin!(watcher::watcher(api.clone(), config.clone()));
+        let (mut is_listing, mut has_failed) = (true, false);
+        loop {
+            let next = events.next();
+            let event = match (is_listing, has_failed) {
+                (true, _) => timeout(LIST_TIMEOUT, next).await.ok(),
+                (false, true) => timeout(RECOVERED_AFTER, next).await.ok(),
+                (false, false) => Some(next.await),
+            };
+            let at = Instant::now();
+            let Some(event) = event else {
+                if is_listing {
+                    let message = format!("a list took longer than {} s", LIST_TIMEOUT.as_secs());
+                    self.failed(Fault { reason: Reason::Away, message }).await?;
+                    return Some(());
+                }
+                has_failed = false;
+                self.sender.send(Heard { watch: self.watch, at, news: News::Recovered }).await.ok()?;
+                continue;
+            };
+            let news = match event? {
+                Ok(Event::Init) => {
+                    is_listing = true;
+                    News::Listing
+                }
+                Ok(Event::InitApply(object) | Event::Apply(object)) => match self.checked(object) {
+                    Some((parsed, standing)) => News::Object(Box::new(parsed), standing),
+                    None => continue,
+                },
+                Ok(Event::Delete(object)) => match self.name(object.meta()) {
+                    Some(object) => News::Gone(object),
+                    None => continue,
+                },
+                Ok(Event::InitDone) => {
+                    is_listing = false;
+                    News::Listed
+                }
+                Err(error) => match self.refused(&error).await? {
+                    Next::Resume => {
+                        has_failed = true;
+                        continue;
+                    }
+                    Next::Restart => return Some(()),
+                },
+            };
+            if !matches!(news, News::Listing) {
+                has_failed = false;
+                self.delay = RETRY_FIRST;
+                self.refusals = 0;
+            }
+            self.sender.send(Heard { watch: self.watch, at, news }).await.ok()?;
+        }
+    }
+
+    /// Tells of an error, waits, and says what to do.
+    async fn refused(&mut self, error: &watcher::Error) -> Option<Next> {
+        let status = match error {
+            watcher::Error::InitialListFailed(kube::Error::Api(status))
+            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            | watcher::Error::WatchFailed(kube::Error::Api(status))
+            | watcher::Error::WatchError(status) => Some(status),
+            _ => None,
+        };
+        let code = status.map(|status| status.code);
+        // An old version of what we know has expired (410), or is newer than what the server knows (504), as after a
+        // restored backup.
+        if matches!(code, Some(410)) {
+            return Some(Next::Restart);
+        }
+        self.refusals = if status.is_some() { self.refusals + 1 } else { 0 };
+        let next = match code {
+            Some(404 | 504) => Next::Restart,
+            _ if self.refusals >= REFUSALS_MAX => Next::Restart,
+            _ => Next::Resume,
+        };
+        let reason = match code {
+            Some(404) => Reason::Unknown,
+            Some(401 | 403) => Reason::Forbidden,
+            _ => Reason::Away,
+        };
+        let message = status.map_or_else(|| root_cause(error), |status| status.message.clone());
+        self.failed(Fault { reason, message }).await.map(|()| next)
+    }
+
+    async fn failed(&mut self, fault: Fault) -> Option<()> {
+        let delay = match fault.reason {
+            Reason::Unknown | Reason::Forbidden => RETRY_REFUSED,
+            Reason::Away => self.delay,
+        };
+        self.delay = (self.delay * 2).min(RETRY_MAX);
+        let news = News::Fault(fault);
+        self.sender.send(Heard { watch: self.watch, at: Instant::now(), news }).await.ok()?;
+        sleep(delay.mul_f64(1.0 - fastrand::f64() / 2.0)).await;
+        Some(())
+    }
+
+    fn name(&self, meta: &ObjectMeta) -> Option<ObjectRef> {
+        let namespace = meta.namespace.as_deref().unwrap_or_default().into();
+        Some(ObjectRef { kind: self.kind, namespace, name: meta.name.as_deref()?.into() })
+    }
+
+    /// Checks an object. What the API server has taken has a name.
+    fn checked<K: Watched>(&self, raw: K) -> Option<(ParsedObject, Option<Standing>)> {
+        let object = self.name(raw.meta())?;
+        let standing = raw.standing();
+        let mut findings = Findings::default();
+        let form = raw.check(&object, &mut findings);
+        Some((ParsedObject { object, part: "".into(), form, findings }, standing))
+    }
+}
+
+/// What is at the bottom of an error; what is above says that it is about a request.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// A kind as the API server sends it.
+trait Watched:
+    Resource<DynamicType: Clone + Send> + Clone + DeserializeOwned + fmt::Debug + Send + 'static
+{
+    /// The checked object, or nothing if it cannot be used at all.
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object>;
+
+    /// What of it is written back.
+    fn standing(&self) -> Option<Standing> {
+        None
+    }
+}
+
+impl Watched for networking::Ingress {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Object::Ingress(Arc::new(Ingress::check(self, &object.namespace, findings))))
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        Some(Standing::of(self))
+    }
+}
+
+impl Watched for networking::IngressClass {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Object::IngressClass(Arc::new(IngressClass::check(self, findings))))
+    }
+}
+
+impl Watched for core::Service {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Object::Service(Arc::new(Service::check(self, &object.namespace, findings))))
+    }
+}
+
+impl Watched for discovery::EndpointSlice {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Object::EndpointSlice(Arc::new(EndpointSlice::check(self, findings))))
+    }
+}
+
+impl Watched for core::Secret {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Object::Secret(Arc::new(Secret::check(self, object, findings))))
+    }
+}
+
+impl Watched for core::ConfigMap {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Object::ConfigMap(Arc::new(ConfigMap::check(self, findings))))
+    }
+}
+
+/// The kinds of Gateway API.
+impl Watched for DynamicObject {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        let value = serde_json::to_value(self).ok()?;
+        check(object, &value, findings)
+    }
+}

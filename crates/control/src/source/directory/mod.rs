@@ -1,0 +1,308 @@
+//! A directory of manifests as the source of all objects.
+//!
+//! A change of a file is applied as soon as the file is closed, without a delay. What only takes something away
+//! by looks does not: a file that is being written is not read; one that cannot be read or parsed keeps its last
+//! good form; a name that is away for a moment, as when an editor or git replaces a file, is waited for (50 ms, or 5 ms if it
+//! holds EndpointSlices alone);
+//! and while the directory itself is away, all that was read from it stays.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`scan`] | what is in the directory: files with their stamps, folders |
+//! | [`watch`] | notices of changes (inotify) |
+//! | [`files`] | which files to read, and which are really gone |
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluicegate_model::Config;
+use tokio::sync::watch as state;
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
+
+use super::output::{Output, Publish, without_repeats};
+use super::resolve;
+use crate::problem::{Origin, Problem, Severity};
+use crate::translate::{TranslateOptions, translate};
+
+mod files;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use files::{Files, Purpose};
+use scan::Listing;
+use watch::{Notice, Watch};
+
+/// How changes are noticed.
+#[derive(Clone, Copy, Debug)]
+struct Attention {
+    /// Whether inotify is used.
+    notices: bool,
+    /// The time between two walks through the directory, which find what inotify does not tell: changes behind
+    /// symlinks, on network file systems, through memory maps.
+    walk_interval: Duration,
+    /// The same, while there is something to wait for, or no inotify.
+    walk_interval_short: Duration,
+}
+
+impl Attention {
+    const FULL: Self = Self {
+        notices: true,
+        walk_interval: Duration::from_secs(10),
+        walk_interval_short: Duration::from_secs(1),
+    };
+}
+
+/// After reading this many files, other tasks get their turn.
+const READ_AT_ONCE: usize = 32;
+
+/// Everything that a directory of manifests holds, read once.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it translates to. External names are not looked up.
+    pub config: Config,
+    /// What is wrong, in no particular order.
+    pub problems: Vec<Problem>,
+    /// The Ingresses and Gateways that are of other classes, each with a note of what would serve it.
+    pub foreign: Vec<Problem>,
+}
+
+/// Reads a directory of manifests, or a single manifest, once. Never fails: what is wrong is among the problems.
+#[must_use]
+pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
+    let mut files = Files::new(dir, Purpose::Check);
+    files.walked(scan::walk(dir, &|_| None), Instant::now());
+    for path in files.take_unread() {
+        files.set(&path, scan::read(&path), Instant::now());
+    }
+    let translation = translate(&files.store, options);
+    let mut problems: Vec<Problem> = files.problems().collect();
+    problems.extend(translation.problems);
+    problems.extend(translation.upstream_problems.into_values());
+    let has_routes =
+        translation.config.routes().next().is_some() || translation.config.layer4_routes().next().is_some();
+    if !has_routes && files.is_present() {
+        problems.push(no_route(dir, &translation.foreign));
+    }
+    Loaded { config: translation.config, problems: without_repeats(problems), foreign: translation.foreign }
+}
+
+fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
+    let message = match foreign {
+        [] => "holds no Ingress and no Gateway with a route that can be served: there would be no route",
+        _ => "holds Ingresses and Gateways of other classes alone: there would be no route",
+    };
+    Problem {
+        severity: Severity::Warning,
+        origin: Origin::file(&dir.into()),
+        object: None,
+        field: String::new(),
+        message: message.to_owned(),
+    }
+}
+
+/// Follows a directory of manifests.
+#[derive(Debug)]
+pub struct DirectorySource {
+    dir: PathBuf,
+    options: TranslateOptions,
+    attention: Attention,
+    problems: state::Sender<Arc<[Problem]>>,
+}
+
+impl DirectorySource {
+    /// A source that follows `dir`, or a single manifest. It need not exist yet.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, options: TranslateOptions) -> Self {
+        let problems = state::Sender::new(Arc::default());
+        Self { dir: dir.into(), options, attention: Attention::FULL, problems }
+    }
+
+    /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
+    /// once when it is gone.
+    #[must_use]
+    pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
+        self.problems.subscribe()
+    }
+
+    /// Follows the directory until the future is dropped. The first change is a complete configuration, as soon
+    /// as the directory has been read; until then `publish` is not called. It must not block.
+    ///
+    /// Files are read where this runs, a few at a time: run it on the control plane's runtime, not on a worker.
+    pub async fn run(self, publish: impl Publish) -> Infallible {
+        let watch = self.attention.notices.then(|| Watch::new(&self.dir)).and_then(|watch| {
+            watch
+                .inspect_err(|error| {
+                    tracing::warn!(
+                        dir = %self.dir.display(), %error,
+                        "inotify is not available; changes are found by looking every second"
+                    );
+                })
+                .ok()
+        });
+        let follower = Follower {
+            files: Files::new(&self.dir, Purpose::Serve),
+            watch,
+            walking: None,
+            next_walk: Some(Instant::now()),
+            walk_again: false,
+            has_walked: false,
+            heard: Instant::now(),
+            output: Output::new(self.options, self.problems, publish),
+            dir: self.dir,
+            attention: self.attention,
+        };
+        follower.run().await
+    }
+}
+
+/// A directory that is being followed.
+struct Follower<P> {
+    dir: PathBuf,
+    attention: Attention,
+    files: Files,
+    watch: Option<Watch>,
+    walking: Option<JoinHandle<io::Result<Listing>>>,
+    /// When to walk, if not now.
+    next_walk: Option<Instant>,
+    /// Whether something happened during a walk that calls for another.
+    walk_again: bool,
+    /// Whether the directory has been listed once.
+    has_walked: bool,
+    /// When what is being taken in was heard of.
+    heard: Instant,
+    output: Output<P>,
+}
+
+/// What a follower waits for.
+enum Event {
+    Notices,
+    Walked(io::Result<Listing>),
+    Answer(resolve::Answer),
+    Timer,
+}
+
+impl<P: Publish> Follower<P> {
+    async fn run(mut self) -> Infallible {
+        loop {
+            let event = self.next_event().await;
+            self.heard = Instant::now();
+            match event {
+                Event::Notices => {
+                    self.drain();
+                }
+                Event::Walked(walk) => self.walked(walk),
+                Event::Answer(answer) => {
+                    self.output.take(answer);
+                    self.report();
+                }
+                Event::Timer => {}
+            }
+            self.read().await;
+            self.walk_if_due();
+        }
+    }
+
+    /// Waits. All that it drops when one of them is there can be waited for again.
+    async fn next_event(&mut self) -> Event {
+        let walk_due = self.next_walk.filter(|_| self.walking.is_none());
+        let timer = [walk_due, self.files.next_expiry()].into_iter().flatten().min();
+        let watch = &self.watch;
+        let walking = &mut self.walking;
+        tokio::select! {
+            biased;
+            () = async { match watch { Some(watch) => watch.ready().await, None => pending().await } } => Event::Notices,
+            walk = async { match walking { Some(walk) => walk.await, None => pending().await } } => {
+                self.walking = None;
+                Event::Walked(walk.unwrap_or_else(|error| Err(io::Error::other(error))))
+            }
+            answer = self.output.answer() => Event::Answer(answer),
+            () = async { match timer { Some(due) => sleep_until(due.into()).await, None => pending().await } } => Event::Timer,
+        }
+    }
+
+    /// Takes in all notices that are there, and returns them.
+    fn drain(&mut self) -> Vec<Notice> {
+        let notices = self.watch.as_mut().map(Watch::drain).unwrap_or_default();
+        for notice in &notices {
+            self.walk_again |= self.files.notice(notice, Instant::now());
+        }
+        notices
+    }
+
+    fn walk_if_due(&mut self) {
+        let is_due = self.walk_again || self.next_walk.is_some_and(|due| due <= Instant::now());
+        if !is_due || self.walking.is_some() {
+            return;
+        }
+        self.walk_again = false;
+        self.next_walk = None;
+        let dir = self.dir.clone();
+        let queue = self.watch.as_ref().map(Watch::queue);
+        self.walking = Some(tokio::task::spawn_blocking(move || {
+            scan::walk(&dir, &|folder| watch::watch_folder(queue.as_deref()?, folder).ok())
+        }));
+    }
+
+    fn walked(&mut self, mut walk: io::Result<Listing>) {
+        let folders =
+            walk.as_mut().map_or_else(|_| Vec::new(), |listing| std::mem::take(&mut listing.folders));
+        let is_watched = folders.iter().all(|(_, watch)| watch.is_some());
+        if let Some(watch) = &mut self.watch {
+            watch.set_folders(folders);
+        }
+        self.has_walked |= walk.is_ok();
+        // What happened during the walk comes before it is taken in.
+        self.drain();
+        let is_unsettled = self.files.walked(walk, Instant::now());
+        let is_watched = is_watched && self.watch.is_some();
+        let Attention { walk_interval, walk_interval_short, .. } = self.attention;
+        let interval = if is_unsettled || !is_watched { walk_interval_short } else { walk_interval };
+        self.next_walk = Some(Instant::now() + interval);
+    }
+
+    /// Reads what is to be read, and publishes what comes of it.
+    async fn read(&mut self) {
+        loop {
+            // What comes meanwhile is for the next round, so that no one who writes all the time holds it up.
+            let batch = self.files.take_unread();
+            for (nth, path) in batch.iter().enumerate() {
+                if nth % READ_AT_ONCE == READ_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
+                }
+                let read = scan::read(path);
+                // What was read may be half of it if someone has written to it since the notice to read it. Then the
+                // queue says so by now, and again when it is complete.
+                if !self.drain().iter().any(|notice| notice.path() == Some(path)) {
+                    self.files.set(path, read, Instant::now());
+                }
+            }
+            // Only what was gone before this, and has not come back in the meantime, is gone.
+            let now = Instant::now();
+            self.drain();
+            self.walk_again |= self.files.expire(now);
+            self.settle().await;
+            if !self.files.has_unread() {
+                return;
+            }
+        }
+    }
+
+    /// Publishes what has changed.
+    async fn settle(&mut self) {
+        let touched = self.files.take_touched();
+        if !self.has_walked || self.output.apply(&self.files.store, &touched, self.heard).await {
+            self.report();
+        }
+    }
+
+    fn report(&self) {
+        self.output.report(&self.files.store, self.files.problems());
+    }
+}

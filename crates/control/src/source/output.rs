@@ -1,0 +1,232 @@
+//! What sources have in common: from the objects of a store to changes that are published and problems that are told.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluicegate_model::{Change, Config, Upstream, UpstreamKey};
+use tokio::sync::watch as state;
+use tokio::time::timeout;
+
+use super::foreign_in_words;
+use super::publish::Publisher;
+use super::resolve::{Answer, Resolver, Target};
+use crate::problem::{Problem, Severity};
+use crate::store::{ServiceRef, Store, Touched};
+use crate::translate::{TranslateOptions, Translation, translate, upstream};
+
+/// How long the first configuration waits for the addresses of external names.
+const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
+
+/// How many Ingresses and Gateways of other classes are named in one line of the log.
+const FOREIGN_NAMED_MAX: usize = 3;
+
+/// Takes changes, each with the time at which a source heard of what led to it.
+pub trait Publish: FnMut(Change, Instant) + Send {}
+
+impl<P: FnMut(Change, Instant) + Send> Publish for P {}
+
+/// Translates a store whenever it changes, and publishes what comes of it.
+pub(super) struct Output<P> {
+    options: TranslateOptions,
+    problems: state::Sender<Arc<[Problem]>>,
+    /// What was translated last, without its configuration.
+    translation: Option<Translation>,
+    /// The upstreams with an external name.
+    external: BTreeMap<UpstreamKey, Target>,
+    resolver: Resolver,
+    publisher: Publisher,
+    publish: P,
+}
+
+impl<P: Publish> Output<P> {
+    pub(super) fn new(
+        options: TranslateOptions,
+        problems: state::Sender<Arc<[Problem]>>,
+        publish: P,
+    ) -> Self {
+        Self {
+            options,
+            problems,
+            translation: None,
+            external: BTreeMap::new(),
+            resolver: Resolver::new(),
+            publisher: Publisher::default(),
+            publish,
+        }
+    }
+
+    /// Whether anything has been published.
+    pub(super) fn is_serving(&self) -> bool {
+        self.translation.is_some()
+    }
+
+    /// Publishes what has changed in the store: the endpoints of single upstreams, if nothing else has. Returns whether
+    /// problems may have changed, so that they should be [reported](Self::report).
+    pub(super) async fn apply(&mut self, store: &Store, touched: &Touched, heard: Instant) -> bool {
+        if self.translation.is_none() || touched.routing {
+            let config = self.translate(store);
+            if self.publisher.config().is_none() {
+                self.wait_for_first_answers().await;
+            }
+            self.publish_config(config, heard);
+            return true;
+        }
+        self.publish_endpoints(store, &touched.services, heard) || touched.problems
+    }
+
+    /// Waits for the address of an external name. Does not lose anything when it is dropped.
+    pub(super) async fn answer(&mut self) -> Answer {
+        self.resolver.answer().await
+    }
+
+    /// Publishes new addresses of an external name.
+    pub(super) fn take(&mut self, answer: Answer) {
+        self.resolver.take(answer);
+        let heard = Instant::now();
+        for (key, target) in &self.external {
+            if let Some(endpoints) = self.resolver.endpoints(target)
+                && let Some(change) = self.publisher.set_endpoints(key, endpoints)
+            {
+                (self.publish)(change, heard);
+            }
+        }
+    }
+
+    /// Translates, and sees to it that external names are looked up.
+    fn translate(&mut self, store: &Store) -> Config {
+        let mut translation = translate(store, &self.options);
+        let config = std::mem::take(&mut translation.config);
+        let target = |(key, port): (&UpstreamKey, &u16)| {
+            let name = config.upstreams.get(key)?.external_name.clone()?;
+            Some((key.clone(), (name, *port)))
+        };
+        self.external = translation.external_ports.iter().filter_map(target).collect();
+        self.resolver.want(&self.external.values().cloned().collect());
+        let before = self.translation.replace(translation);
+        self.tell_of_foreign(before.as_ref());
+        config
+    }
+
+    /// Tells which Ingresses and Gateways are of other classes, unless it did `before`.
+    fn tell_of_foreign(&self, before: Option<&Translation>) {
+        let before = before.iter().flat_map(|before| &before.foreign);
+        let known: HashSet<_> = before.map(|note| &note.object).collect();
+        let now = self.translation.iter().flat_map(|now| &now.foreign);
+        let new: Vec<&Problem> = now.filter(|note| !known.contains(&note.object)).collect();
+        match &*new {
+            [] => {}
+            [note] => tracing::info!("{note}"),
+            notes => {
+                let mut names: Vec<String> = notes
+                    .iter()
+                    .take(FOREIGN_NAMED_MAX)
+                    .filter_map(|note| Some(note.object.as_ref()?.to_string()))
+                    .collect();
+                if notes.len() > names.len() {
+                    names.push(format!("and {} more", notes.len() - names.len()));
+                }
+                tracing::info!(
+                    "{}; sluicegate check says what would serve them: {}",
+                    foreign_in_words(notes.iter().copied()).unwrap_or_default(),
+                    names.join(", ")
+                );
+            }
+        }
+    }
+
+    async fn wait_for_first_answers(&mut self) {
+        let answers = async {
+            while !self.resolver.is_settled() {
+                let answer = self.resolver.answer().await;
+                self.resolver.take(answer);
+            }
+        };
+        if timeout(FIRST_ANSWERS_MAX, answers).await.is_err() {
+            tracing::warn!(
+                "some external names have not been found yet; they are served as soon as they are"
+            );
+        }
+    }
+
+    fn publish_config(&mut self, mut config: Config, heard: Instant) {
+        for (key, target) in &self.external {
+            // Until a name has been looked up, what its upstream had before is better than nothing.
+            let known = self.resolver.endpoints(target).or_else(|| self.publisher.endpoints(key));
+            if let (Some(endpoints), Some(upstream)) = (known, config.upstreams.get_mut(key)) {
+                *upstream = Arc::new(Upstream { endpoints: endpoints.clone(), ..Upstream::clone(upstream) });
+            }
+        }
+        for change in self.publisher.set_config(config) {
+            (self.publish)(change, heard);
+        }
+    }
+
+    /// Publishes the endpoints of these Services, where they changed. Returns whether their problems did.
+    fn publish_endpoints(&mut self, store: &Store, services: &BTreeSet<ServiceRef>, heard: Instant) -> bool {
+        let (Some(config), Some(translation)) = (self.publisher.config().cloned(), &mut self.translation)
+        else {
+            return false;
+        };
+        let mut has_problems = false;
+        for (namespace, service) in services {
+            let first = UpstreamKey::new(namespace.clone(), service.clone(), "");
+            let of_service = |key: &UpstreamKey| key.namespace == *namespace && key.service == *service;
+            for (key, _) in config.upstreams.range(first..).take_while(|(key, _)| of_service(key)) {
+                if self.external.contains_key(key) {
+                    continue;
+                }
+                let resolved = upstream::resolve(store, key);
+                if let Some(change) = self.publisher.set_endpoints(key, &resolved.upstream.endpoints) {
+                    (self.publish)(change, heard);
+                }
+                let before = match &resolved.problem {
+                    Some(problem) => translation.upstream_problems.insert(key.clone(), problem.clone()),
+                    None => translation.upstream_problems.remove(key),
+                };
+                has_problems |= before != resolved.problem;
+            }
+        }
+        has_problems
+    }
+
+    /// Tells what is wrong, where that has changed: with the source and its objects, which it says itself, and between
+    /// objects.
+    pub(super) fn report(&self, store: &Store, of_source: impl Iterator<Item = Problem>) {
+        let mut problems: Vec<Problem> = of_source.collect();
+        if let Some(translation) = &self.translation {
+            problems.extend(translation.problems.iter().cloned());
+            problems.extend(translation.upstream_problems.values().cloned());
+        }
+        problems.extend(self.external.iter().filter_map(|(key, target)| {
+            let fault = self.resolver.fault(target)?;
+            let has_endpoints = self.publisher.endpoints(key).is_some_and(|endpoints| !endpoints.is_empty());
+            upstream::unresolvable(store, key, &target.0, fault, has_endpoints)
+        }));
+        let problems = without_repeats(problems);
+        let before = self.problems.borrow().clone();
+        if *before == *problems {
+            return;
+        }
+        let is_there: HashSet<&Problem> = problems.iter().collect();
+        let was_there: HashSet<&Problem> = before.iter().collect();
+        for problem in problems.iter().filter(|problem| !was_there.contains(problem)) {
+            match problem.severity {
+                Severity::Error => tracing::error!("{problem}"),
+                Severity::Warning => tracing::warn!("{problem}"),
+                Severity::Note => tracing::info!("{problem}"),
+            }
+        }
+        for problem in before.iter().filter(|problem| !is_there.contains(problem)) {
+            tracing::info!("solved: {problem}");
+        }
+        self.problems.send_replace(problems.into());
+    }
+}
+
+/// One Service may be named by several ports, each with the same problem.
+pub(super) fn without_repeats(mut problems: Vec<Problem>) -> Vec<Problem> {
+    let mut seen = HashSet::new();
+    problems.retain(|problem| seen.insert(problem.clone()));
+    problems
+}

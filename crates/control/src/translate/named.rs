@@ -1,0 +1,64 @@
+//! The objects that matter: the Ingresses that are served, and the Secrets and ConfigMaps that are named for them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use sluicegate_model::UpstreamKey;
+
+use super::{ObjectName, Source, TranslateOptions, ingresses};
+use crate::object::backend::Backend;
+use crate::object::{Kind, ObjectRef};
+use crate::store::Store;
+
+/// What a source has to know of a store before it can be translated, beside Ingresses, Services and their slices.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// The Ingresses that are ours.
+    pub(crate) ingresses: HashSet<ObjectRef>,
+    /// Secrets with certificates, which must be of their own type.
+    pub(crate) certificates: HashSet<ObjectRef>,
+    /// Secrets of any type, and ConfigMaps.
+    pub(crate) others: BTreeSet<ObjectRef>,
+}
+
+impl Named {
+    /// Finds them in a store.
+    pub(crate) fn find(store: &Store, options: &TranslateOptions) -> Self {
+        let mut named = Self::default();
+        named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
+        named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
+        named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
+        for source in ingresses(store, options).0 {
+            named.add(store, source);
+        }
+        named
+    }
+
+    fn add(&mut self, store: &Store, Source { object, ingress, .. }: Source<'_>) {
+        let certificate = |name| ObjectRef { name, kind: Kind::Secret, namespace: object.namespace.clone() };
+        self.ingresses.insert(object.clone());
+        self.certificates.extend(ingress.tls.iter().filter_map(|tls| tls.secret.clone()).map(certificate));
+        self.others.extend(ingress.client_auth.iter().filter_map(|auth| auth.authorities.clone()));
+        self.others.extend(ingress.backend.as_ref().and_then(secret));
+        let paths = ingress.rules.iter().flat_map(|rule| &rule.paths).map(|path| &path.upstream);
+        let of_service = |upstream: &UpstreamKey| {
+            let (service, _) = store.service(&upstream.namespace, &upstream.service)?;
+            secret(service.backend.as_ref()?)
+        };
+        self.others.extend(paths.chain(&ingress.default_backend).filter_map(of_service));
+    }
+
+    /// Whether what is wrong with this object is anybody's business here: a cluster is full of others' objects.
+    pub(crate) fn concerns(&self, object: &ObjectRef) -> bool {
+        match object.kind {
+            Kind::Ingress => self.ingresses.contains(object),
+            Kind::Secret | Kind::ConfigMap => {
+                self.certificates.contains(object) || self.others.contains(object)
+            }
+            _ => true,
+        }
+    }
+}
+
+fn secret(backend: &Backend) -> Option<ObjectRef> {
+    backend.tls.as_ref()?.secret.clone()
+}
