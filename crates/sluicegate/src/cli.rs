@@ -11,6 +11,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
+use crate::control::ControlArgs;
+use crate::proxy::ProxyArgs;
 use crate::serve::ServeArgs;
 
 /// A Kubernetes ingress controller and API gateway that follows every change of its routes and back ends
@@ -32,6 +34,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the gateway on a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
+    /// Run the control plane alone: tell data planes on other machines what to serve.
+    Control(Box<ControlArgs>),
+    /// Run the data plane alone: serve what a control plane says.
+    Proxy(Box<ProxyArgs>),
     /// Check manifests: exit with 1 if something is wrong, and print the routes that would be served.
     Check(CheckArgs),
     /// Print the routes that a running gateway serves.

@@ -9,6 +9,8 @@
 //! | [`tls`] | what is served over TLS, as options |
 //! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
+//! | [`control`] | `sluicegate control` |
+//! | [`proxy`] | `sluicegate proxy` |
 //! | [`source`] | where routes come from, as options |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
@@ -18,7 +20,9 @@
 mod address;
 mod check;
 mod cli;
+mod control;
 mod gateway;
+mod proxy;
 mod serve;
 mod settings;
 mod show;
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
     cli.log.init();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
+        Command::Control(args) => control::run(*args),
+        Command::Proxy(args) => proxy::run(*args),
         Command::Check(args) => return check::run(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Upstreams(args) => show::upstreams(&args),
