@@ -35,7 +35,7 @@ mod server;
 pub mod state;
 pub mod table;
 
-pub use fetch::{FetchError, fetch};
+pub use fetch::{FetchError, fetch, fetch_text};
 pub use hosts::Hosts;
 pub use last_change::LastChange;
 pub use readiness::{Phase, Readiness};
