@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
@@ -16,7 +18,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_pki_types::pem::PemObject as _;
 use tokio::time::sleep;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -192,14 +194,15 @@ impl Stored {
     }
 
     fn authority(&self) -> Result<Authority, rcgen::Error> {
-        let key = std::str::from_utf8(&self.authority_key).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
-        Ok(Authority { certificate: self.authorities.clone(), key: KeyPair::from_pem(key)? })
+        let key = PrivateKeyDer::from_pem_slice(&self.authority_key);
+        let key = KeyPair::try_from(&key.map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?;
+        Ok(Authority { certificate: self.authorities.clone(), key })
     }
 }
 
 fn control_of(authority: Authority) -> Result<Stored, rcgen::Error> {
     let (certificate, key) = authority.issue(CONTROL_NAME, ExtendedKeyUsagePurpose::ServerAuth)?;
-    let authority_key = authority.key.serialize_pem().into_bytes();
+    let authority_key = pem("PRIVATE KEY", &authority.key.serialize_der());
     Ok(Stored { certificate, key, authorities: authority.certificate, authority_key })
 }
 
@@ -212,7 +215,7 @@ struct Authority {
 impl Authority {
     fn make() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
-        let certificate = Self::params()?.self_signed(&key)?.pem().into_bytes();
+        let certificate = pem("CERTIFICATE", Self::params()?.self_signed(&key)?.der());
         Ok(Self { certificate, key })
     }
 
@@ -231,7 +234,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &Issuer::new(Self::params()?, &self.key))?;
-        Ok((certificate.pem().into_bytes(), key.serialize_pem().into_bytes()))
+        Ok((pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &key.serialize_der())))
     }
 }
 
@@ -243,6 +246,15 @@ fn params(name: &str, lasts: Duration, names: Vec<String>) -> Result<Certificate
     params.not_before = (SystemTime::now() - DAY).into();
     params.not_after = (SystemTime::now() + lasts).into();
     Ok(params)
+}
+
+/// RFC 7468.
+fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+    let text = BASE64_STANDARD.encode(der);
+    let mut lines = vec![format!("-----BEGIN {label}-----")];
+    lines.extend(text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()));
+    lines.push(format!("-----END {label}-----\n"));
+    lines.join("\n").into_bytes()
 }
 
 /// Whether a certificate need not be renewed yet.
@@ -286,7 +298,7 @@ mod tests {
         let mut made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(!lasts(b"") && !lasts(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
         let old = params("old", LASTS / 4, Vec::new()).and_then(|params| params.self_signed(&KeyPair::generate()?));
-        assert!(!lasts(old.expect("a certificate").pem().as_bytes()));
+        assert!(!lasts(&pem("CERTIFICATE", old.expect("a certificate").der())));
         made.authority_key.clear();
         assert!(!made.is_whole());
     }
