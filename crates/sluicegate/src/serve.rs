@@ -193,10 +193,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         _ = &mut over => Wish::Drain,
     };
     readiness.set(Phase::Draining);
-    tokio::spawn(resignation);
+    let resignation = tokio::spawn(resignation);
     let drain =
         Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
-    end(wish, &proxy, drain, &mut signals).await
+    let ended = end(wish, &proxy, drain, &mut signals).await;
+    if ended.is_ok() {
+        // It takes a moment, and another two seconds at most; without it the next one would wait for many.
+        let _ = resignation.await;
+    }
+    ended
 }
 
 /// Drains unless nobody wants that (any more). What a signal cuts off is a failure; what lasts longer than it may,

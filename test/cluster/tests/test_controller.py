@@ -276,7 +276,8 @@ class Follows(OnCluster):
         gateway = self.gateway()
         self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
         module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(self.site.folder)))["Dir"]
-        self.cluster.kubectl("apply", "--server-side", "--filename", f"{module}/config/crd/experimental")
+        crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
+        self.cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
         port = gateway.port + 5
         group = "gateway.networking.k8s.io"
         self.cluster.kubectl("wait", f"crd/gateways.{group}", f"crd/tcproutes.{group}", "--for=condition=Established")
