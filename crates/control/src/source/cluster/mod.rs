@@ -327,9 +327,11 @@ impl<P: Publish> Follower<P> {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         if let News::Fault(fault) = news {
             watch.is_settled |= watch.selection.can_do_without(fault.reason);
-            // The first says how it began.
-            self.touched.problems |= watch.fault.is_none();
-            watch.fault.get_or_insert(fault);
+            // The first for a reason says how it began.
+            if watch.fault.as_ref().is_none_or(|before| before.reason != fault.reason) {
+                self.touched.problems = true;
+                watch.fault = Some(fault);
+            }
             return;
         }
         if !matches!(news, News::Listing) {
