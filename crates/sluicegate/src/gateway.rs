@@ -239,8 +239,10 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         _ = &mut over => (Wish::Drain, false),
     };
     readiness.set(Phase::Draining);
-    tokio::spawn(resignation);
+    let resignation = tokio::spawn(resignation);
     end(wish, &proxy, args.drain(), &mut signals).await?;
+    // It takes a moment, and two seconds at most; without it the next holder would have to wait for many.
+    let _ = resignation.await;
     if !is_told && pod_name().is_some() {
         // If it ended now, kubelet would start it again, and it would take the sockets back.
         tracing::info!(
