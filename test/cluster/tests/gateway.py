@@ -1,0 +1,328 @@
+"""Sluicegate in a cluster as its users install it: from the image's archive and the packaged chart."""
+
+import base64
+import functools
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import Cluster, ClusterError, wait_until
+from harness.paths import PROJECT
+from harness.processes import Process, all_pids, checked
+from images import standard
+
+HELM = PROJECT / "target/tools/helm"
+CHART = PROJECT / "charts/sluicegate"
+NAMESPACE = "sluicegate"
+"""Where the chart is installed."""
+PATIENCE = 60
+"""Seconds for what has to come about. None of the tests is about how fast it does."""
+POD = "app.kubernetes.io/name=sluicegate"
+"""The label of all pods of the chart."""
+
+
+@functools.cache
+def image() -> Path:
+    """The archive of the image: that of SLUICEGATE_IMAGE, or one without optimisation that is built from what is here."""
+    if given := os.environ.get("SLUICEGATE_IMAGE"):
+        return Path(PROJECT, given).resolve()
+    archive = PROJECT / "target/image/check.tar"
+    checked([str(PROJECT / "scripts/image"), "--profile", "dev", "--output", str(archive)], cwd=PROJECT)
+    return archive
+
+
+@functools.cache
+def chart() -> Path:
+    """The packaged chart."""
+    # It lives as long as this process.
+    folder = tempfile.mkdtemp(prefix="sluicegate-chart-")
+    unittest.addModuleCleanup(subprocess.run, ["rm", "-r", folder])
+    checked([str(HELM), "package", str(CHART), "--destination", folder])
+    (package,) = Path(folder).iterdir()
+    return package
+
+
+class Authority:
+    """An authority and the certificates that it signs, as files and as Secrets."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        self.folder = folder
+        self.name = name
+        self.file = folder / f"{name}.crt"
+        self._key = folder / f"{name}.key"
+        self._request(self.file, self._key, name, ["keyUsage=critical,keyCertSign,cRLSign"])
+
+    def _request(self, certificate: Path, key: Path, name: str, extensions: list[str], *signed: str) -> None:
+        checked(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "30",
+                 "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate), *signed,
+                 *(option for each in extensions for option in ("-addext", each))])
+
+    def sign(self, *names: str) -> tuple[Path, Path]:
+        """A certificate for these names, and its key. Each call makes another."""
+        number = len(list(self.folder.iterdir()))
+        certificate, key = (self.folder / f"{self.name}-{number}.{kind}" for kind in ("crt", "key"))
+        alternatives = ",".join(f"DNS:{name}" for name in names)
+        self._request(certificate, key, names[0].replace("*", "any"), [
+            "basicConstraints=critical,CA:FALSE", f"subjectAltName={alternatives}", "extendedKeyUsage=serverAuth,clientAuth",
+        ], "-CA", str(self.file), "-CAkey", str(self._key))
+        return certificate, key
+
+    def secret(self, secret: str, *names: str) -> dict[str, Any]:
+        """A Secret with a new certificate for these names, and with the authority itself."""
+        certificate, key = self.sign(*names)
+        files = {"tls.crt": certificate, "tls.key": key, "ca.crt": self.file}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "type": "kubernetes.io/tls",
+                "data": {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}}
+
+
+def backend(name: str, replicas: int = 1, port: int = 9000, **more: Any) -> list[dict[str, Any]]:
+    """A Deployment of the lab's back end, which says `Server name: NAME`, and its Service with a port 80. `more` is for the Service:
+    `annotations` and the port's `appProtocol`."""
+    labels = {"app": name}
+    container = {"name": "backend", "image": standard.BACKEND, "args": ["backend", "--listen", f"0.0.0.0:{port}", "--name", name],
+                 "readinessProbe": {"httpGet": {"path": "/healthz", "port": port}, "periodSeconds": 1}}
+    application = {"appProtocol": more["appProtocol"]} if "appProtocol" in more else {}
+    return [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}}},
+        service(name, name, port, **more.get("annotations", {})) | {
+            "spec": {"selector": labels, "ports": [{"name": "http", "port": 80, "targetPort": port, **application}]}},
+    ]
+
+
+def service(name: str, app: str, target: int, **annotations: str) -> dict[str, Any]:
+    """A Service with a port 80 before the pods of an app. Annotations are those of Sluicegate, with underscores."""
+    return {"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "annotations": annotated(annotations)},
+            "spec": {"selector": {"app": app}, "ports": [{"name": "http", "port": 80, "targetPort": target}]}}
+
+
+def ingress(name: str, *rules: str, tls: dict[str, list[str]] | None = None, default: str = "", of: str = "sluicegate",
+            **annotations: str) -> dict[str, Any]:
+    """An Ingress. A rule is `HOST PATH TYPE SERVICE`, where the host may be `*`; `tls` has the hosts of Secrets."""
+    spec: dict[str, Any] = {"ingressClassName": of}
+    if default:
+        spec["defaultBackend"] = _to(default)
+    if rules:
+        spec["rules"] = [_rule(*rule.split()) for rule in rules]
+    if tls:
+        spec["tls"] = [{"secretName": secret, "hosts": hosts} for secret, hosts in tls.items()]
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": {"name": name, "annotations": annotated(annotations)}, "spec": spec}
+
+
+def _rule(host: str, path: str, kind: str, target: str) -> dict[str, Any]:
+    rule: dict[str, Any] = {"http": {"paths": [{"path": path, "pathType": kind, "backend": _to(target)}]}}
+    return rule if host == "*" else {"host": host, **rule}
+
+
+def _to(target: str) -> dict[str, Any]:
+    return {"service": {"name": target, "port": {"number": 80}}}
+
+
+def annotated(annotations: dict[str, str]) -> dict[str, str]:
+    return {f"sluicegate.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+
+
+@dataclass
+class Answer:
+    """What curl was answered; status 0 with its complaint if nothing."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def server(self) -> str:
+        """Which back end answered."""
+        return self.line("Server name")
+
+    def line(self, name: str) -> str:
+        """What the back end was sent or says of itself, by the name of a line in its answer."""
+        lines = (line.partition(": ") for line in self.body.splitlines())
+        return next((value for key, _, value in lines if key.lower() == name.lower()), "")
+
+
+class Load:
+    """Requests at a steady rate that come from outside of all pods."""
+
+    def __init__(self, cluster: Cluster, name: str, url: str, *options: str, duration: str = "10m") -> None:
+        self.name = name
+        self._file = cluster.folder.path / f"load-{name}.json"
+        self._file.unlink(missing_ok=True)
+        program = max((path for path in standard.LAB if path.exists()), key=lambda path: path.stat().st_mtime)
+        self._running = cluster.popen(
+            # Whoever waits for 5 s has been forgotten; a busy machine alone does not make anybody wait as long.
+            [str(program), "load", url, "--json", str(self._file), "--duration", duration, "--timeout", "5s",
+             "--verify", "--threads", "1", *options], name=f"load-{name}")
+
+    def stop(self) -> dict[str, Any]:
+        """Ends it, and returns what it counted."""
+        self._running.send(signal.SIGINT)
+        return self.counted()
+
+    def counted(self) -> dict[str, Any]:
+        """Waits for its end, and returns what it counted."""
+        self._running.wait(PATIENCE)
+        if not self._file.exists():
+            raise ClusterError(f"the load {self.name} failed: {self._running.output()}")
+        counted: dict[str, Any] = json.loads(self._file.read_text())
+        return counted
+
+    def kill(self) -> None:
+        self._running.kill()
+
+
+def lost(counted: dict[str, Any]) -> dict[str, int]:
+    """What failed of a load, by kind; nothing if all was well."""
+    errors = counted["errors"]
+    found = {**errors["kinds"], **errors["wrong"], "unsent": counted["requests"]["unsent"],
+             **{f"status {status}": count for status, count in counted["statuses"].items() if status != "200"}}
+    found = {kind: count for kind, count in found.items() if count}
+    return found or ({"other": errors["total"]} if errors["total"] else {})
+
+
+class Gateway(unittest.TestCase):
+    """A cluster in which Sluicegate is installed once for all tests of a class."""
+
+    cluster: Cluster
+    folder: Path
+    authority: Authority
+    nodes = 1
+    """Of the cluster."""
+    values: dict[str, Any] = {}
+    """What the chart is told."""
+    address = ""
+    """Where Sluicegate is reached from outside of the pods, by HTTP at port 80 and by HTTPS at port 443."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        name = "test-" + cls.__name__.lower()
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.authority = Authority(cls.folder)
+        cls.cluster = cls.enterClassContext(Cluster(name, nodes=cls.nodes))
+        for archive in (image(), standard.backend()):
+            cls.cluster.import_image(archive)
+
+    # What is installed.
+
+    @classmethod
+    def helm(cls, *argv: str) -> str:
+        return cls.cluster.run([str(HELM), *argv, "--namespace", NAMESPACE], timeout=120).stdout
+
+    @classmethod
+    def install(cls, release: str = "sluicegate", **values: Any) -> str:
+        """Installs the chart, waits until its pods are ready, and returns its notes."""
+        file = cls.folder / f"{release}-values.json"
+        file.write_text(json.dumps({**cls.values, **values}))
+        said = cls.helm("install", release, str(chart()), "--create-namespace", "--values", str(file), "--wait", "--timeout", "90s")
+        return said.partition("NOTES:\n")[2]
+
+    @classmethod
+    def pods(cls, *selectors: str) -> list[dict[str, Any]]:
+        """The pods of Sluicegate that are not about to end."""
+        found = cls.cluster.json("get", "pods", "--namespace", NAMESPACE, "--selector", ",".join([POD, *selectors]))["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    @classmethod
+    def rolled_out(cls, workload: str, namespace: str = "default") -> None:
+        """Waits until all pods of a workload are those that it says, ready, and the old ones gone."""
+        cls.cluster.kubectl("rollout", "status", workload, "--namespace", namespace, f"--timeout={PATIENCE}s")
+        wanted = cls.cluster.json("get", workload, "--namespace", namespace)
+        labels = ",".join(f"{key}={value}" for key, value in wanted["spec"]["selector"]["matchLabels"].items())
+
+        def alone() -> bool:
+            pods = cls.cluster.json("get", "pods", "--namespace", namespace, "--selector", labels)["items"]
+            return not [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+
+        wait_until(alone, f"the old pods of {workload} to end", PATIENCE, 0.2)
+
+    @classmethod
+    def process(cls, pod: dict[str, Any]) -> Process:
+        """The first process of a pod's only container, as the machine sees it."""
+        (container,) = wait_until(lambda: cls.cluster.json(
+            "get", f"pod/{pod['metadata']['name']}", "--namespace", pod["metadata"]["namespace"],
+        )["status"].get("containerStatuses"), "a container", PATIENCE)
+        identity = container["containerID"].rpartition("/")[2]
+        for pid in all_pids():
+            try:
+                inside = identity in Path(f"/proc/{pid}/cgroup").read_text()
+            except OSError:
+                continue
+            process = Process.find(pid) if inside else None
+            if process:
+                return process
+        raise ClusterError(f"no process of {pod['metadata']['name']} runs")
+
+    @classmethod
+    def follow(cls, objects: list[dict[str, Any]]) -> None:
+        """Applies objects in the namespace `default`, and waits for the Deployments among them."""
+        cls.cluster.apply(*objects)
+        for each in objects:
+            if each["kind"] == "Deployment":
+                cls.rolled_out(f"deployment/{each['metadata']['name']}")
+
+    # Who asks.
+
+    @classmethod
+    def ask(cls, url: str, *options: str, address: str = "") -> Answer:
+        """Asks by curl; certificates have to be of the authority."""
+        done = cls.cluster.run(["curl", "--silent", "--show-error", "--include", "--max-time", "10", "--cacert", str(cls.authority.file),
+                                "--connect-to", f"::{address or cls.address}:", *options, url], check=False)
+        if done.returncode:
+            return Answer(0, {}, done.stderr)
+        head, _, body = done.stdout.replace("\r\n", "\n").partition("\n\n")
+        first, *lines = head.splitlines()
+        fields = (line.partition(": ") for line in lines)
+        return Answer(int(first.split()[1]), {name.lower(): value for name, _, value in fields}, body)
+
+    @classmethod
+    def answers(cls, expected: Callable[[Answer], bool], url: str, *options: str, address: str = "") -> Answer:
+        """Asks until the answer is as expected; fails with the last one."""
+        found: list[Answer] = []
+
+        def right() -> bool:
+            found[:] = [cls.ask(url, *options, address=address)]
+            return expected(found[0])
+
+        try:
+            wait_until(right, url, 30, 0.1)
+        except ClusterError:
+            raise AssertionError(f"{url} {' '.join(options)} is answered {found[0]}") from None
+        return found[0]
+
+    @contextmanager
+    def load(self, url: str = "https://shop.example.com/", rate: int = 100, posts: int = 0) -> Iterator[None]:
+        """Holds loads while its body runs, on kept connections, on new ones and by HTTP/2; no request may be lost."""
+        port = "443" if url.startswith("https") else "80"
+        common = ["--connect-to", f"{self.address}:{port}", "--cacert", str(self.authority.file), "--posts", str(posts)]
+        kinds = {
+            "kept": ["--connections", "20", "--rate", str(rate)],
+            "new": ["--connections", "50", "--rate", str(rate // 5), "--new-connections"],
+            "http2": ["--connections", "4", "--streams", "5", "--h2", "--rate", str(rate // 2)],
+        }
+        test = self.id().rpartition(".")[2]
+        loads = [Load(self.cluster, f"{test}-{kind}", url, *common, *options) for kind, options in kinds.items()]
+        try:
+            yield
+        except BaseException:
+            for load in loads:
+                load.kill()
+            raise
+        counted = {load.name.rpartition("-")[2]: load.stop() for load in loads}
+        told = ", ".join(f"{each['requests']['answered']} {kind}" for kind, each in counted.items())
+        longest = max(each["latency"]["max_us"] for each in counted.values()) / 1000
+        print(f"  {test}: {told}; at most {longest:.0f} ms", flush=True)
+        for kind, each in counted.items():
+            self.assertEqual(lost(each), {}, kind)
+            self.assertGreater(each["requests"]["answered"], 0, kind)
