@@ -35,7 +35,7 @@ mod server;
 pub mod state;
 pub mod table;
 
-pub use fetch::{FetchError, fetch};
+pub use fetch::{FetchError, fetch, fetch_text};
 pub use hosts::Hosts;
 pub use last_change::LastChange;
 pub use readiness::{Phase, Readiness};
@@ -47,6 +47,9 @@ pub struct Admin {
     pub telemetry: Arc<Telemetry>,
     /// Whether the process wants traffic.
     pub readiness: Readiness,
+    /// The name of the pod, where the process is in one: on the network of a node, another one may answer at the same
+    /// address.
+    pub pod: Option<Arc<str>>,
     /// The hosts that it answers for.
     pub hosts: Hosts,
     /// When the configuration last changed.

@@ -21,7 +21,7 @@ const JSON: &str = "application/json";
 const PATHS: [(&str, &str); 7] = [
     ("/", "this list"),
     ("/healthz", "200 as long as the process lives"),
-    ("/readyz", "200 while traffic is wanted, 503 before and after"),
+    ("/readyz", "200 while traffic is wanted, 503 before and after; ?pod=NAME: 503 in any other pod"),
     ("/metrics", "counters and histograms, for Prometheus (OpenMetrics for who accepts it)"),
     ("/config", "what is served, and what is wrong with it (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
@@ -64,7 +64,7 @@ impl Pages {
         let admin = self.admin.clone();
         match path {
             "/healthz" => text(StatusCode::OK, "ok\n".into()),
-            "/readyz" => self.readyz(),
+            "/readyz" => self.readyz(request.uri().query()),
             "/metrics" => {
                 let (metrics, format) = (self.metrics.clone(), Format::accepted(request.headers()));
                 document.written(format.content_type(), move |out| metrics.write(out, format))
@@ -83,7 +83,17 @@ impl Pages {
         }
     }
 
-    fn readyz(&self) -> Response<Content> {
+    fn readyz(&self, query: Option<&str>) -> Response<Content> {
+        let asked = query.and_then(|query| query.split('&').find_map(|part| part.strip_prefix("pod=")));
+        if let Some(asked) = asked
+            && self.admin.pod.as_deref() != Some(asked)
+        {
+            let answering = self.admin.pod.as_deref().unwrap_or("no pod");
+            return text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("not ready: {answering} answers here, not {}\n", asked.escape_debug()),
+            );
+        }
         match self.admin.readiness.phase() {
             Phase::Ready => text(StatusCode::OK, "ready\n".into()),
             Phase::Starting => text(

@@ -31,6 +31,7 @@ pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
 pub use source::cluster::StatusOptions;
 pub use source::cluster::addresses::Addresses;
+pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;

@@ -47,6 +47,7 @@ impl Gateway {
         let admin = Admin {
             telemetry: proxy.telemetry().clone(),
             readiness: readiness.clone(),
+            pod: Some("gateway-1".into()),
             hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
             last_change: last_change.clone(),
             problems: Arc::new(move || told.lock().unwrap_or_else(PoisonError::into_inner).clone()),

@@ -15,6 +15,7 @@
 //! | [`lease`] | which of several processes writes into the cluster |
 //! | [`status`], [`standing`] | what is written back to Ingresses, and what is there |
 //! | [`addresses`] | where clients reach the gateway |
+//! | [`planes`] | the certificates by which two planes know each other |
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -38,6 +39,7 @@ use crate::translate::{ObjectName, TranslateOptions};
 pub mod addresses;
 pub mod client;
 mod lease;
+pub mod planes;
 mod standing;
 mod status;
 mod watch;
@@ -105,6 +107,12 @@ impl ClusterSource {
             leads,
             resigned,
         }
+    }
+
+    /// The client that it asks with.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Whether this process holds the Lease, and so writes into the cluster.
