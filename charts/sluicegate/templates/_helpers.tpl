@@ -225,12 +225,15 @@ capabilities:
 {{/* The probes of a container. host: where they ask, if it is not the pod's address. */}}
 {{- define "sluicegate.probes" -}}
 readinessProbe:
+  {{- if .host }}
+  # During an update two pods answer at this address: only the program knows which of them it is asked for.
+  exec:
+    command: [/sluicegate, ready, {{ printf "--admin=%s" (include "sluicegate.address" (dict "host" .host "port" .root.Values.admin.port)) | quote }}]
+  {{- else }}
   httpGet:
     path: /readyz
     port: {{ .root.Values.admin.port }}
-    {{- with .host }}
-    host: {{ . | quote }}
-    {{- end }}
+  {{- end }}
   {{- toYaml .root.Values.readinessProbe | nindent 2 }}
 livenessProbe:
   httpGet:
