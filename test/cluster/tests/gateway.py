@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -153,6 +154,10 @@ class Answer:
         return next((value for key, _, value in lines if key.lower() == name.lower()), "")
 
 
+def well(answer: Answer) -> bool:
+    return answer.status == 200
+
+
 class Load:
     """Requests at a steady rate that come from outside of all pods."""
 
@@ -200,8 +205,6 @@ class Gateway(unittest.TestCase):
     authority: Authority
     nodes = 1
     """Of the cluster."""
-    values: dict[str, Any] = {}
-    """What the chart is told."""
     address = ""
     """Where Sluicegate is reached from outside of the pods, by HTTP at port 80 and by HTTPS at port 443."""
 
@@ -221,11 +224,12 @@ class Gateway(unittest.TestCase):
         return cls.cluster.run([str(HELM), *argv, "--namespace", NAMESPACE], timeout=120).stdout
 
     @classmethod
-    def install(cls, release: str = "sluicegate", **values: Any) -> str:
+    def install(cls, wait: bool = True, **values: Any) -> str:
         """Installs the chart, waits until its pods are ready, and returns its notes."""
-        file = cls.folder / f"{release}-values.json"
-        file.write_text(json.dumps({**cls.values, **values}))
-        said = cls.helm("install", release, str(chart()), "--create-namespace", "--values", str(file), "--wait", "--timeout", "90s")
+        file = cls.folder / "values.json"
+        file.write_text(json.dumps(values))
+        waiting = ["--wait", "--timeout", "90s"] if wait else []
+        said = cls.helm("install", "sluicegate", str(chart()), "--create-namespace", "--values", str(file), *waiting)
         return said.partition("NOTES:\n")[2]
 
     @classmethod
@@ -300,6 +304,34 @@ class Gateway(unittest.TestCase):
         except ClusterError:
             raise AssertionError(f"{url} {' '.join(options)} is answered {found[0]}") from None
         return found[0]
+
+    def served(self, name: str) -> float:
+        """Makes an Ingress, and returns after how many seconds it was served."""
+        started = time.monotonic()
+        self.cluster.apply(ingress(name, f"{name}.example.com / Prefix shop"))
+        self.addCleanup(self.cluster.kubectl, "delete", f"ingress/{name}")
+        self.answers(well, f"http://{name}.example.com/")
+        return time.monotonic() - started
+
+    def holder(self) -> str:
+        """The pod that writes into the cluster."""
+        def held() -> str:
+            lease = self.cluster.json("get", "leases", "--namespace", NAMESPACE, "--field-selector=metadata.name=sluicegate")["items"]
+            return lease[0]["spec"].get("holderIdentity", "") if lease else ""
+
+        return wait_until(held, "a holder of the Lease", PATIENCE)
+
+    def status_is_written(self, name: str, address: str) -> float:
+        """Makes an Ingress, and returns after how many seconds its status had that address."""
+        started = time.monotonic()
+        self.cluster.apply(ingress(name, f"{name}.example.com / Prefix shop"))
+        self.addCleanup(self.cluster.kubectl, "delete", f"ingress/{name}")
+
+        def status() -> Any:
+            return self.cluster.json("get", f"ingress/{name}")["status"].get("loadBalancer", {}).get("ingress")
+
+        self.assertEqual(wait_until(status, "the status of a new Ingress", PATIENCE, 0.2), [{"ip": address}])
+        return time.monotonic() - started
 
     @contextmanager
     def load(self, url: str = "https://shop.example.com/", rate: int = 100, posts: int = 0) -> Iterator[None]:

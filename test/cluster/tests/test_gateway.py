@@ -1,7 +1,6 @@
 """Sluicegate as a newcomer installs it, and what it serves through real pods."""
 
 import json
-import re
 import shlex
 import unittest
 from pathlib import Path
@@ -13,65 +12,20 @@ from images import standard
 from images.image import Image
 
 from .gateway import (
-    NAMESPACE, PATIENCE, Answer, Authority, Gateway, Load, annotated, backend, image, ingress, lost, service,
+    NAMESPACE, PATIENCE, Answer, Authority, Gateway, Load, backend, ingress, lost, service,
 )
+from .rights import ALL_IN_ONE, LEASE, READ, rights, union
 
 WEB = "sluicegate.dev/cluster/web:1"
 """A web server at port 80, in place of the nginx that the notes name."""
 OPENSSL = "sluicegate.dev/cluster/openssl:1"
-READ = ["get", "list", "watch"]
-
-FOLLOWED = {
-    "/configmaps": READ, "/secrets": READ, "/services": READ, "discovery.k8s.io/endpointslices": READ,
-    "networking.k8s.io/ingresses": READ, "gateway.networking.k8s.io/gateways": READ,
-    "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ,
-    "gateway.networking.k8s.io/udproutes": READ, "gateway.networking.k8s.io/referencegrants": READ,
-}
-OF_THE_CLUSTER = {"/namespaces": READ, "networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ}
-WRITTEN = {"networking.k8s.io/ingresses/status": ["patch", "update"], "networking.k8s.io/ingresses": ["patch"],
-           "events.k8s.io/events": ["create", "patch"]}
-LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "patch", "update"]}
 
 
-def union(*parts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """All rights of all parts."""
-    return {key: sorted({verb for part in parts for verb in part.get(key, [])}) for part in parts for key in part}
-
-
-ALL_IN_ONE = union(FOLLOWED, OF_THE_CLUSTER, WRITTEN)
-
-
-class Rights(Gateway):
-    """What accounts may do."""
-
-    @classmethod
-    def rights(cls, account: str, namespace: str) -> dict[str, list[str]]:
-        """What `kubectl auth can-i --list` says that an account may do beyond what every account may, by `GROUP/RESOURCE NAME`."""
-        listed = cls._listed(account, namespace)
-        everybody = cls._listed("default", namespace)
-        return {key: verbs for key, verbs in listed.items() if everybody.get(key) != verbs}
-
-    @classmethod
-    def _listed(cls, account: str, namespace: str) -> dict[str, list[str]]:
-        text = cls.cluster.kubectl("auth", "can-i", "--list", f"--as=system:serviceaccount:{NAMESPACE}:{account}", "--namespace", namespace)
-        found: dict[str, set[str]] = {}
-        for line in text.splitlines()[1:]:
-            resource, _, names, verbs = re.match(r"(\S*)\s+\[(.*?)\]\s+\[(.*?)\]\s+\[(.*?)\]", line).groups()  # type: ignore[union-attr]
-            # `services`, `ingresses.networking.k8s.io`, `ingresses.networking.k8s.io/status`
-            plain, _, part = resource.partition("/")
-            kind, _, group = plain.partition(".")
-            for name in names.split() or [""]:
-                key = f"{group}/{kind}{'/' + part if part else ''} {name}".strip()
-                found.setdefault(key, set()).update(verbs.split())
-        return {key: sorted(verbs) for key, verbs in found.items()}
-
-
-class Newcomer(Rights):
+class Newcomer(Gateway):
     """Someone who has the image, the packaged chart and the README."""
 
     def setUp(self) -> None:
-        self.addCleanup(self.cluster.kubectl, "delete", "ingress,service,deployment", "--all", "--namespace=default",
-                        "--ignore-not-found", "--wait=false")
+        self.addCleanup(self.cluster.kubectl, "delete", "ingress/hello", "service/hello", "deployment/hello", "--ignore-not-found")
 
     def follow_notes(self, notes: str, given: dict[str, str]) -> Answer:
         """Carries out what the notes say, with what they leave to the reader, and returns what their curl is answered."""
@@ -114,8 +68,8 @@ class Newcomer(Rights):
 
         wait_until(published, "the address in the status of the Ingress", PATIENCE)
         self.check_pods(capabilities=0)
-        self.assertEqual(self.rights("sluicegate", NAMESPACE), union(ALL_IN_ONE, LEASE))
-        self.assertEqual(self.rights("sluicegate", "default"), ALL_IN_ONE)
+        self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(ALL_IN_ONE, LEASE))
+        self.assertEqual(rights(self.cluster, "sluicegate", "default"), ALL_IN_ONE)
 
     def test_plain_manifests_serve_at_the_nodes_addresses(self) -> None:
         self.web()
@@ -129,8 +83,8 @@ class Newcomer(Rights):
         # NET_BIND_SERVICE is bit 10 (linux/capability.h).
         self.check_pods(capabilities=1 << 10)
         nodes = {"/nodes": READ}
-        self.assertEqual(self.rights("sluicegate", "default"), union(ALL_IN_ONE, nodes))
-        self.assertEqual(self.rights("sluicegate", NAMESPACE), union(ALL_IN_ONE, nodes, LEASE, {"/pods": READ}))
+        self.assertEqual(rights(self.cluster, "sluicegate", "default"), union(ALL_IN_ONE, nodes))
+        self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(ALL_IN_ONE, nodes, LEASE, {"/pods": READ}))
 
         def published() -> bool:
             status = self.cluster.json("get", "ingress/hello")["status"]

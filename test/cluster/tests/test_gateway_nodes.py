@@ -1,13 +1,12 @@
 """Sluicegate as a DaemonSet on the network of nodes, where a new pod takes over the sockets of the old one."""
 
 import signal
-import threading
 import time
 import unittest
 
 from harness import wait_until
 
-from .gateway import NAMESPACE, PATIENCE, Gateway, Load, backend, ingress, lost
+from .gateway import NAMESPACE, PATIENCE, Gateway, Load, backend, ingress, lost, well
 
 SHOP = "https://shop.example.com/"
 
@@ -29,7 +28,7 @@ class Nodes(Gateway):
     def setUp(self) -> None:
         self.rolled_out("daemonset/sluicegate", NAMESPACE)
         for node in self.cluster.nodes:
-            self.answers(lambda answer: answer.status == 200, SHOP, address=node.address)
+            self.answers(well, SHOP, address=node.address)
 
     def test_the_new_pod_of_a_node_takes_over_without_a_lost_request(self) -> None:
         before = {pod["metadata"]["name"] for pod in self.pods()}
@@ -58,7 +57,7 @@ class Nodes(Gateway):
         started = time.monotonic()
         process.send(signal.SIGKILL)
         wait_until(lambda: not process.running, "the process to end")
-        self.answers(lambda answer: answer.status == 200, SHOP)
+        self.answers(well, SHOP)
         took = time.monotonic() - started
         counted, beside = here.stop(), there.stop()
         print(f"  killed: served again after {took:.1f} s; of {counted['requests']['sent']} requests lost: {lost(counted)}", flush=True)
@@ -66,7 +65,7 @@ class Nodes(Gateway):
         self.assertLessEqual(set(lost(counted)) - {"unsent"}, {
             "read_closed", "read_reset", "write", "connect_refused", "connect_other", "tls_closed", "tls_handshake", "read_truncated",
         }, "what is lost other than connections")
-        self.answers(lambda answer: answer.status == 200, SHOP)
+        self.answers(well, SHOP)
 
 
 if __name__ == "__main__":
