@@ -8,7 +8,8 @@ FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
-CLUSTER ?=
+# The tests of a cluster, those of the harness first: without it the others mean nothing.
+CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
 IMAGE ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
@@ -91,10 +92,13 @@ cluster: ## bring up a Kubernetes cluster on this machine, as root (test/cluster
 cluster-down: ## take the cluster down
 	@test/cluster/cluster down
 
-test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part)
+test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part; SLUICEGATE_IMAGE=FILE for an image that there is)
 	@scripts/setup cluster
+	@scripts/setup image
+	@scripts/setup chart
 	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
-	@cd test/cluster && python3 -m unittest --verbose $(if $(CLUSTER),$(CLUSTER:%=tests.%),discover --start-directory tests --top-level-directory .)
+	@cargo build --quiet --package sluicegate-lab
+	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
 
 image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)
 	@scripts/setup image
