@@ -26,7 +26,8 @@ def against_static(outcome: Outcome, outcomes: list[Outcome]) -> float | None:
     """The p99.9 of a run as a multiple of the static one's of the same round."""
     for other in outcomes:
         if (other.gateway, other.run, other.nth) == (outcome.gateway, "static", outcome.nth) and outcome.run != "static":
-            return outcome.percentile("99.9") / other.percentile("99.9")
+            static = other.percentile("99.9")
+            return outcome.percentile("99.9") / static if static else None
     return None
 
 

@@ -60,7 +60,7 @@ def deploy(cluster: Cluster, folder: Path) -> None:
     cluster.import_image(standard.backend(program()))
     key, certificate = folder / "tls.key", folder / "tls.crt"
     cluster.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={HOST}", "-addext",
-                 f"subjectAltName=DNS:{HOST}", "-keyout", str(key), "-out", str(certificate)])
+                 f"subjectAltName=DNS:{HOST}", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", str(key), "-out", str(certificate)])
     cluster.apply(cluster.kubectl("create", "secret", "tls", "app-secret", f"--cert={certificate}", f"--key={key}",
                                   "--dry-run=client", "--output=yaml"))
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 3}
