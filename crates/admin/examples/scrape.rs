@@ -34,6 +34,7 @@ async fn main() -> anyhow::Result<()> {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
         pod: None,
+        planes: Arc::new(Default::default),
         hosts: Hosts::Any,
         last_change: LastChange::new(),
         problems: Arc::new(Problems::default),

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`readiness`] | starting, ready, draining |
 //! | [`hosts`] | against pages of other sites in a browser |
+//! | [`planes`] | what a process knows of the other plane |
 //! | [`last_change`] | when the configuration last changed |
 //! | `server` | connections: how many, how long |
 //! | `pages` | what is served at which path |
@@ -30,6 +31,7 @@ pub mod hosts;
 pub mod last_change;
 mod metrics;
 mod pages;
+pub mod planes;
 pub mod readiness;
 mod server;
 pub mod state;
@@ -38,6 +40,7 @@ pub mod table;
 pub use fetch::{FetchError, fetch, fetch_text};
 pub use hosts::Hosts;
 pub use last_change::LastChange;
+pub use planes::{Measure, Planes};
 pub use readiness::{Phase, Readiness};
 
 /// The admin interface of one gateway process.
@@ -57,6 +60,8 @@ pub struct Admin {
     /// What is wrong with the configuration now. It is called by every scrape, on a thread
     /// that may block, and should be cheap.
     pub problems: Arc<dyn Fn() -> Problems + Send + Sync>,
+    /// What is known of the other plane now, where the two are apart. It is called as `problems` is.
+    pub planes: Arc<dyn Fn() -> Planes + Send + Sync>,
 }
 
 /// What is wrong with the configuration, one message each.

@@ -18,7 +18,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path, and what is there.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
     ("/healthz", "200 as long as the process lives"),
     ("/readyz", "200 while traffic is wanted, 503 before and after; ?pod=NAME: 503 in any other pod"),
@@ -26,6 +26,7 @@ const PATHS: [(&str, &str); 7] = [
     ("/config", "what is served, and what is wrong with it (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
+    ("/planes", "with split planes: who is connected, and which version is served (JSON)"),
 ];
 
 /// The pages of one admin interface.
@@ -78,6 +79,7 @@ impl Pages {
                 let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));
                 json(out, &routes.unwrap_or_default())
             }),
+            "/planes" => document.json(move |out| json(out, &(admin.planes)().document)),
             "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.telemetry))),
             _ => text(StatusCode::OK, format!("The admin interface of Sluicegate.\n\n{}", list())),
         }

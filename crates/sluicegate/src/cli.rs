@@ -153,8 +153,8 @@ fn filter(text: &str) -> Result<Targets, String> {
         level.ok_or_else(refused)
     };
     // What it has to say of the Kubernetes API we say ourselves, once and not for each try.
-    let kube = "kube_client";
-    let mut filter = Targets::new().with_default(LevelFilter::INFO).with_target(kube, LevelFilter::OFF);
+    let quiet = ["kube_client", "kube_runtime"].map(|target| (target, LevelFilter::OFF));
+    let mut filter = Targets::new().with_default(LevelFilter::INFO).with_targets(quiet);
     for part in text.split(',') {
         filter = match part.split_once('=') {
             Some((target, of_target)) => filter.with_target(target.trim(), level(of_target)?),
@@ -178,12 +178,12 @@ mod tests {
     #[test]
     fn a_filter_names_levels_for_all_and_for_parts() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
-        assert_eq!(parts("warn"), Ok("kube_client=off,warn".into()));
-        assert_eq!(parts("debug,hyper=off"), Ok("kube_client=off,hyper=off,debug".into()));
-        assert_eq!(parts("kube_client=debug"), Ok("kube_client=debug,info".into()));
+        assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,warn".into()));
+        assert_eq!(parts("debug,hyper=off"), Ok("kube_runtime=off,kube_client=off,hyper=off,debug".into()));
+        assert_eq!(parts("kube_client=debug"), Ok("kube_runtime=off,kube_client=debug,info".into()));
         assert_eq!(
             parts("sluicegate_proxy=trace"),
-            Ok("sluicegate_proxy=trace,kube_client=off,info".into()),
+            Ok("sluicegate_proxy=trace,kube_runtime=off,kube_client=off,info".into()),
             "the rest stays"
         );
         for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {

@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::Args;
-use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Readiness};
+use serde_json::json;
+use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Phase, Planes, Readiness};
 use sluicegate_control::{PlaneCertificates, PlaneFiles};
-use sluicegate_link::{Distributor, DistributorOptions, PlaneTls, TlsFiles};
+use sluicegate_link::{Distributor, DistributorOptions, LinkTelemetry, PlaneTls, TlsFiles};
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::Telemetry;
 use tokio::net::TcpListener;
@@ -80,6 +82,10 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     args.source.apply(&mut translation, &args.settings, &args.tls);
     let source = args.source.source(translation).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
+    let max_subscribers = usize::try_from(args.max_proxies)?;
+    let distributor =
+        Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
+    let distributed = distributor.clone();
     let admin = Admin {
         telemetry: Telemetry::of_no_worker().into(),
         readiness: readiness.clone(),
@@ -87,6 +93,7 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
         problems: problems(source.problems()),
+        planes: Arc::new(move || planes(&distributed.telemetry())),
     };
     let listener = TcpListener::bind(args.admin).await;
     let listener =
@@ -107,9 +114,6 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     let listener =
         listener.with_context(|| format!("cannot listen for data planes at {} (--listen)", args.listen))?;
     let address = listener.local_addr()?;
-    let max_subscribers = usize::try_from(args.max_proxies)?;
-    let distributor =
-        Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
     tokio::spawn(distributor.clone().serve(listener, tls));
     let publish = move |change: Change, _| {
         distributor.publish(&change);
@@ -129,6 +133,61 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     }
     resignation.await;
     Ok(())
+}
+
+/// What is known of the data planes.
+fn planes(telemetry: &LinkTelemetry) -> Planes {
+    let counts = &telemetry.counts;
+    let behind = telemetry.subscribers.iter().filter(|plane| plane.version < telemetry.version).count();
+    let planes = telemetry.subscribers.iter().map(|plane| {
+        json!({
+            "node": plane.node,
+            "certificate": plane.identity,
+            "build": plane.build,
+            "address": plane.address.to_string(),
+            "connected_since":
+                plane.connected.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            "version": plane.version,
+            "behind_seconds": plane.lag.as_secs_f64(),
+            "resources_refused": plane.refused,
+        })
+    });
+    let planes: Vec<_> = planes.collect();
+    Planes {
+        document: json!({"version": telemetry.version, "resources": telemetry.resources, "planes": planes}),
+        measures: vec![
+            Measure::gauge(
+                "sluicegate_planes_connected",
+                "Data planes that are connected",
+                planes.len() as u64,
+            ),
+            Measure::gauge(
+                "sluicegate_planes_behind",
+                "Data planes that do not serve the newest version",
+                behind as u64,
+            ),
+            Measure::gauge("sluicegate_planes_version", "The newest version", telemetry.version),
+            Measure::gauge(
+                "sluicegate_planes_resources",
+                "Resources of the configuration",
+                telemetry.resources as u64,
+            ),
+            Measure::counter("sluicegate_planes_accepted", "Data planes that connected", counts.accepted),
+            Measure::counter("sluicegate_planes_refused", "Data planes beyond --max-proxies", counts.refused),
+            Measure::counter(
+                "sluicegate_planes_handshakes_failed",
+                "Connections without a certificate of the authority",
+                counts.handshakes_failed,
+            ),
+            Measure::counter(
+                "sluicegate_planes_dropped",
+                "Data planes that took nothing for too long",
+                counts.dropped,
+            ),
+            Measure::counter("sluicegate_planes_batches", "Batches that were sent", counts.batches),
+            Measure::counter("sluicegate_planes_bytes", "Their bytes, before encryption", counts.bytes),
+        ],
+    }
 }
 
 /// The certificates that the control planes make themselves. Waits for an API server that is away.

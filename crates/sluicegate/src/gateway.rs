@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketType, getsockname};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
+use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Planes, Problems, Readiness};
 use sluicegate_model::Change;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
@@ -110,6 +110,14 @@ impl GatewayArgs {
     }
 }
 
+/// What the admin interface tells of beside the data plane.
+pub(crate) struct Told {
+    /// What is wrong with the configuration.
+    pub(crate) problems: Arc<dyn Fn() -> Problems + Send + Sync>,
+    /// What is known of the other plane.
+    pub(crate) planes: Arc<dyn Fn() -> Planes + Send + Sync>,
+}
+
 /// Where the source of changes sends them.
 pub(crate) struct Publish {
     proxy: Arc<Proxy>,
@@ -167,7 +175,7 @@ fn raise_file_limit() {
 pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     args: &GatewayArgs,
     https: &[SocketAddr],
-    problems: Arc<dyn Fn() -> Problems + Send + Sync>,
+    told: Told,
     resignation: impl Future<Output = ()> + Send + 'static,
     follow: impl FnOnce(Publish) -> F,
 ) -> anyhow::Result<()> {
@@ -191,7 +199,8 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         pod: pod_name(),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
-        problems,
+        problems: told.problems,
+        planes: told.planes,
     };
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
@@ -230,11 +239,15 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         _ = &mut over => (Wish::Drain, false),
     };
     readiness.set(Phase::Draining);
-    tokio::spawn(resignation);
+    let resignation = tokio::spawn(resignation);
     end(wish, &proxy, args.drain(), &mut signals).await?;
+    // It takes a moment, and two seconds at most; without it the next holder would have to wait for many.
+    let _ = resignation.await;
     if !is_told && pod_name().is_some() {
         // If it ended now, kubelet would start it again, and it would take the sockets back.
-        tracing::info!("drained; another pod serves at the same addresses, so this one waits until it is ended");
+        tracing::info!(
+            "drained; another pod serves at the same addresses, so this one waits until it is ended"
+        );
         signals.recv().await;
     }
     Ok(())

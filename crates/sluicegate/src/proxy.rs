@@ -4,16 +4,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context as _;
 use clap::Args;
 use rustls_pki_types::ServerName;
-use sluicegate_admin::Problems;
-use sluicegate_link::{PlaneTls, Subscriber, SubscriberOptions};
+use serde_json::json;
+use sluicegate_admin::{Measure, Planes, Problems};
+use sluicegate_link::{PlaneTls, Subscriber, SubscriberOptions, SubscriberTelemetry};
 
 use crate::address::listen_address;
-use crate::gateway::{self, GatewayArgs};
+use crate::gateway::{self, GatewayArgs, Told};
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
@@ -60,6 +61,8 @@ async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
         snapshot: args.snapshot,
     });
     let telemetry = subscriber.telemetry();
+    let state = telemetry.clone();
+    let planes = Arc::new(move || planes(&state.borrow()));
     let problems = Arc::new(move || {
         let telemetry = telemetry.borrow();
         let refused = (telemetry.refused > 0).then(|| {
@@ -70,10 +73,54 @@ async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
-    gateway::run(&args.gateway, &args.listen_https, problems, resignation, |mut publish| async move {
+    let told = Told { problems, planes };
+    gateway::run(&args.gateway, &args.listen_https, told, resignation, |mut publish| async move {
         match subscriber.run(move |change| publish.change(change, Instant::now())).await {}
     })
     .await
+}
+
+/// What is known of the control plane.
+fn planes(telemetry: &SubscriberTelemetry) -> Planes {
+    let seconds = |time: Option<SystemTime>| {
+        time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()).map(|time| time.as_secs())
+    };
+    Planes {
+        measures: vec![
+            Measure::gauge(
+                "sluicegate_control_connected",
+                "1 while there is a connection to the control plane",
+                telemetry.is_connected.into(),
+            ),
+            Measure::gauge(
+                "sluicegate_control_version",
+                "The version of the configuration",
+                telemetry.version,
+            ),
+            Measure::counter(
+                "sluicegate_control_connections",
+                "Connections to the control plane that there were",
+                telemetry.connections,
+            ),
+            Measure::gauge(
+                "sluicegate_control_resources_refused",
+                "Resources that this version cannot read",
+                telemetry.refused as u64,
+            ),
+            Measure::counter(
+                "sluicegate_snapshot_failures",
+                "How often the snapshot could not be written",
+                telemetry.snapshot_failures,
+            ),
+        ],
+        document: json!({
+            "connected": telemetry.is_connected,
+            "since": seconds(telemetry.since),
+            "version": telemetry.version,
+            "last_error": telemetry.last_error,
+            "snapshot_written": seconds(telemetry.snapshot_written),
+        }),
+    }
 }
 
 fn host_and_port(text: &str) -> Result<Box<str>, String> {

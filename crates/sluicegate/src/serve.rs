@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use clap::Args;
-use sluicegate_admin::Problems;
+use sluicegate_admin::{Planes, Problems};
 use sluicegate_control::{Problem, Severity};
 use tokio::sync::watch;
 
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
-use crate::gateway::{self, GatewayArgs};
+use crate::gateway::{self, GatewayArgs, Told};
 use crate::settings::SettingsArgs;
 use crate::source::SourceArgs;
 use crate::tls::TlsArgs;
@@ -42,9 +42,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     args.tls.apply(&mut translation)?;
     args.source.apply(&mut translation, &args.settings, &args.tls);
     let source = args.source.source(translation).await?;
-    let problems = problems(source.problems());
+    let told = Told { problems: problems(source.problems()), planes: Arc::new(Planes::default) };
     let resignation = source.resignation();
-    gateway::run(&args.gateway, &args.tls.listen_https, problems, resignation, |mut publish| {
+    gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {
             tokio::spawn(publish.change(change, heard));
         })

@@ -1,9 +1,9 @@
 //! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway; `sluicegate ready`: whether it wants
 //! traffic.
 
-use sluicegate_admin::{fetch, fetch_text};
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};
+use sluicegate_admin::{fetch, fetch_text};
 
 use crate::cli::{AdminArgs, ReadyArgs};
 

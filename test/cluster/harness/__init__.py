@@ -6,9 +6,10 @@
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
 """
 
+from .api import Api, ApiError
 from .cluster import Cluster
 from .errors import ClusterError
 from .processes import wait_until
 from .running import Running
 
-__all__ = ["Cluster", "ClusterError", "Running", "wait_until"]
+__all__ = ["Api", "ApiError", "Cluster", "ClusterError", "Running", "wait_until"]

@@ -1,10 +1,15 @@
 """Network namespaces, and what connects the nodes in them."""
 
+import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import addresses
 from .processes import Process, all_pids, checked, kill_all
+
+CLONE_NEWNET = 0x40000000
 
 BRIDGE = "nodes"
 """The bridge between nodes. It is in the namespace of the first one, and has that one's address."""
@@ -30,6 +35,20 @@ class NetworkNamespace:
     def enter(self) -> list[str]:
         """What has to stand before a command. `ip netns exec` would hide the cgroups, since it mounts a new /sys."""
         return ["nsenter", f"--net={self.path}", "--"]
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Lets the calling thread be in it meanwhile. The sockets that it makes there stay there."""
+        own, other = os.open("/proc/thread-self/ns/net", os.O_RDONLY), os.open(self.path, os.O_RDONLY)
+        try:
+            _set_namespace(other)
+            try:
+                yield
+            finally:
+                _set_namespace(own)
+        finally:
+            os.close(own)
+            os.close(other)
 
     def sh(self, script: str) -> None:
         checked([*self.enter(), "sh", "-ec", script])
@@ -58,6 +77,12 @@ class NetworkNamespace:
         if self.exists:
             kill_all(self.processes, f"network namespace {self.name}")
             checked(["ip", "netns", "delete", self.name])
+
+
+def _set_namespace(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 class NodeNetwork:

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use super::status::Board;
+use super::watch::in_words;
 use crate::translate::ObjectName;
 
 /// The time before what failed is tried again.
@@ -112,15 +113,18 @@ fn of_service(service: &Service) -> Vec<Box<str>> {
 
 async fn of_nodes(client: Client, pod: &ObjectName, board: &Board) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let mut has_failed = false;
     let own = loop {
         match pods.get(&pod.name).await {
             Ok(own) => break own,
-            Err(error) => {
-                tracing::warn!(pod = %pod.name, namespace = %pod.namespace, %error,
-                    "this pod cannot be asked for, so there are no addresses for the status of Ingresses");
-                sleep(NODES_AGAIN).await;
+            Err(error) if !has_failed => {
+                has_failed = true;
+                tracing::warn!(pod = %pod.name, namespace = %pod.namespace, error = in_words(&error),
+                    "this pod cannot be asked for, so there are no addresses for the status of Ingresses; it is tried again");
             }
+            Err(_) => {}
         }
+        sleep(RETRY).await;
     };
     let labels = own.metadata.labels.unwrap_or_default().into_iter();
     let labels = labels.filter(|(name, _)| !OWN_LABELS.contains(&&**name));

@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::watch as state;
 use tokio::time::{sleep, timeout};
 
+use super::watch::in_words;
 use crate::translate::ObjectName;
 
 /// How long a Lease is good without being renewed.
@@ -20,6 +21,9 @@ const DURATION: Duration = Duration::from_secs(15);
 
 /// A holder that cannot renew it for this long holds it no longer, well before others may take it.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a look at it may take.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// The time between two looks at it.
 const RETRY: Duration = Duration::from_secs(2);
@@ -61,34 +65,60 @@ impl Elector {
     pub(super) async fn run(mut self, holds: &state::Sender<bool>) -> Infallible {
         let mut has_failed = false;
         loop {
-            match timeout(RENEW_DEADLINE / 2, self.look()).await {
+            match timeout(self.left().unwrap_or(LOOK_MAX).min(LOOK_MAX), self.look()).await {
                 Ok(Ok(())) => has_failed = false,
                 Ok(Err(error)) if !has_failed && !is_conflict(&error) => {
                     has_failed = true;
-                    tracing::warn!(lease = self.name, %error, "the Lease cannot be asked for; its holder writes status");
+                    tracing::warn!(lease = self.name, error = in_words(&error),
+                        "the Lease cannot be asked for; its holder writes status");
                 }
                 Ok(Err(_)) | Err(_) => {}
             }
-            let is_holder = self.held_since.is_some_and(|since| since.elapsed() < RENEW_DEADLINE);
-            if holds.send_if_modified(|holds| std::mem::replace(holds, is_holder) != is_holder) {
-                let what = if is_holder { "holds" } else { "does not hold" };
-                tracing::info!(lease = self.name, identity = self.identity, "this process {what} the Lease");
+            self.tell(holds);
+            let pause = RETRY.mul_f64(0.9 + fastrand::f64() / 5.0);
+            if let Some(left) = self.left().filter(|left| *left < pause) {
+                // It must not be held for as long as it takes to see that it cannot be renewed.
+                sleep(left).await;
+                self.tell(holds);
+                sleep(pause.saturating_sub(left)).await;
+            } else {
+                sleep(pause).await;
             }
-            sleep(RETRY.mul_f64(0.9 + fastrand::f64() / 5.0)).await;
+        }
+    }
+
+    /// How long it is still held, if it is.
+    fn left(&self) -> Option<Duration> {
+        let left = RENEW_DEADLINE.checked_sub(self.held_since?.elapsed())?;
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Tells whether this process is the holder.
+    fn tell(&self, holds: &state::Sender<bool>) {
+        let is_holder = self.left().is_some();
+        if holds.send_if_modified(|holds| std::mem::replace(holds, is_holder) != is_holder) {
+            let what = if is_holder { "holds" } else { "does not hold" };
+            tracing::info!(lease = self.name, identity = self.identity, "this process {what} the Lease");
         }
     }
 
     /// Gives the Lease up, so that the next holder need not wait for its end.
     pub(super) async fn release(client: Client, lease: &ObjectName, identity: &str) -> kube::Result<()> {
         let leases: Api<Lease> = Api::namespaced(client, &lease.namespace);
-        let mut held = leases.get(&lease.name).await?;
-        let spec = held.spec.get_or_insert_default();
-        if spec.holder_identity.as_deref() == Some(identity) {
+        loop {
+            let mut held = leases.get(&lease.name).await?;
+            let spec = held.spec.get_or_insert_default();
+            if spec.holder_identity.as_deref() != Some(identity) {
+                return Ok(());
+            }
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
-            leases.replace(&lease.name, &PostParams::default(), &held).await?;
+            match leases.replace(&lease.name, &PostParams::default(), &held).await {
+                // It was being renewed when this began.
+                Err(error) if is_conflict(&error) => {}
+                other => return other.map(|_| ()),
+            }
         }
-        Ok(())
     }
 
     async fn look(&mut self) -> kube::Result<()> {

@@ -172,6 +172,7 @@ impl ClusterSource {
             touched: Touched::default(),
             since: Instant::now(),
             waits_until: None,
+            away: None,
             board,
         };
         follower.watch_kinds();
@@ -236,6 +237,8 @@ struct Follower<P> {
     since: Instant,
     /// Until when a change of routes waits for objects that it names.
     waits_until: Option<Instant>,
+    /// How the API server began to be away, until no watch misses it any more.
+    away: Option<String>,
     board: Arc<Board>,
     output: Output<P>,
 }
@@ -332,9 +335,11 @@ impl<P: Publish> Follower<P> {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         if let News::Fault(fault) = news {
             watch.is_settled |= watch.selection.can_do_without(fault.reason);
-            // The first says how it began.
-            self.touched.problems |= watch.fault.is_none();
-            watch.fault.get_or_insert(fault);
+            // The first for a reason says how it began.
+            if watch.fault.as_ref().is_none_or(|before| before.reason != fault.reason) {
+                self.touched.problems = true;
+                watch.fault = Some(fault);
+            }
             return;
         }
         if !matches!(news, News::Listing) {
@@ -431,7 +436,14 @@ impl<P: Publish> Follower<P> {
     }
 
     /// Tells what is wrong with what concerns us, and with the watches.
-    fn report(&self) {
+    fn report(&mut self) {
+        // All watches fail one after another and each in its own way, which is one problem.
+        let away = |watch: &Watch| {
+            let fault = watch.fault.as_ref().filter(|fault| fault.reason == Reason::Away)?;
+            Some(format!("{}: {}", watch.selection, fault.message))
+        };
+        let mut away = self.watches.values().filter_map(away);
+        self.away = away.next().map(|first| self.away.take().unwrap_or(first));
         let of_objects = self.store.problems().filter(|problem| match &problem.object {
             Some(object) => self.named.concerns(object),
             None => true,
@@ -441,13 +453,18 @@ impl<P: Publish> Follower<P> {
             match &watch.fault {
                 // Gateway API need not be installed.
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
+                Some(fault) if fault.reason == Reason::Away => {}
                 Some(fault) => {
                     faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection)
                 }
                 None => {}
             }
         }
-        let of_watches = faults.into_iter().map(|((message, reason), of)| problem(message, reason, &of));
+        let of_watches = faults.into_iter().map(|((message, reason), of)| {
+            let of: Vec<String> = of.iter().map(ToString::to_string).collect();
+            problem(&format!("{}: {message}", of.join(", ")), reason)
+        });
+        let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Away)));
         self.output.report(&self.store, of_objects.chain(of_watches));
         if self.output.is_serving() {
             self.board.want(&self.named.ingresses, &self.output.problems());
@@ -470,9 +487,8 @@ impl Selection {
     }
 }
 
-/// What is wrong with some watches.
-fn problem(message: &str, reason: Reason, of: &[&Selection]) -> Problem {
-    let what: Vec<String> = of.iter().map(ToString::to_string).collect();
+/// What is wrong with some watches: which, and why.
+fn problem(what: &str, reason: Reason) -> Problem {
     let consequence = match reason {
         Reason::Away => "what is known stays in service",
         Reason::Forbidden => "give the service account the right to get, list and watch them",
@@ -483,9 +499,6 @@ fn problem(message: &str, reason: Reason, of: &[&Selection]) -> Problem {
         origin: Origin::CLUSTER,
         object: None,
         field: String::new(),
-        message: format!(
-            "the Kubernetes API cannot be asked for {}: {message}; {consequence}",
-            what.join(", ")
-        ),
+        message: format!("the Kubernetes API cannot be asked for {what}; {consequence}"),
     }
 }

@@ -15,11 +15,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::sleep;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -64,7 +64,9 @@ pub enum PlanesError {
     #[error("the Secrets of the planes cannot be read or written: {0}")]
     Api(#[from] kube::Error),
     /// There are no random numbers, or the Secret holds something else.
-    #[error("Secret {CONTROL_SECRET}: no certificate can be made with its authority: {0}; delete it to have a new one")]
+    #[error(
+        "Secret {CONTROL_SECRET}: no certificate can be made with its authority: {0}; delete it to have a new one"
+    )]
     Make(#[from] rcgen::Error),
 }
 
@@ -131,11 +133,17 @@ impl PlaneCertificates {
         });
         if !is_good {
             let authority = control.authority()?;
-            let (certificate, key) = authority.issue("sluicegate-proxy", ExtendedKeyUsagePurpose::ClientAuth)?;
-            let proxy = Stored { certificate, key, authorities: authority.certificate, authority_key: Vec::new() };
+            let (certificate, key) =
+                authority.issue("sluicegate-proxy", ExtendedKeyUsagePurpose::ClientAuth)?;
+            let proxy =
+                Stored { certificate, key, authorities: authority.certificate, authority_key: Vec::new() };
             self.write(PROXY_SECRET, stored, proxy).await?;
         }
-        Ok(PlaneFiles { certificate: control.certificate, key: control.key, authorities: control.authorities })
+        Ok(PlaneFiles {
+            certificate: control.certificate,
+            key: control.key,
+            authorities: control.authorities,
+        })
     }
 
     async fn write(&self, name: &str, old: Option<Secret>, new: Stored) -> Result<Stored, PlanesError> {
@@ -189,7 +197,9 @@ impl Stored {
     }
 
     fn is_whole(&self) -> bool {
-        [&self.certificate, &self.key, &self.authorities, &self.authority_key].iter().all(|part| !part.is_empty())
+        [&self.certificate, &self.key, &self.authorities, &self.authority_key]
+            .iter()
+            .all(|part| !part.is_empty())
             && not_after(&self.authorities).is_some_and(|end| end > SystemTime::now() + LASTS)
     }
 
@@ -297,7 +307,8 @@ mod tests {
     fn what_is_broken_or_old_is_made_anew() {
         let mut made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(!lasts(b"") && !lasts(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
-        let old = params("old", LASTS / 4, Vec::new()).and_then(|params| params.self_signed(&KeyPair::generate()?));
+        let old =
+            params("old", LASTS / 4, Vec::new()).and_then(|params| params.self_signed(&KeyPair::generate()?));
         assert!(!lasts(&pem("CERTIFICATE", old.expect("a certificate").der())));
         made.authority_key.clear();
         assert!(!made.is_whole());

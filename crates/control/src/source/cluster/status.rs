@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::Ingress;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::{Notify, watch as state};
@@ -20,6 +23,7 @@ use tokio::time::sleep;
 
 use super::standing::Standing;
 use super::until;
+use super::watch::in_words;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
 
@@ -38,6 +42,12 @@ const EVENTS_MAX: usize = 1000;
 /// The longest value of the annotation, in bytes.
 const PROBLEMS_MAX: usize = 4096;
 
+/// What an Event has told is not told again for so long.
+const EVENT_AGAIN: Duration = Duration::from_secs(600);
+
+/// The longest name of who writes an Event, in bytes.
+const INSTANCE_MAX: usize = 128;
+
 /// The longest note of an Event (`events.k8s.io/v1`), in bytes.
 const NOTE_MAX: usize = 1024;
 
@@ -55,6 +65,8 @@ struct Cards {
     addresses: Option<Vec<Box<str>>>,
     /// The Ingresses that may not be as they should.
     queue: BTreeSet<ObjectRef>,
+    /// Which was taken last: the others have their turn before it comes again.
+    last: Option<ObjectRef>,
     events: VecDeque<(ObjectRef, String)>,
     /// The problems of other objects that Events have told of, or that were there before.
     told: HashSet<(ObjectRef, String)>,
@@ -169,6 +181,15 @@ impl Cards {
         (task != Task::default()).then_some(task)
     }
 
+    /// Takes the next Ingress out of the queue.
+    fn next(&mut self) -> Option<ObjectRef> {
+        let after = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.queue.range((after, Bound::Unbounded)).next().or_else(|| self.queue.first()).cloned();
+        self.queue.remove(next.as_ref()?);
+        self.last.clone_from(&next);
+        next
+    }
+
     fn tell(&mut self, object: ObjectRef, message: String) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
@@ -184,9 +205,7 @@ pub(super) async fn write(
     identity: String,
     mut holds: state::Receiver<bool>,
 ) -> Infallible {
-    let reporter =
-        Reporter { controller: "sluicegate.dev/ingress-controller".into(), instance: Some(identity) };
-    let writer = Writer { recorder: Recorder::new(client.clone(), reporter), board, client };
+    let writer = Writer { board, client, identity, told: Mutex::default() };
     loop {
         until(&mut holds, true).await;
         tokio::select! {
@@ -199,12 +218,14 @@ pub(super) async fn write(
 struct Writer {
     board: Arc<Board>,
     client: Client,
-    recorder: Recorder,
+    identity: String,
+    /// What Events have told, and when. (kube's own recorder takes all problems of an object for the first one.)
+    told: Mutex<HashMap<(ObjectRef, String), Instant>>,
 }
 
 impl Writer {
     async fn run(&self) {
-        let mut delay = RETRY_FIRST;
+        let (mut delay, mut has_told) = (RETRY_FIRST, None);
         loop {
             let changed = self.board.changed.notified();
             match self.next().await {
@@ -214,7 +235,11 @@ impl Writer {
                 }
                 Ok(false) => changed.await,
                 Err(error) => {
-                    tracing::warn!(%error, "status cannot be written; it is tried again");
+                    let error = in_words(&error);
+                    if has_told.as_ref() != Some(&error) {
+                        tracing::warn!(error, "status cannot be written; it is tried again");
+                        has_told = Some(error);
+                    }
                     sleep(delay).await;
                     delay = (delay * 2).min(RETRY_MAX);
                 }
@@ -231,23 +256,20 @@ impl Writer {
         }
         let next = {
             let mut cards = self.board.cards();
-            let Some(object) = cards.queue.pop_first() else { return Ok(false) };
+            let Some(object) = cards.next() else { return Ok(false) };
             let uid = cards.ingresses.get(&object).and_then(|card| card.standing.uid.clone());
             cards.task(&object).map(|task| (object, uid, task))
         };
         let Some((object, uid, task)) = next else { return Ok(true) };
+        let unwritten = Unwritten { board: &self.board, object: &object };
         match self.carry_out(&object, uid.as_deref(), &task).await {
-            Ok(()) => Ok(true),
+            Ok(()) => {}
             // It is gone, which the watch tells as well.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
-            Err(error) => {
-                let mut cards = self.board.cards();
-                if cards.task(&object).is_some() {
-                    cards.queue.insert(object);
-                }
-                Err(error)
-            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
         }
+        std::mem::forget(unwritten);
+        Ok(true)
     }
 
     async fn carry_out(&self, object: &ObjectRef, uid: Option<&str>, task: &Task) -> kube::Result<()> {
@@ -285,6 +307,9 @@ impl Writer {
 
     /// Tells of a problem by an Event, which nothing depends on: one that cannot be written is left out.
     async fn event(&self, object: &ObjectRef, uid: Option<&str>, message: &str) {
+        if !self.is_new(object, message) {
+            return;
+        }
         let about = ObjectReference {
             api_version: Some(object.kind.api_versions()[0].to_owned()),
             kind: Some(object.kind.as_str().to_owned()),
@@ -293,16 +318,47 @@ impl Writer {
             uid: uid.map(ToOwned::to_owned),
             ..ObjectReference::default()
         };
+        // Those of what has no namespace are in this one.
+        let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let event = Event {
-            type_: EventType::Warning,
-            reason: "NotAsWritten".to_owned(),
+            metadata: ObjectMeta { generate_name: Some(format!("{}-", object.name)), ..ObjectMeta::default() },
+            type_: Some("Warning".to_owned()),
+            reason: Some("NotAsWritten".to_owned()),
+            action: Some("Translate".to_owned()),
             note: Some(shortened(message, NOTE_MAX)),
-            action: "Translate".to_owned(),
-            secondary: None,
+            regarding: Some(about),
+            event_time: Some(MicroTime(Timestamp::now())),
+            reporting_controller: Some("sluicegate.dev/ingress-controller".to_owned()),
+            reporting_instance: Some(shortened(&self.identity, INSTANCE_MAX)),
+            ..Event::default()
         };
-        if let Err(error) = self.recorder.publish(&event, &about).await {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        if let Err(error) = events.create(&PostParams::default(), &event).await {
             tracing::debug!(%object, %error, "an Event cannot be written");
         }
+    }
+
+    /// Whether an Event has not told this lately. Notes that it does now.
+    fn is_new(&self, object: &ObjectRef, message: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, since| since.elapsed() < EVENT_AGAIN);
+        if told.len() >= EVENTS_MAX {
+            return false;
+        }
+        told.insert((object.clone(), message.to_owned()), Instant::now()).is_none()
+    }
+}
+
+/// An Ingress that goes back into the queue when it is dropped: after an error, and when the Lease is lost meanwhile.
+struct Unwritten<'a> {
+    board: &'a Board,
+    object: &'a ObjectRef,
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        let mut cards = self.board.cards();
+        self.board.queue_up(&mut cards, self.object);
     }
 }
 
@@ -376,6 +432,22 @@ mod tests {
         assert_eq!(task(&board, &a), None);
         board.want(&HashSet::new(), &[]);
         assert_eq!(task(&board, &a), Some(Task { addresses: None, problems: Some(None) }));
+    }
+
+    #[test]
+    fn an_ingress_that_cannot_be_written_comes_again_after_the_others() {
+        let board = Board::default();
+        let all = ["a", "b", "c"].map(ingress);
+        for object in &all {
+            board.observe(object, Standing::default());
+        }
+        board.set_addresses(vec!["192.0.2.1".into()]);
+        board.want(&all.iter().cloned().collect(), &[]);
+        let next = || board.cards().next().expect("one waits");
+        assert_eq!(next(), all[0]);
+        drop(Unwritten { board: &board, object: &all[0] });
+        assert_eq!([next(), next(), next()], [all[1].clone(), all[2].clone(), all[0].clone()]);
+        assert_eq!(board.cards().next(), None);
     }
 
     #[test]

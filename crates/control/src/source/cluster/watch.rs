@@ -34,6 +34,9 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// The same for a kind that the API server does not know, or does not show us.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);
 
+/// So many refusals in a row are not told of: an API server that has just started does not know anybody's rights yet.
+const REFUSALS_BORNE: u32 = 4;
+
 /// A watch that has not failed again for this long goes on: there may be nothing to tell.
 const RECOVERED_AFTER: Duration = Duration::from_secs(4);
 
@@ -123,7 +126,8 @@ impl Selection {
             Fields::Type(kind) => watcher::Config::default().fields(&format!("type={kind}")),
             Fields::Name(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
         };
-        let telling = Telling { kind: self.kind, watch, sender, delay: RETRY_FIRST, refusals: 0 };
+        let telling =
+            Telling { kind: self.kind, watch, sender, delay: RETRY_FIRST, failed: Reason::Away, refusals: 0 };
         let task = match self.kind {
             Kind::Ingress => tokio::spawn(telling.run(self.api::<networking::Ingress>(client), config)),
             Kind::IngressClass => {
@@ -165,6 +169,8 @@ struct Telling {
     watch: usize,
     sender: mpsc::Sender<Heard>,
     delay: Duration,
+    /// Why it failed last.
+    failed: Reason,
     /// How often in a row the API server has refused.
     refusals: u32,
 }
@@ -268,17 +274,12 @@ impl Telling {
             _ => None,
         };
         let code = status.map(|status| status.code);
-        // An old version of what we know has expired (410), or is newer than what the server knows (504), as after a
-        // restored backup.
+        // An old version of what we know has expired.
         if matches!(code, Some(410)) {
             return Some(Next::Restart);
         }
         self.refusals = if status.is_some() { self.refusals + 1 } else { 0 };
-        let next = match code {
-            Some(404 | 504) => Next::Restart,
-            _ if self.refusals >= REFUSALS_MAX => Next::Restart,
-            _ => Next::Resume,
-        };
+        let next = next(code, self.refusals);
         let reason = match code {
             Some(404) => Reason::Unknown,
             Some(401 | 403) => Reason::Forbidden,
@@ -289,13 +290,19 @@ impl Telling {
     }
 
     async fn failed(&mut self, fault: Fault) -> Option<()> {
-        let delay = match fault.reason {
+        if std::mem::replace(&mut self.failed, fault.reason) != fault.reason {
+            self.delay = RETRY_FIRST;
+        }
+        let delay = self.delay;
+        let longest = match fault.reason {
             Reason::Unknown | Reason::Forbidden => RETRY_REFUSED,
-            Reason::Away => self.delay,
+            Reason::Away => RETRY_MAX,
         };
-        self.delay = (self.delay * 2).min(RETRY_MAX);
-        let news = News::Fault(fault);
-        self.sender.send(Heard { watch: self.watch, at: Instant::now(), news }).await.ok()?;
+        self.delay = (delay * 2).min(longest);
+        if fault.reason != Reason::Forbidden || self.refusals > REFUSALS_BORNE {
+            let news = News::Fault(fault);
+            self.sender.send(Heard { watch: self.watch, at: Instant::now(), news }).await.ok()?;
+        }
         sleep(delay.mul_f64(1.0 - fastrand::f64() / 2.0)).await;
         Some(())
     }
@@ -312,6 +319,26 @@ impl Telling {
         let mut findings = Findings::default();
         let form = raw.check(&object, &mut findings);
         Some((ParsedObject { object, part: "".into(), form, findings }, standing))
+    }
+}
+
+/// What to do after an answer with this code, if there was one, and so many refusals in a row.
+fn next(code: Option<u16>, refusals: u32) -> Next {
+    match code {
+        // What comes back after a silence may be another state: a restored backup, of which the versions are lower than
+        // the one that we know. A watch from there would be told nothing until they have grown past it, without an error.
+        None => Next::Restart,
+        Some(404 | 504) => Next::Restart,
+        _ if refusals >= REFUSALS_MAX => Next::Restart,
+        _ => Next::Resume,
+    }
+}
+
+/// A failed request in words.
+pub(super) fn in_words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => root_cause(other),
     }
 }
 
@@ -382,5 +409,18 @@ impl Watched for DynamicObject {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         let value = serde_json::to_value(self).ok()?;
         check(object, &value, findings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_silence_and_after_many_refusals_everything_is_listed_anew() {
+        assert_eq!(next(None, 0), Next::Restart);
+        assert_eq!(next(Some(504), 1), Next::Restart);
+        assert_eq!(next(Some(500), 1), Next::Resume);
+        assert_eq!(next(Some(500), REFUSALS_MAX), Next::Restart);
     }
 }

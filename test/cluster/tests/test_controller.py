@@ -1,0 +1,657 @@
+"""What the gateway promises that follows a cluster, tried on a real API server."""
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from harness import Cluster, wait_until
+from harness.processes import checked
+
+from .process import (
+    AT_HOME, CLUSTER_WIDE, CONTROLLER, HOME, NAMESPACED, NODES, READ, WRITE, Gateway, Manifest, Pair, Site, config_map,
+    endpoint_slice, endpoints, ingress, lease, lease_rules, program, secret, service,
+)
+
+GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.3"
+STATUS_OF = "192.0.2."
+
+
+def say(what: str) -> None:
+    """Prints a figure."""
+    print(f"\n    {what}", file=sys.stderr, flush=True)
+
+
+class OnCluster(unittest.TestCase):
+    """A test with an API server, and two back ends."""
+
+    cluster_name = "test-controller"
+    site: Site
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        if cls is OnCluster:
+            raise unittest.SkipTest("only what is made of it")
+        folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cluster = cls.enterClassContext(Cluster(cls.cluster_name, api_only=True))
+        cls.site = Site(cluster, folder)
+        cls.one, cls.two = cls.site.backend("one"), cls.site.backend("two")
+
+    def setUp(self) -> None:
+        self.api, self.cluster = self.site.api, self.site.cluster
+        self.namespace = self.site.namespace()
+
+    def gateway(self, *options: str, ready: bool = True, **how: Any) -> Gateway:
+        gateway = self.site.gateway(*options, **how)
+        self.addCleanup(gateway.running.kill)
+        if ready:
+            gateway.await_ready()
+        return gateway
+
+    def host(self, name: str = "web") -> str:
+        return f"{name}.{self.namespace}.test"
+
+    def shop(self, namespace: str | None = None) -> None:
+        """A Service `web` with the first back end."""
+        namespace = namespace or self.namespace
+        self.api.create(service(namespace), endpoint_slice(namespace, [self.one]))
+
+    def route(self, name: str, namespace: str | None = None, **how: Any) -> Manifest:
+        """Creates an Ingress to it, with a host of the same name."""
+        made = ingress(namespace or self.namespace, name, self.host(name), **how)
+        self.api.create(made)
+        self.addCleanup(lambda: self.api.find(made) and self.api.delete(made))
+        return made
+
+    def status(self, of: Manifest) -> list[str]:
+        """The addresses in the status of an Ingress."""
+        balancer = self.api.get(of).get("status", {}).get("loadBalancer", {})
+        return [address.get("ip") or address["hostname"] for address in balancer.get("ingress", [])]
+
+    def await_addresses(self, of: Manifest, addresses: list[str], timeout: float = 30) -> None:
+        wait_until(lambda: self.status(of) == addresses, f"the status {addresses}", timeout, 0.02)
+
+    def problems(self, of: Manifest) -> str | None:
+        annotations: dict[str, str] = self.api.get(of)["metadata"].get("annotations", {})
+        return annotations.get("sluicegate.dev/problems")
+
+    def notes(self, of: Manifest) -> list[str]:
+        """What Events tell of an object."""
+        events = self.api.list({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": of["metadata"]})
+        return [event["note"] for event in events if event["regarding"]["name"] == of["metadata"]["name"]]
+
+
+class Follows(OnCluster):
+    """Routes, endpoints and settings follow the cluster."""
+
+    def test_a_new_ingress_answers_at_once(self) -> None:
+        gateway = self.gateway()
+        took = []
+        for n in range(10):
+            name = f"web-{n}"
+            self.api.create(service(self.namespace, name), endpoint_slice(self.namespace, [self.one], name))
+            before = time.monotonic()
+            self.route(name, service=name)
+            created = time.monotonic()
+            gateway.await_status(self.host(name))
+            took.append((time.monotonic() - created, time.monotonic() - before))
+        after, whole = (sorted(times)[len(times) // 2] * 1000 for times in zip(*took))
+        say(f"a new Ingress answers {after:.1f} ms after its creation returned, {whole:.1f} ms after it was asked for (median;"
+            f" longest {max(took)[0] * 1000:.1f} ms)")
+
+    def test_all_of_a_new_shop_in_any_order(self) -> None:
+        gateway = self.gateway()
+        self.route("early")
+        gateway.await_status(self.host("early"), 503)
+        self.api.create(endpoint_slice(self.namespace, [self.one]))
+        self.api.create(service(self.namespace))
+        gateway.await_backend(self.host("early"), "one")
+
+    def test_endpoints_are_followed(self) -> None:
+        self.shop()
+        gateway = self.gateway()
+        self.route("web")
+        gateway.await_backend(self.host(), "one")
+        took = []
+        for n in range(20):
+            name, address = [("two", self.two), ("one", self.one)][n % 2]
+            self.api.patch(endpoint_slice(self.namespace, []), {"endpoints": endpoints([address])})
+            changed = time.monotonic()
+            gateway.await_backend(self.host(), name)
+            took.append(time.monotonic() - changed)
+        say(f"a changed slice is followed {sorted(took)[10] * 1000:.1f} ms after its change returned"
+            f" (median, longest {max(took) * 1000:.1f} ms)")
+        self.api.delete(endpoint_slice(self.namespace, []))
+        gateway.await_status(self.host(), 503)
+
+    def test_classes_say_whose_an_ingress_is(self) -> None:
+        self.shop()
+        self.api.create({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+                         "metadata": {"name": "of-ours"}, "spec": {"controller": CONTROLLER}})
+        self.api.create({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+                         "metadata": {"name": "of-others"}, "spec": {"controller": "example.com/other"}})
+        foreign = [self.route(f"foreign-{n}", class_name="of-others", annotations={"sluicegate.dev/compression": "odd"})
+                   for n in range(20)]
+        self.route("by-class", class_name="of-ours")
+        self.route("by-annotation", class_name=None, annotations={"kubernetes.io/ingress.class": "sluicegate"})
+        without = self.route("without", class_name=None)
+        gateway = self.gateway("--publish-status-address", "192.0.2.1")
+        for name in ["by-class", "by-annotation"]:
+            gateway.await_status(self.host(name))
+        for name in ["foreign-1", "without"]:
+            self.assertEqual(gateway.ask(self.host(name)).status, 404, name)
+        last = self.route("z-last")
+        self.await_addresses(last, ["192.0.2.1"])
+        for each in [*foreign, without]:
+            self.assertEqual(self.status(each), [])
+            self.assertIsNone(self.problems(each))
+        self.assertLessEqual(len(gateway.lines("foreign-")), 1, gateway.log())
+        every = self.gateway("--watch-ingress-without-class")
+        every.await_status(self.host("without"))
+        # A class may come, and go to another controller.
+        self.route("late", class_name=f"late-{self.namespace}")
+        late = {"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+                "metadata": {"name": f"late-{self.namespace}"}, "spec": {"controller": CONTROLLER}}
+        self.api.create(late)
+        gateway.await_status(self.host("late"))
+        self.api.delete(late)
+        gateway.await_status(self.host("late"), 404)
+
+    def test_a_namespace_is_watched_with_rights_in_it_alone(self) -> None:
+        other = self.site.namespace()
+        for namespace in [self.namespace, other]:
+            self.shop(namespace)
+        self.route("here")
+        self.route("there", namespace=other)
+        account = self.site.account(CLUSTER_WIDE, lease_rules("narrow"))
+        self.site.allow(account, NAMESPACED + WRITE, self.namespace)
+        gateway = self.gateway("--watch-namespace", self.namespace, "--publish-status-address", "192.0.2.1",
+                               account=account, lease_name="narrow")
+        gateway.await_status(self.host("here"))
+        self.assertEqual(gateway.ask(self.host("there")).status, 404)
+        self.await_addresses(self.route("more"), ["192.0.2.1"])
+        self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
+
+    def test_without_the_right_to_secrets_it_serves_and_says_so(self) -> None:
+        self.shop()
+        self.route("web", tls="web")
+        narrow = [{**rule, "resources": [each for each in rule["resources"] if each != "secrets"]} for rule in NAMESPACED]
+        account = self.site.account(narrow + CLUSTER_WIDE)
+        gateway = self.gateway("--no-status", account=account)
+        gateway.await_status(self.host(), 308)
+        gateway.await_line("kubernetes.io/tls", "give the service account the right to get, list and watch")
+        pair = Pair.create(self.site.folder, self.host())
+        self.api.create(pair.secret(self.namespace, "web"))
+        self.site.allow(account, [{"apiGroups": [""], "resources": ["secrets"], "verbs": READ}])
+        wait_until(lambda: gateway.certificate(self.host()) == pair.der, "the certificate after the right was given", 30)
+        self.assertEqual(len(gateway.lines("solved", "kubernetes.io/tls", "give the service account")), 1)
+        self.assertLessEqual(len(gateway.lines("forbidden")), 4, gateway.log())
+
+    def test_a_rotated_certificate_is_served_and_old_connections_stay(self) -> None:
+        self.shop()
+        first, second = (Pair.create(self.site.folder, self.host()) for _ in range(2))
+        self.api.create(first.secret(self.namespace, "web"))
+        self.route("web", tls="web")
+        gateway = self.gateway()
+        wait_until(lambda: gateway.certificate(self.host()) == first.der, "the first certificate")
+        with gateway.tls(self.host()) as kept:
+            self.assertEqual(gateway.ask_tls(self.host(), kept), 200)
+            self.cluster.apply(second.secret(self.namespace, "web"))
+            changed = time.monotonic()
+            wait_until(lambda: gateway.certificate(self.host()) == second.der, "the second certificate", 30, 0.002)
+            say(f"a rotated certificate is served {(time.monotonic() - changed) * 1000:.0f} ms after kubectl returned")
+            self.assertEqual(gateway.ask_tls(self.host(), kept), 200)
+            self.assertEqual(kept.getpeercert(binary_form=True), first.der)
+        self.api.patch(secret(self.namespace, "web", {}), {"data": {"tls.key": "bm9uc2Vuc2U="}})
+        gateway.await_line(f"{self.namespace}/web", "tls.key")
+        self.assertEqual(gateway.certificate(self.host()), second.der, "a broken Secret leaves the last good one")
+
+    def test_authorities_of_clients_may_be_of_any_type_and_come_later(self) -> None:
+        self.shop()
+        authority = Pair.create(self.site.folder, "authority")
+        client = Pair.create(self.site.folder, "client", authority)
+        files = self.site.folder / f"{self.namespace}.crt", self.site.folder / f"{self.namespace}.key"
+        files[0].write_bytes(client.certificate)
+        files[1].write_bytes(client.key)
+        for name in ["secret", "map"]:
+            self.api.create(Pair.create(self.site.folder, self.host(name)).secret(self.namespace, name))
+        self.api.create(secret(self.namespace, "authority", {"ca.crt": authority.certificate}))
+        self.route("secret", tls="secret", annotations={"sluicegate.dev/auth-tls-secret": "authority"})
+        self.route("map", tls="map", annotations={"sluicegate.dev/auth-tls-configmap": "later"})
+        gateway = self.gateway()
+        self.assertEqual(gateway.ask_tls(self.host("secret"), client=files), 200)
+        self.assertNotEqual(self.outcome(gateway, "secret"), 200)
+        self.assertNotEqual(self.outcome(gateway, "map", files), 200, "nobody may pass before the authorities are known")
+        self.api.create(config_map(self.namespace, "later", {"ca.crt": authority.certificate.decode()}))
+        wait_until(lambda: self.outcome(gateway, "map", files) == 200, "authorities that came later")
+        self.api.delete(secret(self.namespace, "authority", {}))
+        wait_until(lambda: self.problem_of(gateway, "authority"), "word of the Secret that is gone")
+        self.assertNotEqual(self.outcome(gateway, "secret"), 200, "without a certificate, whatever becomes of the Secret")
+        self.api.create(secret(self.namespace, "authority", {"ca.crt": authority.certificate}))
+        wait_until(lambda: self.outcome(gateway, "secret", files) == 200, "a Secret that came again")
+
+    def problem_of(self, gateway: Gateway, name: str) -> bool:
+        return any(f"{self.namespace}/{name}" in line or f'"{name}"' in line or name in line
+                   for line in gateway.lines("auth-tls-secret"))
+
+    def outcome(self, gateway: Gateway, name: str, client: tuple[Path, Path] | None = None) -> int:
+        """The status of a request over HTTPS; 0 if there is none."""
+        try:
+            return gateway.ask_tls(self.host(name), client=client)
+        except OSError:
+            return 0
+
+    def test_a_configmap_of_settings_is_followed(self) -> None:
+        self.shop()
+        self.route("web")
+        settings = config_map(self.namespace, "settings", {"max-request-body": "10"})
+        gateway = self.gateway("--configmap", f"{self.namespace}/settings")
+
+        def post() -> int:
+            return gateway.ask(self.host(), "/?s=1", method="POST", body=b"x" * 100).status
+
+        gateway.await_status(self.host())
+        self.assertEqual(post(), 200)
+        self.api.create(settings)
+        wait_until(lambda: post() == 413, "the limit of the ConfigMap")
+        self.api.patch(settings, {"data": {"max-request-body": None, "proxy-body-size": "1k"}})
+        wait_until(lambda: post() == 200, "the limit by its name in ingress-nginx")
+        self.api.patch(settings, {"data": {"proxy-body-size": "10", "atempts": "3", "attempts": "none"}})
+        wait_until(lambda: post() == 413, "what is right beside what is wrong")
+        for wrong in ["data[atempts]", "data[attempts]"]:
+            gateway.await_line(f"{self.namespace}/settings", wrong)
+            wait_until(lambda: any(wrong in note for note in self.notes(settings)), f"an Event about {wrong}")
+        self.api.delete(settings)
+        wait_until(lambda: post() == 200, "the defaults again")
+
+    def test_gateway_api_is_found_when_it_is_installed(self) -> None:
+        self.shop()
+        gateway = self.gateway()
+        self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
+        module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(self.site.folder)))["Dir"]
+        crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
+        self.cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
+        port = gateway.port + 5
+        group = "gateway.networking.k8s.io"
+        self.cluster.kubectl("wait", f"crd/gateways.{group}", f"crd/tcproutes.{group}", "--for=condition=Established")
+        objects: list[Manifest] = [
+            {"apiVersion": f"{group}/v1", "kind": "Gateway", "metadata": {"namespace": self.namespace, "name": "edge"},
+             "spec": {"gatewayClassName": "sluicegate", "listeners": [{"name": "tcp", "protocol": "TCP", "port": port}]}},
+            {"apiVersion": f"{group}/v1alpha2", "kind": "TCPRoute", "metadata": {"namespace": self.namespace, "name": "web"},
+             "spec": {"parentRefs": [{"name": "edge"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}},
+        ]
+        self.cluster.apply(*objects)
+        applied = time.monotonic()
+        wait_until(lambda: gateway.ask("any", port=port).backend == "one", f"a TCPRoute; {gateway.log()}", 45)
+        say(f"a TCPRoute is served {time.monotonic() - applied:.1f} s after the CRDs and it were installed")
+        self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
+        self.cluster.kubectl("delete", "--namespace", self.namespace, f"tcproutes.{group}/web", f"gateways.{group}/edge")
+        wait_until(lambda: gateway.ask("any", port=port).status == 0, "the listener to go")
+
+
+class Writes(OnCluster):
+    """What is written back, and by whom."""
+
+    cluster_name = "test-controller-writes"
+
+    def test_addresses_by_options_are_written_once(self) -> None:
+        self.shop()
+        first = self.route("first")
+        gateway = self.gateway("--publish-status-address", "192.0.2.1", "--publish-status-address", "lb.example")
+        self.await_addresses(first, ["192.0.2.1", "lb.example"])
+        version = self.api.get(first)["metadata"]["resourceVersion"]
+        for n in range(5):
+            self.await_addresses(self.route(f"more-{n}"), ["192.0.2.1", "lb.example"])
+        self.assertEqual(self.api.get(first)["metadata"]["resourceVersion"], version)
+        # Whoever takes them off sees them come back.
+        self.api.patch(first, {"status": {"loadBalancer": {"ingress": None}}}, "/status")
+        self.await_addresses(first, ["192.0.2.1", "lb.example"])
+        self.assertEqual(gateway.lines(" WARN "), [])
+
+    def test_addresses_of_a_service(self) -> None:
+        self.shop()
+        balancer = service(self.namespace, "balancer")
+        balancer["spec"]["type"] = "LoadBalancer"
+        self.api.create(balancer)
+        web = self.route("web")
+        self.gateway("--publish-service", f"{self.namespace}/balancer")
+        for addresses in [["192.0.2.7"], ["192.0.2.8", "192.0.2.9"]]:
+            found = {"ingress": [{"ip": address} for address in addresses]}
+            self.api.patch(balancer, {"status": {"loadBalancer": found}}, "/status")
+            self.await_addresses(web, addresses)
+
+    def test_addresses_of_nodes(self) -> None:
+        self.shop()
+        web = self.route("web")
+        account = self.site.account(NAMESPACED + CLUSTER_WIDE + WRITE + NODES, lease_rules("nodes") + AT_HOME)
+
+        def pod(name: str, node: str) -> Manifest:
+            return {"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": node, "containers": [{"name": "a", "image": "a"}]},
+                    "metadata": {"namespace": HOME, "name": name, "labels": {"app": "gate", "pod-template-hash": name}}}
+
+        for number in [1, 2]:
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}"}}
+            self.api.create(node)
+            addresses = [{"type": "InternalIP", "address": f"192.0.2.{number}"}]
+            self.api.patch(node, {"status": {"addresses": addresses}}, "/status")
+        self.api.create(pod("second", "node-2"))
+        gateway = self.gateway("--publish-node-addresses", account=account, lease_name="nodes")
+        # Its own pod comes late, as far as it can see.
+        self.api.create(pod(gateway.name, "node-1"))
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        self.api.patch(pod(gateway.name, ""), ready, "/status")
+        self.await_addresses(web, ["192.0.2.1"])
+        self.api.patch(pod("second", ""), ready, "/status")
+        self.await_addresses(web, ["192.0.2.1", "192.0.2.2"])
+        self.api.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/second?gracePeriodSeconds=0")
+        self.await_addresses(web, ["192.0.2.1"])
+
+    def test_problems_are_told_on_the_ingress_and_taken_off_again(self) -> None:
+        self.shop()
+        gateway = self.gateway()
+        web = self.route("web", service="absent")
+        wait_until(lambda: self.problems(web), f"the annotation; {gateway.log()}")
+        self.assertIn("absent", self.problems(web) or "")
+        wait_until(lambda: any("absent" in note for note in self.notes(web)), "an Event")
+        backend = {"service": {"name": "web", "port": {"number": 80}}}
+        self.api.patch(web, {"spec": ingress("", "", self.host())["spec"]})
+        wait_until(lambda: self.problems(web) is None, "the annotation to go")
+        self.assertEqual(backend, self.api.get(web)["spec"]["rules"][0]["http"]["paths"][0]["backend"])
+
+    def test_an_ingress_that_refuses_its_status_does_not_stand_in_the_way_of_others(self) -> None:
+        self.shop()
+        group = "admissionregistration.k8s.io/v1"
+        policy = {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "refuse"}, "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["networking.k8s.io"], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["ingresses/status"]}]},
+            "validations": [{"expression": f"!(object.metadata.name == 'a-refused' && object.metadata.namespace == '{self.namespace}')",
+                             "message": "refused by a policy"}]}}
+        binding = {"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "refuse"},
+                   "spec": {"policyName": "refuse", "validationActions": ["Deny"]}}
+        root = f"/apis/{group}"
+        self.api.ask("POST", f"{root}/validatingadmissionpolicies", policy)
+        self.api.ask("POST", f"{root}/validatingadmissionpolicybindings", binding)
+        self.addCleanup(self.api.ask, "DELETE", f"{root}/validatingadmissionpolicies/refuse")
+        self.addCleanup(self.api.ask, "DELETE", f"{root}/validatingadmissionpolicybindings/refuse")
+        refused = self.route("a-refused")
+
+        def is_refused() -> bool:
+            try:
+                self.api.patch(refused, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.99"}]}}}, "/status")
+                return False
+            except Exception as error:
+                return "refused by a policy" in str(error)
+
+        wait_until(is_refused, "the policy")
+        gateway = self.gateway("--publish-status-address", "192.0.2.1")
+        for n in range(10):
+            self.route(f"web-{n}")
+        for n in range(10):
+            self.await_addresses(ingress(self.namespace, f"web-{n}", ""), ["192.0.2.1"])
+        self.assertLessEqual(len(gateway.lines("refused by a policy")), 1, gateway.log())
+
+    def test_without_rights_to_write_it_serves_and_says_so_once(self) -> None:
+        self.shop()
+        self.route("web")
+        account = self.site.account(NAMESPACED + CLUSTER_WIDE)
+        gateway = self.gateway("--publish-status-address", "192.0.2.1", account=account)
+        gateway.await_status(self.host())
+        served = time.monotonic()
+        # It asks for the Lease every two seconds.
+        wait_until(lambda: time.monotonic() - served > 7, "three further tries")
+        self.assertEqual(len(gateway.lines(" WARN ") + gateway.lines(" ERROR ")), 1, gateway.log())
+        self.assertEqual(len(gateway.lines("Lease")), 1, gateway.log())
+
+
+class Leads(OnCluster):
+    """Of several gateways one writes, and never two."""
+
+    cluster_name = "test-controller-leads"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.shop()
+        self.lease_name = f"lease-of-{self.namespace}"
+        self.account = self.site.account(NAMESPACED + CLUSTER_WIDE + WRITE, lease_rules(self.lease_name))
+        self.web = self.route("web")
+
+    def member(self, number: int) -> Gateway:
+        """A gateway that writes an address of its own."""
+        return self.gateway("--publish-status-address", f"{STATUS_OF}{number}", "--shutdown-grace", "0s",
+                            account=self.account, lease_name=self.lease_name)
+
+    def pair(self) -> tuple[Gateway, Gateway]:
+        first = self.member(1)
+        self.await_addresses(self.web, [f"{STATUS_OF}1"])
+        return first, self.member(2)
+
+    def never_two(self, *members: Gateway) -> None:
+        """By their logs, none began to hold the Lease before the other had ceased to."""
+        spans = sorted(((span, member) for member in members for span in member.leaderships()), key=lambda found: found[0][0])
+        for (earlier, _), (later, _) in zip(spans, spans[1:]):
+            self.assertIsNotNone(earlier[1], f"{spans}")
+            self.assertLessEqual(earlier[1], later[0], f"{spans}")
+
+    def test_the_next_leads_soon_after_the_leader_is_told_to_end(self) -> None:
+        first, second = self.pair()
+        self.assertEqual(second.lines("this process holds"), [])
+        begun = time.monotonic()
+        self.assertEqual(first.running.terminate(), 0)
+        self.await_addresses(self.web, [f"{STATUS_OF}2"], 10)
+        took = time.monotonic() - begun
+        say(f"after SIGTERM the next one has written after {took:.1f} s")
+        self.assertLess(took, 4)
+        found = self.api.get(lease(self.lease_name))["spec"]
+        self.assertEqual((found["holderIdentity"], found["leaseTransitions"]), (second.name, 1))
+
+    def test_the_next_leads_once_the_lease_of_a_killed_leader_is_over(self) -> None:
+        first, second = self.pair()
+        begun = time.monotonic()
+        first.running.kill()
+        self.await_addresses(self.web, [f"{STATUS_OF}2"], 25)
+        took = time.monotonic() - begun
+        say(f"after SIGKILL the next one has written after {took:.1f} s")
+        self.assertLess(took, 20)
+
+    def test_a_deleted_lease_is_made_again_and_one_leads(self) -> None:
+        members = self.pair()
+        self.api.delete(lease(self.lease_name))
+
+        def holder() -> str | None:
+            found = self.api.find(lease(self.lease_name))
+            return found["spec"]["holderIdentity"] if found else None
+
+        name = wait_until(holder, "a new Lease", 10)
+        number = [member.name for member in members].index(name) + 1
+        self.await_addresses(self.web, [f"{STATUS_OF}{number}"])
+        self.await_addresses(self.route("later"), [f"{STATUS_OF}{number}"])
+        other = members[2 - number]
+        # Where the other was first, the holder ceases when it sees that.
+        wait_until(lambda: not other.leaderships() or other.leaderships()[-1][1], f"{other.name} to cease", 10)
+
+    def test_a_holder_that_cannot_renew_its_lease_ceases_before_another_may_begin(self) -> None:
+        members = self.pair()
+        token, log_before = members[0].token, [len(member.log().splitlines()) for member in members]
+        load = self.cluster.popen([
+            str(program("sluicegate-lab")), "load", "-t1", "-c4", "-R50", "-d25s", "--json", "-", "--fail-on-errors",
+            "-H", f"Host: {self.host()}", f"http://127.0.0.1:{members[0].port}/?s=100"])
+        self.cluster.kill("kube-apiserver")
+        begun = time.monotonic()
+        members[0].await_line("does not hold", timeout=20)
+        say(f"the holder ceases {time.monotonic() - begun:.1f} s after the API server was killed")
+        self.assertLess(time.monotonic() - begun, 13)
+        wait_until(lambda: time.monotonic() - begun > 20, "the Lease to be over", 30)
+        lines = [len(member.log().splitlines()) - before for member, before in zip(members, log_before)]
+        say(f"lines of log over 20 s without an API server: {lines}")
+        self.assertLessEqual(max(lines), 8, members[0].log())
+        self.cluster.start("kube-apiserver")
+        new = self.route("new")
+        wait_until(lambda: self.status(new) in [[f"{STATUS_OF}1"], [f"{STATUS_OF}2"]], "one to lead again", 20)
+        self.never_two(*members)
+        self.assertEqual(load.wait(40), 0, load.output()[-2000:])
+        for member in members:
+            self.assertNotIn(token, member.log())
+
+
+class Outages(OnCluster):
+    """The API server is killed, stands still, or comes back as another."""
+
+    cluster_name = "test-controller-outages"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.shop()
+        self.addCleanup(self.cluster.up)
+
+    def slice_to(self, address: str) -> None:
+        self.api.patch(endpoint_slice(self.namespace, []), {"endpoints": endpoints([address])})
+
+    def end_api_server(self) -> None:
+        """Ends it in good order, so that watches end as they do after their time."""
+        process = self.cluster.part("kube-apiserver").process
+        assert process
+        process.send(signal.SIGTERM)
+        wait_until(lambda: not process.running, "the API server to end", 90)
+        self.cluster.kill("kube-apiserver")
+
+    def test_a_start_without_api_server_is_not_ready_until_all_is_known(self) -> None:
+        self.route("web")
+        account = self.site.account(NAMESPACED + CLUSTER_WIDE + WRITE)
+        # One that is not let in may never be ready.
+        closed = self.gateway(account=self.site.account([]), ready=False)
+        gateway = self.gateway("--no-status", account=account)
+        gateway.running.kill()
+        kubeconfig = self.site.folder / f"{account}.kubeconfig"
+        self.cluster.kill("kube-apiserver")
+        again = Gateway(self.cluster, self.site.number(), "")
+        again.start(["--kubeconfig", str(kubeconfig), "--no-status"])
+        self.addCleanup(again.running.kill)
+        again.await_line("the Kubernetes API cannot be asked")
+        self.assertEqual(again.admin("/readyz").status, 503)
+        self.assertEqual(again.admin("/healthz").status, 200)
+        self.assertNotEqual(again.ask(self.host()).status, 404, "nobody may be told that a route does not exist")
+        self.cluster.start("kube-apiserver")
+        begun = time.monotonic()
+        again.await_ready()
+        say(f"ready {time.monotonic() - begun:.2f} s after the API server was")
+        self.assertEqual(again.ask(self.host()).status, 200)
+        closed.await_line("give the service account the right")
+        self.assertEqual(closed.admin("/readyz").status, 503)
+
+    def test_a_killed_api_server_is_no_matter_to_requests(self) -> None:
+        self.route("web")
+        gateway = self.gateway()
+        gateway.await_status(self.host())
+        load = self.cluster.popen([
+            str(program("sluicegate-lab")), "load", "-t1", "-c8", "-R200", "-d12s", "--json", "-", "--fail-on-errors",
+            "-H", f"Host: {self.host()}", f"http://127.0.0.1:{gateway.port}/?s=100"])
+        wait_until(lambda: gateway.metric("sluicegate_requests_total") > 100, "requests")
+        self.cluster.kill("kube-apiserver")
+        gateway.await_line("the Kubernetes API cannot be asked", "what is known stays in service")
+        self.cluster.start("kube-apiserver")
+        self.slice_to(self.two)
+        begun = time.monotonic()
+        gateway.await_backend(self.host(), "two")
+        took = time.monotonic() - begun
+        say(f"in step {took:.2f} s after the API server was ready again")
+        self.assertLess(took, 2)
+        self.assertEqual(load.wait(40), 0, load.output()[-2000:])
+        gateway.await_line("solved", "the Kubernetes API cannot be asked")
+
+    def test_a_restored_backup_is_what_counts(self) -> None:
+        old = self.route("old")
+        gateway = self.gateway()
+        gateway.await_status(self.host("old"))
+        folder = self.cluster.folder.path
+        for part in ["kube-apiserver", "etcd"]:
+            self.cluster.kill(part)
+        shutil.copytree(folder / "etcd", folder / "backup")
+        self.cluster.up()
+        self.route("new")
+        self.api.delete(old)
+        for n in range(50):
+            self.slice_to([self.one, self.two][n % 2])
+        gateway.await_status(self.host("new"))
+        gateway.await_status(self.host("old"), 404)
+        for part in ["kube-apiserver", "etcd"]:
+            self.cluster.kill(part)
+        shutil.rmtree(folder / "etcd")
+        (folder / "backup").rename(folder / "etcd")
+        self.cluster.up()
+        begun = time.monotonic()
+        gateway.await_status(self.host("old"), timeout=20)
+        gateway.await_status(self.host("new"), 404, timeout=20)
+        gateway.await_backend(self.host("old"), "one", timeout=20)
+        say(f"in step {time.monotonic() - begun:.2f} s after an older state was restored")
+        self.route("later")
+        gateway.await_status(self.host("later"))
+
+    def test_what_happened_while_the_gateway_stood_still_is_made_up_for(self) -> None:
+        gone, kept = self.route("gone"), self.route("kept")
+        gateway = self.gateway()
+        for each in ["gone", "kept"]:
+            gateway.await_status(self.host(each))
+        gateway.pause()
+        self.api.delete(gone)
+        self.slice_to(self.two)
+        gateway.resume()
+        gateway.await_status(self.host("gone"), 404)
+        gateway.await_backend(self.host("kept"), "two")
+        # Now for so long that its place in the watches is forgotten.
+        gateway.pause()
+        self.end_api_server()
+        self.cluster.start("kube-apiserver")
+        self.api.delete(kept)
+        self.route("new")
+        revision = int(self.api.get(service(self.namespace))["metadata"]["resourceVersion"])
+        for n in range(3):
+            self.slice_to([self.one, self.two][n % 2])
+            revision = int(self.api.get(endpoint_slice(self.namespace, []))["metadata"]["resourceVersion"])
+        self.end_api_server()
+        self.compact(revision)
+        self.cluster.start("kube-apiserver")
+        gateway.resume()
+        begun = time.monotonic()
+        gateway.await_status(self.host("new"))
+        gateway.await_status(self.host("kept"), 404)
+        gateway.await_backend(self.host("new"), "one")
+        say(f"in step {time.monotonic() - begun:.2f} s after it went on, with what it knew compacted away")
+        self.slice_to(self.two)
+        gateway.await_backend(self.host("new"), "two")
+
+    def compact(self, revision: int) -> None:
+        """Lets etcd forget what was before a revision."""
+
+        def ask() -> None:
+            with self.cluster.namespace.inside():
+                body = json.dumps({"revision": str(revision), "physical": True}).encode()
+                urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:2379/v3/kv/compaction", body), timeout=10).close()
+
+        # In a thread of its own, so that a failure cannot leave this one elsewhere.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(ask).result()
+
+    def test_an_api_server_that_stands_still_is_given_up(self) -> None:
+        self.route("web")
+        gateway = self.gateway()
+        gateway.await_status(self.host())
+        self.cluster.pause("kube-apiserver")
+        self.addCleanup(self.cluster.resume, "kube-apiserver")
+        self.assertEqual(gateway.ask(self.host()).status, 200)
+        self.cluster.kill("kube-apiserver")
+        self.cluster.start("kube-apiserver")
+        self.slice_to(self.two)
+        gateway.await_backend(self.host(), "two", 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
