@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
 import tempfile
 import time
 import unittest
@@ -40,14 +39,10 @@ def image() -> Path:
     return archive
 
 
-@functools.cache
-def chart() -> Path:
-    """The packaged chart."""
-    # It lives as long as this process.
-    folder = tempfile.mkdtemp(prefix="sluicegate-chart-")
-    unittest.addModuleCleanup(subprocess.run, ["rm", "-r", folder])
-    checked([str(HELM), "package", str(CHART), "--destination", folder])
-    (package,) = Path(folder).iterdir()
+def chart(folder: Path) -> Path:
+    """The chart, packaged into a folder."""
+    checked([str(HELM), "package", str(CHART), "--destination", str(folder)])
+    (package,) = folder.glob("sluicegate-*.tgz")
     return package
 
 
@@ -229,7 +224,7 @@ class Gateway(unittest.TestCase):
         file = cls.folder / "values.json"
         file.write_text(json.dumps(values))
         waiting = ["--wait", "--timeout", "90s"] if wait else []
-        said = cls.helm("install", "sluicegate", str(chart()), "--create-namespace", "--values", str(file), *waiting)
+        said = cls.helm("install", "sluicegate", str(chart(cls.folder)), "--create-namespace", "--values", str(file), *waiting)
         return said.partition("NOTES:\n")[2]
 
     @classmethod
