@@ -97,7 +97,7 @@ test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" 
 	@scripts/setup image
 	@scripts/setup chart
 	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
-	@cargo build --quiet --package sluicegate-lab
+	@cargo build --quiet --package sluicegate --package sluicegate-lab
 	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
 
 image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)

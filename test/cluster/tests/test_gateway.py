@@ -71,10 +71,10 @@ class Newcomer(Gateway):
         self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(ALL_IN_ONE, LEASE))
         self.assertEqual(rights(self.cluster, "sluicegate", "default"), ALL_IN_ONE)
 
-    def test_plain_manifests_serve_at_the_nodes_addresses(self) -> None:
+    def test_without_helm_plain_manifests_serve_at_the_nodes_addresses(self) -> None:
         self.web()
         self.cluster.kubectl("apply", "--filename", str(PROJECT / "deploy/daemonset.yaml"))
-        self.addCleanup(self.cluster.kubectl, "delete", "--filename", str(PROJECT / "deploy/daemonset.yaml"))
+        # The last test of its class: Kubernetes looks after a namespace again only when half of its pods' grace period is over.
         self.rolled_out("daemonset/sluicegate", NAMESPACE)
         self.cluster.kubectl("create", "deployment", "hello", f"--image={WEB}", "--port=80")
         self.cluster.kubectl("expose", "deployment", "hello")

@@ -75,6 +75,9 @@ class Changes(Gateway):
 
     def test_a_node_is_drained_without_a_lost_request(self) -> None:
         self.addCleanup(self.cluster.kubectl, "uncordon", "node-2")
+        # Whoever has all pods on one node and no such budget is left without any.
+        self.cluster.kubectl("create", "poddisruptionbudget", "shop", "--selector=app=shop", "--min-available=3")
+        self.addCleanup(self.cluster.kubectl, "delete", "poddisruptionbudget/shop")
         with self.load():
             self.cluster.kubectl("drain", "node-2", "--ignore-daemonsets", "--force", f"--timeout={PATIENCE}s")
             self.rolled_out("deployment/sluicegate", NAMESPACE)
