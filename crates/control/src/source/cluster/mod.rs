@@ -202,7 +202,7 @@ async fn write(
             until(&mut elected, true).await;
             let following = async {
                 addresses::follow(client.clone(), from, &board).await;
-                pending().await
+                pending::<()>().await;
             };
             tokio::select! {
                 () = following => {}
@@ -216,7 +216,7 @@ async fn write(
 /// Waits until it is so; for ever, if nobody can say so any more.
 async fn until(state: &mut state::Receiver<bool>, wanted: bool) {
     if state.wait_for(|state| *state == wanted).await.is_err() {
-        pending().await
+        pending::<()>().await;
     }
 }
 
@@ -455,7 +455,7 @@ impl<P: Publish> Follower<P> {
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
                 Some(fault) if fault.reason == Reason::Away => {}
                 Some(fault) => {
-                    faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection)
+                    faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection);
                 }
                 None => {}
             }

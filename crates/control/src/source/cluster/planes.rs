@@ -292,7 +292,7 @@ mod tests {
             .and_then(|authority| authority.issue("sluicegate-proxy", ExtendedKeyUsagePurpose::ClientAuth))
             .expect("a certificate of the stored authority");
         let authority = CertificateDer::from_pem_slice(&made.authorities).expect("PEM");
-        let anchor = rustls::pki_types::CertificateDer::from(authority.to_vec());
+        let anchor = CertificateDer::from(authority.to_vec());
         let mut roots = rustls::RootCertStore::empty();
         roots.add(anchor).expect("an authority");
         let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
