@@ -260,7 +260,7 @@ class Follows(OnCluster):
         gateway.await_status(self.host())
         self.assertEqual(post(), 200)
         self.api.create(settings)
-        wait_until(lambda: post() == 413, "the limit of the ConfigMap")
+        wait_until(lambda: post() == 413, f"the limit of the ConfigMap; {gateway.log()}")
         self.api.patch(settings, {"data": {"max-request-body": None, "proxy-body-size": "1k"}})
         wait_until(lambda: post() == 200, "the limit by its name in ingress-nginx")
         self.api.patch(settings, {"data": {"proxy-body-size": "10", "atempts": "3", "attempts": "none"}})

@@ -384,7 +384,8 @@ impl<P: Publish> Follower<P> {
             return;
         }
         touched.routing |= self.waits_until.is_some();
-        if touched.routing {
+        // The last of the first lists may be an empty one, or one that cannot be had, which touches nothing.
+        if touched.routing || !self.output.is_serving() {
             self.find_named();
         }
         let is_due = self.waits_until.is_some_and(|until| until <= Instant::now());
