@@ -308,13 +308,16 @@ class Gateway(unittest.TestCase):
         self.answers(well, f"http://{name}.example.com/")
         return time.monotonic() - started
 
-    def holder(self) -> str:
-        """The pod that writes into the cluster."""
-        def held() -> str:
-            lease = self.cluster.json("get", "leases", "--namespace", NAMESPACE, "--field-selector=metadata.name=sluicegate")["items"]
-            return lease[0]["spec"].get("holderIdentity", "") if lease else ""
+    def writer(self, *selectors: str) -> dict[str, Any]:
+        """The pod that writes into the cluster: the holder of the Lease. One that ended unasked holds it for some seconds still."""
+        def holding() -> dict[str, Any] | None:
+            leases = self.cluster.json("get", "leases", "--namespace", NAMESPACE, "--field-selector=metadata.name=sluicegate")["items"]
+            holders = {lease["spec"].get("holderIdentity") for lease in leases}
+            return next((pod for pod in self.pods(*selectors) if pod["metadata"]["name"] in holders), None)
 
-        return wait_until(held, "a holder of the Lease", PATIENCE)
+        found = wait_until(holding, "a holder of the Lease", PATIENCE, 0.2)
+        assert found is not None
+        return found
 
     def status_is_written(self, name: str, address: str) -> float:
         """Makes an Ingress, and returns after how many seconds its status had that address."""
