@@ -85,7 +85,7 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     let max_subscribers = usize::try_from(args.max_proxies)?;
     let distributor =
         Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
-    let distributed = distributor.clone();
+    let (distributed, leads) = (distributor.clone(), source.leads());
     let admin = Admin {
         telemetry: Telemetry::of_no_worker().into(),
         readiness: readiness.clone(),
@@ -93,7 +93,11 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
         problems: problems(source.problems()),
-        planes: Arc::new(move || planes(&distributed.telemetry())),
+        planes: Arc::new(move || {
+            let mut planes = planes(&distributed.telemetry());
+            planes.measures.extend(leads());
+            planes
+        }),
     };
     let listener = TcpListener::bind(args.admin).await;
     let listener =

@@ -42,7 +42,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     args.tls.apply(&mut translation)?;
     args.source.apply(&mut translation, &args.settings, &args.tls);
     let source = args.source.source(translation).await?;
-    let told = Told { problems: problems(source.problems()), planes: Arc::new(Planes::default) };
+    let leads = source.leads();
+    let planes = move || Planes { measures: leads().into_iter().collect(), ..Planes::default() };
+    let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use clap::Args;
+use sluicegate_admin::Measure;
 use sluicegate_control::{
     Addresses, ClusterSource, Credentials, DirectorySource, ObjectName, Problem, Publish, StatusOptions,
     TranslateOptions,
@@ -135,6 +136,19 @@ impl Source {
         match self {
             Self::Directory(source) => source.problems(),
             Self::Cluster(source) => source.problems(),
+        }
+    }
+
+    /// Whether this process is the one that writes into the cluster, for `/metrics`.
+    pub(crate) fn leads(&self) -> impl Fn() -> Option<Measure> + Send + Sync + 'static {
+        let leads = match self {
+            Self::Directory(_) => None,
+            Self::Cluster(source) => Some(source.leads()),
+        };
+        move || {
+            let leads = *leads.as_ref()?.borrow();
+            let help = "1 if this process holds the Lease, and so writes status and Events";
+            Some(Measure::gauge("sluicegate_leader", help, leads.into()))
         }
     }
 

@@ -124,11 +124,11 @@ impl ClusterSource {
     /// What makes this process write nothing any more, and gives the Lease up, so that the next holder need not wait for
     /// its end. The objects are followed all the same.
     pub fn resignation(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (client, status, leads) = (self.client.clone(), self.status.clone(), self.leads.subscribe());
-        let resigned = self.resigned.clone();
+        let (client, status, resigned) = (self.client.clone(), self.status.clone(), self.resigned.clone());
         async move {
-            let Some(status) = status.filter(|_| *leads.borrow()) else { return };
+            // Also who does not hold it must not take it any more.
             resigned.send_replace(true);
+            let Some(status) = status else { return };
             let released = Elector::release(client, &status.lease, &status.identity);
             if let Ok(Err(error)) = timeout(RESIGNATION_MAX, released).await {
                 tracing::debug!(%error, "the Lease cannot be given up, it will run out");
