@@ -6,6 +6,9 @@ from pathlib import Path
 from .processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
+WEIGHTS = {"cpu.shares": 16384, "cpu.weight": 1600}
+"""On a node, kubelet, containerd and all else share one group beside that of the pods, so that pods have most of a busy CPU. Here
+each of these processes has a group of its own (sched(7), autogroup), so the pods' group has to weigh as much as all of them."""
 
 
 class ControlGroup:
@@ -28,6 +31,9 @@ class ControlGroup:
     def create(self) -> None:
         for folder in self._folders():
             folder.mkdir(exist_ok=True)
+            for weight, value in WEIGHTS.items():
+                if (folder / weight).exists():
+                    (folder / weight).write_text(str(value))
 
     def delete(self) -> None:
         """Removes it with all below. What was in them has to be gone."""

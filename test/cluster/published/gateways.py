@@ -9,6 +9,10 @@ from harness.paths import BIN, CLUSTER, IMAGES, PROJECT
 from images.image import Image
 
 
+CPU = 1
+"""What the pod of each gateway asks for."""
+
+
 class Gateway:
     """A gateway that is deployed for a while."""
 
@@ -42,7 +46,8 @@ class Sluicegate(Gateway):
         cluster.run([
             str(self.HELM), "install", "sluicegate", str(PROJECT / "charts/sluicegate"), "--namespace=sluicegate", "--create-namespace",
             f"--values={self.VALUES}", f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
-            "--set=status.source=Nodes", "--wait", "--timeout=60s",
+            # A pod that asks for no CPU gets what all others leave, also what kubelet and the API server leave.
+            "--set=status.source=Nodes", f"--set=resources.requests.cpu={CPU}", "--wait", "--timeout=60s",
         ], timeout=90)
 
     def down(self, cluster: Cluster) -> None:

@@ -65,7 +65,8 @@ def deploy(cluster: Cluster, folder: Path) -> None:
                                   "--dry-run=client", "--output=yaml"))
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 3}
     container = {"name": "app", "image": standard.BACKEND, "ports": [{"name": "http", "containerPort": 9000}],
-                 "args": ["backend", "--listen", "0.0.0.0:9000", "--exit", "at-once", "--quiet"], "readinessProbe": probe}
+                 "args": ["backend", "--listen", "0.0.0.0:9000", "--exit", "at-once", "--quiet"], "readinessProbe": probe,
+                 "resources": {"requests": {"cpu": "50m"}}}
     cluster.apply(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app"}, "spec": {
             "replicas": REPLICAS, "selector": {"matchLabels": {"app": "app"}},
