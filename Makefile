@@ -2,13 +2,15 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers cluster cluster-down test-cluster
+.PHONY: help build demo test conformance lint fmt fuzz bench lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
-CLUSTER ?=
+# The tests of a cluster, those of the harness first: without it the others mean nothing.
+CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
+IMAGE ?=
 
 # Root can make network namespaces, so there the tests that need them must not skip themselves.
 # Where root may not (some containers): make test SLUICEGATE_NETNS=skip
@@ -90,10 +92,35 @@ cluster: ## bring up a Kubernetes cluster on this machine, as root (test/cluster
 cluster-down: ## take the cluster down
 	@test/cluster/cluster down
 
-test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part)
+test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part; SLUICEGATE_IMAGE=FILE for an image that there is)
 	@scripts/setup cluster
+	@scripts/setup image
+	@scripts/setup chart
 	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
-	@cd test/cluster && python3 -m unittest --verbose $(if $(CLUSTER),$(CLUSTER:%=tests.%),discover --start-directory tests --top-level-directory .)
+	@cargo build --quiet --package sluicegate --package sluicegate-lab
+	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
+
+image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)
+	@scripts/setup image
+	@scripts/image $(IMAGE)
+
+package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
+	@scripts/setup chart
+	@target/tools/helm package charts/sluicegate --destination target/package
+
+manifests: ## write deploy/ and the chart's README.md, which are made of the chart
+	@scripts/setup chart
+	@scripts/manifests
+
+check-chart: ## check the Helm chart: lints, every switch against the schemas of Kubernetes, what is made of it
+	@scripts/setup chart
+	@scripts/manifests --check
+	@python3 -m unittest discover --start-directory test/chart
+
+check-image: ## run the image as Kubernetes would, as root: no rights, low ports, names
+	@scripts/setup image
+	@scripts/image --profile dev --output target/image/check.tar
+	@SLUICEGATE_IMAGE=target/image/check.tar python3 -m unittest discover --start-directory test/image
 
 clean: ## remove what was built
 	@cargo clean --quiet

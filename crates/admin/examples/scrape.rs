@@ -33,6 +33,8 @@ async fn main() -> anyhow::Result<()> {
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
+        pod: None,
+        planes: Arc::new(Default::default),
         hosts: Hosts::Any,
         last_change: LastChange::new(),
         problems: Arc::new(Problems::default),

@@ -44,6 +44,18 @@ pub enum FetchError {
         /// What was asked for.
         path: String,
     },
+    /// It says no.
+    #[error("http://{address}{path} answers {status}: {first}")]
+    Status {
+        /// What was tried.
+        address: SocketAddr,
+        /// What was asked for.
+        path: String,
+        /// How it was answered.
+        status: hyper::StatusCode,
+        /// The first line of the answer.
+        first: String,
+    },
     /// The answer is not a document.
     #[error(
         "http://{address}{path} is not what the admin interface of a gateway answers: {problem}; \
@@ -64,12 +76,26 @@ pub enum FetchError {
 /// # Errors
 /// If nobody listens there, nothing comes within 10 s, or what comes is not such a document.
 pub async fn fetch<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Result<T, FetchError> {
-    timeout(LIMIT, exchange(address, path))
+    let body = exchange(address, path).await?;
+    let answer = |problem| FetchError::Answer { address, path: path.to_owned(), problem };
+    serde_json::from_slice(&body).map_err(|error| answer(error.to_string()))
+}
+
+/// Gets a text, such as `/readyz`, in the same way.
+///
+/// # Errors
+/// As [`fetch`]'s.
+pub async fn fetch_text(address: SocketAddr, path: &str) -> Result<String, FetchError> {
+    Ok(String::from_utf8_lossy(&exchange(address, path).await?).into_owned())
+}
+
+async fn exchange(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
+    timeout(LIMIT, ask(address, path))
         .await
         .unwrap_or_else(|_| Err(FetchError::Timeout { address, path: path.to_owned() }))
 }
 
-async fn exchange<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Result<T, FetchError> {
+async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
     let answer = |problem: String| FetchError::Answer { address, path: path.to_owned(), problem };
     let stream = TcpStream::connect(address).await.map_err(|error| FetchError::Connect { address, error })?;
     let (mut requests, connection) =
@@ -85,7 +111,9 @@ async fn exchange<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Resul
     let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|error| answer(error.to_string()))?.to_bytes();
     if !status.is_success() {
-        return Err(answer(format!("status {status}")));
+        let first =
+            String::from_utf8_lossy(&body).lines().next().unwrap_or_default().escape_debug().to_string();
+        return Err(FetchError::Status { address, path: path.to_owned(), status, first });
     }
-    serde_json::from_slice(&body).map_err(|error| answer(error.to_string()))
+    Ok(body)
 }

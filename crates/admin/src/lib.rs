@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`readiness`] | starting, ready, draining |
 //! | [`hosts`] | against pages of other sites in a browser |
+//! | [`planes`] | what a process knows of the other plane |
 //! | [`last_change`] | when the configuration last changed |
 //! | `server` | connections: how many, how long |
 //! | `pages` | what is served at which path |
@@ -30,14 +31,16 @@ pub mod hosts;
 pub mod last_change;
 mod metrics;
 mod pages;
+pub mod planes;
 pub mod readiness;
 mod server;
 pub mod state;
 pub mod table;
 
-pub use fetch::{FetchError, fetch};
+pub use fetch::{FetchError, fetch, fetch_text};
 pub use hosts::Hosts;
 pub use last_change::LastChange;
+pub use planes::{Measure, Planes};
 pub use readiness::{Phase, Readiness};
 
 /// The admin interface of one gateway process.
@@ -47,6 +50,9 @@ pub struct Admin {
     pub telemetry: Arc<Telemetry>,
     /// Whether the process wants traffic.
     pub readiness: Readiness,
+    /// The name of the pod, where the process is in one: on the network of a node, another one may answer at the same
+    /// address.
+    pub pod: Option<Arc<str>>,
     /// The hosts that it answers for.
     pub hosts: Hosts,
     /// When the configuration last changed.
@@ -54,6 +60,8 @@ pub struct Admin {
     /// What is wrong with the configuration now. It is called by every scrape, on a thread
     /// that may block, and should be cheap.
     pub problems: Arc<dyn Fn() -> Problems + Send + Sync>,
+    /// What is known of the other plane now, where the two are apart. It is called as `problems` is.
+    pub planes: Arc<dyn Fn() -> Planes + Send + Sync>,
 }
 
 /// What is wrong with the configuration, one message each.

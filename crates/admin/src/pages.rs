@@ -18,14 +18,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path, and what is there.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
     ("/healthz", "200 as long as the process lives"),
-    ("/readyz", "200 while traffic is wanted, 503 before and after"),
+    ("/readyz", "200 while traffic is wanted, 503 before and after; ?pod=NAME: 503 in any other pod"),
     ("/metrics", "counters and histograms, for Prometheus (OpenMetrics for who accepts it)"),
     ("/config", "what is served, and what is wrong with it (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
+    ("/planes", "with split planes: who is connected, and which version is served (JSON)"),
 ];
 
 /// The pages of one admin interface.
@@ -64,7 +65,7 @@ impl Pages {
         let admin = self.admin.clone();
         match path {
             "/healthz" => text(StatusCode::OK, "ok\n".into()),
-            "/readyz" => self.readyz(),
+            "/readyz" => self.readyz(request.uri().query()),
             "/metrics" => {
                 let (metrics, format) = (self.metrics.clone(), Format::accepted(request.headers()));
                 document.written(format.content_type(), move |out| metrics.write(out, format))
@@ -78,12 +79,23 @@ impl Pages {
                 let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));
                 json(out, &routes.unwrap_or_default())
             }),
+            "/planes" => document.json(move |out| json(out, &(admin.planes)().document)),
             "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.telemetry))),
             _ => text(StatusCode::OK, format!("The admin interface of Sluicegate.\n\n{}", list())),
         }
     }
 
-    fn readyz(&self) -> Response<Content> {
+    fn readyz(&self, query: Option<&str>) -> Response<Content> {
+        let asked = query.and_then(|query| query.split('&').find_map(|part| part.strip_prefix("pod=")));
+        if let Some(asked) = asked
+            && self.admin.pod.as_deref() != Some(asked)
+        {
+            let answering = self.admin.pod.as_deref().unwrap_or("no pod");
+            return text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("not ready: {answering} answers here, not {}\n", asked.escape_debug()),
+            );
+        }
         match self.admin.readiness.phase() {
             Phase::Ready => text(StatusCode::OK, "ready\n".into()),
             Phase::Starting => text(

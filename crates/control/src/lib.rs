@@ -32,6 +32,7 @@ pub use problem::{Origin, Problem, Severity};
 pub use source::cluster::StatusOptions;
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
+pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
 pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

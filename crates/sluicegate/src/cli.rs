@@ -11,6 +11,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
+use crate::control::ControlArgs;
+use crate::proxy::ProxyArgs;
 use crate::serve::ServeArgs;
 
 /// A Kubernetes ingress controller and API gateway that follows every change of its routes and back ends
@@ -32,8 +34,15 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the gateway on a Kubernetes cluster or a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
+    /// Run the control plane alone: tell data planes on other machines what to serve.
+    Control(Box<ControlArgs>),
+    /// Run the data plane alone: serve what a control plane says.
+    Proxy(Box<ProxyArgs>),
     /// Check manifests: exit with 1 if something is wrong, and print the routes that would be served.
     Check(CheckArgs),
+    /// Ask a running gateway whether it wants traffic: exit with 1 if not. For probes of pods on the network of a node, where
+    /// two of them listen at one address during an update.
+    Ready(ReadyArgs),
     /// Print the routes that a running gateway serves.
     Routes(AdminArgs),
     /// Print the upstreams of a running gateway: each endpoint's conditions, health and load.
@@ -85,6 +94,15 @@ pub(crate) struct AdminArgs {
     /// The admin address of the running gateway.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadyArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// The pod that is meant: another one is not ready for it. [default: whoever answers]
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub(crate) pod_name: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -107,7 +107,7 @@ fn read(base: &Options, values: &[(&str, &str)]) -> Globals {
     let mut faults = Vec::new();
     let mut line = Vec::new();
     for (key, value) in values {
-        match option(key, value).and_then(|option| parse(&[option.clone()]).map(|_| option)) {
+        match option(key, value).and_then(|option| parse(std::slice::from_ref(&option)).map(|_| option)) {
             Ok(option) => line.push(option),
             Err(fault) => faults.push((format!("data[{key}]"), fault)),
         }

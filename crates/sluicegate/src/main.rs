@@ -8,17 +8,25 @@
 //! | [`configmap`] | global settings of a ConfigMap |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`tls`] | what is served over TLS, as options |
+//! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
+//! | [`control`] | `sluicegate control` |
+//! | [`proxy`] | `sluicegate proxy` |
 //! | [`source`] | where routes come from, as options |
 //! | [`signals`] | what signals ask of a gateway |
 //! | [`takeover`] | one process taking over the sockets of another |
+//! | [`capability`] | what an image lets a user who is not root do |
 //! | [`check`] | `sluicegate check` |
-//! | [`show`] | `sluicegate routes` and `sluicegate upstreams` |
+//! | [`show`] | `sluicegate routes`, `sluicegate upstreams` and `sluicegate ready` |
 
 mod address;
+mod capability;
 mod check;
 mod cli;
 mod configmap;
+mod control;
+mod gateway;
+mod proxy;
 mod serve;
 mod settings;
 mod show;
@@ -39,9 +47,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.log.init();
+    capability::raise_bind();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
+        Command::Control(args) => control::run(*args),
+        Command::Proxy(args) => proxy::run(*args),
         Command::Check(args) => return check::run(&args),
+        Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Upstreams(args) => show::upstreams(&args),
     };

@@ -1,316 +1,65 @@
-//! `sluicegate serve`: the gateway's life, from taking over its predecessor's sockets to draining.
+//! `sluicegate serve`: both planes in one process.
 
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use clap::{Args, ValueEnum};
-use rustix::net::sockopt::socket_type;
-use rustix::net::{SocketType, getsockname};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Problems, Readiness};
-use sluicegate_control::Severity;
-use sluicegate_model::Change;
-use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
-use sluicegate_proxy::{Drain, Options, Proxy};
-use tokio::sync::oneshot;
+use clap::Args;
+use sluicegate_admin::{Planes, Problems};
+use sluicegate_control::{Problem, Severity};
+use tokio::sync::watch;
 
-use crate::address::{listen_address, local_address};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
-use crate::configmap;
-use crate::settings::{SettingsArgs, time};
-use crate::signals::{Signals, Wish};
-use crate::source::{Source, SourceArgs};
-use crate::takeover::{Inheritance, Offer};
+use crate::gateway::{self, GatewayArgs, Told};
+use crate::settings::SettingsArgs;
+use crate::source::SourceArgs;
 use crate::tls::TlsArgs;
 
-/// How often listening is tried again where it failed.
-const RETRY_LISTENERS: Duration = Duration::from_secs(5);
-
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Times are written as 250ms, 60s, 5m or 1h: at least 1ms, unless 0s is said to mean something, and at most 365d. \
-Sizes are bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n\
-SIGTERM, SIGINT and SIGQUIT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
-for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
---shutdown-timeout. A further signal changes nothing, but a SIGINT half a second after the first signal or later \
-ends it at once; if that drops requests, it says how many and exits with 1.\n\n\
-SIGHUP, SIGUSR1 and SIGUSR2 (nginx' reload, reopen and upgrade) change nothing and are logged: manifests are \
-followed, and a renamed access log is opened anew, without a signal.\n\n\
-Started beside a running gateway of the same user with the same first --listen address, it takes over the \
-listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
-further connection.")]
+Sizes are bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n{}", gateway::LIFE))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
-    /// several times.
-    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
-    listen: Vec<SocketAddr>,
-    /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
-    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
-    admin: SocketAddr,
-    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
-    /// times. [default: none, and any where --admin is not a loopback address]
-    #[arg(long, value_name = "NAME")]
-    admin_host: Vec<String>,
-    /// How many workers. [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
+    #[command(flatten)]
+    gateway: GatewayArgs,
     #[command(flatten)]
     class: ClassArgs,
-    /// Log requests to this file, or to standard output (-). [default: not logged]
-    #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
-    /// How a logged request looks: JSON, or nginx' combined.
-    #[arg(long, value_enum, default_value = "json")]
-    access_log_format: AccessLogFormat,
-    /// Do not take over from a running gateway, nor offer to be taken over from.
-    #[arg(long)]
-    no_takeover: bool,
-    /// How long connections are accepted after SIGTERM, until load balancers know; 0s: not at all.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
-    shutdown_grace: Duration,
-    /// How long idle connections are kept after that.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
-    shutdown_idle: Duration,
-    /// How long requests in flight may go on after the grace.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
-    shutdown_timeout: Duration,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AccessLogFormat {
-    Json,
-    Combined,
-}
-
-impl ServeArgs {
-    /// A port that the system chooses is nobody else's.
-    fn takes_over(&self) -> bool {
-        !self.no_takeover && self.listen[0].port() != 0
-    }
-}
-
-/// The control side has a runtime of its own, so that translating thousands of routes never delays a request.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
-    raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("control")
-        .enable_all()
-        .build()
-        .context("cannot start the control runtime")?;
-    runtime.block_on(serve(args))
-}
-
-/// A connection is a file; the soft limit of most systems, 1,024, is for programs that use `select`.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "the limit of open files cannot be raised");
-    }
+    gateway::block_on(serve(args))
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let (mut inheritance, offer) = match args.takes_over() {
-        true => {
-            (Inheritance::ask(args.listen[0])?, Offer::new(args.listen[0]).inspect_err(warn_of_offer).ok())
-        }
-        false => (None, None),
-    };
-    let inherited = inheritance.as_mut().map(|from| std::mem::take(&mut from.sockets)).unwrap_or_default();
-    let taking_over = inheritance.is_some();
-    let admin_socket = admin_socket(args.admin, &inherited)?;
-    let handed_admin = admin_socket.try_clone()?;
-    let proxy = Arc::new(Proxy::start(options(&args, inherited)?)?);
-
-    let ports = Ports { http: &args.listen, https: &args.tls.listen_https, admin: args.admin };
+    let ports =
+        Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
     let mut translation = translate_options(&args.class, args.settings.settings(), ports);
     args.tls.apply(&mut translation)?;
-    args.source.apply(&mut translation);
-    translation.read_globals = configmap::reader(args.settings.clone(), args.tls.clone());
+    args.source.apply(&mut translation, &args.settings, &args.tls);
     let source = args.source.source(translation).await?;
-    let (readiness, last_change) = (Readiness::new(), LastChange::new());
-    let (problems, resignation) = (source.problems(), source.resignation());
-    let admin = Admin {
-        telemetry: proxy.telemetry().clone(),
-        readiness: readiness.clone(),
-        hosts: Hosts::of(args.admin, args.admin_host.clone()),
-        last_change: last_change.clone(),
-        problems: Arc::new(move || {
-            let of = |severity| {
-                let problems = problems.borrow();
-                let problems = problems.iter().filter(|problem| problem.severity == severity);
-                problems.map(ToString::to_string).collect()
-            };
-            Problems { errors: of(Severity::Error), warnings: of(Severity::Warning) }
-        }),
-    };
-    admin_socket.set_nonblocking(true)?;
-    let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
-    let (configured, first) = oneshot::channel();
-    tokio::spawn(follow(source, proxy.clone(), last_change, configured));
-    tokio::spawn(retry_listeners(proxy.clone()));
-
-    tokio::select! {
-        first = first => first.context("the source of routes ended")?,
-        _ = signals.recv() => return Ok(()),
-    }
-    readiness.set(Phase::Ready);
-    for (nth, address) in proxy.addresses().iter().enumerate() {
-        let protocol = if nth < args.listen.len() { "http" } else { "https" };
-        tracing::info!(%address, protocol, admin = %args.admin, taking_over, "serving");
-    }
-    if let Some(inheritance) = inheritance
-        && let Err(error) = inheritance.complete()
-    {
-        tracing::info!(%error, "the gateway that was taken over from has ended already");
-    }
-
-    let mut over = tokio::spawn({
-        let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed_admin));
-        async move {
-            taken_over.await;
-            // The other process accepts already, and answers at the admin address: whether this one was draining
-            // or not, its routes are the old ones.
-            admin.abort();
-            proxy.end_grace();
-            tracing::info!("another process has taken over: no connection is accepted any more");
-        }
-    });
-    let wish = tokio::select! {
-        wish = signals.recv() => wish,
-        _ = &mut over => Wish::Drain,
-    };
-    readiness.set(Phase::Draining);
-    let resignation = tokio::spawn(resignation);
-    let drain =
-        Drain { grace: args.shutdown_grace, idle: args.shutdown_idle, timeout: args.shutdown_timeout };
-    let ended = end(wish, &proxy, drain, &mut signals).await;
-    if ended.is_ok() {
-        // It takes a moment, and another two seconds at most; without it the next one would wait for many.
-        let _ = resignation.await;
-    }
-    ended
-}
-
-/// Drains unless nobody wants that (any more). What a signal cuts off is a failure; what lasts longer than it may,
-/// such as a tunnel, is not.
-async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> anyhow::Result<()> {
-    if wish == Wish::Drain {
-        tracing::info!("draining");
-        tokio::select! {
-            () = proxy.shutdown(drain) => {
-                tracing::info!("drained");
-                return Ok(());
-            }
-            () = signals.end_now() => {}
-        }
-    }
-    tracing::warn!("ending at once");
-    let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
-    proxy.shutdown(Drain::AT_ONCE).await;
-    anyhow::ensure!(
-        dropped == 0,
-        "a signal ended it at once, and requests in flight were dropped: {dropped}; SIGTERM lets them end"
-    );
-    Ok(())
-}
-
-fn options(args: &ServeArgs, inherited: Vec<OwnedFd>) -> anyhow::Result<Options> {
-    let format = match args.access_log_format {
-        AccessLogFormat::Json => LogFormat::Json,
-        AccessLogFormat::Combined => LogFormat::Combined,
-    };
-    let access_log = args.access_log.as_deref().map(|path| {
-        let file = (path.as_os_str() != "-").then_some(path);
-        AccessLog::open(format, file)
-            .with_context(|| format!("cannot write the access log {}", path.display()))
-    });
-    let default = Options::default();
-    Ok(Options {
-        http: args.listen.clone(),
-        https: args.tls.listen_https.clone(),
-        workers: args.workers.map_or(default.workers, usize::from),
-        access_log: access_log.transpose()?,
-        inherited,
+    let told = Told { problems: problems(source.problems()), planes: Arc::new(Planes::default) };
+    let resignation = source.resignation();
+    gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
+        source.run(move |change, heard| {
+            tokio::spawn(publish.change(change, heard));
+        })
     })
+    .await
 }
 
-/// The socket that the admin interface listens at: the predecessor's, if there is one.
-fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<TcpListener> {
-    for socket in inherited {
-        if socket_type(socket)? == SocketType::STREAM && getsockname(socket)?.try_into() == Ok(address) {
-            return Ok(socket.try_clone()?.into());
-        }
-    }
-    TcpListener::bind(address)
-        .with_context(|| format!("cannot serve the admin interface at {address} (--admin)"))
-}
-
-/// Passes every change on to the proxy. `configured` is told when the first configuration is served.
-async fn follow(source: Source, proxy: Arc<Proxy>, last_change: LastChange, configured: oneshot::Sender<()>) {
-    let mut configured = Some(configured);
-    let publish = move |change: Change, heard: Instant| {
-        if matches!(change, Change::Config(_)) {
-            last_change.set_now();
-        }
-        let applied = proxy.apply_since(change, heard);
-        let configured = configured.take();
-        tokio::spawn(async move {
-            applied.await;
-            if let Some(configured) = configured {
-                // Nobody waits any more if the process is ending.
-                let _ = configured.send(());
-            }
-        });
-    };
-    source.run(publish).await;
-}
-
-/// Tries again to listen where a configuration says, if that failed.
-async fn retry_listeners(proxy: Arc<Proxy>) {
-    let mut ticks = tokio::time::interval(RETRY_LISTENERS);
-    loop {
-        ticks.tick().await;
-        proxy.retry_listeners();
-    }
-}
-
-/// Returns once another process serves with these sockets.
-async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener) {
-    if let Some(offer) = offer {
-        let (done, over) = oneshot::channel();
-        // A thread, not a blocking task: it must not hold up the end of the runtime.
-        let thread = std::thread::Builder::new().name("takeover".into());
-        let spawned = thread.spawn(move || {
-            let sockets = || {
-                let mut sockets = proxy.sockets()?;
-                sockets.push(admin.try_clone()?.into());
-                Ok(sockets)
-            };
-            if offer.hand_over(sockets).inspect_err(warn_of_offer).is_ok() {
-                // Nobody waits any more if the process is ending.
-                let _ = done.send(());
-            }
-        });
-        if spawned.is_ok() && over.await.is_ok() {
-            return;
-        }
-    }
-    std::future::pending::<()>().await;
-}
-
-fn warn_of_offer(error: &anyhow::Error) {
-    tracing::warn!("{error:#}; a new process will have to wait for this one to end");
+/// What is wrong with what users wrote, for the admin interface.
+pub(crate) fn problems(problems: watch::Receiver<Arc<[Problem]>>) -> Arc<dyn Fn() -> Problems + Send + Sync> {
+    Arc::new(move || {
+        let of = |severity| {
+            let problems = problems.borrow();
+            let problems = problems.iter().filter(|problem| problem.severity == severity);
+            problems.map(ToString::to_string).collect()
+        };
+        Problems { errors: of(Severity::Error), warnings: of(Severity::Warning) }
+    })
 }

@@ -1,10 +1,11 @@
-//! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway.
+//! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway; `sluicegate ready`: whether it wants
+//! traffic.
 
-use sluicegate_admin::fetch;
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};
+use sluicegate_admin::{fetch, fetch_text};
 
-use crate::cli::AdminArgs;
+use crate::cli::{AdminArgs, ReadyArgs};
 
 pub(crate) fn routes(args: &AdminArgs) -> anyhow::Result<()> {
     let routes: Vec<ServedRoute> = runtime()?.block_on(fetch(args.admin, "/routes"))?;
@@ -15,6 +16,12 @@ pub(crate) fn routes(args: &AdminArgs) -> anyhow::Result<()> {
 pub(crate) fn upstreams(args: &AdminArgs) -> anyhow::Result<()> {
     let upstreams: Vec<UpstreamState> = runtime()?.block_on(fetch(args.admin, "/upstreams"))?;
     crate::say(&upstreams_table(&upstreams));
+    Ok(())
+}
+
+pub(crate) fn ready(args: &ReadyArgs) -> anyhow::Result<()> {
+    let path = args.pod_name.as_ref().map_or("/readyz".to_owned(), |pod| format!("/readyz?pod={pod}"));
+    crate::say(runtime()?.block_on(fetch_text(args.admin.admin, &path))?.trim_end());
     Ok(())
 }
 

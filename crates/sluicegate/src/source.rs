@@ -12,6 +12,9 @@ use sluicegate_control::{
 use tokio::sync::watch;
 
 use crate::address::object_name;
+use crate::configmap;
+use crate::settings::SettingsArgs;
+use crate::tls::TlsArgs;
 
 #[derive(Clone, Debug, Args)]
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
@@ -93,9 +96,15 @@ impl SourceArgs {
         Ok(Source::Cluster(ClusterSource::new(client, watch_namespace, options, status)))
     }
 
+    /// The namespace of this pod, if it is told.
+    pub(crate) fn pod_namespace(&self) -> Option<&str> {
+        self.cluster.pod_namespace.as_deref()
+    }
+
     /// Takes the options over into those of the translation.
-    pub(crate) fn apply(&self, options: &mut TranslateOptions) {
+    pub(crate) fn apply(&self, options: &mut TranslateOptions, settings: &SettingsArgs, tls: &TlsArgs) {
         options.configmap.clone_from(&self.configmap);
+        options.read_globals = configmap::reader(settings.clone(), tls.clone());
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
+    SendFlags, recvmsg, sendmsg,
 };
 
 /// How many sockets go into one message; the kernel allows 253 (unix(7), `SCM_RIGHTS`).
@@ -134,8 +134,11 @@ fn name(address: SocketAddr) -> io::Result<UnixAddr> {
 
 /// Abstract names have no owner: whoever is there must be the same user.
 fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
-    let theirs = socket_peercred(peer)?.uid;
-    anyhow::ensure!(theirs == rustix::process::geteuid(), "the other side of the takeover is another user");
+    let theirs = sluicegate_sys::peer_user(peer)?;
+    anyhow::ensure!(
+        theirs == rustix::process::geteuid().as_raw(),
+        "the other side of the takeover is another user"
+    );
     Ok(())
 }
 

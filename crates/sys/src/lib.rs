@@ -35,24 +35,40 @@ pub fn unsent_bytes(socket: impl AsFd) -> io::Result<usize> {
 /// # Errors
 /// What the kernel says, such as `ENOTSOCK`.
 pub fn unacknowledged_for(socket: impl AsFd) -> io::Result<Option<Duration>> {
-    // SAFETY: `tcp_info` is made of integers alone, for which zeros are a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which has as many, and the socket is open for as
+    // SAFETY: `tcp_info` is made of integers alone.
+    let info: libc::tcp_info = unsafe { option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? };
+    Ok((info.tcpi_unacked > 0).then(|| Duration::from_millis(info.tcpi_last_ack_recv.into())))
+}
+
+/// The user that the process at the other end of a Unix socket ran as when it connected or listened (`SO_PEERCRED`,
+/// unix(7)). That process may be in another PID namespace, as in another pod: its PID is 0 then, which libraries
+/// that take PIDs for positive cannot tell.
+///
+/// # Errors
+/// What the kernel says, such as `ENOTSOCK`.
+pub fn peer_user(socket: impl AsFd) -> io::Result<u32> {
+    // SAFETY: `ucred` is made of integers alone.
+    let peer: libc::ucred = unsafe { option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED)? };
+    Ok(peer.uid)
+}
+
+/// An option of a socket.
+///
+/// # Safety
+/// Zeros and whatever else the kernel writes must be a value of `T`.
+unsafe fn option<T>(socket: impl AsFd, level: i32, name: i32) -> io::Result<T> {
+    // SAFETY: the caller says that zeros are a value.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which has as many, and the socket is open for as
     // long as it is borrowed.
     let failed = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok((info.tcpi_unacked > 0).then(|| Duration::from_millis(info.tcpi_last_ack_recv.into())))
+    Ok(value)
 }
 
 fn query<const NAME: u32>(socket: impl AsFd) -> io::Result<usize> {
@@ -66,8 +82,9 @@ fn query<const NAME: u32>(socket: impl AsFd) -> io::Result<usize> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
 
-    use super::{unacknowledged_bytes, unacknowledged_for, unsent_bytes};
+    use super::{peer_user, unacknowledged_bytes, unacknowledged_for, unsent_bytes};
 
     #[test]
     fn a_peer_that_lives_acknowledges() -> std::io::Result<()> {
@@ -78,6 +95,13 @@ mod tests {
         far.read_exact(&mut [0; 5])?;
         assert_eq!(unacknowledged_bytes(&near)?, 0);
         assert_eq!(unacknowledged_for(&near)?, None);
+        Ok(())
+    }
+
+    #[test]
+    fn the_peer_of_a_unix_socket_is_a_user() -> std::io::Result<()> {
+        let (near, _far) = UnixStream::pair()?;
+        assert_eq!(peer_user(&near)?, rustix::process::geteuid().as_raw());
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+pub use rcgen::ExtendedKeyUsagePurpose;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -64,12 +65,25 @@ impl Authority {
         self.issue_with(names, KeyKind::Ecdsa, SystemTime::now() + DAY)
     }
 
+    /// A certificate that is for one use alone (RFC 5280, 4.2.1.12), such as that of clients.
+    #[must_use]
+    pub fn issue_for(&self, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Issued {
+        self.issue_full(names, KeyKind::Ecdsa, SystemTime::now() + DAY, vec![usage])
+    }
+
     /// A certificate for these names with this kind of key, good from yesterday, or the day before its end.
-    ///
-    /// # Panics
-    /// If a name is none.
     #[must_use]
     pub fn issue_with(&self, names: &[&str], kind: KeyKind, not_after: SystemTime) -> Issued {
+        self.issue_full(names, kind, not_after, Vec::new())
+    }
+
+    fn issue_full(
+        &self,
+        names: &[&str],
+        kind: KeyKind,
+        not_after: SystemTime,
+        usages: Vec<ExtendedKeyUsagePurpose>,
+    ) -> Issued {
         let key = match kind {
             KeyKind::Ecdsa => KeyPair::generate(),
             KeyKind::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
@@ -79,6 +93,7 @@ impl Authority {
         let not_before = (SystemTime::now() - DAY).min(not_after - DAY);
         let names_owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names_owned).expect("names");
+        params.extended_key_usages = usages;
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, names.first().copied().unwrap_or("nobody"));
         params.not_before = not_before.into();

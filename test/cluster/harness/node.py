@@ -155,6 +155,8 @@ Root = "/run/containerd/runc"
             "volumePluginDir": self._file("volume-plugins"), "podLogsDir": self._file("pod-logs"),
             "nodeLeaseDurationSeconds": LEASE, "nodeStatusUpdateFrequency": "5s", "maxPods": 250,
             "kubeAPIQPS": 500, "kubeAPIBurst": 1000, "registryPullQPS": 0, "serializeImagePulls": False,
+            # The machine's own name servers are not reached from here.
+            "resolvConf": "",
             # A full disk or a busy machine must not look like a failure of what is tested.
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
                              "imagefs.available": "0%", "imagefs.inodesFree": "0%"},

@@ -1,393 +1,362 @@
-"""Gateways that follow a test's cluster, back ends, and the objects that lead to them."""
+"""Sluicegate in a cluster as its users install it: from the image's archive and the packaged chart."""
 
 import base64
-import http.client
-import itertools
+import functools
 import json
 import os
-import re
 import signal
-import socket
-import ssl
-import subprocess
-from dataclasses import dataclass, field
-from datetime import datetime
+import tempfile
+import time
+import unittest
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Api, Cluster, ClusterError, Running, wait_until
-from harness.addresses import API_SERVER, API_SERVER_PORT
-from harness.network import BRIDGE
+from harness import Cluster, ClusterError, wait_until
 from harness.paths import PROJECT
-from harness.processes import Process
+from harness.processes import Process, all_pids, checked
+from images import standard
 
-Manifest = dict[str, Any]
-
-HOME = "sluicegate"
-"""The namespace of the gateways and their service accounts."""
-
-CONTROLLER = "sluicegate.dev/ingress-controller"
-BACKEND_PORT = 9000
-
-READ = ["get", "list", "watch"]
-NAMESPACED = [
-    {"apiGroups": [""], "resources": ["services", "secrets", "configmaps"], "verbs": READ},
-    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": READ},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": READ},
-    {"apiGroups": ["gateway.networking.k8s.io"],
-     "resources": ["gateways", "tlsroutes", "tcproutes", "udproutes", "referencegrants"], "verbs": READ},
-]
-CLUSTER_WIDE = [
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": READ},
-    {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses"], "verbs": READ},
-]
-WRITE = [
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch", "update"]},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["patch"]},
-    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
-]
-NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": READ}]
-AT_HOME = [{"apiGroups": [""], "resources": ["pods"], "verbs": READ}]
+HELM = PROJECT / "target/tools/helm"
+CHART = PROJECT / "charts/sluicegate"
+NAMESPACE = "sluicegate"
+"""Where the chart is installed."""
+PATIENCE = 60
+"""Seconds for what has to come about. None of the tests is about how fast it does."""
+POD = "app.kubernetes.io/name=sluicegate"
+"""The label of all pods of the chart."""
 
 
-def lease_rules(name: str) -> list[Manifest]:
-    group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
-    return [{**group, "verbs": ["create"]}, {**group, "resourceNames": [name], "verbs": ["get", "update", "patch"]}]
+@functools.cache
+def image() -> Path:
+    """The archive of the image: that of SLUICEGATE_IMAGE, or one without optimisation that is built from what is here."""
+    if given := os.environ.get("SLUICEGATE_IMAGE"):
+        return Path(PROJECT, given).resolve()
+    archive = PROJECT / "target/image/check.tar"
+    checked([str(PROJECT / "scripts/image"), "--profile", "dev", "--output", str(archive)], cwd=PROJECT)
+    return archive
 
 
-def program(name: str) -> Path:
-    """A program of the project, in the profile that was built last."""
-    found = [path for path in (PROJECT / "target" / profile / name for profile in ["debug", "release"]) if path.exists()]
-    if not found:
-        raise ClusterError(f"{name} is not built: cargo build --package sluicegate --package sluicegate-lab")
-    return max(found, key=lambda path: path.stat().st_mtime)
+def chart(folder: Path) -> Path:
+    """The chart, packaged into a folder."""
+    checked([str(HELM), "package", str(CHART), "--destination", str(folder)])
+    (package,) = folder.glob("sluicegate-*.tgz")
+    return package
 
 
-# Objects.
+class Authority:
+    """An authority and the certificates that it signs, as files and as Secrets."""
 
-def metadata(namespace: str, name: str, annotations: dict[str, str] | None = None) -> Manifest:
-    return {"namespace": namespace, "name": name, **({"annotations": annotations} if annotations else {})}
-
-
-def ingress(
-    namespace: str, name: str, host: str, service: str = "web", class_name: str | None = "sluicegate",
-    annotations: dict[str, str] | None = None, tls: str | None = None, path_type: str = "Prefix",
-) -> Manifest:
-    backend = {"service": {"name": service, "port": {"number": 80}}}
-    spec: Manifest = {"rules": [{"host": host, "http": {"paths": [{"path": "/", "pathType": path_type, "backend": backend}]}}]}
-    if class_name:
-        spec["ingressClassName"] = class_name
-    if tls:
-        spec["tls"] = [{"hosts": [host], "secretName": tls}]
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata(namespace, name, annotations),
-            "spec": spec}
-
-
-def service(namespace: str, name: str = "web") -> Manifest:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(namespace, name),
-            "spec": {"ports": [{"port": 80, "targetPort": BACKEND_PORT}]}}
-
-
-def endpoints(addresses: list[str]) -> list[Manifest]:
-    return [{"addresses": [address], "conditions": {"ready": True}} for address in addresses]
-
-
-def endpoint_slice(namespace: str, addresses: list[str], name: str = "web") -> Manifest:
-    return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {**metadata(namespace, f"{name}-1"), "labels": {"kubernetes.io/service-name": name}},
-            "endpoints": endpoints(addresses), "ports": [{"port": BACKEND_PORT, "protocol": "TCP"}]}
-
-
-def secret(namespace: str, name: str, data: dict[str, bytes], kind: str = "Opaque") -> Manifest:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata(namespace, name), "type": kind,
-            "data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
-
-
-def config_map(namespace: str, name: str, data: dict[str, str] | None = None) -> Manifest:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(namespace, name), "data": data or {}}
-
-
-def namespace_of(name: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def lease(name: str) -> Manifest:
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(HOME, name)}
-
-
-@dataclass
-class Pair:
-    """A certificate and its key."""
-
-    certificate: bytes
-    key: bytes
-
-    @classmethod
-    def create(cls, folder: Path, name: str, authority: "Pair | None" = None) -> "Pair":
-        """One for a name, signed by an authority or by itself."""
-        certificate, key = folder / "made.crt", folder / "made.key"
-        argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "2",
-                "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate)]
-        if authority:
-            (folder / "by.crt").write_bytes(authority.certificate)
-            (folder / "by.key").write_bytes(authority.key)
-            argv += ["-CA", str(folder / "by.crt"), "-CAkey", str(folder / "by.key"),
-                     "-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"subjectAltName=DNS:{name}"]
-        subprocess.run(argv, check=True, capture_output=True)
-        return cls(certificate.read_bytes(), key.read_bytes())
-
-    @property
-    def der(self) -> bytes:
-        return ssl.PEM_cert_to_DER_cert(self.certificate.decode())
-
-    def secret(self, namespace: str, name: str) -> Manifest:
-        return secret(namespace, name, {"tls.crt": self.certificate, "tls.key": self.key}, "kubernetes.io/tls")
-
-
-# What runs.
-
-class Site:
-    """A cluster with service accounts for gateways, and addresses for back ends."""
-
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster = cluster
-        self.api = Api(cluster)
+    def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder = folder
-        self._numbers = itertools.count(1)
-        self._addresses = itertools.count(1)
-        self.api.create(namespace_of(HOME))
+        self.name = name
+        self.file = folder / f"{name}.crt"
+        self._key = folder / f"{name}.key"
+        self._request(self.file, self._key, name, ["keyUsage=critical,keyCertSign,cRLSign"])
 
-    def number(self) -> int:
-        return next(self._numbers)
+    def _request(self, certificate: Path, key: Path, name: str, extensions: list[str], *signed: str) -> None:
+        checked(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "30",
+                 "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate), *signed,
+                 *(option for each in extensions for option in ("-addext", each))])
 
-    def namespace(self) -> str:
-        """A new namespace."""
-        name = f"shop-{self.number()}"
-        self.api.create(namespace_of(name))
-        return name
+    def sign(self, *names: str) -> tuple[Path, Path]:
+        """A certificate for these names, and its key. Each call makes another."""
+        number = len(list(self.folder.iterdir()))
+        certificate, key = (self.folder / f"{self.name}-{number}.{kind}" for kind in ("crt", "key"))
+        alternatives = ",".join(f"DNS:{name}" for name in names)
+        self._request(certificate, key, names[0].replace("*", "any"), [
+            "basicConstraints=critical,CA:FALSE", f"subjectAltName={alternatives}", "extendedKeyUsage=serverAuth,clientAuth",
+        ], "-CA", str(self.file), "-CAkey", str(self._key))
+        return certificate, key
 
-    def backend(self, name: str) -> str:
-        """A back end that tells its name; returns its address, which EndpointSlices may have."""
-        address = f"198.18.255.{next(self._addresses)}"
-        self.cluster.namespace.sh(f"ip address add {address}/32 dev {BRIDGE}")
-        running = self.cluster.popen([str(program("sluicegate-lab")), "backend", "--name", name,
-                                      "--listen", f"{address}:{BACKEND_PORT}"], name=f"backend-{address}")
-        wait_until(lambda: "serves at" in running.output(), f"the back end {name}: {running.output()}")
-        return address
+    def secret(self, secret: str, *names: str) -> dict[str, Any]:
+        """A Secret with a new certificate for these names, and with the authority itself."""
+        certificate, key = self.sign(*names)
+        files = {"tls.crt": certificate, "tls.key": key, "ca.crt": self.file}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "type": "kubernetes.io/tls",
+                "data": {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}}
 
-    def account(self, rules: list[Manifest], at_home: list[Manifest] | None = None) -> str:
-        """A service account with these rights in all namespaces and in its own."""
-        name = f"gateway-{self.number()}"
-        self.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(HOME, name)})
-        self.allow(name, rules)
-        if at_home:
-            self.allow(name, at_home, HOME)
-        return name
 
-    def allow(self, account: str, rules: list[Manifest], namespace: str | None = None) -> Manifest:
-        """Gives an account rights in a namespace, or in all; returns the binding."""
-        kind, rbac = ("Role" if namespace else "ClusterRole"), "rbac.authorization.k8s.io"
-        meta = {"name": f"{account}-{self.number()}", **({"namespace": namespace} if namespace else {})}
-        binding = {
-            "apiVersion": f"{rbac}/v1", "kind": f"{kind}Binding", "metadata": meta,
-            "roleRef": {"apiGroup": rbac, "kind": kind, "name": meta["name"]},
-            "subjects": [{"kind": "ServiceAccount", "namespace": HOME, "name": account}],
-        }
-        self.api.create({"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": meta, "rules": rules}, binding)
-        return binding
+def backend(name: str, replicas: int = 1, port: int = 9000, **more: Any) -> list[dict[str, Any]]:
+    """A Deployment of the lab's back end, which says `Server name: NAME`, and its Service with a port 80. `more` is for the Service:
+    `annotations` and the port's `appProtocol`."""
+    labels = {"app": name}
+    container = {"name": "backend", "image": standard.BACKEND, "args": ["backend", "--listen", f"0.0.0.0:{port}", "--name", name],
+                 "readinessProbe": {"httpGet": {"path": "/healthz", "port": port}, "periodSeconds": 1, "timeoutSeconds": 5}}
+    application = {"appProtocol": more["appProtocol"]} if "appProtocol" in more else {}
+    return [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}}},
+        service(name, name, port, **more.get("annotations", {})) | {
+            "spec": {"selector": labels, "ports": [{"name": "http", "port": 80, "targetPort": port, **application}]}},
+    ]
 
-    def kubeconfig(self, account: str) -> tuple[Path, str]:
-        """A kubeconfig with a token of that account, and the token."""
-        path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token"
-        token = self.api.ask("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
-        file = self.folder / f"{account}.kubeconfig"
-        file.touch(mode=0o600)
-        file.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "cluster",
-            "clusters": [{"name": "cluster", "cluster": {
-                "server": f"https://{API_SERVER}:{API_SERVER_PORT}",
-                "certificate-authority": str(self.cluster.folder.certificates / "ca.crt")}}],
-            "users": [{"name": account, "user": {"token": token["status"]["token"]}}],
-            "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": account}}],
-        }))
-        return file, token["status"]["token"]
 
-    def gateway(self, *options: str, account: str | None = None, lease_name: str | None = None) -> "Gateway":
-        """Starts a gateway; without an account, one with all rights that it needs."""
-        number = self.number()
-        lease_name = lease_name or f"lease-{number}"
-        account = account or self.account(NAMESPACED + CLUSTER_WIDE + WRITE, lease_rules(lease_name))
-        kubeconfig, token = self.kubeconfig(account)
-        gateway = Gateway(self.cluster, number, token)
-        gateway.start([
-            "--kubeconfig", str(kubeconfig), "--pod-namespace", HOME, "--pod-name", gateway.name,
-            "--lease-name", lease_name, *options,
-        ])
-        return gateway
+def service(name: str, app: str, target: int, **annotations: str) -> dict[str, Any]:
+    """A Service with a port 80 before the pods of an app. Annotations are those of Sluicegate, with underscores."""
+    return {"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "annotations": annotated(annotations)},
+            "spec": {"selector": {"app": app}, "ports": [{"name": "http", "port": 80, "targetPort": target}]}}
+
+
+def ingress(name: str, *rules: str, tls: dict[str, list[str]] | None = None, default: str = "", of: str = "sluicegate",
+            **annotations: str) -> dict[str, Any]:
+    """An Ingress. A rule is `HOST PATH TYPE SERVICE`, where the host may be `*`; `tls` has the hosts of Secrets."""
+    spec: dict[str, Any] = {"ingressClassName": of}
+    if default:
+        spec["defaultBackend"] = _to(default)
+    if rules:
+        spec["rules"] = [_rule(*rule.split()) for rule in rules]
+    if tls:
+        spec["tls"] = [{"secretName": secret, "hosts": hosts} for secret, hosts in tls.items()]
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": {"name": name, "annotations": annotated(annotations)}, "spec": spec}
+
+
+def _rule(host: str, path: str, kind: str, target: str) -> dict[str, Any]:
+    rule: dict[str, Any] = {"http": {"paths": [{"path": path, "pathType": kind, "backend": _to(target)}]}}
+    return rule if host == "*" else {"host": host, **rule}
+
+
+def _to(target: str) -> dict[str, Any]:
+    return {"service": {"name": target, "port": {"number": 80}}}
+
+
+def annotated(annotations: dict[str, str]) -> dict[str, str]:
+    return {f"sluicegate.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
 
 
 @dataclass
 class Answer:
+    """What curl was answered; status 0 with its complaint if nothing."""
+
     status: int
-    text: str
-    headers: http.client.HTTPMessage
+    headers: dict[str, str]
+    body: str
 
     @property
-    def backend(self) -> str | None:
-        """The name of the back end that answered."""
-        found = re.search(r"^Server name: (\S+)", self.text, re.MULTILINE)
-        return found[1] if found else None
+    def server(self) -> str:
+        """Which back end answered."""
+        return self.line("Server name")
+
+    def line(self, name: str) -> str:
+        """What the back end was sent or says of itself, by the name of a line in its answer."""
+        lines = (line.partition(": ") for line in self.body.splitlines())
+        return next((value for key, _, value in lines if key.lower() == name.lower()), "")
 
 
-@dataclass
-class Gateway:
-    """A gateway process with ports of its own."""
+def well(answer: Answer) -> bool:
+    return answer.status == 200
+
+
+class Load:
+    """Requests at a steady rate that come from outside of all pods."""
+
+    def __init__(self, cluster: Cluster, name: str, url: str, *options: str, duration: str = "10m") -> None:
+        self.name = name
+        self._file = cluster.folder.path / f"load-{name}.json"
+        self._file.unlink(missing_ok=True)
+        program = max((path for path in standard.LAB if path.exists()), key=lambda path: path.stat().st_mtime)
+        self._running = cluster.popen(
+            # Whoever waits for 5 s has been forgotten; a busy machine alone does not make anybody wait as long.
+            [str(program), "load", url, "--json", str(self._file), "--duration", duration, "--timeout", "5s",
+             "--verify", "--threads", "1", *options], name=f"load-{name}")
+
+    def stop(self) -> dict[str, Any]:
+        """Ends it, and returns what it counted."""
+        self._running.send(signal.SIGINT)
+        return self.counted()
+
+    def counted(self) -> dict[str, Any]:
+        """Waits for its end, and returns what it counted."""
+        self._running.wait(PATIENCE)
+        if not self._file.exists():
+            raise ClusterError(f"the load {self.name} failed: {self._running.output()}")
+        counted: dict[str, Any] = json.loads(self._file.read_text())
+        return counted
+
+    def kill(self) -> None:
+        self._running.kill()
+
+
+def lost(counted: dict[str, Any]) -> dict[str, int]:
+    """What failed of a load, by kind; nothing if all was well. What was only late is not lost: a busy machine is late."""
+    errors = counted["errors"]
+    found = {**errors["kinds"], **errors["wrong"],
+             **{f"status {status}": count for status, count in counted["statuses"].items() if status != "200"}}
+    found = {kind: count for kind, count in found.items() if count}
+    return found or ({"other": errors["total"]} if errors["total"] else {})
+
+
+class Gateway(unittest.TestCase):
+    """A cluster in which Sluicegate is installed once for all tests of a class."""
 
     cluster: Cluster
-    number: int
-    token: str
-    running: Running = field(init=False)
+    folder: Path
+    authority: Authority
+    nodes = 1
+    """Of the cluster."""
+    address = ""
+    """Where Sluicegate is reached from outside of the pods, by HTTP at port 80 and by HTTPS at port 443."""
 
-    @property
-    def name(self) -> str:
-        return f"gateway-pod-{self.number}"
+    @classmethod
+    def setUpClass(cls) -> None:
+        name = "test-" + cls.__name__.lower()
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.authority = Authority(cls.folder)
+        cls.cluster = cls.enterClassContext(Cluster(name, nodes=cls.nodes))
+        for archive in (image(), standard.backend()):
+            cls.cluster.import_image(archive)
 
-    @property
-    def port(self) -> int:
-        return 20000 + 10 * self.number
+    # What is installed.
 
-    def start(self, options: list[str]) -> None:
-        self.running = self.cluster.popen([
-            str(program("sluicegate")), "serve", "--kubernetes", "--workers", "1", "--listen", f"127.0.0.1:{self.port}",
-            "--listen-https", f"127.0.0.1:{self.port + 1}", "--admin", f"127.0.0.1:{self.port + 2}", *options,
-        ], name=self.name)
+    @classmethod
+    def helm(cls, *argv: str) -> str:
+        return cls.cluster.run([str(HELM), *argv, "--namespace", NAMESPACE], timeout=120).stdout
 
-    @property
-    def pid(self) -> int:
-        return self.running.process.pid
+    @classmethod
+    def install(cls, wait: bool = True, **values: Any) -> str:
+        """Installs the chart, waits until its pods are ready, and returns its notes."""
+        file = cls.folder / "values.json"
+        file.write_text(json.dumps(values))
+        waiting = ["--wait", "--timeout", "90s"] if wait else []
+        said = cls.helm("install", "sluicegate", str(chart(cls.folder)), "--create-namespace", "--values", str(file), *waiting)
+        return said.partition("NOTES:\n")[2]
 
-    def log(self) -> str:
-        return self.running.output()
+    @classmethod
+    def pods(cls, *selectors: str) -> list[dict[str, Any]]:
+        """The pods of Sluicegate that are not about to end."""
+        found = cls.cluster.json("get", "pods", "--namespace", NAMESPACE, "--selector", ",".join([POD, *selectors]))["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def lines(self, *parts: str) -> list[str]:
-        """The lines of the log with all of these in them."""
-        return [line for line in self.log().splitlines() if all(part in line for part in parts)]
+    @classmethod
+    def rolled_out(cls, workload: str, namespace: str = "default") -> None:
+        """Waits until all pods of a workload are those that it says, ready, and the old ones gone."""
+        cls.cluster.kubectl("rollout", "status", workload, "--namespace", namespace, f"--timeout={PATIENCE}s")
+        wanted = cls.cluster.json("get", workload, "--namespace", namespace)
+        labels = ",".join(f"{key}={value}" for key, value in wanted["spec"]["selector"]["matchLabels"].items())
 
-    def await_line(self, *parts: str, timeout: float = 30) -> str:
-        return wait_until(lambda: self.lines(*parts), f"{parts} in the log of {self.name}:\n{self.log()}", timeout, 0.02)[0]
+        def alone() -> bool:
+            pods = cls.cluster.json("get", "pods", "--namespace", namespace, "--selector", labels)["items"]
+            return not [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
 
-    def ask(self, host: str, path: str = "/", port: int | None = None, method: str = "GET", body: bytes | None = None) -> Answer:
-        """What it answers over HTTP, over a new connection; the status is 0 if there is no answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=5)
+        wait_until(alone, f"the old pods of {workload} to end", PATIENCE, 0.2)
+
+    @classmethod
+    def process(cls, pod: dict[str, Any]) -> Process:
+        """The first process of a pod's only container, as the machine sees it."""
+        (container,) = wait_until(lambda: cls.cluster.json(
+            "get", f"pod/{pod['metadata']['name']}", "--namespace", pod["metadata"]["namespace"],
+        )["status"].get("containerStatuses"), "a container", PATIENCE)
+        identity = container["containerID"].rpartition("/")[2]
+        for pid in all_pids():
+            try:
+                inside = identity in Path(f"/proc/{pid}/cgroup").read_text()
+            except OSError:
+                continue
+            process = Process.find(pid) if inside else None
+            if process:
+                return process
+        raise ClusterError(f"no process of {pod['metadata']['name']} runs")
+
+    @classmethod
+    def follow(cls, objects: list[dict[str, Any]]) -> None:
+        """Applies objects in the namespace `default`, and waits for the Deployments among them."""
+        cls.cluster.apply(*objects)
+        for each in objects:
+            if each["kind"] == "Deployment":
+                cls.rolled_out(f"deployment/{each['metadata']['name']}")
+
+    # Who asks.
+
+    @classmethod
+    def ask(cls, url: str, *options: str, address: str = "") -> Answer:
+        """Asks by curl; certificates have to be of the authority."""
+        done = cls.cluster.run(["curl", "--silent", "--show-error", "--include", "--max-time", "10", "--cacert", str(cls.authority.file),
+                                "--connect-to", f"::{address or cls.address}:", *options, url], check=False)
+        if done.returncode:
+            return Answer(0, {}, done.stderr)
+        head, _, body = done.stdout.replace("\r\n", "\n").partition("\n\n")
+        first, *lines = head.splitlines()
+        fields = (line.partition(": ") for line in lines)
+        return Answer(int(first.split()[1]), {name.lower(): value for name, _, value in fields}, body)
+
+    @classmethod
+    def answers(cls, expected: Callable[[Answer], bool], url: str, *options: str, address: str = "") -> Answer:
+        """Asks until the answer is as expected; fails with the last one."""
+        found: list[Answer] = []
+
+        def right() -> bool:
+            found[:] = [cls.ask(url, *options, address=address)]
+            return expected(found[0])
+
         try:
-            with self.cluster.namespace.inside():
-                connection.connect()
-            connection.request(method, path, body, {"Host": host, "Connection": "close"})
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.read().decode(errors="replace"), answer.headers)
-        except OSError as error:
-            return Answer(0, str(error), http.client.HTTPMessage())
-        finally:
-            connection.close()
+            wait_until(right, url, 30, 0.1)
+        except ClusterError:
+            raise AssertionError(f"{url} {' '.join(options)} is answered {found[0]}") from None
+        return found[0]
 
-    def admin(self, path: str) -> Answer:
-        return self.ask("localhost", path, self.port + 2)
+    def served(self, name: str) -> float:
+        """Makes an Ingress, and returns after how many seconds it was served."""
+        started = time.monotonic()
+        self.cluster.apply(ingress(name, f"{name}.example.com / Prefix shop"))
+        self.addCleanup(self.cluster.kubectl, "delete", f"ingress/{name}")
+        self.answers(well, f"http://{name}.example.com/")
+        return time.monotonic() - started
 
-    def is_ready(self) -> bool:
-        return self.admin("/readyz").status == 200
+    def holder(self) -> str:
+        """The pod that writes into the cluster."""
+        def held() -> str:
+            lease = self.cluster.json("get", "leases", "--namespace", NAMESPACE, "--field-selector=metadata.name=sluicegate")["items"]
+            return lease[0]["spec"].get("holderIdentity", "") if lease else ""
 
-    def await_ready(self, timeout: float = 30) -> None:
-        def ready() -> bool:
-            if not self.running.running:
-                raise ClusterError(f"{self.name} ended:\n{self.log()}")
-            return self.is_ready()
+        return wait_until(held, "a holder of the Lease", PATIENCE)
 
+    def status_is_written(self, name: str, address: str) -> float:
+        """Makes an Ingress, and returns after how many seconds its status had that address."""
+        started = time.monotonic()
+        self.cluster.apply(ingress(name, f"{name}.example.com / Prefix shop"))
+        self.addCleanup(self.cluster.kubectl, "delete", f"ingress/{name}")
+
+        def status() -> Any:
+            return self.cluster.json("get", f"ingress/{name}")["status"].get("loadBalancer", {}).get("ingress")
+
+        self.assertEqual(wait_until(status, "the status of a new Ingress", PATIENCE, 0.2), [{"ip": address}])
+        return time.monotonic() - started
+
+    @contextmanager
+    def load(self, url: str = "https://shop.example.com/", rate: int = 50, posts: int = 0) -> Iterator[None]:
+        """Holds loads while its body runs, on kept connections, on new ones and by HTTP/2; no request may be lost."""
+        port = "443" if url.startswith("https") else "80"
+        common = ["--connect-to", f"{self.address}:{port}", "--cacert", str(self.authority.file), "--posts", str(posts)]
+        kinds = {
+            "kept": ["--connections", "10", "--rate", str(rate)],
+            "new": ["--connections", "20", "--rate", str(rate // 5), "--new-connections"],
+            "http2": ["--connections", "4", "--streams", "5", "--h2", "--rate", str(rate // 2)],
+        }
+        test = self.id().rpartition(".")[2]
+        loads = [Load(self.cluster, f"{test}-{kind}", url, *common, *options) for kind, options in kinds.items()]
         try:
-            wait_until(ready, "readiness", timeout, 0.01)
-        except ClusterError as error:
-            raise ClusterError(f"{error}; the log of {self.name}:\n{self.log()[-3000:]}") from None
+            yield
+        except BaseException:
+            for load in loads:
+                load.kill()
+            raise
+        counted = {load.name.rpartition("-")[2]: load.stop() for load in loads}
+        told = ", ".join(f"{each['requests']['answered']} {kind}" for kind, each in counted.items())
+        longest = max(each["latency"]["max_us"] for each in counted.values()) / 1000
+        print(f"  {test}: {told}; at most {longest:.0f} ms", flush=True)
+        failed = {kind: lost(each) for kind, each in counted.items() if lost(each)}
+        self.assertEqual(failed, {}, self.complaints() if failed else "")
+        for kind, each in counted.items():
+            self.assertGreater(each["requests"]["answered"], 0, kind)
 
-    def await_status(self, host: str, status: int = 200, timeout: float = 30) -> Answer:
-        def wanted() -> Answer | None:
-            answer = self.ask(host)
-            return answer if answer.status == status else None
-
-        try:
-            found = wait_until(wanted, f"{status} for {host}", timeout, 0.002)
-        except ClusterError as error:
-            raise ClusterError(f"{error}, not {self.ask(host)}; the log of {self.name}:\n{self.log()[-3000:]}") from None
-        assert found is not None
-        return found
-
-    def await_backend(self, host: str, backend: str, timeout: float = 30) -> None:
-        try:
-            wait_until(lambda: self.ask(host).backend == backend, f"{backend} for {host}", timeout, 0.002)
-        except ClusterError as error:
-            raise ClusterError(f"{error}, not {self.ask(host)}; the log of {self.name}:\n{self.log()[-3000:]}") from None
-
-    def tls(self, host: str, client: tuple[Path, Path] | None = None) -> ssl.SSLSocket:
-        """A new TLS connection for a name. Nothing is verified."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if client:
-            context.load_cert_chain(*client)
-        with self.cluster.namespace.inside():
-            connection = socket.create_connection(("127.0.0.1", self.port + 1), timeout=5)
-        return context.wrap_socket(connection, server_hostname=host)
-
-    def certificate(self, host: str) -> bytes:
-        """The certificate that it shows for a name, in DER."""
-        with self.tls(host) as connection:
-            return connection.getpeercert(binary_form=True) or b""
-
-    def ask_tls(self, host: str, over: ssl.SSLSocket | None = None, client: tuple[Path, Path] | None = None) -> int:
-        """The status of a request over HTTPS, over a new connection or a given one, which is kept."""
-        connection = over or self.tls(host, client)
-        try:
-            connection.sendall(f"GET /?s=1 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-            answer = http.client.HTTPResponse(connection)
-            answer.begin()
-            answer.read()
-            return answer.status
-        finally:
-            if not over:
-                connection.close()
-
-    def metric(self, name: str) -> float:
-        """The sum of a metric over all its labels."""
-        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", self.admin("/metrics").text, re.MULTILINE)
-        return sum(float(value) for value in found)
-
-    def pause(self) -> None:
-        """Lets it stand still until `resume`."""
-        process = Process.find(self.pid)
-        assert process
-        self.running.send(signal.SIGSTOP)
-        wait_until(lambda: process.stopped, "the gateway to stand still", 10, 0.01)
-
-    def resume(self) -> None:
-        self.running.send(signal.SIGCONT)
-
-    def leaderships(self) -> list[tuple[datetime, datetime | None]]:
-        """From when until when it held the Lease, by its log."""
-        found: list[tuple[datetime, datetime | None]] = []
-        for line in self.lines("the Lease", "this process") + self.lines("is given up"):
-            when = datetime.fromisoformat(line.split()[0])
-            if "does not hold" in line or "is given up" in line:
-                if found and found[-1][1] is None:
-                    found[-1] = (found[-1][0], when)
-            else:
-                found.append((when, None))
-        return found
-
-    def memory(self) -> float:
-        """Its resident memory, in MiB."""
-        found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
-        assert found
-        return int(found[1]) / 1024
-
-    def cpu(self) -> float:
-        """The CPU time that it took so far, in seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def complaints(self) -> str:
+        """What Kubernetes complained about, and what the gateway did, for those who look into a failure."""
+        events = self.cluster.kubectl("get", "events", "--all-namespaces", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
+        logs = self.cluster.kubectl("logs", "--namespace", NAMESPACE, "--selector", POD, "--prefix", "--tail=20")
+        return f"\n{events}\n{logs}"

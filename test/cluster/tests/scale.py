@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import Cluster, wait_until
 
-from .gateway import Gateway, Manifest, Site, endpoint_slice, endpoints, ingress, program, service
+from .process import Gateway, Manifest, Site, endpoint_slice, endpoints, ingress, program, service
 from .test_controller import say
 
 INGRESSES = 5000

@@ -15,7 +15,7 @@ from typing import Any
 from harness import Cluster, wait_until
 from harness.processes import checked
 
-from .gateway import (
+from .process import (
     AT_HOME, CLUSTER_WIDE, CONTROLLER, HOME, NAMESPACED, NODES, READ, WRITE, Gateway, Manifest, Pair, Site, config_map,
     endpoint_slice, endpoints, ingress, lease, lease_rules, program, secret, service,
 )

@@ -26,6 +26,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+use crate::planes::{Measure, Number};
 use crate::readiness::Phase;
 use crate::{Admin, Problems, content};
 use families::Families;
@@ -94,9 +95,15 @@ impl Collector for Gateway {
         }
         families.histogram(
             "sluicegate_propagation_seconds",
-            "From a change being given to the data plane until its last worker serves it",
+            "From when a source heard of a change until the last worker serves it",
             &telemetry.propagation(),
         )?;
+        for Measure { name, help, value } in (admin.planes)().measures {
+            match value {
+                Number::Counter(value) => families.counter(name, help, value)?,
+                Number::Gauge(value) => families.gauge(name, help, value)?,
+            }
+        }
         worker::encode(&mut families, telemetry)?;
         route::encode(&mut families, telemetry)?;
         layer4::encode(&mut families, telemetry)?;

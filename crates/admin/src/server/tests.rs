@@ -16,6 +16,8 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
     let admin = Admin {
         telemetry: proxy.telemetry().clone(),
         readiness: Readiness::new(),
+        pod: None,
+        planes: Arc::new(Default::default),
         hosts: Hosts::Any,
         last_change: LastChange::new(),
         problems: Arc::new(|| Problems { errors: vec!["x".repeat(8_000_000)], warnings: vec![] }),

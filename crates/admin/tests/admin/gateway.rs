@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
+use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Planes, Problems, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
     VirtualHost,
@@ -47,6 +47,11 @@ impl Gateway {
         let admin = Admin {
             telemetry: proxy.telemetry().clone(),
             readiness: readiness.clone(),
+            pod: Some("gateway-1".into()),
+            planes: Arc::new(|| Planes {
+                measures: vec![Measure::gauge("sluicegate_planes_connected", "Data planes", 3)],
+                document: serde_json::json!({"version": 7}),
+            }),
             hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
             last_change: last_change.clone(),
             problems: Arc::new(move || told.lock().unwrap_or_else(PoisonError::into_inner).clone()),

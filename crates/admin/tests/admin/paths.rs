@@ -31,13 +31,37 @@ async fn the_process_is_ready_between_its_first_configuration_and_its_drain() ->
 }
 
 #[tokio::test]
+async fn who_asks_for_a_pod_is_not_answered_for_another() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    gateway.readiness.set(Phase::Ready);
+    assert_eq!(gateway.ask("/readyz?pod=gateway-1").await?.status, 200);
+    let other = gateway.ask("/readyz?pod=gateway-2").await?;
+    assert_eq!(
+        (other.status, other.text()),
+        (503, "not ready: gateway-1 answers here, not gateway-2\n".into())
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_other_plane_is_told_of() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    assert_eq!(gateway.ask("/planes").await?.text(), "{\"version\":7}\n");
+    assert_eq!(gateway.scrape().await?.value("sluicegate_planes_connected", &[]), Some(3.0));
+    Ok(())
+}
+
+#[tokio::test]
 async fn every_path_of_the_list_is_served_and_no_other() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     gateway.readiness.set(Phase::Ready);
     let list = gateway.ask("/").await?.text();
     let paths: Vec<_> =
         list.lines().filter_map(|line| line.split(' ').next()).filter(|p| p.starts_with('/')).collect();
-    assert_eq!(paths, ["/", "/healthz", "/readyz", "/metrics", "/config", "/routes", "/upstreams"]);
+    assert_eq!(
+        paths,
+        ["/", "/healthz", "/readyz", "/metrics", "/config", "/routes", "/upstreams", "/planes"]
+    );
     for path in paths {
         let response = gateway.ask(&format!("{path}?query")).await?;
         assert_eq!((response.status, response.body.is_empty()), (200, false), "{path}");

@@ -116,7 +116,10 @@ pub struct Globals {
 /// How a ConfigMap of global settings is read: a function of its keys and values, which belongs to the command line,
 /// whose options the keys are.
 #[derive(Clone)]
-pub struct ReadGlobals(pub Arc<dyn Fn(&[(&str, &str)]) -> Globals + Send + Sync>);
+pub struct ReadGlobals(pub Arc<ReadGlobalsFn>);
+
+/// From the keys and values of a ConfigMap, in the order of their keys.
+type ReadGlobalsFn = dyn Fn(&[(&str, &str)]) -> Globals + Send + Sync;
 
 impl fmt::Debug for ReadGlobals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -43,6 +43,12 @@ struct Live {
 }
 
 impl Telemetry {
+    /// What a process without a data plane counts: nothing.
+    #[must_use]
+    pub fn of_no_worker() -> Self {
+        Self::new(1)
+    }
+
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             workers: Sharded::new(workers),

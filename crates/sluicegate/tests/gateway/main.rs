@@ -2,4 +2,5 @@
 
 mod life;
 mod manifests;
+mod planes;
 mod support;

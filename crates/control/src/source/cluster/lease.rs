@@ -69,8 +69,11 @@ impl Elector {
                 Ok(Ok(())) => has_failed = false,
                 Ok(Err(error)) if !has_failed && !is_conflict(&error) => {
                     has_failed = true;
-                    tracing::warn!(lease = self.name, error = in_words(&error),
-                        "the Lease cannot be asked for; its holder writes status");
+                    tracing::warn!(
+                        lease = self.name,
+                        error = in_words(&error),
+                        "the Lease cannot be asked for; its holder writes status"
+                    );
                 }
                 Ok(Err(_)) | Err(_) => {}
             }

@@ -15,6 +15,7 @@
 //! | [`lease`] | which of several processes writes into the cluster |
 //! | [`status`], [`standing`] | what is written back to Ingresses, and what is there |
 //! | [`addresses`] | where clients reach the gateway |
+//! | [`planes`] | the certificates by which two planes know each other |
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -38,6 +39,7 @@ use crate::translate::{ObjectName, TranslateOptions};
 pub mod addresses;
 pub mod client;
 mod lease;
+pub mod planes;
 mod standing;
 mod status;
 mod watch;
@@ -105,6 +107,12 @@ impl ClusterSource {
             leads,
             resigned,
         }
+    }
+
+    /// The client that it asks with.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Whether this process holds the Lease, and so writes into the cluster.
@@ -194,7 +202,7 @@ async fn write(
             until(&mut elected, true).await;
             let following = async {
                 addresses::follow(client.clone(), from, &board).await;
-                pending().await
+                pending::<()>().await;
             };
             tokio::select! {
                 () = following => {}
@@ -208,7 +216,7 @@ async fn write(
 /// Waits until it is so; for ever, if nobody can say so any more.
 async fn until(state: &mut state::Receiver<bool>, wanted: bool) {
     if state.wait_for(|state| *state == wanted).await.is_err() {
-        pending().await
+        pending::<()>().await;
     }
 }
 
@@ -448,7 +456,7 @@ impl<P: Publish> Follower<P> {
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
                 Some(fault) if fault.reason == Reason::Away => {}
                 Some(fault) => {
-                    faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection)
+                    faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection);
                 }
                 None => {}
             }

@@ -321,7 +321,10 @@ impl Writer {
         // Those of what has no namespace are in this one.
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let event = Event {
-            metadata: ObjectMeta { generate_name: Some(format!("{}-", object.name)), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{}-", object.name)),
+                ..ObjectMeta::default()
+            },
             type_: Some("Warning".to_owned()),
             reason: Some("NotAsWritten".to_owned()),
             action: Some("Translate".to_owned()),

@@ -101,7 +101,9 @@ fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificat
     for (secret, expected) in [
         (
             String::new(),
-            vec!["Secret default/cert does not exist as a Secret of type kubernetes.io/tls: hosts without another certificate get the default"],
+            vec![
+                "Secret default/cert does not exist as a Secret of type kubernetes.io/tls: hosts without another certificate get the default",
+            ],
         ),
         (secret("data: {}"), vec!["is of type \"Opaque\", and TLS needs kubernetes.io/tls"]),
         (

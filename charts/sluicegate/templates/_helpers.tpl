@@ -1,0 +1,378 @@
+{{/* Names. */}}
+{{- define "sluicegate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluicegate.split" -}}
+{{- if eq .Values.mode "split" }}true{{ end -}}
+{{- end -}}
+
+{{/* The workload that serves. */}}
+{{- define "sluicegate.proxyName" -}}
+{{- include "sluicegate.fullname" . }}{{ if include "sluicegate.split" . }}-proxy{{ end -}}
+{{- end -}}
+
+{{- define "sluicegate.controlName" -}}
+{{- include "sluicegate.fullname" . }}-control
+{{- end -}}
+
+{{/* The component that serves. */}}
+{{- define "sluicegate.component" -}}
+{{- if include "sluicegate.split" . }}proxy{{ else }}gateway{{ end -}}
+{{- end -}}
+
+{{/* The account with rights in the cluster: that of the control plane, or of pods that are both planes. */}}
+{{- define "sluicegate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.name -}}
+{{- .Values.serviceAccount.name -}}
+{{- else if not .Values.serviceAccount.create -}}
+default
+{{- else if include "sluicegate.split" . -}}
+{{- include "sluicegate.controlName" . -}}
+{{- else -}}
+{{- include "sluicegate.fullname" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluicegate.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that select pods of a component; they can never change. */}}
+{{- define "sluicegate.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "sluicegate.labels" -}}
+{{- $own := dict
+  "app.kubernetes.io/name" .root.Chart.Name
+  "app.kubernetes.io/instance" .root.Release.Name
+  "app.kubernetes.io/version" .root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_")) -}}
+{{- if .component }}{{ $_ := set $own "app.kubernetes.io/component" .component }}{{ end -}}
+{{- toYaml (merge $own (.more | default dict) .root.Values.labels) -}}
+{{- end -}}
+
+{{/*
+Metadata of an object. root; name; component, more (labels) and annotations where there are such; cluster for
+objects of the whole cluster; namespace where it is another than that of the release.
+*/}}
+{{- define "sluicegate.metadata" -}}
+name: {{ .name }}
+{{- if not .cluster }}
+namespace: {{ .namespace | default .root.Release.Namespace }}
+{{- end }}
+labels:
+  {{- include "sluicegate.labels" . | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Ports and addresses. Values without a number are null. */}}
+{{- define "sluicegate.httpPort" -}}
+{{- .Values.listen.http | default (ternary 80 8080 .Values.hostNetwork) -}}
+{{- end -}}
+
+{{- define "sluicegate.httpsPort" -}}
+{{- .Values.listen.https | default (ternary 443 8443 .Values.hostNetwork) -}}
+{{- end -}}
+
+{{- define "sluicegate.address" -}}
+{{- if contains ":" .host }}[{{ .host }}]{{ else }}{{ .host }}{{ end }}:{{ .port -}}
+{{- end -}}
+
+{{/* Where the admin interface of the pods that serve is. */}}
+{{- define "sluicegate.adminAddress" -}}
+{{- .Values.admin.address | default (ternary "127.0.0.1" (first .Values.listen.addresses) .Values.hostNetwork) -}}
+{{- end -}}
+
+{{/* Whether a port needs NET_BIND_SERVICE. */}}
+{{- define "sluicegate.privilegedPort" -}}
+{{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) -}}
+{{- range .Values.extraPorts }}{{ $ports = append $ports (int .port) }}{{ end -}}
+{{- range $ports }}{{ if lt . 1024 }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* A list of options as YAML. */}}
+{{- define "sluicegate.logArgs" -}}
+{{- if ne .Values.log.level "info" }}
+- {{ printf "--log=%s" .Values.log.level | quote }}
+{{- end }}
+{{- if ne .Values.log.format "text" }}
+- --log-format={{ .Values.log.format }}
+{{- end }}
+{{- end -}}
+
+{{/* What whoever reads the cluster is told: both planes in one, or the control plane. */}}
+{{- define "sluicegate.clusterArgs" -}}
+{{- $name := include "sluicegate.fullname" . -}}
+- --kubernetes
+{{- with .Values.ingressClass }}
+{{- if ne .name "sluicegate" }}
+- --ingress-class={{ .name }}
+{{- end }}
+{{- if .watchWithoutClass }}
+- --watch-ingress-without-class
+{{- end }}
+{{- end }}
+{{- if ne .Values.gatewayClass.name "sluicegate" }}
+- --gateway-class={{ .Values.gatewayClass.name }}
+{{- end }}
+{{- if ne (join "," .Values.listen.addresses) "0.0.0.0" }}
+{{- range .Values.listen.addresses }}
+- {{ printf "--gateway-address=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- range .Values.watchNamespaces }}
+- --watch-namespace={{ . }}
+{{- end }}
+{{- if .Values.config }}
+- --configmap={{ .Release.Namespace }}/{{ $name }}
+{{- end }}
+{{- with .Values.tls.defaultCertificate }}
+- --default-tls-certificate={{ . }}
+{{- end }}
+{{- with .Values.tls.ticketSecret }}
+- --tls-ticket-secret={{ . }}
+{{- end }}
+{{- if .Values.status.enabled }}
+{{- if ne $name "sluicegate" }}
+- --lease-name={{ $name }}
+{{- end }}
+{{- if eq .Values.status.source "Service" }}
+- --publish-service={{ .Release.Namespace }}/{{ $name }}
+{{- else if eq .Values.status.source "Nodes" }}
+- --publish-node-addresses
+{{- else }}
+{{- range .Values.status.addresses }}
+- {{ printf "--publish-status-address=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- else }}
+- --no-status
+{{- end }}
+{{- end -}}
+
+{{/* What whoever serves is told. */}}
+{{- define "sluicegate.servingArgs" -}}
+{{- $root := . -}}
+{{- range .Values.listen.addresses }}
+- --listen={{ include "sluicegate.address" (dict "host" . "port" (include "sluicegate.httpPort" $root)) }}
+{{- end }}
+{{- range .Values.listen.addresses }}
+- --listen-https={{ include "sluicegate.address" (dict "host" . "port" (include "sluicegate.httpsPort" $root)) }}
+{{- end }}
+- --admin={{ include "sluicegate.address" (dict "host" (include "sluicegate.adminAddress" .) "port" .Values.admin.port) }}
+{{- with .Values.workers }}
+- --workers={{ . }}
+{{- end }}
+{{- with .Values.shutdown }}
+- --shutdown-grace={{ .graceSeconds }}s
+- --shutdown-idle={{ .idleSeconds }}s
+- --shutdown-timeout={{ .timeoutSeconds }}s
+{{- end }}
+{{- if .Values.accessLog.enabled }}
+- --access-log=-
+{{- if ne .Values.accessLog.format "json" }}
+- --access-log-format={{ .Values.accessLog.format }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Ten seconds more than the process takes at most. */}}
+{{- define "sluicegate.gracePeriod" -}}
+{{- with .Values.shutdown -}}
+{{- add .graceSeconds (max (int .idleSeconds) (int .timeoutSeconds)) 10 -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Who a pod and its container may be. bind: whether it opens ports below 1024. */}}
+{{- define "sluicegate.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "sluicegate.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  {{- if .bind }}
+  add: [NET_BIND_SERVICE]
+  {{- end }}
+{{- end -}}
+
+{{/* The probes of a container. host: where they ask, if it is not the pod's address. */}}
+{{- define "sluicegate.probes" -}}
+readinessProbe:
+  {{- if .host }}
+  # During an update two pods answer at this address: only the program knows which of them it is asked for.
+  exec:
+    command: [/sluicegate, ready, {{ printf "--admin=%s" (include "sluicegate.address" (dict "host" .host "port" .root.Values.admin.port)) | quote }}]
+  {{- else }}
+  httpGet:
+    path: /readyz
+    port: {{ .root.Values.admin.port }}
+  {{- end }}
+  {{- toYaml .root.Values.readinessProbe | nindent 2 }}
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: {{ .root.Values.admin.port }}
+    {{- with .host }}
+    host: {{ . | quote }}
+    {{- end }}
+  {{- toYaml .root.Values.livenessProbe | nindent 2 }}
+{{- end -}}
+
+{{/* Who the process is: names in the Lease and in the control plane's list of proxies. */}}
+{{- define "sluicegate.env" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+{{- end -}}
+
+{{/* Where the pods of a component go. values: what says so; component. */}}
+{{- define "sluicegate.scheduling" -}}
+{{- $selector := include "sluicegate.selector" . | fromYaml -}}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{ toYaml (merge (dict) . (dict "labelSelector" (dict "matchLabels" $selector))) | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Metadata of the pods of a component. */}}
+{{- define "sluicegate.podMetadata" -}}
+{{- /* No version: it would tell the pods of two versions apart where their nodes are looked for. */ -}}
+labels:
+  {{- toYaml (merge (include "sluicegate.selector" . | fromYaml) .values.podLabels .root.Values.labels) | nindent 2 }}
+{{- with .values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What the account reads and writes in each namespace that is watched. */}}
+{{- define "sluicegate.namespacedRules" -}}
+- apiGroups: [""]
+  resources: [services, secrets, configmaps]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, tlsroutes, tcproutes, udproutes, referencegrants]
+  verbs: [get, list, watch]
+{{- if .Values.status.enabled }}
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses/status]
+  verbs: [patch, update]
+# The annotation sluicegate.dev/problems.
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [patch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+{{- end -}}
+
+{{/* Whether a combination of values cannot work. */}}
+{{- define "sluicegate.check" -}}
+{{- $v := .Values -}}
+{{- if and $v.hostNetwork (ne $v.kind "DaemonSet") -}}
+{{- fail "hostNetwork needs kind: DaemonSet: two pods of a Deployment on one node would take each other's sockets" -}}
+{{- end -}}
+{{- if and $v.autoscaling.enabled (ne $v.kind "Deployment") -}}
+{{- fail "autoscaling.enabled needs kind: Deployment: a DaemonSet has one pod for each node" -}}
+{{- end -}}
+{{- if $v.status.enabled -}}
+{{- if and (eq $v.status.source "Service") (not $v.service.enabled) -}}
+{{- fail "status.source: Service needs service.enabled; write status.source: Nodes or Addresses, or status.enabled: false" -}}
+{{- end -}}
+{{- if and (eq $v.status.source "Nodes") (include "sluicegate.split" .) -}}
+{{- fail "status.source: Nodes would publish the nodes of the control plane in mode: split; write Service or Addresses" -}}
+{{- end -}}
+{{- if and (eq $v.status.source "Addresses") (not $v.status.addresses) -}}
+{{- fail "status.source: Addresses needs status.addresses" -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.rbac.create (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+{{- fail "serviceAccount.create: false needs serviceAccount.name: the account `default` of all pods would get the rights" -}}
+{{- end -}}
+{{- if $v.serviceMonitor.enabled -}}
+{{- if and $v.hostNetwork (hasPrefix "127." (include "sluicegate.adminAddress" .)) -}}
+{{- fail "serviceMonitor.enabled on the node's network needs an admin.address that Prometheus reaches, and a firewall before it" -}}
+{{- end -}}
+{{- if and (not $v.hostNetwork) $v.networkPolicy.enabled (not $v.networkPolicy.metricsFrom) -}}
+{{- fail "serviceMonitor.enabled needs networkPolicy.metricsFrom: who is Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
+{{- end -}}
+{{- end -}}
+{{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}
+{{- range $v.extraPorts }}{{ if ne (.protocol | default "TCP") "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
+{{- if ne (len $ports) (len (uniq $ports)) -}}
+{{- fail (printf "two of listen.http, listen.https, admin.port and extraPorts are the same port: %v" $ports) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* How many pods may be missing. */}}
+{{- define "sluicegate.disruptions" -}}
+{{- with .Values.podDisruptionBudget -}}
+{{- if kindIs "invalid" .minAvailable | not -}}
+minAvailable: {{ .minAvailable }}
+{{- else -}}
+maxUnavailable: {{ .maxUnavailable }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The rule of a NetworkPolicy that lets Prometheus in. The node reaches its own pods without one. */}}
+{{- define "sluicegate.metricsRule" -}}
+{{- with .Values.networkPolicy.metricsFrom -}}
+- from:
+    {{- toYaml . | nindent 4 }}
+  ports:
+    - {port: {{ $.Values.admin.port }}, protocol: TCP}
+{{- end -}}
+{{- end -}}

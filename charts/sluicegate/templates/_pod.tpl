@@ -1,0 +1,87 @@
+{{/* The pods that serve: both planes in one, or proxies. */}}
+{{- define "sluicegate.servingPod" -}}
+{{- $split := include "sluicegate.split" . -}}
+{{- $component := include "sluicegate.component" . -}}
+{{- $host := include "sluicegate.adminAddress" . -}}
+metadata:
+  {{- include "sluicegate.podMetadata" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
+spec:
+  serviceAccountName: {{ if $split }}{{ include "sluicegate.proxyName" . }}{{ else }}{{ include "sluicegate.serviceAccountName" . }}{{ end }}
+  automountServiceAccountToken: {{ not $split }}
+  {{- if .Values.hostNetwork }}
+  hostNetwork: true
+  dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
+  {{- with .Values.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ include "sluicegate.gracePeriod" . }}
+  securityContext:
+    {{- include "sluicegate.podSecurityContext" . | nindent 4 }}
+  containers:
+    - name: sluicegate
+      image: {{ include "sluicegate.image" . }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args:
+        {{- if $split }}
+        - proxy
+        - --control={{ include "sluicegate.controlName" . }}.{{ .Release.Namespace }}.svc:{{ .Values.control.port }}
+        - --tls-dir=/etc/sluicegate/tls
+        {{- if .Values.snapshot.enabled }}
+        - --snapshot=/var/lib/sluicegate/snapshot
+        {{- end }}
+        {{- else }}
+        - serve
+        {{- include "sluicegate.clusterArgs" . | nindent 8 }}
+        {{- end }}
+        {{- include "sluicegate.servingArgs" . | indent 8 }}
+        {{- include "sluicegate.logArgs" . | indent 8 }}
+        {{- with .Values.extraArgs }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      env:
+        {{- include "sluicegate.env" . | nindent 8 }}
+      {{- if not .Values.hostNetwork }}
+      # On the node's network they would keep the pod that takes over from a node where they are in use.
+      ports:
+        - {name: http, containerPort: {{ include "sluicegate.httpPort" . }}, protocol: TCP}
+        - {name: https, containerPort: {{ include "sluicegate.httpsPort" . }}, protocol: TCP}
+        - {name: admin, containerPort: {{ .Values.admin.port }}, protocol: TCP}
+        {{- range .Values.extraPorts }}
+        - {name: {{ .name }}, containerPort: {{ .port }}, protocol: {{ .protocol | default "TCP" }}}
+        {{- end }}
+      {{- end }}
+      {{- include "sluicegate.probes" (dict "root" . "host" (ternary $host "" (hasPrefix "127." $host))) | nindent 6 }}
+      {{- with .Values.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- include "sluicegate.securityContext" (dict "bind" (include "sluicegate.privilegedPort" .)) | nindent 8 }}
+      {{- if $split }}
+      volumeMounts:
+        - {name: tls, mountPath: /etc/sluicegate/tls, readOnly: true}
+        {{- if .Values.snapshot.enabled }}
+        - {name: snapshot, mountPath: /var/lib/sluicegate}
+        {{- end }}
+  volumes:
+    # Made by the control plane; the pod waits for it.
+    - name: tls
+      secret: {secretName: sluicegate-proxy-tls, defaultMode: 0440}
+    {{- if .Values.snapshot.enabled }}
+    - name: snapshot
+      emptyDir:
+        {{- with .Values.snapshot.medium }}
+        medium: {{ . }}
+        {{- end }}
+        sizeLimit: {{ .Values.snapshot.sizeLimit }}
+    {{- end }}
+      {{- end }}
+  {{- include "sluicegate.scheduling" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
+{{- end -}}

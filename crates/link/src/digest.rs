@@ -1,0 +1,37 @@
+//! What resources are compared by.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+
+/// SHA-256 of something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut sum = [0; 32];
+        sum.copy_from_slice(digest(&SHA256, bytes).as_ref());
+        Self(sum)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
+    }
+
+    /// As much of it as tells two forms of one resource apart.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.0[..16]
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..6].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

@@ -1,0 +1,301 @@
+//! One data plane, from its Hello to its end.
+//!
+//! A few batches may be under way at a time. Whoever has not served them yet gets nothing further, and then, in one batch,
+//! the newest state of all that changed meanwhile.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Shared;
+use super::state::{Batch, FellBehind};
+use super::telemetry::Record;
+use crate::grpc::{self, Code, Incoming, ReceiveError};
+use crate::proto::{self, FromControlSay, FromProxySay};
+use crate::resource::Name;
+
+/// Batches that are sent before the first of them is served.
+const UNDER_WAY: usize = 4;
+/// The longest message of a data plane, in bytes.
+const MESSAGE_MAX: usize = 1 << 20;
+/// How many resources an inventory may have at least; else, four times those that there are. Some 100 bytes each.
+const INVENTORY_MAX: usize = 250_000;
+/// What people may be told by a data plane, in characters.
+const TEXT_MAX: usize = 253;
+
+/// How a call ends.
+struct End {
+    code: Code,
+    message: &'static str,
+}
+
+impl End {
+    fn new(code: Code, message: &'static str) -> Self {
+        Self { code, message }
+    }
+}
+
+impl From<h2::Error> for End {
+    fn from(_: h2::Error) -> Self {
+        Self::new(Code::Unavailable, "the connection broke")
+    }
+}
+
+impl From<ReceiveError> for End {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Http2(error) => error.into(),
+            ReceiveError::TooLong(_) => Self::new(Code::ResourceExhausted, "a message is too long"),
+            ReceiveError::Compressed => Self::new(Code::Unimplemented, "messages are not compressed here"),
+            ReceiveError::Cut | ReceiveError::Malformed(_) => {
+                Self::new(Code::InvalidArgument, "a message cannot be decoded")
+            }
+        }
+    }
+}
+
+/// A data plane's call.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    incoming: Incoming,
+    outgoing: SendStream<Bytes>,
+    record: Arc<Record>,
+    number: u64,
+    /// Which version it was sent.
+    sent: u64,
+    /// What it was sent and does not serve yet: the version, when that became the newest, and when it was sent.
+    under_way: VecDeque<(u64, std::time::Instant, Instant)>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.records.remove(self.number);
+        self.shared.heard.send_replace(());
+        tracing::info!(
+            node = %self.record.node, address = %self.record.address, "a data plane has disconnected"
+        );
+    }
+}
+
+impl Session {
+    /// Answers a call until it ends.
+    pub(super) async fn begin(
+        shared: Arc<Shared>,
+        body: RecvStream,
+        mut respond: SendResponse<Bytes>,
+        identity: &str,
+        address: SocketAddr,
+    ) {
+        let mut incoming = Incoming::new(body, MESSAGE_MAX);
+        let refuse = |mut respond: SendResponse<Bytes>, end: End| {
+            // Nobody may be there any more.
+            let _ = respond.send_response(grpc::refusal(end.code, end.message), true);
+        };
+        let hello = match timeout(super::OPENING, hello(&mut incoming)).await {
+            Ok(Ok(hello)) => hello,
+            Ok(Err(end)) => return refuse(respond, end),
+            Err(_) => return refuse(respond, End::new(Code::DeadlineExceeded, "no Hello came")),
+        };
+        let record = Arc::new(Record {
+            identity: identity.into(),
+            node: shortened(&hello.node),
+            build: shortened(&hello.build),
+            address,
+            connected: SystemTime::now(),
+            version: AtomicU64::new(0),
+            refused: AtomicU32::new(0),
+            behind: std::sync::Mutex::new(Some(std::time::Instant::now())),
+        });
+        let number = shared.numbers.fetch_add(1, Ordering::Relaxed);
+        if !shared.records.add(number, &record, shared.options.max_subscribers) {
+            shared.counters.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(node = %record.node, %address, max = shared.options.max_subscribers, "a data plane too many");
+            return refuse(respond, End::new(Code::ResourceExhausted, "there are too many data planes"));
+        }
+        shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(identity, node = %record.node, build = %record.build, %address, "a data plane has connected");
+        let Ok(outgoing) = respond.send_response(grpc::accepted(), false) else {
+            shared.records.remove(number);
+            return;
+        };
+        let under_way = VecDeque::new();
+        let mut session = Self { shared, incoming, outgoing, record, number, sent: 0, under_way };
+        let Err(end) = session.run(hello).await;
+        tracing::debug!(node = %session.record.node, code = ?end.code, "the call ends: {}", end.message);
+        // Nobody may be there any more.
+        let _ = session.outgoing.send_trailers(grpc::status(end.code, end.message));
+    }
+
+    async fn run(&mut self, hello: proto::Hello) -> Result<Infallible, End> {
+        let mut versions = self.shared.version.subscribe();
+        // Nothing is said before there is a configuration: an empty one would take all routes away.
+        let configured = versions.wait_for(|version| *version > 0).await;
+        configured.map_err(|_| End::new(Code::Unavailable, "the control plane ends"))?;
+        let first = self.first_batch(hello).await?;
+        self.send(first).await?;
+        loop {
+            if self.under_way.len() < UNDER_WAY {
+                let newer = self.shared.state().since(self.sent);
+                match newer {
+                    Ok(None) => {}
+                    Ok(Some(batch)) => self.send(batch).await?,
+                    Err(FellBehind) => return Err(End::new(Code::Aborted, "it fell behind: begin anew")),
+                }
+            }
+            let patience = self.shared.options.patience;
+            let overdue = self.under_way.front().map(|(_, _, sent)| *sent + patience);
+            let heartbeat = Instant::now() + self.shared.options.heartbeat;
+            tokio::select! {
+                message = self.incoming.next::<proto::FromProxy>() => match message?.map(|message| message.say) {
+                    Some(Some(FromProxySay::Served(served))) => self.served(&served),
+                    Some(_) => {}
+                    None => return Err(End::new(Code::Unavailable, "the data plane has ended the call")),
+                },
+                changed = versions.changed(), if self.under_way.len() < UNDER_WAY => {
+                    changed.map_err(|_| End::new(Code::Unavailable, "the control plane ends"))?;
+                }
+                () = sleep_until(overdue.unwrap_or(heartbeat)) => match overdue {
+                    Some(_) => return Err(self.too_slow()),
+                    None => self.heartbeat().await?,
+                },
+            }
+        }
+    }
+
+    /// Welcome, and what it has to be sent to be in step: nothing, maybe, but that is said too.
+    async fn first_batch(&mut self, hello: proto::Hello) -> Result<Batch, End> {
+        enum Has {
+            Known(Batch),
+            Unknown,
+        }
+        let (epoch, has) = {
+            let mut state = self.shared.state();
+            let epoch = state.epoch.clone();
+            let since = (hello.epoch == epoch).then(|| state.since(hello.version));
+            let has = match since {
+                Some(Ok(batch)) => Has::Known(batch.unwrap_or_else(|| state.nothing())),
+                _ if hello.epoch.is_empty() => Has::Known(state.all()),
+                _ if hello.state == state.digest() => Has::Known(state.nothing()),
+                _ => Has::Unknown,
+            };
+            (epoch, has)
+        };
+        match has {
+            Has::Known(batch) => {
+                self.welcome(epoch, false).await?;
+                Ok(batch)
+            }
+            Has::Unknown => {
+                let shared = self.shared.clone();
+                // It is never closed.
+                let _held = shared.inventories.acquire().await;
+                shared.counters.inventories.fetch_add(1, Ordering::Relaxed);
+                self.welcome(epoch, true).await?;
+                let inventory = timeout(shared.options.patience, self.inventory()).await;
+                let inventory = inventory.map_err(|_| self.too_slow())??;
+                let batch = shared.state().difference(&inventory);
+                Ok(batch)
+            }
+        }
+    }
+
+    async fn welcome(&mut self, epoch: Bytes, wants_inventory: bool) -> Result<(), End> {
+        let build = env!("CARGO_PKG_VERSION").to_owned();
+        self.say(FromControlSay::Welcome(proto::Welcome { epoch, build, wants_inventory })).await
+    }
+
+    async fn inventory(&mut self) -> Result<HashMap<Name, Bytes>, End> {
+        let max = (self.shared.state().resources() * 4).max(INVENTORY_MAX);
+        let mut inventory = HashMap::new();
+        loop {
+            let message = self.incoming.next::<proto::FromProxy>().await?;
+            let Some(FromProxySay::Inventory(part)) = message.and_then(|message| message.say) else {
+                return Err(End::new(Code::InvalidArgument, "the inventory was expected"));
+            };
+            for held in part.held {
+                // Copied, or the whole message would stay for each.
+                let name = Name { kind: held.kind, name: Bytes::copy_from_slice(&held.name) };
+                inventory.insert(name, Bytes::copy_from_slice(&held.digest));
+            }
+            if inventory.len() > max {
+                return Err(End::new(Code::ResourceExhausted, "the inventory is too long"));
+            }
+            if !part.more {
+                return Ok(inventory);
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: Batch) -> Result<(), End> {
+        self.record.set_behind(Some(self.under_way.front().map_or(batch.since, |(_, since, _)| *since)));
+        self.shared.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        for piece in batch.pieces.iter() {
+            let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, piece.clone()));
+            sent.await.map_err(|_| self.too_slow())??;
+        }
+        self.sent = batch.version;
+        self.under_way.push_back((batch.version, batch.since, Instant::now()));
+        Ok(())
+    }
+
+    async fn heartbeat(&mut self) -> Result<(), End> {
+        self.say(FromControlSay::Heartbeat(proto::Heartbeat { version: self.sent })).await?;
+        self.under_way.push_back((self.sent, std::time::Instant::now(), Instant::now()));
+        Ok(())
+    }
+
+    async fn say(&mut self, say: FromControlSay) -> Result<(), End> {
+        let message = grpc::encoded(&proto::FromControl { say: Some(say) });
+        let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, message)).await;
+        Ok(sent.map_err(|_| self.too_slow())??)
+    }
+
+    fn served(&mut self, served: &proto::Served) {
+        let now = std::time::Instant::now();
+        let was = self.record.version.load(Ordering::Relaxed);
+        while let Some((version, since, _)) = self.under_way.front()
+            && *version <= served.version
+        {
+            // Heartbeats are of versions that are served already.
+            if *version > was {
+                self.shared.counters.record_lag(now.duration_since(*since));
+            }
+            self.under_way.pop_front();
+        }
+        self.record.version.store(served.version, Ordering::Relaxed);
+        self.record.refused.store(served.refused, Ordering::Relaxed);
+        self.record.set_behind(self.under_way.front().map(|(_, since, _)| *since));
+        self.shared.heard.send_replace(());
+    }
+
+    fn too_slow(&self) -> End {
+        self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            node = %self.record.node, address = %self.record.address, version = self.sent,
+            "a data plane does not take what it is sent, and is disconnected"
+        );
+        End::new(Code::DeadlineExceeded, "it took too long")
+    }
+}
+
+async fn hello(incoming: &mut Incoming) -> Result<proto::Hello, End> {
+    let message = incoming.next::<proto::FromProxy>().await?;
+    match message.and_then(|message| message.say) {
+        Some(FromProxySay::Hello(hello)) => Ok(hello),
+        _ => Err(End::new(Code::InvalidArgument, "Hello was expected")),
+    }
+}
+
+/// Fit for logs and labels.
+fn shortened(text: &str) -> Arc<str> {
+    text.chars().filter(|character| !character.is_control()).take(TEXT_MAX).collect::<String>().into()
+}

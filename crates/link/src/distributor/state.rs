@@ -1,0 +1,355 @@
+//! What is distributed: every resource once, encoded, with the version at which it changed last.
+//!
+//! The log names each resource once, at its last change. What leads from any version to the newest is a range of it, so a
+//! data plane that is slow gets the newest state of what changed and nothing in between, and costs a number while it waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use sluicegate_model::{Change, Endpoint, UpstreamKey};
+
+use crate::cut::{cut, endpoints_body};
+use crate::digest::Digest;
+use crate::grpc::put_prefix;
+use crate::proto;
+use crate::resource::{Kind, Name, changed_field, gone_field, state_of};
+
+/// A message takes further resources up to this many bytes.
+const MESSAGE: usize = 256 << 10;
+/// Resources of fewer bytes are copied together; those of more are sent from where they lie.
+const SMALL: usize = 4 << 10;
+/// Removals that are remembered at least.
+const GONE_MIN: usize = 1024;
+/// For how long they are remembered, however many they are: longer than anybody may take for a batch.
+const GONE_TIME: Duration = Duration::from_secs(120);
+
+pub(super) struct State {
+    /// Which run of a control plane this is.
+    pub(super) epoch: Bytes,
+    /// Counts changes. 0: there is no configuration yet.
+    pub(super) version: u64,
+    /// The oldest version from which the difference is known: removals before it are forgotten.
+    floor: u64,
+    resources: BTreeMap<Name, Held>,
+    gone: HashMap<Name, Stamp>,
+    gone_log: BTreeMap<Stamp, Name>,
+    log: BTreeMap<Stamp, (Name, Instant)>,
+    /// The difference that was asked for last, which most subscribers ask for.
+    latest: Option<(u64, Batch)>,
+    /// Everything, which new subscribers ask for.
+    full: Option<Batch>,
+    /// The digest of everything, and of which version.
+    digest: Option<(u64, Bytes)>,
+}
+
+/// When something changed: the version, and which change of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Stamp {
+    version: u64,
+    index: u32,
+}
+
+struct Held {
+    /// The resource as a field of a batch. Its end is the body.
+    field: Bytes,
+    body: usize,
+    digest: Digest,
+    stamp: Stamp,
+}
+
+/// What leads to a version, ready to be sent.
+#[derive(Clone)]
+pub(super) struct Batch {
+    pub(super) version: u64,
+    /// Messages with their prefixes, in pieces.
+    pub(super) pieces: Arc<[Bytes]>,
+    /// When the first of its changes came.
+    pub(super) since: Instant,
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+}
+
+/// The difference from a version is not known (any more).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FellBehind;
+
+impl State {
+    pub(super) fn new() -> Self {
+        let mut epoch = [0; 16];
+        if aws_lc_rs::rand::fill(&mut epoch).is_err() {
+            epoch.fill_with(|| fastrand::u8(..));
+        }
+        Self {
+            epoch: Bytes::copy_from_slice(&epoch),
+            version: 0,
+            floor: 0,
+            resources: BTreeMap::new(),
+            gone: HashMap::new(),
+            gone_log: BTreeMap::new(),
+            log: BTreeMap::new(),
+            latest: None,
+            full: None,
+            digest: None,
+        }
+    }
+
+    pub(super) fn resources(&self) -> usize {
+        self.resources.len()
+    }
+
+    /// Takes a change in. Nothing happens if it changes nothing.
+    pub(super) fn publish(&mut self, change: Prepared, now: Instant) {
+        let mut stamp = Stamp { version: self.version + 1, index: 0 };
+        match change {
+            Prepared::Endpoints(upstream, body) => {
+                let settings = Kind::Upstream.named(upstream.name.clone());
+                if self.resources.contains_key(&settings) {
+                    self.set(&mut stamp, upstream, body, now);
+                }
+            }
+            Prepared::Config(resources) => {
+                let gone = self.resources.keys().filter(|name| !resources.contains_key(*name));
+                for name in gone.cloned().collect::<Vec<_>>() {
+                    self.remove(&mut stamp, name, now);
+                }
+                for (name, body) in resources {
+                    self.set(&mut stamp, name, body, now);
+                }
+            }
+        }
+        if stamp.index > 0 {
+            self.version = stamp.version;
+            self.full = None;
+            self.forget_gone(now);
+        }
+    }
+
+    fn set(&mut self, stamp: &mut Stamp, name: Name, body: Bytes, now: Instant) {
+        if let Some(held) = self.resources.get(&name) {
+            if held.field[held.body..] == *body {
+                return;
+            }
+            self.log.remove(&held.stamp);
+        }
+        if let Some(gone) = self.gone.remove(&name) {
+            self.gone_log.remove(&gone);
+            self.log.remove(&gone);
+        }
+        let (digest, length) = (Digest::of(&body), body.len());
+        let field = changed_field(&name, body);
+        let held = Held { body: field.len() - length, field, digest, stamp: *stamp };
+        self.log.insert(*stamp, (name.clone(), now));
+        self.resources.insert(name, held);
+        stamp.index += 1;
+    }
+
+    fn remove(&mut self, stamp: &mut Stamp, name: Name, now: Instant) {
+        let Some(held) = self.resources.remove(&name) else { return };
+        self.log.remove(&held.stamp);
+        self.log.insert(*stamp, (name.clone(), now));
+        self.gone_log.insert(*stamp, name.clone());
+        self.gone.insert(name, *stamp);
+        stamp.index += 1;
+    }
+
+    fn forget_gone(&mut self, now: Instant) {
+        while self.gone.len() > GONE_MIN.max(self.resources.len()) {
+            let Some(oldest) = self.gone_log.first_entry() else { return };
+            let stamp = *oldest.key();
+            if self.log.get(&stamp).is_some_and(|(_, since)| now.duration_since(*since) < GONE_TIME) {
+                return;
+            }
+            self.gone.remove(&oldest.remove());
+            self.log.remove(&stamp);
+            self.floor = self.floor.max(stamp.version);
+        }
+    }
+
+    /// What leads from `version` to the newest, if there is anything.
+    pub(super) fn since(&mut self, version: u64) -> Result<Option<Batch>, FellBehind> {
+        if version < self.floor || version > self.version {
+            return Err(FellBehind);
+        }
+        if version == self.version {
+            return Ok(None);
+        }
+        if let Some((from, batch)) = &self.latest
+            && (*from, batch.version) == (version, self.version)
+        {
+            return Ok(Some(batch.clone()));
+        }
+        let changes = || self.log.range(Stamp { version: version + 1, index: 0 }..);
+        let fields = changes().map(|(_, (name, _))| match self.resources.get(name) {
+            Some(held) => held.field.clone(),
+            None => gone_field(name),
+        });
+        let since = changes().map(|(_, (_, since))| *since).min().unwrap_or_else(Instant::now);
+        let batch = Batch { version: self.version, pieces: packed(self.version, fields), since };
+        self.latest = Some((version, batch.clone()));
+        Ok(Some(batch))
+    }
+
+    /// Everything, for who has nothing.
+    pub(super) fn all(&mut self) -> Batch {
+        let batch = self.full.get_or_insert_with(|| Batch {
+            version: self.version,
+            pieces: packed(self.version, self.resources.values().map(|held| held.field.clone())),
+            since: Instant::now(),
+        });
+        Batch { since: Instant::now(), ..batch.clone() }
+    }
+
+    /// What leads from what somebody has to the newest.
+    pub(super) fn difference(&self, inventory: &HashMap<Name, Bytes>) -> Batch {
+        let changed = self.resources.iter().filter(|(name, held)| {
+            inventory.get(*name).is_none_or(|digest| **digest != *held.digest.prefix())
+        });
+        let changed = changed.map(|(_, held)| held.field.clone());
+        let gone = inventory.keys().filter(|name| !self.resources.contains_key(*name)).map(gone_field);
+        let pieces = packed(self.version, changed.chain(gone));
+        Batch { version: self.version, pieces, since: Instant::now() }
+    }
+
+    /// The newest version for who has it already, from another control plane.
+    pub(super) fn nothing(&self) -> Batch {
+        let pieces = packed(self.version, std::iter::empty());
+        Batch { version: self.version, pieces, since: Instant::now() }
+    }
+
+    /// The digest of everything.
+    pub(super) fn digest(&mut self) -> Bytes {
+        match &self.digest {
+            Some((version, digest)) if *version == self.version => digest.clone(),
+            _ => {
+                let digest = state_of(self.resources.iter().map(|(name, held)| (name, &held.digest)));
+                self.digest = Some((self.version, digest.clone()));
+                digest
+            }
+        }
+    }
+}
+
+/// A change in resources. Made without the state, which others wait for.
+pub(super) enum Prepared {
+    Config(BTreeMap<Name, Bytes>),
+    Endpoints(Name, Bytes),
+}
+
+impl Prepared {
+    pub(super) fn from(change: &Change) -> Self {
+        match change {
+            Change::Config(config) => Self::Config(cut(config)),
+            Change::Endpoints { upstream, endpoints } => Self::endpoints(upstream, endpoints),
+        }
+    }
+
+    fn endpoints(upstream: &UpstreamKey, endpoints: &[Endpoint]) -> Self {
+        Self::Endpoints(Kind::Endpoints.of_upstream(upstream), endpoints_body(endpoints))
+    }
+}
+
+/// Fields as messages of one batch, in pieces.
+fn packed(version: u64, fields: impl Iterator<Item = Bytes>) -> Arc<[Bytes]> {
+    let mut fields = fields.peekable();
+    let mut pieces = Vec::new();
+    loop {
+        let mut of_message = Vec::new();
+        let mut length = 0;
+        while let Some(field) = fields.next_if(|field| length == 0 || length + field.len() <= MESSAGE) {
+            length += field.len();
+            of_message.push(field);
+        }
+        let more = fields.peek().is_some();
+        let mut run = head(version, more, length);
+        for field in of_message {
+            if field.len() < SMALL {
+                run.extend_from_slice(&field);
+            } else {
+                pieces.extend([run.split().freeze(), field].into_iter().filter(|piece| !piece.is_empty()));
+            }
+        }
+        pieces.extend(Some(run.freeze()).filter(|run| !run.is_empty()));
+        if !more {
+            return pieces.into();
+        }
+    }
+}
+
+/// What a message begins with whose fields have this length.
+fn head(version: u64, more: bool, fields: usize) -> BytesMut {
+    let head = proto::Batch { version, more, ..proto::Batch::default() };
+    let inner = head.encoded_len() + fields;
+    let mut bytes = BytesMut::with_capacity(fields.min(MESSAGE) + 32);
+    put_prefix(&mut bytes, 1 + encoded_len_varint(inner as u64) + inner);
+    // `batch` of `FromControl`.
+    encode_key(2, WireType::LengthDelimited, &mut bytes);
+    encode_varint(inner as u64, &mut bytes);
+    head.encode_raw(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluicegate_model::{Config, HostPattern, VirtualHost};
+
+    use super::*;
+
+    fn hosts(range: std::ops::Range<usize>) -> Prepared {
+        let host = |index: usize| {
+            let host = HostPattern::Exact(format!("{index}.example").into());
+            VirtualHost { host, routes: Vec::new(), fallback: None }
+        };
+        let config = Config { hosts: range.map(host).collect(), ..Config::default() };
+        Prepared::from(&Change::Config(Arc::new(config)))
+    }
+
+    #[test]
+    fn the_log_names_each_resource_once_and_forgets_old_removals() {
+        let mut state = State::new();
+        let begin = Instant::now();
+        for round in 0..20_usize {
+            let now = begin + GONE_TIME * u32::try_from(round).unwrap_or(0);
+            state.publish(hosts(round * 500..(round + 1) * 500), now);
+        }
+        assert_eq!(state.version, 20);
+        assert_eq!(state.resources(), 503, "with the settings, default certificates and ticket secrets");
+        assert!(state.gone.len() <= GONE_MIN + 500, "{}", state.gone.len());
+        assert_eq!(state.log.len(), state.resources.len() + state.gone.len());
+        assert_eq!(state.gone_log.len(), state.gone.len());
+        assert_eq!(state.since(1).map(|_| ()), Err(FellBehind));
+        assert_eq!(state.since(21).map(|_| ()), Err(FellBehind), "that is of somebody else");
+        assert!(state.since(19).is_ok_and(|batch| batch.is_some()));
+        assert!(state.since(20).is_ok_and(|batch| batch.is_none()));
+    }
+
+    #[test]
+    fn removals_of_now_are_not_forgotten_however_many() {
+        let mut state = State::new();
+        let now = Instant::now();
+        state.publish(hosts(0..5000), now);
+        state.publish(hosts(0..1), now);
+        state.publish(hosts(0..2), now);
+        assert!(state.since(1).is_ok());
+    }
+
+    #[test]
+    fn what_is_taken_away_and_given_back_between_two_looks_is_nothing_but_the_last() {
+        let mut state = State::new();
+        let now = Instant::now();
+        for end in [3, 2, 3, 2, 3] {
+            state.publish(hosts(0..end), now);
+        }
+        let batch = state.since(1).ok().flatten().expect("a change");
+        assert!(batch.len() < 60, "one resource: {}", batch.len());
+    }
+}

@@ -1,0 +1,182 @@
+//! gRPC on streams of HTTP/2: one call that sends messages both ways.
+//!
+//! The h2 crate is driven directly. So the same bytes go to every data plane without a copy, and a message is made when the
+//! stream has room for it and not before: what waits meanwhile is nothing but a version number.
+
+use std::future::poll_fn;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use prost::Message;
+
+/// The one method: `link.proto`.
+pub(crate) const METHOD: &str = "/sluicegate.link.v1.Configuration/Follow";
+
+const CONTENT_TYPE: &str = "application/grpc";
+
+/// Whether its payload is compressed, and its length (gRPC over HTTP/2, Length-Prefixed-Message).
+const PREFIX: usize = 5;
+
+/// What a call can end with (gRPC status codes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    ResourceExhausted = 8,
+    Aborted = 10,
+    Unimplemented = 12,
+    Unavailable = 14,
+}
+
+/// Why a message cannot be received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    #[error(transparent)]
+    Http2(#[from] h2::Error),
+    #[error("a message is {0} bytes long, which is more than is taken")]
+    TooLong(usize),
+    #[error("a message is compressed, which was not agreed upon")]
+    Compressed,
+    #[error("a message breaks off")]
+    Cut,
+    #[error("a message cannot be decoded: {0}")]
+    Malformed(#[from] prost::DecodeError),
+}
+
+/// The head of the call.
+pub(crate) fn request(authority: &str) -> Result<Request<()>, http::Error> {
+    Request::builder()
+        .method(Method::POST)
+        .uri(format!("https://{authority}{METHOD}"))
+        .header("content-type", CONTENT_TYPE)
+        .header("te", "trailers")
+        .body(())
+}
+
+/// What is wrong with a call, if it is not the one that is served.
+pub(crate) fn fault<B>(request: &Request<B>) -> Option<Response<()>> {
+    let kind = request.headers().get("content-type").map_or(&[][..], HeaderValue::as_bytes);
+    if request.method() != Method::POST || !kind.starts_with(CONTENT_TYPE.as_bytes()) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Some(response);
+    }
+    (request.uri().path() != METHOD).then(|| refusal(Code::Unimplemented, "there is no such method"))
+}
+
+/// An answer that is nothing but a status.
+pub(crate) fn refusal(code: Code, message: &'static str) -> Response<()> {
+    let mut response = accepted();
+    response.headers_mut().extend(status(code, message));
+    response
+}
+
+/// The head of an answer that messages follow.
+pub(crate) fn accepted() -> Response<()> {
+    let mut response = Response::new(());
+    response.headers_mut().insert("content-type", HeaderValue::from_static(CONTENT_TYPE));
+    response
+}
+
+/// The trailers that end an answer.
+pub(crate) fn status(code: Code, message: &'static str) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from(code as u32));
+    trailers.insert("grpc-message", HeaderValue::from_static(message));
+    trailers
+}
+
+/// What a status says, for people.
+pub(crate) fn status_in_words(trailers: &HeaderMap) -> String {
+    let text = |name| trailers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    match (text("grpc-message"), text("grpc-status")) {
+        (Some(message), _) if !message.is_empty() => message.to_owned(),
+        (_, Some(status)) => format!("gRPC status {status}"),
+        _ => "no status".to_owned(),
+    }
+}
+
+/// A message with its prefix.
+pub(crate) fn encoded(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    put_prefix(&mut bytes, length);
+    message.encode_raw(&mut bytes);
+    bytes.freeze()
+}
+
+/// The prefix of a message of this length.
+pub(crate) fn put_prefix(bytes: &mut BytesMut, length: usize) {
+    bytes.put_u8(0);
+    // Messages are limited to far less.
+    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+}
+
+/// Sends bytes as the other side takes them. If it is dropped, the rest is not sent, and the call is of no more use.
+pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let room = poll_fn(|context| stream.poll_capacity(context)).await;
+        // The stream is closed.
+        let room = room.ok_or_else(|| h2::Error::from(h2::Reason::STREAM_CLOSED))??;
+        stream.send_data(bytes.split_to(room.min(bytes.len())), false)?;
+    }
+    Ok(())
+}
+
+/// The messages that come.
+pub(crate) struct Incoming {
+    stream: RecvStream,
+    buffer: BytesMut,
+    /// The longest message that is taken.
+    max: usize,
+}
+
+impl Incoming {
+    pub(crate) fn new(stream: RecvStream, max: usize) -> Self {
+        Self { stream, buffer: BytesMut::new(), max }
+    }
+
+    /// The next message, or `None` at the end. Nothing is lost if it is dropped.
+    pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, ReceiveError> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(M::decode(message)?));
+            }
+            match poll_fn(|context| self.stream.poll_data(context)).await {
+                Some(data) => {
+                    let data = data?;
+                    self.buffer.extend_from_slice(&data);
+                    self.stream.flow_control().release_capacity(data.len())?;
+                }
+                None if self.buffer.is_empty() => return Ok(None),
+                None => return Err(ReceiveError::Cut),
+            }
+        }
+    }
+
+    /// What the call ended with.
+    pub(crate) async fn trailers(&mut self) -> Result<HeaderMap, h2::Error> {
+        let trailers = poll_fn(|context| self.stream.poll_trailers(context)).await?;
+        Ok(trailers.unwrap_or_default())
+    }
+
+    fn take(&mut self) -> Result<Option<Bytes>, ReceiveError> {
+        let Some((&[compressed, a, b, c, d], _)) = self.buffer.split_first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        if length > self.max {
+            return Err(ReceiveError::TooLong(length));
+        }
+        if compressed != 0 {
+            return Err(ReceiveError::Compressed);
+        }
+        if self.buffer.len() < PREFIX + length {
+            return Ok(None);
+        }
+        self.buffer.advance(PREFIX);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+}

@@ -1,0 +1,245 @@
+//! The side of a data plane: it follows a control plane for ever.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`session`] | one connection, from the look-up of the name to its end |
+//! | [`backoff`] | how long to wait before the next |
+//! | [`snapshot`] | what was served last, in a file |
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use rustls_pki_types::ServerName;
+use sluicegate_model::Change;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
+
+use crate::store::{Delta, Store};
+use crate::tls::PlaneTls;
+
+mod backoff;
+mod session;
+mod snapshot;
+
+use backoff::Backoff;
+use session::LinkError;
+use snapshot::{Snapshot, SnapshotError};
+
+/// How long the control plane is waited for before what was served last is served again.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
+/// From a change until it is written down: those that follow meanwhile are written with it.
+const SNAPSHOT_DELAY: Duration = Duration::from_secs(1);
+/// Between two snapshots. They are as large as the configuration.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(4);
+
+/// Whom a data plane follows, and how.
+#[derive(Clone, Debug)]
+pub struct SubscriberOptions {
+    /// The control plane: `HOST:PORT`. A name is looked up for each connection.
+    pub control: Box<str>,
+    /// The name that its certificate has to have.
+    pub control_name: ServerName<'static>,
+    /// The certificates.
+    pub tls: PlaneTls,
+    /// The pod or node that this is, for people.
+    pub node: Box<str>,
+    /// Where what is served is written down, if anywhere.
+    pub snapshot: Option<PathBuf>,
+}
+
+/// What a data plane knows of its control plane.
+#[derive(Clone, Debug, Default)]
+pub struct SubscriberTelemetry {
+    /// Whether there is a connection.
+    pub is_connected: bool,
+    /// Since when there is one, or none.
+    pub since: Option<SystemTime>,
+    /// How many connections there were.
+    pub connections: u64,
+    /// Why the last connection, or attempt, ended.
+    pub last_error: Option<Arc<str>>,
+    /// Which version is served; of which run of a control plane is not said.
+    pub version: u64,
+    /// How many resources are served in an older form, or not at all, because this version cannot read them.
+    pub refused: usize,
+    /// When the snapshot was written last.
+    pub snapshot_written: Option<SystemTime>,
+    /// How often it could not be written.
+    pub snapshot_failures: u64,
+}
+
+/// A data plane's side of the link.
+pub struct Subscriber {
+    options: SubscriberOptions,
+    telemetry: Arc<watch::Sender<SubscriberTelemetry>>,
+    held: Arc<Mutex<Held>>,
+    /// Told when `held` changed.
+    changed: Arc<Notify>,
+    /// When what was served last is served again, if the control plane is not there until then.
+    deadline: Instant,
+    /// Of which run of a control plane the next batch is.
+    pending_epoch: Bytes,
+    /// Whether the proxy has been told anything.
+    is_published: bool,
+}
+
+/// What it has.
+#[derive(Default)]
+struct Held {
+    store: Store,
+    epoch: Bytes,
+    version: u64,
+}
+
+impl Subscriber {
+    /// Reads the snapshot, if there is one. A broken one is refused by a line in the log.
+    #[must_use]
+    pub fn new(options: SubscriberOptions) -> Self {
+        let held = options.snapshot.as_deref().map(start_from).unwrap_or_default();
+        Self {
+            telemetry: Arc::default(),
+            held: Arc::new(Mutex::new(held)),
+            changed: Arc::default(),
+            deadline: Instant::now() + SNAPSHOT_PATIENCE,
+            pending_epoch: Bytes::new(),
+            is_published: false,
+            options,
+        }
+    }
+
+    /// What it knows of its control plane, and every change of it.
+    #[must_use]
+    pub fn telemetry(&self) -> watch::Receiver<SubscriberTelemetry> {
+        self.telemetry.subscribe()
+    }
+
+    /// Follows the control plane until the future is dropped. The first change is a complete configuration: from the
+    /// control plane, or from the snapshot once the control plane could not be reached or has said nothing for 2 s. Until
+    /// then `publish` is not called. The future that it returns is ready once the change is served, which the control plane
+    /// is told; `publish` itself must not block.
+    ///
+    /// The first connection is tried at once. After a failure it waits up to 200 ms, doubling to 1 s, with jitter.
+    pub async fn run<F: Future<Output = ()> + Send + 'static>(
+        mut self,
+        mut publish: impl FnMut(Change) -> F + Send,
+    ) -> Infallible {
+        let _writer = self.options.snapshot.clone().map(|path| {
+            let writer =
+                write_snapshots(path, self.held.clone(), self.changed.clone(), self.telemetry.clone());
+            AbortOnDrop(tokio::spawn(writer))
+        });
+        let _certificates = AbortOnDrop(tokio::spawn(self.options.tls.clone().follow()));
+        let mut backoff = Backoff::default();
+        loop {
+            let Err(error) = self.session(&mut publish).await;
+            let was_connected = self.disconnected(&error);
+            if was_connected {
+                backoff.worked();
+            }
+            if !self.is_published {
+                self.publish_snapshot(&mut publish);
+            }
+            sleep(backoff.next()).await;
+        }
+    }
+
+    /// Whether there was a connection.
+    fn disconnected(&self, error: &LinkError) -> bool {
+        let text: Arc<str> = error.to_string().into();
+        let mut was_connected = false;
+        let mut is_new = false;
+        self.telemetry.send_modify(|telemetry| {
+            was_connected = std::mem::take(&mut telemetry.is_connected);
+            if was_connected || telemetry.since.is_none() {
+                telemetry.since = Some(SystemTime::now());
+            }
+            is_new = telemetry.last_error.replace(text.clone()).as_ref() != Some(&text);
+        });
+        // The same again and again says no more.
+        if was_connected || is_new {
+            tracing::warn!(control = %self.options.control, "there is no connection to the control plane: {text}");
+        }
+        was_connected
+    }
+
+    fn publish_snapshot<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        publish: &mut (impl FnMut(Change) -> F + Send),
+    ) {
+        let (config, version) = {
+            let mut held = self.held();
+            if held.store.is_empty() {
+                return;
+            }
+            (held.store.config(), held.version)
+        };
+        self.is_published = true;
+        tracing::warn!(version, "the control plane is not there yet: what was served last is served again");
+        tokio::spawn(publish(Change::Config(Arc::new(config))));
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn start_from(path: &Path) -> Held {
+    match Snapshot::read(path) {
+        Ok(Snapshot { epoch, version, resources }) => {
+            let mut store = Store::default();
+            store.apply(Delta { changed: resources, gone: Vec::new() });
+            Held { store, epoch, version }
+        }
+        Err(SnapshotError::Read(error)) if error.kind() == std::io::ErrorKind::NotFound => Held::default(),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), "the snapshot is not used: {error}");
+            Held::default()
+        }
+    }
+}
+
+/// Writes down what changed, on a thread that may block.
+async fn write_snapshots(
+    path: PathBuf,
+    held: Arc<Mutex<Held>>,
+    changed: Arc<Notify>,
+    telemetry: Arc<watch::Sender<SubscriberTelemetry>>,
+) {
+    loop {
+        changed.notified().await;
+        sleep(SNAPSHOT_DELAY).await;
+        let (path_there, held) = (path.clone(), held.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let snapshot = {
+                let held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                let (epoch, version) = (held.epoch.clone(), held.version);
+                Snapshot { epoch, version, resources: held.store.snapshot() }
+            };
+            snapshot.write(&path_there)
+        });
+        match written.await {
+            Ok(Ok(())) => {
+                telemetry.send_modify(|telemetry| telemetry.snapshot_written = Some(SystemTime::now()));
+            }
+            Ok(Err(error)) => {
+                telemetry.send_modify(|telemetry| telemetry.snapshot_failures += 1);
+                tracing::warn!(path = %path.display(), %error, "the snapshot cannot be written; it is tried again");
+                changed.notify_one();
+            }
+            // The runtime is going down.
+            Err(_) => return,
+        }
+        sleep(SNAPSHOT_INTERVAL).await;
+    }
+}

@@ -1,0 +1,282 @@
+//! One connection to a control plane, from the look-up of its name to its end.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use h2::{Ping, PingPong, SendStream, client};
+use sluicegate_model::Change;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{AbortOnDrop, Subscriber};
+use crate::grpc::{self, Incoming, ReceiveError};
+use crate::proto::{self, FromControlSay, FromProxySay};
+use crate::resource::Name;
+use crate::store::Delta;
+
+/// From the look-up of the name to the end of the handshakes.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Between two pings.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a ping may go unanswered: a control plane that vanished is noticed after 8 s at most. With less, one that is short
+/// of CPU for a moment would get all its data planes anew.
+const PING_PATIENCE: Duration = Duration::from_secs(6);
+/// The longest message that is taken, in bytes: one resource may be as large.
+const MESSAGE_MAX: usize = 64 << 20;
+/// The largest batch that is taken, in bytes.
+const BATCH_MAX: usize = 1 << 30;
+/// What the control plane may send ahead, in bytes.
+const WINDOW: u32 = 1 << 20;
+/// Resources in one message of an inventory: some 300 KB, of 1 MiB that are taken.
+const INVENTORY_PART: usize = 4096;
+
+/// Why there is no connection (any more).
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LinkError {
+    #[error("connecting takes too long")]
+    Timeout,
+    #[error("{0}")]
+    Connect(#[from] io::Error),
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    #[error("{0}")]
+    Http2(#[from] h2::Error),
+    #[error("{0}")]
+    Receive(#[from] ReceiveError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("the control plane does not answer any more")]
+    Silent,
+    #[error("the connection has ended")]
+    Ended,
+    #[error("the control plane says what it should not: {0}")]
+    Protocol(&'static str),
+}
+
+type Connection = client::Connection<TlsStream<TcpStream>, Bytes>;
+
+impl Subscriber {
+    pub(super) async fn session<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        publish: &mut (impl FnMut(Change) -> F + Send),
+    ) -> Result<Infallible, LinkError> {
+        let opened = timeout(CONNECT, self.connect()).await;
+        let (calls, mut connection) = opened.map_err(|_| LinkError::Timeout)??;
+        let pings = connection.ping_pong().ok_or(LinkError::Ended)?;
+        // A task of its own: what was said before the end is still read here, and says why.
+        let _driven = AbortOnDrop(tokio::spawn(async move {
+            // Whoever has a stream is told too.
+            let _ = connection.await;
+        }));
+        tokio::select! {
+            ended = self.follow(calls, publish) => ended,
+            silent = keep_alive(pings) => Err(silent),
+        }
+    }
+
+    async fn connect(&self) -> Result<(client::SendRequest<Bytes>, Connection), LinkError> {
+        let stream = TcpStream::connect(&*self.options.control).await?;
+        stream.set_nodelay(true)?;
+        let connector = TlsConnector::from(self.options.tls.client());
+        let name = self.options.control_name.clone();
+        let stream = connector.connect(name, stream).await.map_err(LinkError::Tls)?;
+        let mut builder = client::Builder::new();
+        builder
+            .enable_push(false)
+            .max_header_list_size(16 << 10)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
+        Ok(builder.handshake(stream).await?)
+    }
+
+    async fn follow<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        calls: client::SendRequest<Bytes>,
+        publish: &mut (impl FnMut(Change) -> F + Send),
+    ) -> Result<Infallible, LinkError> {
+        let request = grpc::request("sluicegate-control");
+        let request = request.map_err(|_| LinkError::Protocol("the request cannot be made"))?;
+        let (response, outgoing) = calls.ready().await?.send_request(request, false)?;
+        let mut outgoing = Outgoing(outgoing);
+        outgoing.say(self.hello()).await?;
+        let response = response.await?;
+        if response.status() != http::StatusCode::OK || response.headers().contains_key("grpc-status") {
+            return Err(LinkError::Refused(grpc::status_in_words(response.headers())));
+        }
+        let mut incoming = Incoming::new(response.into_body(), MESSAGE_MAX);
+        let (applied, mut is_applied) = watch::channel(0);
+        let applied = Arc::new(applied);
+        let (mut delta, mut bytes) = (Delta::default(), 0);
+        loop {
+            let message = tokio::select! {
+                message = incoming.next::<proto::FromControl>() => message?,
+                _ = is_applied.changed() => {
+                    outgoing.say(self.served(&is_applied)).await?;
+                    continue;
+                }
+                () = sleep_until(self.deadline), if !self.is_published => {
+                    self.deadline += Duration::from_secs(3600);
+                    self.publish_snapshot(publish);
+                    continue;
+                }
+            };
+            let Some(message) = message else {
+                return Err(LinkError::Refused(grpc::status_in_words(&incoming.trailers().await?)));
+            };
+            match message.say {
+                Some(FromControlSay::Welcome(welcome)) => {
+                    self.welcomed(&welcome);
+                    if welcome.wants_inventory {
+                        self.send_inventory(&mut outgoing).await?;
+                    }
+                }
+                Some(FromControlSay::Heartbeat(_)) => outgoing.say(self.served(&is_applied)).await?,
+                Some(FromControlSay::Batch(batch)) => {
+                    let (version, more) = (batch.version, batch.more);
+                    bytes += collect(&mut delta, batch);
+                    if bytes > BATCH_MAX {
+                        return Err(LinkError::Protocol("a batch is far too large"));
+                    }
+                    if !more {
+                        bytes = 0;
+                        self.apply(std::mem::take(&mut delta), version, publish, &applied);
+                    }
+                }
+                // Something newer.
+                None => {}
+            }
+        }
+    }
+
+    fn hello(&self) -> FromProxySay {
+        let held = self.held();
+        FromProxySay::Hello(proto::Hello {
+            node: self.options.node.to_string(),
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            epoch: held.epoch.clone(),
+            version: held.version,
+            state: held.store.state(),
+        })
+    }
+
+    /// What it had stays what it has until the first batch is applied.
+    fn welcomed(&mut self, welcome: &proto::Welcome) {
+        self.pending_epoch = Bytes::copy_from_slice(&welcome.epoch);
+        self.telemetry.send_modify(|telemetry| {
+            telemetry.is_connected = true;
+            telemetry.since = Some(SystemTime::now());
+            telemetry.connections += 1;
+            telemetry.last_error = None;
+        });
+        tracing::info!(
+            control = %self.options.control, build = %welcome.build, "connected to the control plane"
+        );
+    }
+
+    fn served(&self, applied: &watch::Receiver<u64>) -> FromProxySay {
+        let refused = u32::try_from(self.held().store.refused()).unwrap_or(u32::MAX);
+        FromProxySay::Served(proto::Served { version: *applied.borrow(), refused })
+    }
+
+    async fn send_inventory(&self, outgoing: &mut Outgoing) -> Result<(), LinkError> {
+        let held: Vec<_> = {
+            let held = self.held();
+            let held = held.store.inventory().map(|(name, digest)| proto::Held {
+                kind: name.kind,
+                name: name.name.clone(),
+                digest: Bytes::copy_from_slice(digest.prefix()),
+            });
+            held.collect()
+        };
+        let mut parts = held.chunks(INVENTORY_PART).peekable();
+        loop {
+            let held = parts.next().unwrap_or_default().to_vec();
+            let more = parts.peek().is_some();
+            outgoing.say(FromProxySay::Inventory(proto::Inventory { held, more })).await?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// All of a batch at once. The control plane is told when all of it is served.
+    fn apply<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        delta: Delta,
+        version: u64,
+        publish: &mut (impl FnMut(Change) -> F + Send),
+        applied: &Arc<watch::Sender<u64>>,
+    ) {
+        let (changes, refused) = {
+            let mut held = self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut changes = held.store.apply(delta);
+            if !self.is_published {
+                // The snapshot was waiting for the control plane, and it may have nothing to add.
+                changes = vec![Change::Config(Arc::new(held.store.config()))];
+            }
+            held.epoch = self.pending_epoch.clone();
+            held.version = version;
+            (changes, held.store.refused())
+        };
+        self.is_published = true;
+        self.changed.notify_one();
+        let served: Vec<F> = changes.into_iter().map(publish).collect();
+        let (applied, telemetry) = (applied.clone(), self.telemetry.clone());
+        tokio::spawn(async move {
+            for served in served {
+                served.await;
+            }
+            // Later batches may have come to their end before.
+            applied.send_if_modified(|newest| std::mem::replace(newest, version.max(*newest)) < version);
+            telemetry.send_modify(|telemetry| {
+                telemetry.version = version;
+                telemetry.refused = refused;
+            });
+        });
+    }
+}
+
+/// Notices that nobody is there any more, which TCP does after a quarter of an hour.
+async fn keep_alive(mut pings: PingPong) -> LinkError {
+    loop {
+        sleep(PING_INTERVAL).await;
+        match timeout(PING_PATIENCE, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The call ends too, and knows better why.
+            Ok(Err(_)) => sleep(PING_PATIENCE).await,
+            Err(_) => return LinkError::Silent,
+        }
+    }
+}
+
+/// Adds a message to a batch. Returns how many bytes that took.
+fn collect(delta: &mut Delta, batch: proto::Batch) -> usize {
+    let mut bytes = 0;
+    // Copied, or the whole message would stay for each.
+    for resource in batch.changed {
+        bytes += resource.name.len() + resource.body.len();
+        let name = Name { kind: resource.kind, name: Bytes::copy_from_slice(&resource.name) };
+        delta.changed.push((name, Bytes::copy_from_slice(&resource.body)));
+    }
+    for name in batch.gone {
+        bytes += name.name.len();
+        delta.gone.push(Name { kind: name.kind, name: Bytes::copy_from_slice(&name.name) });
+    }
+    bytes
+}
+
+/// What is said to the control plane.
+struct Outgoing(SendStream<Bytes>);
+
+impl Outgoing {
+    async fn say(&mut self, say: FromProxySay) -> Result<(), LinkError> {
+        let message = grpc::encoded(&proto::FromProxy { say: Some(say) });
+        Ok(grpc::send(&mut self.0, message).await?)
+    }
+}

@@ -1,0 +1,197 @@
+//! What was served last, in a file: so that a data plane can start while the control plane is away.
+//!
+//! The file is replaced as a whole, and only its owner may read it, since private keys are in it. It begins with what it is
+//! and the version of its format, and ends with the SHA-256 of all before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use bytes::{Buf as _, Bytes};
+use prost::Message as _;
+
+use crate::digest::Digest;
+use crate::proto;
+use crate::resource::{Name, changed_field};
+
+const MAGIC: &[u8] = b"sluicegate snapshot\n";
+/// Changes when older programs cannot read it any more.
+const FORMAT: u8 = 1;
+const CHECKSUM: usize = 32;
+/// The longest file that is read, in bytes.
+const MAX: u64 = 1 << 30;
+
+/// All resources at a version.
+pub(super) struct Snapshot {
+    pub(super) epoch: Bytes,
+    pub(super) version: u64,
+    pub(super) resources: Vec<(Name, Bytes)>,
+}
+
+/// Why there is nothing to start from.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SnapshotError {
+    #[error("it cannot be read: {0}")]
+    Read(#[from] io::Error),
+    #[error("it is longer than 1 GiB")]
+    TooLong,
+    #[error("it is no snapshot")]
+    Magic,
+    #[error("its format is {0}, which this version does not know")]
+    Format(u8),
+    #[error("its checksum is wrong: it was damaged, or not written to its end")]
+    Checksum,
+    #[error("it cannot be decoded")]
+    Malformed,
+}
+
+impl Snapshot {
+    /// Reads a file.
+    pub(super) fn read(path: &Path) -> Result<Self, SnapshotError> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX {
+            return Err(SnapshotError::TooLong);
+        }
+        let mut bytes = Bytes::from(bytes);
+        if !bytes.starts_with(MAGIC) {
+            return Err(SnapshotError::Magic);
+        }
+        match bytes.get(MAGIC.len()) {
+            Some(&FORMAT) => {}
+            Some(&other) => return Err(SnapshotError::Format(other)),
+            None => return Err(SnapshotError::Checksum),
+        }
+        let Some(body) = bytes.len().checked_sub(CHECKSUM).filter(|body| *body > MAGIC.len()) else {
+            return Err(SnapshotError::Checksum);
+        };
+        let checksum = bytes.split_off(body);
+        if Digest::of(&bytes).as_bytes() != &*checksum {
+            return Err(SnapshotError::Checksum);
+        }
+        bytes.advance(MAGIC.len() + 1);
+        Self::decode(bytes).ok_or(SnapshotError::Malformed)
+    }
+
+    fn decode(mut bytes: Bytes) -> Option<Self> {
+        let epoch = bytes.try_get_u8().ok()?;
+        let epoch = (bytes.len() >= epoch.into()).then(|| bytes.split_to(epoch.into()))?;
+        let batch = proto::Batch::decode(bytes).ok()?;
+        let resource =
+            |resource: proto::Resource| (Name { kind: resource.kind, name: resource.name }, resource.body);
+        let resources = batch.changed.into_iter().map(resource).collect();
+        Some(Self { epoch, version: batch.version, resources })
+    }
+
+    /// Puts it in place of the file, if there is one.
+    pub(super) fn write(self, path: &Path) -> io::Result<()> {
+        let new = temporary(path);
+        // One that was left behind may be readable by others.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = self.write_to(&file).and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            // What matters is why it was not written.
+            let _ = fs::remove_file(&new);
+        }
+        written?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()
+    }
+
+    fn write_to(self, file: &File) -> io::Result<()> {
+        let mut out = io::BufWriter::new(Summed { context: Context::new(&SHA256), file });
+        out.write_all(MAGIC)?;
+        out.write_all(&[FORMAT, u8::try_from(self.epoch.len()).map_err(io::Error::other)?])?;
+        out.write_all(&self.epoch)?;
+        let head = proto::Batch { version: self.version, ..proto::Batch::default() };
+        out.write_all(&head.encode_to_vec())?;
+        for (name, body) in self.resources {
+            out.write_all(&changed_field(&name, body))?;
+        }
+        let Summed { context, mut file } = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.write_all(context.finish().as_ref())?;
+        file.sync_all()
+    }
+}
+
+/// A file, with the sum of what is written to it.
+struct Summed<'a> {
+    context: Context,
+    file: &'a File,
+}
+
+impl io::Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.context.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Beside the file, and of this process alone: two may be there during a takeover.
+fn temporary(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.new", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let name = Name { kind: 3, name: Bytes::from_static(b"host") };
+        let resources = vec![(name, Bytes::from_static(b"body"))];
+        Snapshot { epoch: Bytes::from_static(b"epoch"), version: 7, resources }
+    }
+
+    #[test]
+    fn it_comes_back_as_it_was_and_only_its_owner_may_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("snapshot");
+        for _ in 0..2 {
+            snapshot().write(&path).unwrap();
+            let back = Snapshot::read(&path).unwrap();
+            assert_eq!((back.epoch, back.version), (snapshot().epoch, 7));
+            assert_eq!(back.resources, snapshot().resources);
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1, "nothing is left behind");
+    }
+
+    #[test]
+    fn one_that_is_cut_or_changed_anywhere_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("snapshot");
+        snapshot().write(&path).unwrap();
+        let good = fs::read(&path).unwrap();
+        for at in 0..good.len() {
+            fs::write(&path, &good[..at]).unwrap();
+            assert!(Snapshot::read(&path).is_err(), "cut at {at}");
+            let mut changed = good.clone();
+            changed[at] ^= 1;
+            fs::write(&path, changed).unwrap();
+            assert!(Snapshot::read(&path).is_err(), "changed at {at}");
+        }
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("snapshot");
+        fs::write(&path, [MAGIC, &[9]].concat()).unwrap();
+        let error = Snapshot::read(&path).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("its format is 9, which this version does not know"));
+    }
+}

@@ -1,0 +1,340 @@
+//! Any configuration.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use rustls_pki_types::PrivateKeyDer;
+use sluicegate_model::compression::{Levels, MediaRange};
+use sluicegate_model::settings::{Limits, Resilience, Timeouts};
+use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::*;
+
+pub(super) fn text() -> impl Strategy<Value = String> {
+    "[a-z0-9-]{1,8}"
+}
+
+fn host() -> impl Strategy<Value = HostPattern> {
+    prop_oneof![
+        text().prop_map(|name| HostPattern::Exact(name.into())),
+        text().prop_map(|name| HostPattern::Wildcard(name.into())),
+        text().prop_map(|name| HostPattern::Suffix(name.into())),
+        Just(HostPattern::Any),
+    ]
+}
+
+fn path() -> impl Strategy<Value = PathPattern> {
+    ("/[a-z/]{0,8}", 0..3).prop_map(|(path, kind)| match kind {
+        0 => PathPattern::Exact(path.into()),
+        1 => PathPattern::Prefix(path.into()),
+        _ => PathPattern::Starts(path.into()),
+    })
+}
+
+fn id() -> impl Strategy<Value = RouteId> {
+    let kind = prop::sample::select(vec!["Ingress", "Gateway", "TCPRoute", "HTTPRoute"]);
+    (kind, text(), text()).prop_map(|(kind, namespace, name)| RouteId {
+        kind,
+        namespace: namespace.into(),
+        name: name.into(),
+    })
+}
+
+fn transport() -> impl Strategy<Value = Transport> {
+    let protocol = prop::sample::select(vec![Protocol::Http, Protocol::Http2, Protocol::Tcp, Protocol::Udp]);
+    let tls = (text(), any::<bool>(), any::<bool>(), option::of(text())).prop_map(|tls| {
+        Arc::new(TransportTls {
+            server_name: tls.0.into(),
+            sends_name: tls.1,
+            verifies: tls.2,
+            secret: tls.3.map(Into::into),
+        })
+    });
+    (protocol, option::of(tls)).prop_map(|(protocol, tls)| Transport { protocol, tls })
+}
+
+fn key() -> impl Strategy<Value = UpstreamKey> {
+    (text(), text(), text(), transport()).prop_map(|(namespace, service, port, transport)| UpstreamKey {
+        transport,
+        ..UpstreamKey::new(namespace, service, port)
+    })
+}
+
+fn codings() -> impl Strategy<Value = Codings> {
+    vec(prop::sample::select(ContentCoding::ALL.to_vec()), 0..3).prop_map(Codings::from_iter)
+}
+
+fn ders() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    vec(vec(any::<u8>(), 0..20), 0..3)
+}
+
+fn into<F, T: From<F>>(from: Vec<F>) -> Vec<T> {
+    from.into_iter().map(T::from).collect()
+}
+
+fn client_auth() -> impl Strategy<Value = Arc<ClientAuth>> {
+    let mode = prop::sample::select(vec![
+        ClientAuthMode::Required,
+        ClientAuthMode::Optional,
+        ClientAuthMode::OptionalNoCa,
+    ]);
+    (text(), ders(), ders(), mode, any::<bool>()).prop_map(|(source, roots, crls, mode, forward)| {
+        Arc::new(ClientAuth { source: source.into(), roots: into(roots), crls: into(crls), mode, forward })
+    })
+}
+
+fn certificate() -> impl Strategy<Value = Arc<Certificate>> {
+    let key = (vec(any::<u8>(), 0..40), 0..3).prop_map(|(key, format)| match format {
+        0 => PrivateKeyDer::Pkcs8(key.into()),
+        1 => PrivateKeyDer::Pkcs1(key.into()),
+        _ => PrivateKeyDer::Sec1(key.into()),
+    });
+    let kind = prop::sample::select(vec![KeyKind::Ecdsa, KeyKind::Ed25519, KeyKind::Rsa]);
+    let chain = vec(vec(any::<u8>(), 0..20), 1..3);
+    let time = (0..4_000_000_000_u64, 0..1_000_000_000_u64).prop_map(|(seconds, nanos)| {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanos)
+    });
+    (text(), chain, key, kind, vec(host(), 0..3), time.clone(), time).prop_map(
+        |(source, chain, key, key_kind, names, not_before, not_after)| {
+            Arc::new(Certificate {
+                source: source.into(),
+                chain: into(chain),
+                key: PrivateKey(key),
+                key_kind,
+                names,
+                not_before,
+                not_after,
+            })
+        },
+    )
+}
+
+fn route() -> impl Strategy<Value = Route> {
+    (id(), path(), key(), any::<bool>(), option::of(client_auth()), option::of(codings())).prop_map(
+        |(id, path, upstream, https_only, client_auth, compression)| Route {
+            https_only,
+            client_auth,
+            compression,
+            ..Route::new(id, path, upstream)
+        },
+    )
+}
+
+fn virtual_host() -> impl Strategy<Value = VirtualHost> {
+    (host(), vec(route(), 0..3), option::of(route())).prop_map(|(host, routes, fallback)| VirtualHost {
+        host,
+        routes,
+        fallback,
+    })
+}
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    (any::<std::net::IpAddr>(), any::<u16>(), 0..3_u32).prop_map(|(ip, port, scope)| {
+        let mut address = SocketAddr::new(ip, port);
+        if let SocketAddr::V6(address) = &mut address {
+            address.set_scope_id(scope);
+        }
+        address
+    })
+}
+
+fn layer4_route() -> impl Strategy<Value = Layer4Route> {
+    let backend = (key(), any::<u32>()).prop_map(|(upstream, weight)| WeightedUpstream { upstream, weight });
+    (id(), vec(backend, 0..3)).prop_map(|(id, backends)| Layer4Route { id, backends })
+}
+
+fn tls_route() -> impl Strategy<Value = TlsRoute> {
+    (host(), layer4_route()).prop_map(|(host, route)| TlsRoute { host, route })
+}
+
+fn listener() -> impl Strategy<Value = Listener> {
+    let serves = prop_oneof![
+        option::of(layer4_route()).prop_map(Layer4::Tcp),
+        option::of(layer4_route()).prop_map(Layer4::Udp),
+        vec(tls_route(), 0..3).prop_map(Layer4::Tls),
+    ];
+    (id(), text(), address(), serves).prop_map(|(object, name, address, serves)| Listener {
+        id: ListenerId { object, name: name.into() },
+        address,
+        serves,
+    })
+}
+
+fn tls_host() -> impl Strategy<Value = Arc<TlsHost>> {
+    (host(), vec(certificate(), 0..3), option::of(client_auth()))
+        .prop_map(|(host, certificates, client_auth)| Arc::new(TlsHost { host, certificates, client_auth }))
+}
+
+fn tls() -> impl Strategy<Value = Arc<Tls>> {
+    let secret = vec(any::<u8>(), TicketSecret::MIN..50).prop_map(|secret| TicketSecret(secret.into()));
+    (vec(tls_host(), 0..4), vec(tls_route(), 0..3), vec(certificate(), 0..3), vec(secret, 0..3)).prop_map(
+        |(hosts, passthrough, default, ticket_secrets)| {
+            Arc::new(Tls { hosts, passthrough, default, ticket_secrets })
+        },
+    )
+}
+
+pub(super) fn endpoints() -> impl Strategy<Value = Arc<[Endpoint]>> {
+    let endpoint =
+        (address(), any::<(bool, bool, bool)>()).prop_map(|(address, (ready, serving, terminating))| {
+            Endpoint { address, conditions: Conditions { ready, serving, terminating } }
+        });
+    vec(endpoint, 0..4).prop_map(Into::into)
+}
+
+fn upstream() -> impl Strategy<Value = Arc<Upstream>> {
+    let balance = prop::sample::select(vec![Balance::Ewma, Balance::RoundRobin, Balance::LeastRequest]);
+    let limits = (any::<Option<u32>>(), any::<Option<u32>>())
+        .prop_map(|limits| UpstreamLimits { max_requests: limits.0, max_requests_per_endpoint: limits.1 });
+    let authorities = option::of((ders(), ders()));
+    let tls = (text(), any::<bool>(), authorities, option::of(certificate())).prop_map(
+        |(server_name, sends_name, authorities, identity)| {
+            let verification = authorities.map_or(Verification::None, |(roots, crls)| {
+                Verification::Authorities { roots: into(roots), crls: into(crls) }
+            });
+            Arc::new(UpstreamTls { server_name: server_name.into(), sends_name, verification, identity })
+        },
+    );
+    let proxy_protocol = option::of(prop::sample::select(vec![ProxyProtocol::V1, ProxyProtocol::V2]));
+    (balance, limits, option::of(text()), option::of(tls), proxy_protocol, endpoints()).prop_map(
+        |(balance, limits, external_name, tls, proxy_protocol, endpoints)| {
+            let external_name = external_name.map(Into::into);
+            Arc::new(Upstream { balance, limits, external_name, tls, proxy_protocol, endpoints })
+        },
+    )
+}
+
+fn time() -> impl Strategy<Value = Duration> {
+    (0..365 * 24 * 3600 * 1_000_000_000_u64).prop_map(Duration::from_nanos)
+}
+
+fn timeouts() -> impl Strategy<Value = Timeouts> {
+    vec(time(), 13).prop_map(|times| Timeouts {
+        tls_handshake: times[0],
+        proxy_protocol: times[1],
+        request_head: times[2],
+        request_body: times[3],
+        client_idle: times[4],
+        client_write: times[5],
+        connect: times[6],
+        response_head: times[7],
+        upstream_idle: times[8],
+        pool_idle: times[9],
+        tunnel_idle: times[10],
+        udp_idle: times[11],
+        drain: times[12],
+    })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (vec(0..1_usize << 40, 9), 1..=256_usize, any::<(Option<u64>, Option<u64>)>(), vec(0..1_u32 << 31, 3))
+        .prop_map(|(sizes, headers, bodies, windows)| Limits {
+            client_hello: sizes[0],
+            request_head: sizes[1],
+            response_head: sizes[2],
+            headers,
+            request_body: bodies.0,
+            requests_per_connection: bodies.1,
+            http2_streams: windows[0],
+            http2_stream_window: windows[1],
+            http2_connection_window: windows[2],
+            connections_per_worker: sizes[3],
+            udp_flows_per_worker: sizes[4],
+            pool_per_endpoint: sizes[5],
+            replay: sizes[6],
+            compressions_per_worker: sizes[7],
+        })
+}
+
+fn resilience() -> impl Strategy<Value = Resilience> {
+    (any::<u32>(), vec(time(), 6), 0..=100_u8).prop_map(|(attempts, times, panic_threshold_percent)| {
+        Resilience {
+            attempts,
+            connect_hedge: times[0],
+            endpoint_wait: times[1],
+            unacknowledged: times[2],
+            slow_start: times[3],
+            panic_threshold_percent,
+            probe_interval: times[4],
+            probe_interval_max: times[5],
+        }
+    })
+}
+
+fn compression() -> impl Strategy<Value = Compression> {
+    let types = vec(prop::sample::select(vec!["text/html", "image/*", "*/*"]), 0..3);
+    (codings(), types, any::<u64>(), Levels::GZIP, Levels::BROTLI, Levels::ZSTD).prop_map(
+        |(codings, types, min_length, gzip, brotli, zstd)| Compression {
+            codings,
+            types: types.iter().map(|range| range.parse::<MediaRange>().unwrap()).collect(),
+            min_length,
+            levels: Levels { gzip, brotli, zstd },
+        },
+    )
+}
+
+fn tls_settings() -> impl Strategy<Value = TlsSettings> {
+    let version = prop::sample::select(vec![TlsVersion::Tls12, TlsVersion::Tls13]);
+    let names = prop::sample::select(vec![UnknownNames::Default, UnknownNames::Refuse]);
+    let hsts = (time(), any::<bool>(), any::<bool>())
+        .prop_map(|(max_age, include_subdomains, preload)| Hsts { max_age, include_subdomains, preload });
+    (version, names, option::of(hsts), any::<u16>()).prop_map(
+        |(min_version, unknown_names, hsts, redirect_port)| TlsSettings {
+            min_version,
+            unknown_names,
+            hsts,
+            redirect_port,
+        },
+    )
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let networks = || {
+        vec(prop::sample::select(vec!["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"]), 0..3)
+            .prop_map(|networks| networks.iter().map(|network| network.parse().unwrap()).collect())
+    };
+    let rest = (networks(), networks(), any::<bool>(), tls_settings(), compression());
+    (timeouts(), limits(), resilience(), rest).prop_map(|(timeouts, limits, resilience, rest)| {
+        let (trusted_peers, proxy_protocol_peers, underscores_in_headers, tls, compression) = rest;
+        Settings {
+            timeouts,
+            limits,
+            resilience,
+            trusted_peers,
+            proxy_protocol_peers,
+            underscores_in_headers,
+            tls,
+            compression,
+        }
+    })
+}
+
+pub(super) fn config() -> impl Strategy<Value = Config> {
+    let upstreams = vec((key(), upstream()), 0..4).prop_map(BTreeMap::from_iter);
+    let listeners = vec(listener(), 0..3);
+    (settings(), vec(virtual_host(), 0..4), option::of(route()), listeners, tls(), upstreams).prop_map(
+        |(settings, hosts, default_route, listeners, tls, upstreams)| {
+            normal(Config { settings, hosts, default_route, listeners, tls, upstreams })
+        },
+    )
+}
+
+/// Without repeats, and in one order where the model has none.
+pub(super) fn normal(mut config: Config) -> Config {
+    let is_udp = |listener: &Listener| matches!(listener.serves, Layer4::Udp(_));
+    config.hosts.sort_by(|one, other| one.host.cmp(&other.host));
+    config.hosts.dedup_by(|one, other| one.host == other.host);
+    config.listeners.sort_by_key(|listener| (listener.address, is_udp(listener)));
+    config.listeners.dedup_by_key(|listener| (listener.address, is_udp(listener)));
+    let mut tls = Tls::clone(&config.tls);
+    tls.hosts.sort_by(|one, other| one.host.cmp(&other.host));
+    tls.hosts.dedup_by(|one, other| one.host == other.host);
+    tls.passthrough.sort_by(|one, other| one.host.cmp(&other.host));
+    tls.passthrough.dedup_by(|one, other| one.host == other.host);
+    config.tls = Arc::new(tls);
+    config
+}

@@ -1,0 +1,309 @@
+//! Mutual TLS between the planes, by certificates in a directory, or by those that they are given.
+//!
+//! The directory holds `tls.crt`, `tls.key` and `ca.crt` in PEM, as a Secret that is mounted does. It is read again every
+//! second; what is new is for the next connection, and those that there are stay. What cannot be used is logged once, and
+//! the last good certificates stay.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+/// How often the directory is read.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// What a file may hold, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+const ALPN: &[u8] = b"h2";
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{path}: cannot be read: {error}")]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A file is far too long.
+    #[error("{0}: is longer than 1 MiB, which no certificate is")]
+    TooLong(PathBuf),
+    /// A file holds no PEM of its kind.
+    #[error("{0}: holds no {1} in PEM")]
+    Pem(PathBuf, &'static str),
+    /// They do not fit together, or are of a kind that is not supported.
+    #[error("{dir}: the certificates cannot be used: {error}")]
+    Unusable {
+        /// Where they are.
+        dir: PathBuf,
+        /// Why.
+        error: String,
+    },
+}
+
+/// The certificates of one side, which follow their directory.
+#[derive(Clone, Debug)]
+pub struct PlaneTls(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    current: RwLock<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    files: Files,
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+/// What the directory holds: PEM.
+#[derive(PartialEq, Eq)]
+pub struct Files {
+    /// `tls.crt`: what the other side is shown.
+    pub chain: Vec<u8>,
+    /// `tls.key`: its key.
+    pub key: Vec<u8>,
+    /// `ca.crt`: who vouches for the other side.
+    pub authorities: Vec<u8>,
+}
+
+/// Never the key.
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Files").finish_non_exhaustive()
+    }
+}
+
+impl PlaneTls {
+    /// The certificates of a directory.
+    ///
+    /// # Errors
+    /// If a file is missing, or they do not fit together.
+    pub fn read(dir: impl Into<PathBuf>) -> Result<Self, TlsError> {
+        let dir = dir.into();
+        let current = Current::read(&dir, Files::read(&dir)?)?;
+        Ok(Self(Arc::new(Inner { dir, current: RwLock::new(current) })))
+    }
+
+    /// Certificates that are given, by whom the messages say.
+    ///
+    /// # Errors
+    /// If they do not fit together.
+    pub fn given(by: impl Into<PathBuf>, files: Files) -> Result<Self, TlsError> {
+        let dir = by.into();
+        let current = Current::read(&dir, files)?;
+        Ok(Self(Arc::new(Inner { dir, current: RwLock::new(current) })))
+    }
+
+    /// Takes others for the next connections.
+    ///
+    /// # Errors
+    /// If they do not fit together; those that there are stay.
+    pub fn set(&self, files: Files) -> Result<(), TlsError> {
+        let new = Current::read(&self.0.dir, files)?;
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    /// Follows the directory until the future is dropped.
+    pub async fn follow(self) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut complaint = None;
+        loop {
+            ticks.tick().await;
+            let this = self.clone();
+            // It only fails if the runtime is going down.
+            let Ok(changed) = tokio::task::spawn_blocking(move || this.read_again()).await else { return };
+            match changed {
+                Ok(true) => {
+                    complaint = None;
+                    tracing::info!(dir = %self.0.dir.display(), "the planes' certificates changed");
+                }
+                Ok(false) => complaint = None,
+                Err(error) => {
+                    let error = error.to_string();
+                    if complaint.as_ref() != Some(&error) {
+                        tracing::warn!("{error}; the last good certificates stay in use");
+                    }
+                    complaint = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Whether there was something new.
+    fn read_again(&self) -> Result<bool, TlsError> {
+        let files = Files::read(&self.0.dir)?;
+        if self.0.current.read().unwrap_or_else(PoisonError::into_inner).files == files {
+            return Ok(false);
+        }
+        self.set(files)?;
+        Ok(true)
+    }
+
+    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).server.clone()
+    }
+
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).client.clone()
+    }
+}
+
+impl Files {
+    fn read(dir: &Path) -> Result<Self, TlsError> {
+        let read = |name: &str| {
+            use std::io::Read as _;
+            let path = dir.join(name);
+            let mut bytes = Vec::new();
+            let file = std::fs::File::open(&path);
+            let read = file.and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut bytes));
+            match read {
+                Ok(length) if length as u64 > FILE_MAX => Err(TlsError::TooLong(path)),
+                Ok(_) => Ok(bytes),
+                Err(error) => Err(TlsError::Read { path, error }),
+            }
+        };
+        Ok(Self { chain: read("tls.crt")?, key: read("tls.key")?, authorities: read("ca.crt")? })
+    }
+}
+
+impl Current {
+    fn read(dir: &Path, files: Files) -> Result<Self, TlsError> {
+        let certificates = |pem: &[u8], name: &str| -> Result<Vec<CertificateDer<'static>>, TlsError> {
+            let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+            let found = found.ok().filter(|found| !found.is_empty());
+            found.ok_or_else(|| TlsError::Pem(dir.join(name), "certificate"))
+        };
+        let chain = certificates(&files.chain, "tls.crt")?;
+        let key = PrivateKeyDer::from_pem_slice(&files.key);
+        let key = key.map_err(|_| TlsError::Pem(dir.join("tls.key"), "private key"))?;
+        let mut roots = RootCertStore::empty();
+        let unusable = |error: String| TlsError::Unusable { dir: dir.to_owned(), error };
+        for root in certificates(&files.authorities, "ca.crt")? {
+            roots.add(root).map_err(|error| unusable(format!("ca.crt: {error}")))?;
+        }
+        let (roots, provider) = (Arc::new(roots), Arc::new(aws_lc_rs::default_provider()));
+        let server = server_config(&provider, &roots, &chain, &key).map_err(unusable)?;
+        let client = client_config(&provider, &roots, chain, key).map_err(unusable)?;
+        Ok(Self { files, server: Arc::new(server), client: Arc::new(client) })
+    }
+}
+
+/// Nothing is resumed: each connection is verified by the authorities of its time.
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    roots: &Arc<RootCertStore>,
+    chain: &[CertificateDer<'static>],
+    key: &PrivateKeyDer<'static>,
+) -> Result<ServerConfig, String> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+    let verifier = ForClients(verifier.build().map_err(|error| error.to_string())?);
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| error.to_string())?;
+    let builder = builder.with_client_cert_verifier(Arc::new(verifier));
+    let built = builder.with_single_cert(chain.to_vec(), key.clone_key());
+    let mut config = built.map_err(|error| error.to_string())?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn client_config(
+    provider: &Arc<CryptoProvider>,
+    roots: &Arc<RootCertStore>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| error.to_string())?;
+    let builder = builder.with_root_certificates(roots.clone());
+    let mut config = builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(config)
+}
+
+/// Takes certificates that say that they are for clients. Others that lack the extension are for anything, by the
+/// library's reading of RFC 5280, 4.2.1.12; one authority may have signed such for servers.
+#[derive(Debug)]
+struct ForClients(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for ForClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.0.verify_client_cert(end_entity, intermediates, now)?;
+        let usage = X509Certificate::from_der(end_entity).ok().and_then(|(_, certificate)| {
+            certificate.extended_key_usage().ok().flatten().map(|usage| usage.value.client_auth)
+        });
+        match usage {
+            Some(true) => Ok(verified),
+            _ => Err(rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Whom a certificate is for: its first DNS name, else its common name.
+pub(crate) fn name_of(certificate: &CertificateDer<'_>) -> String {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return String::new() };
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let dns = names.and_then(|names| {
+        names.value.general_names.iter().find_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            _ => None,
+        })
+    });
+    let common = || {
+        let mut common = certificate.subject().iter_common_name();
+        common.next().and_then(|name| name.as_str().ok()).map(ToOwned::to_owned)
+    };
+    dns.or_else(common).unwrap_or_default()
+}

@@ -1,0 +1,101 @@
+//! Who may speak with whom.
+
+use sluicegate_link::PlaneTls;
+use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose};
+use tokio::time::timeout;
+
+use crate::support::{Certificates, Control, Data, LIMIT, config_change, endpoints_change, save};
+
+type TestResult = anyhow::Result<()>;
+
+/// Waits until a data plane was refused, and returns what it was told.
+async fn refused(control: &Control, data: &mut Data) -> anyhow::Result<String> {
+    let telemetry = data.telemetry.wait_for(|telemetry| telemetry.last_error.is_some());
+    let error = timeout(LIMIT, telemetry).await??.last_error.clone();
+    anyhow::ensure!(control.distributor.telemetry().counts.accepted == 0, "it was accepted");
+    anyhow::ensure!(data.serves.borrow().config.is_none(), "it got a configuration");
+    Ok(error.unwrap_or_default().to_string())
+}
+
+#[tokio::test]
+async fn a_data_plane_of_another_authority_or_for_servers_is_refused() -> TestResult {
+    let certificates = Certificates::new()?;
+    let control = Control::start(certificates.control.path()).await?;
+    control.distributor.publish(&config_change(1, 1));
+    let (dir, other) = (tempfile::tempdir()?, Authority::new());
+    let stranger = other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth);
+    let names = ["sluicegate-proxy"];
+    let for_servers = certificates.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth);
+    let for_anything = certificates.authority.issue(&names);
+    for issued in [stranger, for_servers, for_anything] {
+        save(dir.path(), &issued, &certificates.authority)?;
+        let mut data = Data::start(control.address, dir.path(), None, "")?;
+        refused(&control, &mut data).await?;
+    }
+    assert!(control.distributor.telemetry().counts.handshakes_failed >= 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_control_plane_of_another_authority_or_name_is_not_believed() -> TestResult {
+    let certificates = Certificates::new()?;
+    let (dir, other) = (tempfile::tempdir()?, Authority::new());
+    let server = ExtendedKeyUsagePurpose::ServerAuth;
+    for issued in [
+        other.issue_for(&["sluicegate-control"], server.clone()),
+        certificates.authority.issue_for(&["somebody-else"], server),
+        certificates.authority.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ClientAuth),
+    ] {
+        save(dir.path(), &issued, &certificates.authority)?;
+        let control = Control::start(dir.path()).await?;
+        control.distributor.publish(&config_change(1, 1));
+        let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
+        let error = refused(&control, &mut data).await?;
+        assert!(error.contains("certificate"), "{error}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_certificates_are_for_new_connections_and_end_none() -> TestResult {
+    let certificates = Certificates::new()?;
+    let control = Control::start(certificates.control.path()).await?;
+    let follows = tokio::spawn(control.tls.clone().follow());
+    control.distributor.publish(&config_change(1, 1));
+    let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
+    data.wait(|served| served.hosts() == 1).await?;
+    // Another authority altogether, on both sides.
+    let other = Certificates::new()?;
+    for (from, to) in [(&other.control, &certificates.control), (&other.proxy, &certificates.proxy)] {
+        for name in ["tls.key", "tls.crt", "ca.crt"] {
+            std::fs::copy(from.path().join(name), to.path().join(name))?;
+        }
+    }
+    let mut late = Data::start(control.address, other.proxy.path(), None, "")?;
+    late.wait(|served| served.hosts() == 1).await?;
+    control.distributor.publish(&endpoints_change(0, 2));
+    data.wait(|served| served.port(0) == Some(2)).await?;
+    assert_eq!(data.telemetry.borrow().connections, 1, "the old connection stays");
+    // What is broken changes nothing.
+    std::fs::write(certificates.control.path().join("tls.key"), "broken")?;
+    tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
+    let mut later = Data::start(control.address, other.proxy.path(), None, "")?;
+    later.wait(|served| served.hosts() == 1).await?;
+    follows.abort();
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_used_says_which_file_and_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let why = || PlaneTls::read(dir.path()).err().map(|error| error.to_string()).unwrap_or_default();
+    let path = dir.path().display();
+    assert!(why().starts_with(&format!("{path}/tls.crt: cannot be read: ")), "{}", why());
+    let (one, other) = (Authority::new(), Authority::new());
+    save(dir.path(), &one.issue(&["a"]), &one).unwrap();
+    assert_eq!(why(), "");
+    std::fs::write(dir.path().join("tls.key"), other.issue(&["a"]).key_pem).unwrap();
+    assert!(why().starts_with(&format!("{path}: the certificates cannot be used: ")), "{}", why());
+    std::fs::write(dir.path().join("ca.crt"), "").unwrap();
+    assert_eq!(why(), format!("{path}/ca.crt: holds no certificate in PEM"));
+}

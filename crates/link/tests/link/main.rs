@@ -1,0 +1,7 @@
+//! Planes over real sockets, with mutual TLS.
+
+mod certificates;
+mod hostile;
+mod planes;
+mod simulation;
+mod support;

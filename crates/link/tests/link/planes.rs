@@ -1,0 +1,212 @@
+//! Data planes follow, whatever happens to the control plane.
+
+use std::time::Duration;
+
+use sluicegate_link::DistributorOptions;
+use sluicegate_model::{Change, Config};
+use tokio::time::timeout;
+
+use crate::support::{Certificates, Control, Data, LIMIT, config, config_change, endpoints_change};
+
+type TestResult = anyhow::Result<()>;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_planes_get_what_changes_and_say_what_they_serve() -> TestResult {
+    let certificates = Certificates::new()?;
+    let control = Control::start(certificates.control.path()).await?;
+    let mut one = Data::start(control.address, certificates.proxy.path(), None, "one")?;
+    // Who comes before there is a configuration waits.
+    let first = control.distributor.publish(&config_change(10, 1));
+    let mut two = Data::start(control.address, certificates.proxy.path(), None, "two")?;
+    timeout(LIMIT, control.distributor.served_by(2, first)).await?;
+    let before = control.distributor.telemetry();
+    let newest = control.distributor.publish(&endpoints_change(3, 2));
+    timeout(LIMIT, control.distributor.served_by(2, newest)).await?;
+    for data in [&mut one, &mut two] {
+        let served = data.wait(|served| served.port(3) == Some(2)).await?;
+        assert_eq!((served.configs, served.endpoints, served.hosts()), (1, 1, 10), "the short path");
+    }
+    let after = control.distributor.telemetry();
+    let bytes = after.counts.bytes - before.counts.bytes;
+    assert!(bytes / 2 < 160, "{bytes} bytes for two data planes");
+    let mut nodes: Vec<_> = after.subscribers.iter().map(|data| &*data.node).collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, ["one", "two"]);
+    for data in &after.subscribers {
+        assert_eq!((&*data.identity, data.version, data.lag), ("sluicegate-proxy", newest, Duration::ZERO));
+    }
+    // What changes nothing is nothing.
+    assert_eq!(control.distributor.publish(&endpoints_change(3, 2)), newest);
+    assert_eq!(control.distributor.publish(&endpoints_change(77, 2)), newest, "nobody has such an upstream");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_routes_comes_as_one_configuration_and_what_is_gone_is_gone() -> TestResult {
+    let certificates = Certificates::new()?;
+    let control = Control::start(certificates.control.path()).await?;
+    // More than fits into one message.
+    control.distributor.publish(&config_change(5000, 1));
+    let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
+    let served = data.wait(|served| served.hosts() > 0).await?;
+    assert_eq!((served.hosts(), served.configs), (5000, 1));
+    let version = control.distributor.publish(&config_change(3, 2));
+    timeout(LIMIT, control.distributor.served_by(1, version)).await?;
+    let served = data.wait(|served| served.configs == 2).await?;
+    let expected = config(3, 2);
+    assert_eq!(served.config.as_deref().map(|config: &Config| config.hosts.clone()), Some(expected.hosts));
+    assert_eq!(served.config.map(|config| config.upstreams.clone()), Some(expected.upstreams));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_control_plane_sends_the_difference_alone() -> TestResult {
+    let certificates = Certificates::new()?;
+    let control = Control::start(certificates.control.path()).await?;
+    control.distributor.publish(&config_change(1000, 1));
+    let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
+    data.wait(|served| served.hosts() == 1000).await?;
+    let address = control.stop().await;
+
+    // The same configuration: nothing is sent, and nothing is asked.
+    let options = DistributorOptions::default();
+    let control = Control::start_at(address, certificates.control.path(), options.clone()).await?;
+    let version = control.distributor.publish(&config_change(1000, 1));
+    timeout(LIMIT, control.distributor.served_by(1, version)).await?;
+    let counts = control.distributor.telemetry().counts;
+    assert!(counts.inventories == 0 && counts.bytes < 100, "{counts:?}");
+    let address = control.stop().await;
+
+    // A few changes, on both sides of the change of control planes.
+    let control = Control::start_at(address, certificates.control.path(), options).await?;
+    let mut changed = config(999, 1);
+    changed.upstreams.extend(config(5, 2).upstreams);
+    let version = control.distributor.publish(&Change::Config(changed.into()));
+    timeout(LIMIT, control.distributor.served_by(1, version)).await?;
+    let counts = control.distributor.telemetry().counts;
+    assert!(counts.inventories == 1 && counts.bytes < 2000, "{counts:?}");
+    let served = data.wait(|served| served.hosts() == 999).await?;
+    assert_eq!((served.port(4), served.port(5)), (Some(2), Some(1)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_broken_connection_only_what_changed_meanwhile_is_sent() -> TestResult {
+    let certificates = Certificates::new()?;
+    let control = Control::start(certificates.control.path()).await?;
+    let relay = Relay::start(control.address).await?;
+    control.distributor.publish(&config_change(1000, 1));
+    let mut data = Data::start(relay.address, certificates.proxy.path(), None, "")?;
+    data.wait(|served| served.hosts() == 1000).await?;
+    relay.cut();
+    timeout(LIMIT, data.telemetry.wait_for(|telemetry| !telemetry.is_connected)).await??;
+    while !control.distributor.telemetry().subscribers.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let before = control.distributor.telemetry().counts.bytes;
+    for port in 2..100 {
+        control.distributor.publish(&endpoints_change(7, port));
+    }
+    relay.mend();
+    let served = data.wait(|served| served.port(7) == Some(99)).await?;
+    assert_eq!((served.configs, served.endpoints), (1, 1), "98 changes came as one");
+    assert!(control.distributor.telemetry().counts.bytes - before < 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_plane_starts_from_its_snapshot_while_the_control_plane_is_away() -> TestResult {
+    let certificates = Certificates::new()?;
+    let dir = tempfile::tempdir()?;
+    let snapshot = dir.path().join("snapshot");
+    let control = Control::start(certificates.control.path()).await?;
+    control.distributor.publish(&config_change(10, 1));
+    let mut data = Data::start(control.address, certificates.proxy.path(), Some(&snapshot), "")?;
+    data.wait(|served| served.hosts() == 10).await?;
+    timeout(LIMIT, data.telemetry.wait_for(|telemetry| telemetry.snapshot_written.is_some())).await??;
+    drop(data);
+    let address = control.stop().await;
+
+    let mut data = Data::start(address, certificates.proxy.path(), Some(&snapshot), "")?;
+    let served = data.wait(|served| served.hosts() == 10).await?;
+    assert_eq!(served.config.as_deref(), Some(&sorted(config(10, 1))));
+    let options = DistributorOptions::default();
+    let control = Control::start_at(address, certificates.control.path(), options).await?;
+    control.distributor.publish(&config_change(10, 1));
+    control.distributor.publish(&endpoints_change(0, 2));
+    let served = data.wait(|served| served.port(0) == Some(2)).await?;
+    assert_eq!(served.configs, 1, "only the difference came");
+    drop(data);
+
+    // A broken one is as good as none.
+    std::fs::write(&snapshot, "nonsense")?;
+    let mut data = Data::start(control.address, certificates.proxy.path(), Some(&snapshot), "")?;
+    data.wait(|served| served.port(0) == Some(2)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_snapshot_a_control_plane_that_is_there_is_waited_for() -> TestResult {
+    let certificates = Certificates::new()?;
+    let dir = tempfile::tempdir()?;
+    let snapshot = dir.path().join("snapshot");
+    let control = Control::start(certificates.control.path()).await?;
+    control.distributor.publish(&config_change(10, 1));
+    let mut data = Data::start(control.address, certificates.proxy.path(), Some(&snapshot), "")?;
+    timeout(LIMIT, data.telemetry.wait_for(|telemetry| telemetry.snapshot_written.is_some())).await??;
+    drop(data);
+    for hosts in [10, 11] {
+        control.distributor.publish(&config_change(hosts, 1));
+        let mut data = Data::start(control.address, certificates.proxy.path(), Some(&snapshot), "")?;
+        let served = data.wait(|served| served.hosts() > 0).await?;
+        assert_eq!((served.hosts(), served.configs), (hosts, 1), "nothing older was served");
+    }
+    Ok(())
+}
+
+/// As a data plane puts it together.
+fn sorted(mut config: Config) -> Config {
+    config.hosts.sort_by(|one, other| {
+        let length = |host: &sluicegate_model::VirtualHost| host.host.to_string().len();
+        (length(one), &one.host).cmp(&(length(other), &other.host))
+    });
+    config
+}
+
+/// What lies between two planes, and can be cut.
+struct Relay {
+    address: std::net::SocketAddr,
+    is_cut: tokio::sync::watch::Sender<bool>,
+}
+
+impl Relay {
+    async fn start(to: std::net::SocketAddr) -> anyhow::Result<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (is_cut, receiver) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            while let Ok((mut from, _)) = listener.accept().await {
+                let mut is_cut = receiver.clone();
+                tokio::spawn(async move {
+                    if *is_cut.borrow() {
+                        return;
+                    }
+                    let Ok(mut to) = tokio::net::TcpStream::connect(to).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
+                        _ = is_cut.wait_for(|is_cut| *is_cut) => {}
+                    }
+                });
+            }
+        });
+        Ok(Self { address, is_cut })
+    }
+
+    fn cut(&self) {
+        self.is_cut.send_replace(true);
+    }
+
+    fn mend(&self) {
+        self.is_cut.send_replace(false);
+    }
+}

@@ -1,0 +1,223 @@
+//! `sluicegate control`: the control plane alone, which distributes what it translates to data planes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Phase, Planes, Readiness};
+use sluicegate_control::{PlaneCertificates, PlaneFiles};
+use sluicegate_link::{Distributor, DistributorOptions, LinkTelemetry, PlaneTls, TlsFiles};
+use sluicegate_model::Change;
+use sluicegate_proxy::telemetry::Telemetry;
+use tokio::net::TcpListener;
+
+use crate::address::{listen_address, local_address};
+use crate::check::{Ports, translate_options};
+use crate::cli::ClassArgs;
+use crate::gateway::pod_name;
+use crate::serve::problems;
+use crate::settings::SettingsArgs;
+use crate::signals::Signals;
+use crate::source::{Source, SourceArgs};
+use crate::tls::TlsArgs;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Data planes (sluicegate proxy) connect to --listen, and are told what to serve and every change of it. While no control plane \
+is there they serve on; another one, or this one started again, sends them the difference.\n\n\
+It is ready once it has a configuration. SIGTERM, SIGINT and SIGQUIT end it at once.")]
+pub(crate) struct ControlArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Where data planes connect (gRPC with mutual TLS).
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:9902")]
+    listen: SocketAddr,
+    /// The directory with tls.crt and tls.key, which data planes are shown, and ca.crt, which vouches for them: PEM. Their
+    /// certificates have to be for clients. It is read again when it changes.
+    #[arg(long, value_name = "DIR", required_unless_present = "plane_certificates")]
+    tls_dir: Option<PathBuf>,
+    /// Make and renew the certificates of both planes: the Secrets sluicegate-control-tls, for control planes, and
+    /// sluicegate-proxy-tls, which data planes mount, in the namespace of this pod.
+    #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
+    plane_certificates: bool,
+    /// How many data planes there may be; further ones are refused, and try again.
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
+    max_proxies: u32,
+    /// Where /healthz, /readyz and /config are served. It is not for strangers.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    admin: SocketAddr,
+    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
+    /// times. [default: none, and any where --admin is not a loopback address]
+    #[arg(long, value_name = "NAME")]
+    admin_host: Vec<String>,
+    /// Where the data planes serve HTTP: no Gateway can have its ports; may be given several times.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
+    listen_http: Vec<SocketAddr>,
+    /// Where the admin interfaces of the data planes are: no Gateway can have their port.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    proxy_admin: SocketAddr,
+    #[command(flatten)]
+    class: ClassArgs,
+    #[command(flatten)]
+    tls: TlsArgs,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+pub(crate) fn run(args: ControlArgs) -> anyhow::Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.thread_name("control").enable_all().build();
+    runtime.context("cannot start the control runtime")?.block_on(control(args))
+}
+
+async fn control(args: ControlArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let ports = Ports { http: &args.listen_http, https: &args.tls.listen_https, admin: args.proxy_admin };
+    let mut translation = translate_options(&args.class, args.settings.settings(), ports);
+    args.tls.apply(&mut translation)?;
+    args.source.apply(&mut translation, &args.settings, &args.tls);
+    let source = args.source.source(translation).await?;
+    let (readiness, last_change) = (Readiness::new(), LastChange::new());
+    let max_subscribers = usize::try_from(args.max_proxies)?;
+    let distributor =
+        Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
+    let distributed = distributor.clone();
+    let admin = Admin {
+        telemetry: Telemetry::of_no_worker().into(),
+        readiness: readiness.clone(),
+        pod: pod_name(),
+        hosts: Hosts::of(args.admin, args.admin_host.clone()),
+        last_change: last_change.clone(),
+        problems: problems(source.problems()),
+        planes: Arc::new(move || planes(&distributed.telemetry())),
+    };
+    let listener = TcpListener::bind(args.admin).await;
+    let listener =
+        listener.with_context(|| format!("cannot serve the admin interface at {} (--admin)", args.admin))?;
+    tokio::spawn(admin.serve(listener));
+    let tls = match &args.tls_dir {
+        Some(dir) => {
+            let tls = PlaneTls::read(dir).context("the planes' certificates (--tls-dir)")?;
+            tokio::spawn(tls.clone().follow());
+            tls
+        }
+        None => tokio::select! {
+            tls = made_tls(&source, &args.source) => tls?,
+            _ = signals.recv() => return Ok(()),
+        },
+    };
+    let listener = TcpListener::bind(args.listen).await;
+    let listener =
+        listener.with_context(|| format!("cannot listen for data planes at {} (--listen)", args.listen))?;
+    let address = listener.local_addr()?;
+    tokio::spawn(distributor.clone().serve(listener, tls));
+    let publish = move |change: Change, _| {
+        distributor.publish(&change);
+        if matches!(change, Change::Config(_)) {
+            last_change.set_now();
+            if readiness.phase() == Phase::Starting {
+                readiness.set(Phase::Ready);
+                tracing::info!(%address, admin = %args.admin, "distributing");
+            }
+        }
+    };
+    let resignation = source.resignation();
+    let following = tokio::spawn(async move { source.run(publish).await });
+    tokio::select! {
+        _ = following => anyhow::bail!("the source of routes ended"),
+        _ = signals.recv() => {}
+    }
+    resignation.await;
+    Ok(())
+}
+
+/// What is known of the data planes.
+fn planes(telemetry: &LinkTelemetry) -> Planes {
+    let counts = &telemetry.counts;
+    let behind = telemetry.subscribers.iter().filter(|plane| plane.version < telemetry.version).count();
+    let planes = telemetry.subscribers.iter().map(|plane| {
+        json!({
+            "node": plane.node,
+            "certificate": plane.identity,
+            "build": plane.build,
+            "address": plane.address.to_string(),
+            "connected_since":
+                plane.connected.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            "version": plane.version,
+            "behind_seconds": plane.lag.as_secs_f64(),
+            "resources_refused": plane.refused,
+        })
+    });
+    let planes: Vec<_> = planes.collect();
+    Planes {
+        document: json!({"version": telemetry.version, "resources": telemetry.resources, "planes": planes}),
+        measures: vec![
+            Measure::gauge(
+                "sluicegate_planes_connected",
+                "Data planes that are connected",
+                planes.len() as u64,
+            ),
+            Measure::gauge(
+                "sluicegate_planes_behind",
+                "Data planes that do not serve the newest version",
+                behind as u64,
+            ),
+            Measure::gauge("sluicegate_planes_version", "The newest version", telemetry.version),
+            Measure::gauge(
+                "sluicegate_planes_resources",
+                "Resources of the configuration",
+                telemetry.resources as u64,
+            ),
+            Measure::counter("sluicegate_planes_accepted", "Data planes that connected", counts.accepted),
+            Measure::counter("sluicegate_planes_refused", "Data planes beyond --max-proxies", counts.refused),
+            Measure::counter(
+                "sluicegate_planes_handshakes_failed",
+                "Connections without a certificate of the authority",
+                counts.handshakes_failed,
+            ),
+            Measure::counter(
+                "sluicegate_planes_dropped",
+                "Data planes that took nothing for too long",
+                counts.dropped,
+            ),
+            Measure::counter("sluicegate_planes_batches", "Batches that were sent", counts.batches),
+            Measure::counter("sluicegate_planes_bytes", "Their bytes, before encryption", counts.bytes),
+        ],
+    }
+}
+
+/// The certificates that the control planes make themselves. Waits for an API server that is away.
+async fn made_tls(source: &Source, args: &SourceArgs) -> anyhow::Result<PlaneTls> {
+    let (Source::Cluster(cluster), Some(namespace)) = (source, args.pod_namespace()) else {
+        anyhow::bail!("--plane-certificates needs --kubernetes and --pod-namespace");
+    };
+    let certificates = PlaneCertificates::new(cluster.client().clone(), namespace);
+    let mut has_failed = false;
+    let first = loop {
+        match certificates.ensure().await {
+            Ok(files) => break files,
+            Err(error) => {
+                if !has_failed {
+                    tracing::warn!("{error}; it is tried again");
+                }
+                has_failed = true;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    };
+    let tls = PlaneTls::given("the Secret of the control plane", files(first.clone()))?;
+    let kept = tls.clone();
+    tokio::spawn(certificates.follow(first, move |new| match kept.set(files(new)) {
+        Ok(()) => tracing::info!("the certificates of the control plane changed"),
+        Err(error) => tracing::warn!("{error}; those that there are stay in use"),
+    }));
+    Ok(tls)
+}
+
+fn files(PlaneFiles { certificate, key, authorities }: PlaneFiles) -> TlsFiles {
+    TlsFiles { chain: certificate, key, authorities }
+}

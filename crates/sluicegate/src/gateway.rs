@@ -1,0 +1,330 @@
+//! The data plane as a process, from taking over its predecessor's sockets to draining: what `serve` and `proxy` share.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{SocketType, getsockname};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Planes, Problems, Readiness};
+use sluicegate_model::Change;
+use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_proxy::{Drain, Options, Proxy};
+use tokio::sync::oneshot;
+
+use crate::address::{listen_address, local_address};
+use crate::settings::time;
+use crate::signals::{Signals, Wish};
+use crate::takeover::{Inheritance, Offer};
+
+/// How often listening is tried again where it failed.
+const RETRY_LISTENERS: Duration = Duration::from_secs(5);
+
+/// What signals and a second process do, for `--help`.
+pub(crate) const LIFE: &str = "\
+SIGTERM, SIGINT and SIGQUIT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
+for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
+--shutdown-timeout. A further signal changes nothing, but a SIGINT half a second after the first signal or later \
+ends it at once; if that drops requests, it says how many and exits with 1.\n\n\
+SIGHUP, SIGUSR1 and SIGUSR2 (nginx' reload, reopen and upgrade) change nothing and are logged: changes of what is \
+served are followed, and a renamed access log is opened anew, without a signal.\n\n\
+Started beside a running gateway of the same user with the same first --listen address, it takes over the \
+listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
+further connection.";
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
+    /// several times.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    pub(crate) admin: SocketAddr,
+    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
+    /// times. [default: none, and any where --admin is not a loopback address]
+    #[arg(long, value_name = "NAME")]
+    admin_host: Vec<String>,
+    /// How many workers. [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Log requests to this file, or to standard output (-). [default: not logged]
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// How a logged request looks: JSON, or nginx' combined.
+    #[arg(long, value_enum, default_value = "json")]
+    access_log_format: AccessLogFormat,
+    /// Do not take over from a running gateway, nor offer to be taken over from.
+    #[arg(long)]
+    no_takeover: bool,
+    /// How long connections are accepted after SIGTERM, until load balancers know; 0s: not at all.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    shutdown_grace: Duration,
+    /// How long idle connections are kept after that.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    shutdown_idle: Duration,
+    /// How long requests in flight may go on after the grace.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    shutdown_timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AccessLogFormat {
+    Json,
+    Combined,
+}
+
+impl GatewayArgs {
+    /// A port that the system chooses is nobody else's.
+    fn takes_over(&self) -> bool {
+        !self.no_takeover && self.listen[0].port() != 0
+    }
+
+    fn options(&self, https: &[SocketAddr], inherited: Vec<OwnedFd>) -> anyhow::Result<Options> {
+        let format = match self.access_log_format {
+            AccessLogFormat::Json => LogFormat::Json,
+            AccessLogFormat::Combined => LogFormat::Combined,
+        };
+        let access_log = self.access_log.as_deref().map(|path| {
+            let file = (path.as_os_str() != "-").then_some(path);
+            AccessLog::open(format, file)
+                .with_context(|| format!("cannot write the access log {}", path.display()))
+        });
+        let default = Options::default();
+        Ok(Options {
+            http: self.listen.clone(),
+            https: https.to_vec(),
+            workers: self.workers.map_or(default.workers, usize::from),
+            access_log: access_log.transpose()?,
+            inherited,
+        })
+    }
+
+    fn drain(&self) -> Drain {
+        Drain { grace: self.shutdown_grace, idle: self.shutdown_idle, timeout: self.shutdown_timeout }
+    }
+}
+
+/// What the admin interface tells of beside the data plane.
+pub(crate) struct Told {
+    /// What is wrong with the configuration.
+    pub(crate) problems: Arc<dyn Fn() -> Problems + Send + Sync>,
+    /// What is known of the other plane.
+    pub(crate) planes: Arc<dyn Fn() -> Planes + Send + Sync>,
+}
+
+/// Where the source of changes sends them.
+pub(crate) struct Publish {
+    proxy: Arc<Proxy>,
+    last_change: LastChange,
+    /// Told when the first configuration is served.
+    configured: Option<oneshot::Sender<()>>,
+}
+
+impl Publish {
+    /// Gives a change to the proxy that was `heard` of then. The future is ready once it is served, and has to be awaited by
+    /// somebody.
+    pub(crate) fn change(
+        &mut self,
+        change: Change,
+        heard: Instant,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        if matches!(change, Change::Config(_)) {
+            self.last_change.set_now();
+        }
+        let applied = self.proxy.apply_since(change, heard);
+        let configured = self.configured.take();
+        async move {
+            applied.await;
+            if let Some(configured) = configured {
+                // Nobody waits any more if the process is ending.
+                let _ = configured.send(());
+            }
+        }
+    }
+}
+
+/// What changes the configuration has a runtime of its own, so that translating thousands of routes never delays a
+/// request.
+pub(crate) fn block_on(life: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("cannot start the control runtime")?;
+    runtime.block_on(life)
+}
+
+/// A connection is a file; the soft limit of most systems, 1,024, is for programs that use `select`.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
+}
+
+/// Lives until a signal ends it or another process has taken over. It is ready once `follow` has published a configuration
+/// and it is served. `resignation` gives up what this process alone may do, when it begins to end.
+pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
+    args: &GatewayArgs,
+    https: &[SocketAddr],
+    told: Told,
+    resignation: impl Future<Output = ()> + Send + 'static,
+    follow: impl FnOnce(Publish) -> F,
+) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let (mut inheritance, offer) = match args.takes_over() {
+        true => {
+            (Inheritance::ask(args.listen[0])?, Offer::new(args.listen[0]).inspect_err(warn_of_offer).ok())
+        }
+        false => (None, None),
+    };
+    let inherited = inheritance.as_mut().map(|from| std::mem::take(&mut from.sockets)).unwrap_or_default();
+    let taking_over = inheritance.is_some();
+    let admin_socket = admin_socket(args.admin, &inherited)?;
+    let handed_admin = admin_socket.try_clone()?;
+    let proxy = Arc::new(Proxy::start(args.options(https, inherited)?)?);
+
+    let (readiness, last_change) = (Readiness::new(), LastChange::new());
+    let admin = Admin {
+        telemetry: proxy.telemetry().clone(),
+        readiness: readiness.clone(),
+        pod: pod_name(),
+        hosts: Hosts::of(args.admin, args.admin_host.clone()),
+        last_change: last_change.clone(),
+        problems: told.problems,
+        planes: told.planes,
+    };
+    admin_socket.set_nonblocking(true)?;
+    let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
+    let (configured, first) = oneshot::channel();
+    tokio::spawn(follow(Publish { proxy: proxy.clone(), last_change, configured: Some(configured) }));
+    tokio::spawn(retry_listeners(proxy.clone()));
+
+    tokio::select! {
+        first = first => first.context("what changes the configuration has ended")?,
+        _ = signals.recv() => return Ok(()),
+    }
+    readiness.set(Phase::Ready);
+    for (nth, address) in proxy.addresses().iter().enumerate() {
+        let protocol = if nth < args.listen.len() { "http" } else { "https" };
+        tracing::info!(%address, protocol, admin = %args.admin, taking_over, "serving");
+    }
+    if let Some(inheritance) = inheritance
+        && let Err(error) = inheritance.complete()
+    {
+        tracing::info!(%error, "the gateway that was taken over from has ended already");
+    }
+
+    let mut over = tokio::spawn({
+        let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed_admin));
+        async move {
+            taken_over.await;
+            // The other process accepts already, and answers at the admin address: whether this one was draining
+            // or not, its routes are the old ones.
+            admin.abort();
+            proxy.end_grace();
+            tracing::info!("another process has taken over: no connection is accepted any more");
+        }
+    });
+    let (wish, is_told) = tokio::select! {
+        wish = signals.recv() => (wish, true),
+        _ = &mut over => (Wish::Drain, false),
+    };
+    readiness.set(Phase::Draining);
+    let resignation = tokio::spawn(resignation);
+    end(wish, &proxy, args.drain(), &mut signals).await?;
+    // It takes a moment, and two seconds at most; without it the next holder would have to wait for many.
+    let _ = resignation.await;
+    if !is_told && pod_name().is_some() {
+        // If it ended now, kubelet would start it again, and it would take the sockets back.
+        tracing::info!(
+            "drained; another pod serves at the same addresses, so this one waits until it is ended"
+        );
+        signals.recv().await;
+    }
+    Ok(())
+}
+
+/// The name of the pod that the process is in, if it is told.
+pub(crate) fn pod_name() -> Option<Arc<str>> {
+    std::env::var("POD_NAME").ok().filter(|name| !name.is_empty()).map(Into::into)
+}
+
+/// Drains unless nobody wants that (any more). What a signal cuts off is a failure; what lasts longer than it may,
+/// such as a tunnel, is not.
+async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> anyhow::Result<()> {
+    if wish == Wish::Drain {
+        tracing::info!("draining");
+        tokio::select! {
+            () = proxy.shutdown(drain) => {
+                tracing::info!("drained");
+                return Ok(());
+            }
+            () = signals.end_now() => {}
+        }
+    }
+    tracing::warn!("ending at once");
+    let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
+    proxy.shutdown(Drain::AT_ONCE).await;
+    anyhow::ensure!(
+        dropped == 0,
+        "a signal ended it at once, and requests in flight were dropped: {dropped}; SIGTERM lets them end"
+    );
+    Ok(())
+}
+
+/// The socket that the admin interface listens at: the predecessor's, if there is one.
+fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<TcpListener> {
+    for socket in inherited {
+        if socket_type(socket)? == SocketType::STREAM && getsockname(socket)?.try_into() == Ok(address) {
+            return Ok(socket.try_clone()?.into());
+        }
+    }
+    TcpListener::bind(address)
+        .with_context(|| format!("cannot serve the admin interface at {address} (--admin)"))
+}
+
+/// Tries again to listen where a configuration says, if that failed.
+async fn retry_listeners(proxy: Arc<Proxy>) {
+    let mut ticks = tokio::time::interval(RETRY_LISTENERS);
+    loop {
+        ticks.tick().await;
+        proxy.retry_listeners();
+    }
+}
+
+/// Returns once another process serves with these sockets.
+async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener) {
+    if let Some(offer) = offer {
+        let (done, over) = oneshot::channel();
+        // A thread, not a blocking task: it must not hold up the end of the runtime.
+        let thread = std::thread::Builder::new().name("takeover".into());
+        let spawned = thread.spawn(move || {
+            let sockets = || {
+                let mut sockets = proxy.sockets()?;
+                sockets.push(admin.try_clone()?.into());
+                Ok(sockets)
+            };
+            if offer.hand_over(sockets).inspect_err(warn_of_offer).is_ok() {
+                // Nobody waits any more if the process is ending.
+                let _ = done.send(());
+            }
+        });
+        if spawned.is_ok() && over.await.is_ok() {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+fn warn_of_offer(error: &anyhow::Error) {
+    tracing::warn!("{error:#}; a new process will have to wait for this one to end");
+}

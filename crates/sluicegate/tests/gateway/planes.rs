@@ -1,0 +1,231 @@
+//! A control plane and a data plane, each as a process of its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use sluicegate_netns::Process;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client;
+use sluicegate_testkit::load::Load;
+use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
+use tempfile::TempDir;
+
+use crate::support::{LIMIT, Site, free_address, ingress, sluicegate};
+
+type TestResult = anyhow::Result<()>;
+
+/// Both planes' certificates, addresses and the snapshot, beside a site.
+struct Planes {
+    site: Site,
+    authority: Authority,
+    dir: TempDir,
+    link: SocketAddr,
+    control_admin: SocketAddr,
+}
+
+impl Planes {
+    fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
+        let this = Self {
+            site: Site::of(backends)?,
+            authority: Authority::new(),
+            dir: tempfile::tempdir()?,
+            link: free_address()?,
+            control_admin: free_address()?,
+        };
+        let names = ["sluicegate-control"];
+        this.save("control", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth))?;
+        let names = ["sluicegate-proxy"];
+        this.save("proxy", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ClientAuth))?;
+        Ok(this)
+    }
+
+    fn tls(&self, plane: &str) -> PathBuf {
+        self.dir.path().join(plane)
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        self.dir.path().join("snapshot")
+    }
+
+    fn save(&self, plane: &str, issued: &Issued) -> anyhow::Result<()> {
+        let dir = self.tls(plane);
+        std::fs::create_dir_all(&dir)?;
+        for (name, text) in
+            [("tls.crt", &issued.chain_pem), ("tls.key", &issued.key_pem), ("ca.crt", &self.authority.pem())]
+        {
+            std::fs::write(dir.join(name), text)?;
+        }
+        Ok(())
+    }
+
+    async fn control(&self) -> anyhow::Result<Process> {
+        let mut command = sluicegate();
+        command.args(["control", "--manifests"]).arg(self.site.path());
+        command.args(["--listen", &self.link.to_string(), "--admin", &self.control_admin.to_string()]);
+        command.arg("--tls-dir").arg(self.tls("control"));
+        let mut control = Process::start(command)?;
+        control.wait_for_ok(self.control_admin, "/readyz", LIMIT).await?;
+        Ok(control)
+    }
+
+    /// A data plane, not awaited.
+    fn start_proxy(&self) -> anyhow::Result<Process> {
+        let mut command = sluicegate();
+        command.args(["proxy", "--control", &self.link.to_string()]);
+        command.arg("--tls-dir").arg(self.tls("proxy")).arg("--snapshot").arg(self.snapshot());
+        command.args(["--listen", &self.site.http.to_string(), "--admin", &self.site.admin.to_string()]);
+        command.args(["--workers", "2", "--shutdown-grace", "0s", "--shutdown-idle", "300ms"]);
+        Process::start(command)
+    }
+
+    async fn proxy(&self) -> anyhow::Result<Process> {
+        let mut proxy = self.start_proxy()?;
+        proxy.wait_for_ok(self.site.admin, "/readyz", LIMIT).await?;
+        Ok(proxy)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next() -> TestResult {
+    let backends = Backend::group(2, Behaviour::ok()).await?;
+    let planes = Planes::of(&backends[..1])?;
+    let mut control = planes.control().await?;
+    let proxy = planes.proxy().await?;
+    let load = Load::new(planes.site.http).connections(5).start()?;
+    load.wait_for_ok(50, LIMIT).await?;
+    // Changes of endpoints and of routes come through.
+    planes.site.save_endpoints(&backends)?;
+    backends[1].wait_until(|backend| backend.requests() > 0).await?;
+    planes.site.save("other.yaml", &ingress("other", "/other"))?;
+    planes.site.wait_for_status("/other", 200).await?;
+
+    control.kill()?;
+    planes.site.save("other.yaml", &ingress("other", "/another"))?;
+    planes.site.save_endpoints(&backends[1..])?;
+    // Nobody has told it, and it serves both as before.
+    for backend in &backends {
+        let before = backend.requests();
+        backend.wait_until(|backend| backend.requests() > before + 50).await?;
+    }
+
+    let _control = planes.control().await?;
+    wait_for_output(&proxy, "connected to the control plane", 2).await?;
+    planes.site.wait_for_status("/another", 200).await?;
+    let end = Instant::now() + LIMIT;
+    loop {
+        let (gone, stays) = (backends[0].requests(), backends[1].requests());
+        backends[1].wait_until(|backend| backend.requests() > stays + 200).await?;
+        if backends[0].requests() == gone {
+            break;
+        }
+        anyhow::ensure!(Instant::now() < end, "the endpoint that is gone still gets requests");
+    }
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}\n{}", proxy.output());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_plane_that_starts_without_its_control_plane_serves_the_snapshot() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let planes = Planes::of([&backend])?;
+    // Without a control plane and a snapshot there is nothing to be ready with.
+    let mut proxy = planes.start_proxy()?;
+    wait_for_output(&proxy, "there is no connection to the control plane", 1).await?;
+    assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
+    let mut control = planes.control().await?;
+    proxy.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
+    assert_eq!(planes.site.status("/").await?, 200);
+    wait_for_file(&planes.snapshot()).await?;
+    use std::os::unix::fs::PermissionsExt as _;
+    assert_eq!(planes.snapshot().metadata()?.permissions().mode() & 0o777, 0o600);
+
+    control.kill()?;
+    proxy.kill()?;
+    let proxy = planes.proxy().await?;
+    assert_eq!(planes.site.status("/").await?, 200);
+    wait_for_output(&proxy, "what was served last is served again", 1).await?;
+    planes.site.save("other.yaml", &ingress("other", "/other"))?;
+    std::fs::remove_file(planes.site.path().join("ingress.yaml"))?;
+    let _control = planes.control().await?;
+    planes.site.wait_for_status("/other", 200).await?;
+    planes.site.wait_for_status("/", 404).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn planes_with_wrong_certificates_refuse_each_other() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let planes = Planes::of([&backend])?;
+    let other = Authority::new();
+    let control = planes.control().await?;
+    let good = planes.authority.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth);
+    planes.save("proxy", &other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth))?;
+    let mut proxy = planes.start_proxy()?;
+    wait_for_output(&proxy, "there is no connection to the control plane", 1).await?;
+    wait_for_output(&control, "was not opened", 1).await?;
+    assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
+    // The right one is taken without a restart.
+    planes.save("proxy", &good)?;
+    proxy.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
+    drop((proxy, control));
+
+    planes.save("control", &other.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ServerAuth))?;
+    let _control = planes.control().await?;
+    std::fs::remove_file(planes.snapshot()).ok();
+    let proxy = planes.start_proxy()?;
+    wait_for_output(&proxy, "invalid peer certificate", 1).await?;
+    assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_of_plain_http_does_not_harm_the_control_plane() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let planes = Planes::of([&backend])?;
+    let mut control = planes.control().await?;
+    for _ in 0..20 {
+        let answer = client::get(planes.link, "localhost", "/").await;
+        assert!(answer.is_err(), "{:?}", answer.map(|answer| answer.status));
+    }
+    let _proxy = planes.proxy().await?;
+    assert_eq!(planes.site.status("/").await?, 200);
+    assert!(control.is_running(), "{}", control.output());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_plane_takes_over_from_another_under_load() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let planes = Planes::of([&backend])?;
+    let _control = planes.control().await?;
+    let mut proxy = planes.proxy().await?;
+    let load = Load::new(planes.site.http).connections(10).start()?;
+    load.wait_for_ok(100, LIMIT).await?;
+    let mut next = planes.start_proxy()?;
+    assert!(proxy.wait(LIMIT).await?.success(), "{}", proxy.output());
+    load.wait_for_ok(300, LIMIT).await?;
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}");
+    assert!(next.is_running(), "{}", next.output());
+    Ok(())
+}
+
+async fn wait_for_output(process: &Process, text: &str, times: usize) -> TestResult {
+    let end = Instant::now() + LIMIT;
+    while process.output().matches(text).count() < times {
+        anyhow::ensure!(Instant::now() < end, "waited in vain for {text:?}:\n{}", process.output());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+async fn wait_for_file(path: &Path) -> TestResult {
+    let end = Instant::now() + LIMIT;
+    while !path.exists() {
+        anyhow::ensure!(Instant::now() < end, "{} does not come", path.display());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+"""What the chart promises, of what Helm renders."""
+
+import functools
+import json
+import re
+import sys
+import unittest
+from pathlib import Path
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+import openapi  # noqa: E402
+from chart import CHART, NAMESPACE, ROOT, Refused, cases, container, helm, option, pod, rendered, rendered_file, rules  # noqa: E402
+
+READ = ["get", "list", "watch"]
+
+
+def for_every_file(test):
+    """Runs a test for every file of values in ci/, with its objects and its values."""
+
+    def run(self):
+        for path in cases():
+            with self.subTest(path.name):
+                test(self, rendered_file(path), yaml.safe_load(path.read_text()) or {})
+
+    return functools.wraps(test)(run)
+
+
+class Every(unittest.TestCase):
+    """For every file of values in ci/."""
+
+    def test_helm_finds_nothing_to_say(self):
+        for path in cases():
+            with self.subTest(path.name):
+                helm("lint", "--strict", "--quiet", "--namespace", NAMESPACE, CHART, "--values", path)
+
+    @for_every_file
+    def test_objects_are_what_kubernetes_knows(self, objects, _):
+        for each in objects.all:
+            self.assertEqual(openapi.problems(each), [], each["metadata"])
+
+    @for_every_file
+    def test_names_are_not_given_twice(self, objects, _):
+        names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all]
+        self.assertEqual(len(names), len(set(names)), names)
+
+    @for_every_file
+    def test_selectors_select_the_pods_of_one_workload(self, objects, _):
+        labels = {each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"] for each in objects.workloads()}
+
+        def selected(selector, labels=labels):
+            return [name for name, of in labels.items() if selector.items() <= of.items()]
+
+        for each in objects.workloads() + objects.of("PodDisruptionBudget"):
+            self.assertEqual(selected(each["spec"]["selector"]["matchLabels"]), [each["metadata"]["name"]])
+        for each in objects.of("NetworkPolicy"):
+            self.assertEqual(selected(each["spec"]["podSelector"]["matchLabels"]), [each["metadata"]["name"]])
+        for each in objects.of("Service"):
+            pods = selected(each["spec"]["selector"])
+            metrics = each["metadata"]["name"].endswith("-metrics")
+            self.assertEqual(len(pods), len(labels) if metrics else 1, each["metadata"]["name"])
+
+    @for_every_file
+    def test_pods_may_do_nothing_that_they_have_no_use_for(self, objects, _):
+        for each in objects.workloads():
+            of_pod, of_container = pod(each)["securityContext"], container(each)["securityContext"]
+            self.assertEqual((of_pod["runAsUser"], of_pod["runAsNonRoot"]), (65532, True))
+            self.assertEqual(of_pod["seccompProfile"], {"type": "RuntimeDefault"})
+            self.assertIs(of_container["allowPrivilegeEscalation"], False)
+            self.assertIs(of_container["readOnlyRootFilesystem"], True)
+            self.assertEqual(of_container["capabilities"]["drop"], ["ALL"])
+            listened = option(each, "listen") + option(each, "listen-https")
+            low = any(int(address.rpartition(":")[2]) < 1024 for address in listened)
+            added = of_container["capabilities"].get("add")
+            self.assertEqual(added, ["NET_BIND_SERVICE"] if low else None, listened)
+
+    @for_every_file
+    def test_pods_have_the_time_that_they_take_to_end(self, objects, _):
+        each = objects.serving()
+        grace, idle, longest = (int(option(each, f"shutdown-{name}")[0].removesuffix("s")) for name in ("grace", "idle", "timeout"))
+        self.assertGreater(pod(each)["terminationGracePeriodSeconds"], grace + max(idle, longest))
+
+    @for_every_file
+    def test_the_admin_port_is_closed_but_for_probes(self, objects, values):
+        serving = container(objects.serving())
+        admin = serving["livenessProbe"]["httpGet"]["port"]
+        if pod(objects.serving()).get("hostNetwork"):
+            self.assertEqual(option(objects.serving(), "admin"), [f"127.0.0.1:{admin}"])
+            self.assertEqual(serving["livenessProbe"]["httpGet"]["host"], "127.0.0.1")
+            # Two pods may answer there, so the program asks for its own.
+            self.assertEqual(serving["readinessProbe"]["exec"]["command"], ["/sluicegate", "ready", f"--admin=127.0.0.1:{admin}"])
+        elif values.get("networkPolicy", {}).get("enabled", True):
+            policy = objects.one("NetworkPolicy", objects.serving()["metadata"]["name"])
+            for rule in policy["spec"]["ingress"]:
+                open_to_all = "from" not in rule
+                self.assertFalse(open_to_all and admin in [port["port"] for port in rule["ports"]])
+
+    @for_every_file
+    def test_services_lead_to_ports_of_containers(self, objects, _):
+        ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
+        for each in objects.of("Service"):
+            self.assertLessEqual({port["targetPort"] for port in each["spec"]["ports"]}, ports)
+
+    @for_every_file
+    def test_the_account_of_pods_is_there_and_has_a_token_only_if_it_reads_the_cluster(self, objects, values):
+        made = {each["metadata"]["name"] for each in objects.of("ServiceAccount")}
+        for each in objects.workloads():
+            reads = "--kubernetes" in container(each)["args"]
+            self.assertIs(pod(each)["automountServiceAccountToken"], reads)
+            account = pod(each)["serviceAccountName"]
+            if values.get("serviceAccount", {}).get("create", True) or not reads:
+                self.assertIn(account, made)
+            if not reads:
+                self.assertEqual(rules(objects, account), [])
+            elif values.get("rbac", {}).get("create", True):
+                self.assertNotEqual(rules(objects, account), [])
+
+
+class Off(unittest.TestCase):
+    def test_what_is_off_is_not_rendered(self):
+        self.assertEqual(rendered_file(CHART / "ci/nothing-values.yaml").names(), {"Deployment/sluicegate"})
+
+    def test_the_default_is_a_deployment_behind_a_load_balancer(self):
+        objects = rendered()
+        self.assertEqual(
+            {name.partition("/")[0] for name in objects.names()},
+            {"ClusterRole", "ClusterRoleBinding", "Deployment", "IngressClass", "NetworkPolicy", "PodDisruptionBudget",
+             "Role", "RoleBinding", "Service", "ServiceAccount"},
+        )
+        self.assertEqual(objects.one("Service")["spec"]["type"], "LoadBalancer")
+
+    def test_a_deployment_that_scales_has_no_replicas_of_its_own(self):
+        objects = rendered({"autoscaling": {"enabled": True}})
+        self.assertNotIn("replicas", objects.serving()["spec"])
+        self.assertEqual(objects.one("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"], "sluicegate")
+
+
+class Rights(unittest.TestCase):
+    """Least privilege, by plane and by namespace."""
+
+    def test_only_status_needs_to_write(self):
+        for _, rule in rules(rendered({"status": {"enabled": False}}), "sluicegate"):
+            self.assertEqual(rule["verbs"], READ)
+
+    def test_what_is_written(self):
+        written = {
+            (where, *rule["apiGroups"], *rule["resources"], *rule.get("resourceNames", []), *rule["verbs"])
+            for where, rule in rules(rendered(), "sluicegate")
+            if rule["verbs"] != READ
+        }
+        self.assertEqual(written, {
+            ("*", "networking.k8s.io", "ingresses/status", "patch", "update"),
+            ("*", "networking.k8s.io", "ingresses", "patch"),
+            ("*", "events.k8s.io", "events", "create", "patch"),
+            (NAMESPACE, "coordination.k8s.io", "leases", "create"),
+            (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update", "patch"),
+        })
+
+    def test_watched_namespaces_take_the_place_of_the_cluster(self):
+        found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
+        everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
+        self.assertEqual(everywhere, {"namespaces", "ingressclasses", "gatewayclasses"})
+        for where in ("shop", "blog"):
+            self.assertIn("secrets", {resource for of, rule in found if of == where for resource in rule["resources"]})
+        own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]
+        self.assertTrue(own and all(rule["resourceNames"] == ["sluicegate"] for rule in own), own)
+
+    def test_nodes_are_read_only_where_their_addresses_are_published(self):
+        def resources(values):
+            return {resource for _, rule in rules(rendered(values), "sluicegate") for resource in rule["resources"]}
+
+        self.assertFalse({"nodes", "pods"} & resources({}))
+        self.assertLessEqual({"nodes", "pods"}, resources({"status": {"source": "Nodes"}}))
+
+    def test_two_releases_have_rights_of_their_own(self):
+        def names(objects):
+            return {each["metadata"]["name"] for each in objects.of("ClusterRole", "ClusterRoleBinding")}
+
+        self.assertFalse(names(rendered()) & names(rendered(release="other")))
+
+
+class Split(unittest.TestCase):
+    def setUp(self):
+        self.objects = rendered({"mode": "split"})
+        self.proxy, self.control = self.objects.serving(), self.objects.one("Deployment", "sluicegate-control")
+
+    def test_proxies_have_no_credentials_of_the_cluster(self):
+        self.assertEqual(pod(self.proxy)["serviceAccountName"], "sluicegate-proxy")
+        self.assertIs(pod(self.proxy)["automountServiceAccountToken"], False)
+        self.assertNotIn("--kubernetes", container(self.proxy)["args"])
+        self.assertEqual({volume["name"] for volume in pod(self.proxy)["volumes"]}, {"tls", "snapshot"})
+        self.assertEqual(pod(self.proxy)["volumes"][0]["secret"]["secretName"], "sluicegate-proxy-tls")
+
+    def test_proxies_find_the_control_plane(self):
+        service = self.objects.one("Service", "sluicegate-control")
+        (port,) = service["spec"]["ports"]
+        self.assertEqual(option(self.proxy, "control"), [f"sluicegate-control.{NAMESPACE}.svc:{port['port']}"])
+        self.assertEqual(option(self.control, "listen"), [f"0.0.0.0:{port['targetPort']}"])
+
+    def test_the_control_plane_makes_the_certificates_and_chart_makes_none(self):
+        self.assertIn("--plane-certificates", container(self.control)["args"])
+        self.assertEqual(self.objects.of("Secret"), [])
+        named = [rule for where, rule in rules(self.objects, "sluicegate-control") if where == NAMESPACE and rule["resources"] == ["secrets"]]
+        self.assertEqual([rule["verbs"] for rule in named], [["create"], ["get", "update", "patch", "watch"]])
+        self.assertEqual(named[1]["resourceNames"], ["sluicegate-control-tls", "sluicegate-proxy-tls"])
+
+    def test_only_proxies_reach_the_control_plane(self):
+        (rule,) = self.objects.one("NetworkPolicy", "sluicegate-control")["spec"]["ingress"]
+        (peer,) = rule["from"]
+        self.assertLessEqual(
+            peer["podSelector"]["matchLabels"].items(), self.proxy["spec"]["template"]["metadata"]["labels"].items()
+        )
+
+
+class NodeNetwork(unittest.TestCase):
+    def test_a_new_pod_can_take_over_on_its_node(self):
+        each = rendered_file(CHART / "ci/node-network-values.yaml").serving()
+        self.assertEqual(each["spec"]["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
+        # Ports of the node would keep it from being scheduled.
+        self.assertNotIn("ports", container(each))
+        self.assertEqual(pod(each)["dnsPolicy"], "ClusterFirstWithHostNet")
+        self.assertEqual(option(each, "listen"), ["0.0.0.0:80"])
+
+
+class Values(unittest.TestCase):
+    def test_settings_arrive_as_they_were_written(self):
+        config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
+        objects = rendered({"config": config})
+        self.assertEqual(
+            objects.one("ConfigMap")["data"],
+            {"proxy-body-size": "8m", "max-request-body": "10485760", "ssl-redirect": "false"},
+        )
+        self.assertEqual(option(objects.serving(), "configmap"), [f"{NAMESPACE}/sluicegate"])
+
+    def test_misspelt_and_wrong_values_are_refused(self):
+        for wrong, said in [
+            ({"replica": 3}, "replica"),
+            ({"service": {"kind": "NodePort"}}, "kind"),
+            ({"service": {"type": "loadbalancer"}}, "service/type"),
+            ({"mode": "splitted"}, "mode"),
+            ({"replicas": "3"}, "replicas"),
+            ({"hostNetwork": "yes"}, "hostNetwork"),
+            ({"listen": {"http": 80808}}, "listen/http"),
+            ({"extraArgs": ["trusted-peers"]}, "extraArgs"),
+            ({"extraPorts": [{"port": 53}]}, "extraPorts"),
+            ({"tls": {"defaultCertificate": "no-namespace"}}, "defaultCertificate"),
+            ({"watchNamespaces": ["Shop"]}, "watchNamespaces"),
+            ({"config": {"a": {"b": "c"}}}, "config"),
+            ({"control": {"hostNetwork": True}}, "hostNetwork"),
+            ({"hostNetwork": True}, "needs kind: DaemonSet"),
+            ({"kind": "DaemonSet", "autoscaling": {"enabled": True}}, "needs kind: Deployment"),
+            ({"service": {"enabled": False}}, "needs service.enabled"),
+            ({"mode": "split", "status": {"source": "Nodes"}}, "mode: split"),
+            ({"status": {"source": "Addresses"}}, "needs status.addresses"),
+            ({"serviceMonitor": {"enabled": True}}, "metricsFrom"),
+            ({"serviceAccount": {"create": False}}, "needs serviceAccount.name"),
+            ({"listen": {"http": 9901}}, "the same port"),
+        ]:
+            with self.subTest(wrong):
+                with self.assertRaises(Refused) as refused:
+                    rendered(wrong)
+                self.assertIn(said, str(refused.exception).replace("'", ""))
+
+    def test_every_value_has_a_schema_and_every_schema_a_value(self):
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        self.assertEqual(
+            paths(yaml.safe_load((CHART / "values.yaml").read_text()), schema), paths_of(schema) - {"global"}
+        )
+
+    def test_every_value_is_shown_by_some_file(self):
+        """What no file in ci/ sets is rendered by nobody."""
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        used = set().union(*(paths(yaml.safe_load(path.read_text()) or {}, schema) for path in cases()))
+        # Templates that others go through as well.
+        self.assertEqual(paths_of(schema) - used, {"global", "image.tag", "control.port", "control.resources",
+                                                   "autoscaling.targetCPUUtilizationPercentage", "admin.address"})
+
+    def test_every_value_is_documented(self):
+        page = (CHART / "README.md").read_text()
+        for path in paths_of(json.loads((CHART / "values.schema.json").read_text())) - {"global"}:
+            known = any(f"| `{path.rsplit('.', cut)[0]}` |" in page for cut in range(2))
+            self.assertTrue(known, f"{path} is not in the chart's README: write a comment with # -- above it")
+
+
+def paths_of(schema: dict, above: str = "") -> set[str]:
+    """The values that a schema knows, but for what is below those that are handed on to Kubernetes."""
+    found = set()
+    for name, below in schema["properties"].items():
+        inner = paths_of(below, f"{above}{name}.") if "properties" in below else {f"{above}{name}"}
+        found |= inner
+    return found
+
+
+def paths(values: dict, schema: dict, above: str = "") -> set[str]:
+    """The same of values, as deep as their schema goes."""
+    found = set()
+    for name, value in values.items():
+        below = schema["properties"].get(name, {})
+        found |= paths(value, below, f"{above}{name}.") if "properties" in below else {f"{above}{name}"}
+    return found
+
+
+class Versions(unittest.TestCase):
+    def test_the_chart_has_the_version_of_the_workspace(self):
+        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        workspace = (ROOT / "Cargo.toml").read_text().partition("[workspace.package]")[2]
+        version = re.search(r'^version = "(.+)"$', workspace, re.MULTILINE)[1]
+        self.assertEqual((chart["version"], chart["appVersion"]), (version, version))
+
+
+if __name__ == "__main__":
+    unittest.main()

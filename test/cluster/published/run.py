@@ -1,0 +1,152 @@
+"""One run: back ends, a gateway, a load over TLS, and what is done to the pods meanwhile."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from harness import Cluster, ClusterError, wait_until
+from harness.addresses import node_address
+from harness.paths import PROJECT
+from images import standard
+
+from .gateways import Gateway
+
+HOST = "app.example.com"
+REPLICAS = 5
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the load does."""
+
+    rate: int
+    connections: int
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the load counted."""
+
+    gateway: str
+    run: str
+    nth: int
+    load: dict[str, Any]
+
+    @property
+    def errors(self) -> dict[str, int]:
+        errors = self.load["errors"]
+        return {name: errors[name] for name in ["connect", "timeout", "read", "write", "not_2xx"]}
+
+    def percentile(self, which: str) -> float:
+        """In milliseconds."""
+        return float(self.load["latency"]["percentiles_us"][which]) / 1000
+
+
+def program() -> Path:
+    """The lab, which measures: optimised, or it measures itself."""
+    lab = PROJECT / "target/release/sluicegate-lab"
+    if not lab.exists():
+        raise ClusterError("sluicegate-lab is not built: make build")
+    return lab
+
+
+def deploy(cluster: Cluster, folder: Path) -> None:
+    """Brings up the back ends of the study, which exit at once when they are told to end, and their Secret."""
+    cluster.import_image(standard.backend(program()))
+    key, certificate = folder / "tls.key", folder / "tls.crt"
+    cluster.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={HOST}", "-addext",
+                 f"subjectAltName=DNS:{HOST}", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", str(key), "-out", str(certificate)])
+    cluster.apply(cluster.kubectl("create", "secret", "tls", "app-secret", f"--cert={certificate}", f"--key={key}",
+                                  "--dry-run=client", "--output=yaml"))
+    probe = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 3}
+    container = {"name": "app", "image": standard.BACKEND, "ports": [{"name": "http", "containerPort": 9000}],
+                 "args": ["backend", "--listen", "0.0.0.0:9000", "--exit", "at-once", "--quiet"], "readinessProbe": probe}
+    cluster.apply(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app"}, "spec": {
+            "replicas": REPLICAS, "selector": {"matchLabels": {"app": "app"}},
+            "template": {"metadata": {"labels": {"app": "app"}}, "spec": {"containers": [container]}}}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "app"}, "spec": {
+            "selector": {"app": "app"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}},
+    )
+    cluster.kubectl("rollout", "status", "deployment/app", "--timeout=60s")
+
+
+@contextmanager
+def deployed(cluster: Cluster, gateway: Gateway, certificate: Path) -> Iterator[None]:
+    """The gateway serves the back ends."""
+    backend = {"service": {"name": "app", "port": {"name": "http"}}}
+    cluster.apply({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "app"}, "spec": {
+        "ingressClassName": gateway.ingress_class, "tls": [{"hosts": [HOST], "secretName": "app-secret"}],
+        "rules": [{"host": HOST, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]}})
+    gateway.up(cluster)
+    try:
+        ask = ["curl", "--silent", "--fail", "--max-time", "2", "--cacert", str(certificate), "--resolve",
+               f"{HOST}:443:{node_address(1)}", f"https://{HOST}/"]
+        wait_until(lambda: cluster.run(ask, check=False).returncode == 0, f"{gateway.name} to serve", 30, 0.1)
+        yield
+    finally:
+        gateway.down(cluster)
+
+
+def nothing(_cluster: Cluster, end: Event) -> None:
+    """The static run: five pods, and nothing changes."""
+    end.wait()
+
+
+def scale(cluster: Cluster, end: Event) -> None:
+    """The dynamic run of the study."""
+    while True:
+        for replicas, seconds in [(5, 12), (7, 10)]:
+            cluster.kubectl("scale", "deployment/app", f"--replicas={replicas}")
+            if end.wait(seconds):
+                return
+
+
+def restart(cluster: Cluster, end: Event) -> None:
+    """A rolling restart every ten seconds."""
+    while not end.wait(10):
+        cluster.kubectl("rollout", "restart", "deployment/app")
+
+
+RUNS: dict[str, Callable[[Cluster, Event], None]] = {"static": nothing, "scale": scale, "restart": restart}
+
+
+def go_before(pid: int) -> None:
+    """Whoever measures goes before what is measured: what it sends late would count as the gateway's. Where the kernel groups
+    processes by their session, niceness counts within the group alone, and the group has one of its own (sched(7))."""
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists():
+        group.write_text("-15")
+
+
+def settle(cluster: Cluster) -> None:
+    """Waits until what came of the last change is over, with the pods that went."""
+    cluster.kubectl("rollout", "status", "deployment/app", "--timeout=60s")
+    wait_until(lambda: len(cluster.json("get", "pods", "--selector=app=app")["items"]) == REPLICAS, "old pods to be gone", 60, 0.2)
+
+
+def measure(cluster: Cluster, gateway: Gateway, run: str, nth: int, load: Load, folder: Path) -> Outcome:
+    """Loads the gateway while the pods change."""
+    cluster.kubectl("scale", "deployment/app", f"--replicas={REPLICAS}")
+    settle(cluster)
+    told = folder / f"{gateway.name}-{run}-{nth}.json"
+    command = [str(program()), "load", "-t1", f"-c{load.connections}", f"-d{load.seconds}s", f"-R{load.rate}", "--json", str(told),
+               "--cacert", str(folder / "tls.crt"), "--connect-to", f"{node_address(1)}:443", f"https://{HOST}/"]
+    running = cluster.popen(["nice", "--adjustment=-15", *command], name=told.stem)
+    go_before(running.process.pid)
+    end = Event()
+    changes = Thread(target=RUNS[run], args=(cluster, end))
+    changes.start()
+    try:
+        code = running.wait(load.seconds + load.connections * 0.01 + 60)
+    finally:
+        end.set()
+        changes.join()
+    if code:
+        raise ClusterError(f"the load ended with {code}: {running.output()[-2000:]}")
+    return Outcome(gateway.name, run, nth, json.loads(told.read_text()))

@@ -1,0 +1,50 @@
+"""What service accounts may do, as Kubernetes tells it, and what Sluicegate needs."""
+
+import re
+
+from harness import Cluster
+
+from .gateway import NAMESPACE
+
+READ = ["get", "list", "watch"]
+
+FOLLOWED = {
+    "/configmaps": READ, "/secrets": READ, "/services": READ, "discovery.k8s.io/endpointslices": READ,
+    "networking.k8s.io/ingresses": READ, "gateway.networking.k8s.io/gateways": READ,
+    "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ,
+    "gateway.networking.k8s.io/udproutes": READ, "gateway.networking.k8s.io/referencegrants": READ,
+}
+OF_THE_CLUSTER = {"/namespaces": READ, "networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ}
+WRITTEN = {"networking.k8s.io/ingresses/status": ["patch", "update"], "networking.k8s.io/ingresses": ["patch"],
+           "events.k8s.io/events": ["create", "patch"]}
+LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "patch", "update"]}
+
+
+def union(*parts: dict[str, list[str]]) -> dict[str, list[str]]:
+    """All rights of all parts."""
+    return {key: sorted({verb for part in parts for verb in part.get(key, [])}) for part in parts for key in part}
+
+
+ALL_IN_ONE = union(FOLLOWED, OF_THE_CLUSTER, WRITTEN)
+
+
+def rights(cluster: Cluster, account: str, namespace: str) -> dict[str, list[str]]:
+    """What an account of Sluicegate may do in a namespace beyond what every account may, by `GROUP/RESOURCE NAME`."""
+    everybody = _listed(cluster, "default", namespace)
+    return {key: verbs for key, verbs in _listed(cluster, account, namespace).items() if everybody.get(key) != verbs}
+
+
+def _listed(cluster: Cluster, account: str, namespace: str) -> dict[str, list[str]]:
+    text = cluster.kubectl("auth", "can-i", "--list", f"--as=system:serviceaccount:{NAMESPACE}:{account}", "--namespace", namespace)
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines()[1:]:
+        columns = re.match(r"(\S*)\s+\[(.*?)\]\s+\[(.*?)\]\s+\[(.*?)\]", line)
+        assert columns, line
+        resource, _, names, verbs = columns.groups()
+        # `services`, `ingresses.networking.k8s.io`, `ingresses.networking.k8s.io/status`
+        plain, _, part = resource.partition("/")
+        kind, _, group = plain.partition(".")
+        for name in names.split() or [""]:
+            key = f"{group}/{kind}{'/' + part if part else ''} {name}".strip()
+            found.setdefault(key, set()).update(verbs.split())
+    return {key: sorted(verbs) for key, verbs in found.items()}

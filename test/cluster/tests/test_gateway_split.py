@@ -1,0 +1,109 @@
+"""Split planes: the control plane reads the cluster, and proxies without any credentials of it serve."""
+
+import signal
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+from harness import wait_until
+from harness.paths import PROJECT
+
+from .gateway import NAMESPACE, PATIENCE, Gateway, backend, ingress, well
+from .rights import ALL_IN_ONE, LEASE, rights, union
+
+SHOP = "https://shop.example.com/"
+CONTROL = "app.kubernetes.io/component=control"
+PROXY = "app.kubernetes.io/component=proxy"
+SECRETS = {"/secrets": ["create", "get", "list", "watch"], **{
+    f"/secrets sluicegate-{plane}-tls": ["get", "patch", "update", "watch"] for plane in ("control", "proxy")
+}}
+
+
+class Split(Gateway):
+    """Two pods of the control plane and two proxies."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.address = "203.0.113.80"
+        # The cluster has no names for Services. This one is served at the node's address.
+        node = cls.cluster.nodes[0].address
+        cls.install(wait=False, mode="split", service={"type": "NodePort", "clusterIP": cls.address},
+                    dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
+        control = cls.cluster.json("get", "service/sluicegate-control", "--namespace", NAMESPACE)["spec"]["clusterIP"]
+        server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, f"sluicegate-control.{NAMESPACE}.svc", control]
+        # It ends with its standard input.
+        cls.cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
+        for plane in ["control", "proxy"]:
+            cls.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
+        cls.cluster.apply(cls.authority.secret("shop", "shop.example.com"))
+        cls.follow([*backend("shop", 3), ingress("shop", "shop.example.com / Prefix shop", tls={"shop": ["shop.example.com"]})])
+
+    def setUp(self) -> None:
+        self.scale(2)
+        self.rolled_out("deployment/sluicegate-proxy", NAMESPACE)
+        self.answers(well, SHOP)
+
+    def scale(self, controls: int) -> None:
+        self.cluster.kubectl("scale", "deployment/sluicegate-control", "--namespace", NAMESPACE, f"--replicas={controls}")
+        self.rolled_out("deployment/sluicegate-control", NAMESPACE)
+
+    def test_proxies_serve_without_credentials(self) -> None:
+        proxies = self.pods(PROXY)
+        self.assertEqual(len(proxies), 2)
+        for pod in proxies:
+            self.assertEqual([volume["name"] for volume in pod["spec"]["volumes"]], ["tls", "snapshot"])
+            root = Path(f"/proc/{self.process(pod).pid}/root")
+            self.assertTrue((root / "etc/sluicegate/tls/tls.crt").exists())
+            for folder in ["var/run/secrets", "run/secrets"]:
+                self.assertFalse((root / folder).exists(), folder)
+        self.assertEqual(rights(self.cluster, "sluicegate-proxy", NAMESPACE), {})
+        self.assertEqual(rights(self.cluster, "sluicegate-proxy", "default"), {})
+        self.assertEqual(rights(self.cluster, "sluicegate-control", NAMESPACE), union(ALL_IN_ONE, LEASE, SECRETS))
+        self.assertEqual(rights(self.cluster, "sluicegate-control", "default"), ALL_IN_ONE)
+
+    def test_planes_are_replaced_without_a_lost_request(self) -> None:
+        with self.load(posts=10):
+            for plane in ["control", "proxy"]:
+                self.cluster.kubectl("rollout", "restart", f"deployment/sluicegate-{plane}", "--namespace", NAMESPACE)
+                self.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
+
+    def test_proxies_serve_and_start_again_without_a_control_plane(self) -> None:
+        with self.load():
+            self.scale(0)
+            # Nobody tells them, so that they find out.
+            (old, *_) = self.shops()
+            self.cluster.kubectl("delete", "pod", old["metadata"]["name"], "--wait")
+        # With their processes go connections; from their snapshots they serve again.
+        for pod in self.pods(PROXY):
+            process = self.process(pod)
+            process.send(signal.SIGKILL)
+            wait_until(lambda: not process.running, "a proxy to end")
+        self.answers(well, SHOP)
+        self.rolled_out("deployment/sluicegate-proxy", NAMESPACE)
+        with self.load():
+            self.scale(2)
+            took = self.served("again")
+        print(f"  after the return of the control plane a new Ingress is served in {took:.2f} s", flush=True)
+
+    def test_another_control_plane_takes_over_from_a_killed_writer(self) -> None:
+        (writer,) = [pod for pod in self.pods(CONTROL) if pod["metadata"]["name"] == self.holder()]
+        with self.load():
+            process = self.process(writer)
+            self.cluster.pause("node-1/kubelet")
+            self.addCleanup(self.cluster.resume, "node-1/kubelet")
+            process.send(signal.SIGKILL)
+            told = self.served("told")
+            written = self.status_is_written("written", self.address)
+            self.assertNotEqual(self.holder(), writer["metadata"]["name"])
+            self.cluster.resume("node-1/kubelet")
+        print(f"  after the writer's death a new Ingress is served in {told:.2f} s, a status written in {written:.1f} s", flush=True)
+
+    def shops(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.cluster.json("get", "pods", "--selector=app=shop")["items"]
+        return found
+
+
+if __name__ == "__main__":
+    unittest.main()
