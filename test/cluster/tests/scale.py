@@ -29,7 +29,8 @@ class Scale(unittest.TestCase):
         site = Site(cluster, folder)
         self.site, self.addresses = site, [site.backend("one"), site.backend("two")]
         self.namespaces = [site.namespace() for _ in range(NAMESPACES)]
-        self.each("objects are created", INGRESSES, lambda n: site.api.create(*self.shop(n)))
+        self.turns: dict[int, bool] = {}
+        self.each("Ingresses with Services and slices are created", INGRESSES, lambda n: site.api.create(*self.shop(n)))
 
         begun = time.monotonic()
         gateway = site.gateway("--no-status")
@@ -39,29 +40,36 @@ class Scale(unittest.TestCase):
             f" with {INGRESSES} Ingresses; {gateway.memory():.0f} MiB resident")
         gateway.await_status(self.host(INGRESSES - 1))
 
-        before, cpu, begun = self.propagation(gateway), gateway.cpu(), time.monotonic()
+        self.change(gateway, "nothing else changing", lambda _: None)
         took: list[float] = []
+        self.change(gateway, "new Ingresses meanwhile", lambda over: self.add_meanwhile(gateway, over, took))
+        say(f"a new Ingress meanwhile answers {sorted(took)[len(took) // 2] * 1000:.0f} ms after its creation returned"
+            f" (median of {len(took)}, longest {max(took) * 1000:.0f} ms)")
+
+    def change(self, gateway: Gateway, what: str, beside: Callable[[threading.Event], None]) -> None:
+        """Changes slices while something else goes on, and tells how long it took to follow."""
+        before, cpu, begun = self.propagation(gateway), gateway.cpu(), time.monotonic()
         over = threading.Event()
-        with ThreadPoolExecutor(1) as beside:
-            future = beside.submit(self.add_meanwhile, gateway, over, took)
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(beside, over)
             changed = self.change_slices()
             over.set()
             future.result()
-        seconds = time.monotonic() - begun
-        used = gateway.cpu() - cpu
+        seconds, used = time.monotonic() - begun, gateway.cpu() - cpu
         after = wait_until(lambda: self.heard_all(gateway, before, changed), "the changes", 30)
-        say(f"{changed / seconds:.0f} slice changes a second for {seconds:.0f} s: p99 of propagation at most"
+        say(f"{what}: {changed / seconds:.0f} slice changes a second for {seconds:.0f} s: p99 of propagation at most"
             f" {self.percentile(before, after, 0.99) * 1000:g} ms, {100 * used / seconds:.1f} % of a CPU,"
             f" {gateway.memory():.0f} MiB resident")
-        say(f"a new Ingress meanwhile answers {sorted(took)[len(took) // 2] * 1000:.0f} ms after its creation returned"
-            f" (median of {len(took)}, longest {max(took) * 1000:.0f} ms)")
 
     def host(self, n: int) -> str:
         return f"shop-{n}.test"
 
     def shop(self, n: int) -> list[Manifest]:
         namespace, name = self.namespaces[n % NAMESPACES], f"web-{n}"
-        return [service(namespace, name), endpoint_slice(namespace, self.addresses, name),
+        of_service = service(namespace, name)
+        # There are not as many addresses in the cluster.
+        of_service["spec"]["clusterIP"] = "None"
+        return [of_service, endpoint_slice(namespace, self.addresses, name),
                 ingress(namespace, name, self.host(n), service=name)]
 
     def each(self, what: str, count: int, call: Callable[[int], None]) -> None:
@@ -83,7 +91,8 @@ class Scale(unittest.TestCase):
         def change(n: int) -> None:
             which = n % INGRESSES
             like = endpoint_slice(self.namespaces[which % NAMESPACES], [], f"web-{which}")
-            self.site.api.patch(like, {"endpoints": endpoints(self.addresses[:1])})
+            self.turns[which] = not self.turns.get(which)
+            self.site.api.patch(like, {"endpoints": endpoints(self.addresses[:1 if self.turns[which] else 2])})
 
         with ThreadPoolExecutor(CALLERS) as pool:
             futures = [pool.submit(change, n) for n in due()]
