@@ -69,7 +69,7 @@ impl<P: Publish> Output<P> {
     /// Publishes what has changed in the store: the endpoints of single upstreams, if nothing else has. Returns whether
     /// problems may have changed, so that they should be [reported](Self::report).
     pub(super) async fn apply(&mut self, store: &Store, touched: &Touched, heard: Instant) -> bool {
-        if self.translation.is_none() || touched.routing {
+        if self.translation.is_none() || self.is_routing(touched) {
             let config = self.translate(store);
             if self.publisher.config().is_none() {
                 self.wait_for_first_answers().await;
@@ -78,6 +78,19 @@ impl<P: Publish> Output<P> {
             return true;
         }
         self.publish_endpoints(store, &touched.services, heard) || touched.problems
+    }
+
+    /// Whether what has changed calls for a translation.
+    pub(super) fn is_routing(&self, touched: &Touched) -> bool {
+        touched.routing || touched.changed_services.iter().any(|service| self.is_named(service))
+    }
+
+    /// Whether a route names this Service, be it there or not.
+    fn is_named(&self, (namespace, service): &ServiceRef) -> bool {
+        let Some(config) = self.publisher.config() else { return true };
+        let first = UpstreamKey::new(namespace.clone(), service.clone(), "");
+        let next = config.upstreams.range(first..).next();
+        next.is_some_and(|(key, _)| key.namespace == *namespace && key.service == *service)
     }
 
     /// Waits for the address of an external name. Does not lose anything when it is dropped.

@@ -6,7 +6,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Change, Config, Endpoint, HostPattern, PathPattern, RouteId, Upstream, UpstreamKey};
+use sluicegate_model::{
+    Change, Config, Endpoint, HostPattern, PathPattern, RouteId, Upstream, UpstreamKey, VirtualHost,
+};
 
 /// What was published last, and what follows from it.
 #[derive(Debug, Default)]
@@ -68,8 +70,8 @@ impl Publisher {
 /// Says what has come and gone. A route that leads elsewhere, or an upstream with other settings, has done both.
 fn log(before: &Config, after: &Config) {
     let routes = Difference::between(before, after, |config, other| {
-        let others: HashSet<_> = routes(other).collect();
-        routes(config).filter(|route| !others.contains(route)).count()
+        let others: HashSet<_> = routes(other, config).collect();
+        routes(config, other).filter(|route| !others.contains(route)).count()
     });
     let upstreams = Difference::between(before, after, |config, other| {
         let is_in_other = |(key, upstream): &(&UpstreamKey, &Arc<Upstream>)| {
@@ -84,9 +86,22 @@ fn log(before: &Config, after: &Config) {
     tracing::info!(%routes, %upstreams, %certificates, "configuration changed");
 }
 
-/// Every route as where it is taken, the object that it is written in, and where it leads to.
-fn routes(config: &Config) -> impl Iterator<Item = (Taken<'_>, &RouteId, &UpstreamKey)> {
-    let of_hosts = config.hosts.iter().flat_map(|host| {
+/// The hosts that are not the same in the other configuration; both have them in the order of their patterns.
+fn hosts<'a>(config: &'a Config, other: &'a Config) -> impl Iterator<Item = &'a VirtualHost> {
+    let mut others = other.hosts.iter().peekable();
+    config.hosts.iter().filter(move |host| {
+        while others.next_if(|other| other.host < host.host).is_some() {}
+        others.peek() != Some(host)
+    })
+}
+
+/// Every route as where it is taken, the object that it is written in, and where it leads to; without those of hosts that
+/// are the same in the other configuration.
+fn routes<'a>(
+    config: &'a Config,
+    other: &'a Config,
+) -> impl Iterator<Item = (Taken<'a>, &'a RouteId, &'a UpstreamKey)> {
+    let of_hosts = hosts(config, other).flat_map(|host| {
         let routes = host.routes.iter().map(|route| (Some(&route.path), route));
         let fallback = host.fallback.iter().map(|route| (None, route));
         routes.chain(fallback).map(|(path, route)| (Taken::Path(Some(&host.host), path), route))

@@ -48,6 +48,8 @@ pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
 pub struct Touched {
     /// Services whose endpoints may have changed.
     pub(crate) services: BTreeSet<ServiceRef>,
+    /// Services that have changed themselves, or are new or gone. Those that no route names change nothing.
+    pub(crate) changed_services: BTreeSet<ServiceRef>,
     /// Whether anything else may have changed.
     pub(crate) routing: bool,
     /// Whether problems may have come or gone.
@@ -57,6 +59,7 @@ pub struct Touched {
 impl Touched {
     pub(crate) fn merge(&mut self, other: Self) {
         self.services.extend(other.services);
+        self.changed_services.extend(other.changed_services);
         self.routing |= other.routing;
         self.problems |= other.problems;
     }
@@ -328,9 +331,11 @@ impl Store {
             | Kind::TcpRoute
             | Kind::UdpRoute
             | Kind::ReferenceGrant
-            | Kind::Service
             | Kind::Secret
             | Kind::ConfigMap => touched.routing = true,
+            Kind::Service => {
+                touched.changed_services.insert((object.namespace.clone(), object.name.clone()));
+            }
         }
     }
 

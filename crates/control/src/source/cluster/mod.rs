@@ -383,7 +383,8 @@ impl<P: Publish> Follower<P> {
         if touched == Touched::default() && self.output.is_serving() && self.waits_until.is_none() {
             return;
         }
-        touched.routing |= self.waits_until.is_some();
+        touched.routing = self.output.is_routing(&touched) || self.waits_until.is_some();
+        touched.changed_services.clear();
         // The last of the first lists may be an empty one, or one that cannot be had, which touches nothing.
         if touched.routing || !self.output.is_serving() {
             self.find_named();
