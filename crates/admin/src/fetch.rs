@@ -19,6 +19,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The longest document that is read, in bytes.
 const MAX_BODY: usize = 256 * 1024 * 1024;
 
+/// How much of a refusal is told, in characters.
+const FIRST_MAX: usize = 200;
+
 /// Why a document of a gateway could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -45,7 +48,9 @@ pub enum FetchError {
         path: String,
     },
     /// It says no.
-    #[error("http://{address}{path} answers {status}: {first}")]
+    #[error(
+        "http://{address}{path} answers {status}, {first}; the gateway's admin address is set by --admin"
+    )]
     Status {
         /// What was tried.
         address: SocketAddr,
@@ -53,7 +58,7 @@ pub enum FetchError {
         path: String,
         /// How it was answered.
         status: hyper::StatusCode,
-        /// The first line of the answer.
+        /// The first line of the answer, shortened.
         first: String,
     },
     /// The answer is not a document.

@@ -305,6 +305,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_layer4_received_bytes",
         "sluicegate_layer4_sent_bytes",
         "sluicegate_listener_up",
+        "sluicegate_planes_connected",
         "sluicegate_propagation_seconds",
         "sluicegate_proxy_header_failures",
         "sluicegate_ready",
