@@ -93,7 +93,9 @@ async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyho
     }
     let exposition = gateway
         .scrape_until("4 requests are in flight", |now| {
-            now.sum("sluicegate_upstream_requests_in_flight", &[WEB]) == 4.0
+            // Families are read one after another.
+            now.sum("sluicegate_requests_in_flight", &[]) == 4.0
+                && now.sum("sluicegate_upstream_requests_in_flight", &[WEB]) == 4.0
                 && now.sum("sluicegate_upstream_attempts_total", &[WEB]) == 4.0
         })
         .await?;
