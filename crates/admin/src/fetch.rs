@@ -116,8 +116,9 @@ async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
     let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|error| answer(error.to_string()))?.to_bytes();
     if !status.is_success() {
-        let first =
-            String::from_utf8_lossy(&body).lines().next().unwrap_or_default().escape_debug().to_string();
+        let text = String::from_utf8_lossy(&body);
+        let first: String = text.lines().next().unwrap_or_default().chars().take(FIRST_MAX).collect();
+        let first = first.escape_debug().to_string();
         return Err(FetchError::Status { address, path: path.to_owned(), status, first });
     }
     Ok(body)
