@@ -74,7 +74,6 @@ ALL = {tool.name: tool for tool in [
     # The API server first: what it shares with the others is most of the time that they take.
     *map(_kubernetes, ["kube-apiserver", "kube-controller-manager", "kubectl", "kube-scheduler", "kubelet", "kube-proxy"]),
     Tool("kwok", "kwok", "sigs.k8s.io/kwok", "/cmd/kwok", ("sigs.k8s.io/kwok/pkg/consts.Version={version}",)),
-    Tool("helm", "helm", "helm.sh/helm/v4", "/cmd/helm"),
     Tool("contour", "contour", "github.com/projectcontour/contour", "/cmd/contour"),
 ]}
 
