@@ -146,10 +146,10 @@ impl ClusterSource {
     /// Follows the cluster until the future is dropped. The first change is a complete configuration, as soon as all
     /// objects are known; until then `publish` is not called. It must not block.
     pub async fn run(self, publish: impl Publish) -> Infallible {
-        let board = Arc::new(Board::default());
         let mut resigned = self.resigned.subscribe();
-        let writing = self.status.map(|status| {
-            let writing = write(self.client.clone(), status, board.clone(), self.leads);
+        let board = self.status.as_ref().map(|_| Arc::new(Board::default()));
+        let writing = self.status.zip(board.clone()).map(|(status, board)| {
+            let writing = write(self.client.clone(), status, board, self.leads);
             async move {
                 tokio::select! {
                     never = writing => never,
@@ -239,7 +239,8 @@ struct Follower<P> {
     waits_until: Option<Instant>,
     /// How the API server began to be away, until no watch misses it any more.
     away: Option<String>,
-    board: Arc<Board>,
+    /// What is written back, if anything is.
+    board: Option<Arc<Board>>,
     output: Output<P>,
 }
 
@@ -348,8 +349,8 @@ impl<P: Publish> Follower<P> {
         match news {
             News::Listing => watch.unlisted.clone_from(&watch.objects),
             News::Object(parsed, standing) => {
-                if let Some(standing) = standing {
-                    self.board.observe(&parsed.object, standing);
+                if let (Some(board), Some(standing)) = (&self.board, standing) {
+                    board.observe(&parsed.object, standing);
                 }
                 watch.unlisted.remove(&parsed.object);
                 watch.objects.insert(parsed.object.clone());
@@ -373,7 +374,9 @@ impl<P: Publish> Follower<P> {
         watch.unlisted.remove(object);
         if !self.watches.values().any(|watch| watch.objects.contains(object)) {
             self.touched.merge(self.store.remove_object(object));
-            self.board.forget(object);
+            if let Some(board) = &self.board {
+                board.forget(object);
+            }
         }
     }
 
@@ -468,8 +471,8 @@ impl<P: Publish> Follower<P> {
         });
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Away)));
         self.output.report(&self.store, of_objects.chain(of_watches));
-        if self.output.is_serving() {
-            self.board.want(&self.named.ingresses, &self.output.problems());
+        if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
+            board.want(&self.named.ingresses, &self.output.problems());
         }
     }
 }

@@ -65,7 +65,7 @@ pub(super) enum Fields {
     Name(Arc<str>),
 }
 
-/// `Secrets of type kubernetes.io/tls in default`
+/// `objects of kind Secret and type kubernetes.io/tls in the namespace default`
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.namespace.as_deref().unwrap_or_default();
