@@ -1,6 +1,7 @@
 //! `sluicegate control`: the control plane alone, which distributes what it translates to data planes.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,7 @@ use tokio::net::TcpListener;
 use crate::address::{listen_address, local_address};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
-use crate::gateway::pod_name;
+use crate::gateway::{self, pod_name};
 use crate::serve::problems;
 use crate::settings::SettingsArgs;
 use crate::signals::Signals;
@@ -69,18 +70,15 @@ pub(crate) struct ControlArgs {
 }
 
 pub(crate) fn run(args: ControlArgs) -> anyhow::Result<()> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.thread_name("control").enable_all().build();
-    runtime.context("cannot start the control runtime")?.block_on(control(args))
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    gateway::block_on(threads, control(args))
 }
 
 async fn control(args: ControlArgs) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let ports = Ports { http: &args.listen_http, https: &args.tls.listen_https, admin: args.proxy_admin };
-    let mut translation = translate_options(&args.class, args.settings.settings(), ports);
-    args.tls.apply(&mut translation)?;
-    args.source.apply(&mut translation, &args.settings, &args.tls);
-    let source = args.source.source(translation).await?;
+    let translation = translate_options(&args.class, args.settings.settings(), ports);
+    let source = args.source.source(translation, &args.settings, &args.tls).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let max_subscribers = usize::try_from(args.max_proxies)?;
     let distributor =

@@ -150,11 +150,11 @@ impl Publish {
 }
 
 /// What changes the configuration has a runtime of its own, so that translating thousands of routes never delays a
-/// request.
-pub(crate) fn block_on(life: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+/// request: with one thread beside workers, with more where there is nothing else.
+pub(crate) fn block_on(threads: usize, life: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+        .worker_threads(threads)
         .thread_name("control")
         .enable_all()
         .build()

@@ -47,7 +47,7 @@ pub(crate) struct ProxyArgs {
 }
 
 pub(crate) fn run(args: ProxyArgs) -> anyhow::Result<()> {
-    gateway::block_on(proxy(args))
+    gateway::block_on(1, proxy(args))
 }
 
 async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {

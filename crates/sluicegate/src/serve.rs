@@ -32,16 +32,14 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
-    gateway::block_on(serve(args))
+    gateway::block_on(1, serve(args))
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ports =
         Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
-    let mut translation = translate_options(&args.class, args.settings.settings(), ports);
-    args.tls.apply(&mut translation)?;
-    args.source.apply(&mut translation, &args.settings, &args.tls);
-    let source = args.source.source(translation).await?;
+    let translation = translate_options(&args.class, args.settings.settings(), ports);
+    let source = args.source.source(translation, &args.settings, &args.tls).await?;
     let leads = source.leads();
     let planes = move || Planes { measures: leads().into_iter().collect(), ..Planes::default() };
     let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };

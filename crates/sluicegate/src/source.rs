@@ -81,8 +81,16 @@ pub(crate) enum Source {
 }
 
 impl SourceArgs {
-    /// The source that was asked for.
-    pub(crate) async fn source(&self, options: TranslateOptions) -> anyhow::Result<Source> {
+    /// The source that was asked for, with what else the command line says of its translation.
+    pub(crate) async fn source(
+        &self,
+        mut options: TranslateOptions,
+        settings: &SettingsArgs,
+        tls: &TlsArgs,
+    ) -> anyhow::Result<Source> {
+        tls.apply(&mut options)?;
+        options.configmap.clone_from(&self.configmap);
+        options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {
             return Ok(Source::Directory(DirectorySource::new(dir, options)));
         }
@@ -100,12 +108,6 @@ impl SourceArgs {
     /// The namespace of this pod, if it is told.
     pub(crate) fn pod_namespace(&self) -> Option<&str> {
         self.cluster.pod_namespace.as_deref()
-    }
-
-    /// Takes the options over into those of the translation.
-    pub(crate) fn apply(&self, options: &mut TranslateOptions, settings: &SettingsArgs, tls: &TlsArgs) {
-        options.configmap.clone_from(&self.configmap);
-        options.read_globals = configmap::reader(settings.clone(), tls.clone());
     }
 }
 
