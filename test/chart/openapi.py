@@ -1,7 +1,7 @@
-"""Kubernetes' own schemas: whether an object is one that an API server takes.
+"""Schemas of Kubernetes, and of others whose objects the chart has: whether an object is one that an API server takes.
 
-They come with Kubernetes' sources (api/openapi-spec/v3), whose module the Go tools fetch. What a schema cannot say, such as
-that a selector has to match the labels of a template, only an API server knows.
+They come with the sources (api/openapi-spec/v3, and the files of CustomResourceDefinitions), whose modules the Go tools fetch. What a
+schema cannot say, such as that a selector has to match the labels of a template, only an API server knows.
 """
 
 from __future__ import annotations
@@ -11,39 +11,66 @@ import json
 import subprocess
 from pathlib import Path
 
-KUBERNETES = "v1.36.3"
-# Objects of others, by their groups: no schema of Kubernetes has them.
-FOREIGN = ("gateway.networking.k8s.io", "monitoring.coreos.com")
+import yaml
+
+KUBERNETES = "k8s.io/kubernetes@v1.36.3"
+# The definitions of others, by their groups: the module, and the folder in it.
+OTHERS = {
+    "gateway.networking.k8s.io": ("sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard"),
+    "monitoring.coreos.com": ("github.com/prometheus-operator/prometheus-operator@v0.92.0", "example/prometheus-operator-crd"),
+}
+# What every object has, as far as the chart makes use of it.
+METADATA = {"type": "object", "properties": {
+    "name": {"type": "string"}, "namespace": {"type": "string"},
+    **{name: {"type": "object", "additionalProperties": {"type": "string"}} for name in ("labels", "annotations")},
+}}
 
 
 @functools.cache
-def folder() -> Path:
-    command = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-    module = json.loads(done.stdout or "{}")
-    if "Dir" not in module:
-        raise RuntimeError(f"Kubernetes' sources cannot be had: {module.get('Error') or done.stderr}")
-    return Path(module["Dir"], "api/openapi-spec/v3")
+def sources(module: str) -> Path:
+    done = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, cwd="/")
+    found = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        raise RuntimeError(f"the sources of {module} cannot be had: {found.get('Error') or done.stderr}")
+    return Path(found["Dir"])
 
 
 @functools.cache
-def schemas(api_version: str) -> dict:
-    group, _, version = api_version.rpartition("/")
+def schemas(group: str, version: str) -> dict:
     name = f"apis__{group}__{version}" if group else f"api__{version}"
-    return json.loads((folder() / f"{name}_openapi.json").read_text())["components"]["schemas"]
+    return json.loads((sources(KUBERNETES) / f"api/openapi-spec/v3/{name}_openapi.json").read_text())["components"]["schemas"]
+
+
+@functools.cache
+def definition(group: str, version: str, kind: str) -> dict | None:
+    """The schema of a kind that a CustomResourceDefinition brings."""
+    module, folder = OTHERS[group]
+    for path in sorted((sources(module) / folder).glob(f"{group}_{kind.lower()}*.yaml")):
+        spec = yaml.safe_load(path.read_text())["spec"]
+        if spec["names"]["kind"] == kind:
+            for each in spec["versions"]:
+                if each["name"] == version:
+                    schema = each["schema"]["openAPIV3Schema"]
+                    return {**schema, "properties": {**schema["properties"], "metadata": METADATA}}
+    return None
 
 
 def problems(thing: dict) -> list[str]:
     """What is wrong with an object, each as `path: what`."""
     group, _, version = thing["apiVersion"].rpartition("/")
-    if group in FOREIGN:
-        return []
-    known = schemas(thing["apiVersion"])
+    if group in OTHERS:
+        schema = definition(group, version, thing["kind"])
+        return list(Check({}).value(schema, thing, thing["kind"])) if schema else [unknown(thing)]
+    known = schemas(group, version)
     kind = {"group": group, "version": version, "kind": thing["kind"]}
     for schema in known.values():
         if kind in schema.get("x-kubernetes-group-version-kind", []):
             return list(Check(known).value(schema, thing, thing["kind"]))
-    return [f"no kind {thing['kind']} in {thing['apiVersion']}"]
+    return [unknown(thing)]
+
+
+def unknown(thing: dict) -> str:
+    return f"no kind {thing['kind']} in {thing['apiVersion']}"
 
 
 class Check:

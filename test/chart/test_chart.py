@@ -117,6 +117,15 @@ class Every(unittest.TestCase):
                 self.assertNotEqual(rules(objects, account), [])
 
 
+class Schemas(unittest.TestCase):
+    def test_fields_that_nobody_knows_are_found_whoever_defines_the_kind(self):
+        all_objects = [each for path in cases() for each in rendered_file(path).all]
+        for kind in ("GatewayClass", "ServiceMonitor", "Service"):
+            each = next(each for each in all_objects if each["kind"] == kind)
+            wrong = {**each, "spec": {**each["spec"], "misspelt": 1}}
+            self.assertEqual(openapi.problems(wrong), [f"{kind}.spec.misspelt: no such field"])
+
+
 class Off(unittest.TestCase):
     def test_what_is_off_is_not_rendered(self):
         self.assertEqual(rendered_file(CHART / "ci/nothing-values.yaml").names(), {"Deployment/sluicegate"})
@@ -139,6 +148,21 @@ class Off(unittest.TestCase):
 class Rights(unittest.TestCase):
     """Least privilege, by plane and by namespace."""
 
+    def test_definitions_are_what_kubernetes_knows(self):
+        paths = sorted((CHART / "crds").glob("*.yaml"))
+        self.assertEqual(len(paths), 4)
+        for path in paths:
+            each = yaml.safe_load(path.read_text())
+            self.assertEqual(f"{each['metadata']['name']}.yaml", path.name)
+            self.assertEqual(openapi.problems(each), [], path.name)
+
+    def test_every_kind_that_is_defined_may_be_read(self):
+        rules_of = rules(rendered(), "sluicegate")
+        for path in (CHART / "crds").glob("*.yaml"):
+            spec = yaml.safe_load(path.read_text())["spec"]
+            found = [rule for _, rule in rules_of if spec["group"] in rule["apiGroups"] and spec["names"]["plural"] in rule["resources"]]
+            self.assertIn(READ, [rule["verbs"] for rule in found], path.name)
+
     def test_only_status_needs_to_write(self):
         for _, rule in rules(rendered({"status": {"enabled": False}}), "sluicegate"):
             self.assertEqual(rule["verbs"], READ)
@@ -150,17 +174,18 @@ class Rights(unittest.TestCase):
             if rule["verbs"] != READ
         }
         self.assertEqual(written, {
-            ("*", "networking.k8s.io", "ingresses/status", "patch", "update"),
+            ("*", "networking.k8s.io", "ingresses/status", "patch"),
             ("*", "networking.k8s.io", "ingresses", "patch"),
-            ("*", "events.k8s.io", "events", "create", "patch"),
+            ("*", "sluicegate.dev", "securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status", "patch"),
+            ("*", "events.k8s.io", "events", "create"),
             (NAMESPACE, "coordination.k8s.io", "leases", "create"),
-            (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update", "patch"),
+            (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update"),
         })
 
     def test_watched_namespaces_take_the_place_of_the_cluster(self):
         found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
         everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
-        self.assertEqual(everywhere, {"namespaces", "ingressclasses", "gatewayclasses"})
+        self.assertEqual(everywhere, {"ingressclasses", "gatewayclasses"})
         for where in ("shop", "blog"):
             self.assertIn("secrets", {resource for of, rule in found if of == where for resource in rule["resources"]})
         own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]
@@ -202,7 +227,7 @@ class Split(unittest.TestCase):
         self.assertIn("--plane-certificates", container(self.control)["args"])
         self.assertEqual(self.objects.of("Secret"), [])
         named = [rule for where, rule in rules(self.objects, "sluicegate-control") if where == NAMESPACE and rule["resources"] == ["secrets"]]
-        self.assertEqual([rule["verbs"] for rule in named], [["create"], ["get", "update", "patch", "watch"]])
+        self.assertEqual([rule["verbs"] for rule in named], [["create"], ["get", "update"]])
         self.assertEqual(named[1]["resourceNames"], ["sluicegate-control-tls", "sluicegate-proxy-tls"])
 
     def test_only_proxies_reach_the_control_plane(self):

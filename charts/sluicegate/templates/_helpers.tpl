@@ -304,17 +304,23 @@ annotations:
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways, tlsroutes, tcproutes, udproutes, referencegrants]
   verbs: [get, list, watch]
+- apiGroups: [sluicegate.dev]
+  resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies]
+  verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [networking.k8s.io]
   resources: [ingresses/status]
-  verbs: [patch, update]
+  verbs: [patch]
 # The annotation sluicegate.dev/problems.
 - apiGroups: [networking.k8s.io]
   resources: [ingresses]
   verbs: [patch]
+- apiGroups: [sluicegate.dev]
+  resources: [securitypolicies/status, consumers/status, ratelimitpolicies/status, trafficpolicies/status]
+  verbs: [patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end }}
 {{- end -}}
 

@@ -27,7 +27,7 @@ subjects:
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ $name }}]
-  verbs: [get, update, patch]
+  verbs: [get, update]
 {{- if eq .Values.status.source "Nodes" }}
 - apiGroups: [""]
   resources: [pods]
@@ -56,6 +56,6 @@ subjects:
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [sluicegate-control-tls, sluicegate-proxy-tls]
-  verbs: [get, update, patch, watch]
+  verbs: [get, update]
 {{- end }}
 {{- end -}}

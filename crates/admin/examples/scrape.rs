@@ -94,7 +94,7 @@ fn config(routes: usize, backend: SocketAddr) -> Config {
     };
     let upstream = Arc::new(Upstream { endpoints: [endpoint].into(), ..Upstream::default() });
     Config {
-        hosts: (0..routes).map(host).collect(),
+        hosts: (0..routes).map(host).map(Arc::new).collect(),
         upstreams: (0..routes).map(|index| (key(index), upstream.clone())).collect(),
         ..Config::default()
     }

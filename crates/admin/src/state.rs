@@ -42,6 +42,9 @@ pub struct ServedRoute {
     pub endpoints: usize,
     /// The object that it was written in, `Ingress namespace/name`.
     pub from: String,
+    /// The policies that govern it, `SecurityPolicy namespace/name`; with ` (closed)` behind it one that cannot be honoured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<String>,
 }
 
 impl ServedRoute {
@@ -56,9 +59,7 @@ impl ServedRoute {
             let mut routes: Vec<_> = host.routes.iter().collect();
             routes.sort_by_key(|route| (route.path.as_str(), &route.path));
             let written = |route: &&Route| (route.path.to_string(), route.path.path_type());
-            let paths = routes
-                .iter()
-                .map(|route| Self::of(config, &host.host, (&route.id, &route.upstream), written(route)));
+            let paths = routes.iter().map(|route| Self::of_route(config, &host.host, route, written(route)));
             let fallback = host.fallback.iter();
             served.extend(paths.chain(fallback.map(|route| Self::default(config, &host.host, route))));
         }
@@ -94,7 +95,20 @@ impl ServedRoute {
     }
 
     fn default(config: &Config, host: &HostPattern, route: &Route) -> Self {
-        Self::of(config, host, (&route.id, &route.upstream), ("*".into(), "DefaultBackend"))
+        Self::of_route(config, host, route, ("*".into(), "DefaultBackend"))
+    }
+
+    fn of_route(config: &Config, host: &HostPattern, route: &Route, written: (String, &'static str)) -> Self {
+        let security = route.security.iter().map(|security| match security.refuses {
+            None => security.id.to_string(),
+            Some(_) => format!("{} (closed)", security.id),
+        });
+        let limits = route.rate_limits.iter().map(|limits| limits.id.to_string());
+        let traffic = route.traffic.iter().map(|traffic| traffic.id.to_string());
+        Self {
+            policies: security.chain(limits).chain(traffic).collect(),
+            ..Self::of(config, host, (&route.id, &route.upstream), written)
+        }
     }
 
     fn of(
@@ -113,6 +127,7 @@ impl ServedRoute {
             ready: endpoints.iter().filter(|endpoint| endpoint.conditions.ready).count(),
             endpoints: endpoints.len(),
             from: id.to_string(),
+            policies: Vec::new(),
         }
     }
 }
@@ -202,6 +217,12 @@ pub struct UpstreamCounters {
     pub ejections: u64,
     /// Endpoints that were readmitted.
     pub readmissions: u64,
+    /// Health checks.
+    #[serde(default)]
+    pub health_checks: u64,
+    /// Health checks that were answered badly.
+    #[serde(default)]
+    pub health_checks_failed: u64,
     /// Unused connections that their endpoint closed.
     pub idle_closed: u64,
 }
@@ -220,6 +241,8 @@ impl UpstreamCounters {
             not_repeated: shards.sum(|shard| &shard.not_repeated),
             ejections: shards.sum(|shard| &shard.ejections),
             readmissions: shards.sum(|shard| &shard.readmissions),
+            health_checks: shards.sum(|shard| &shard.checks),
+            health_checks_failed: shards.sum(|shard| &shard.checks_failed),
             idle_closed: shards.sum(|shard| &shard.pool_closed),
         }
     }

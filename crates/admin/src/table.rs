@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use crate::state::{EndpointState, Health, ServedRoute, UpstreamState};
 
-/// One line for each route.
+/// One line for each route; with its policies, if there are any.
 #[must_use]
 pub fn routes_table(routes: &[ServedRoute]) -> String {
+    let header = ["HOST", "PATH", "TYPE", "UPSTREAM", "ENDPOINTS", "FROM"];
     let rows = routes.iter().map(|route| {
         [
             route.host.clone(),
@@ -20,7 +21,15 @@ pub fn routes_table(routes: &[ServedRoute]) -> String {
             route.from.clone(),
         ]
     });
-    aligned(["HOST", "PATH", "TYPE", "UPSTREAM", "ENDPOINTS", "FROM"], rows)
+    if routes.iter().all(|route| route.policies.is_empty()) {
+        return aligned(header, rows);
+    }
+    let [host, path, path_type, upstream, endpoints, from] = header;
+    let rows = rows.zip(routes).map(|([host, path, path_type, upstream, endpoints, from], route)| {
+        let policies = if route.policies.is_empty() { "-".to_owned() } else { route.policies.join(", ") };
+        [host, path, path_type, upstream, endpoints, from, policies]
+    });
+    aligned([host, path, path_type, upstream, endpoints, from, "POLICIES"], rows)
 }
 
 /// One line for each endpoint, and one for each upstream that has none.
@@ -155,7 +164,20 @@ mod tests {
             ready,
             endpoints: 5,
             from: "Ingress shop/web".to_owned(),
+            policies: Vec::new(),
         };
+        let governed = ServedRoute {
+            policies: vec!["SecurityPolicy shop/p".into(), "RateLimitPolicy shop/l".into()],
+            ..route("a", "/", 5)
+        };
+        assert_eq!(
+            routes_table(&[governed, route("b", "/", 5)]),
+            "\
+HOST   PATH   TYPE     UPSTREAM        ENDPOINTS   FROM               POLICIES
+a      /      Prefix   shop/web:http   5/5         Ingress shop/web   SecurityPolicy shop/p, RateLimitPolicy shop/l
+b      /      Prefix   shop/web:http   5/5         Ingress shop/web   -
+"
+        );
         assert_eq!(
             routes_table(&[route("shop.example.com", "/", 5), route("*", "/very/long", 0)]),
             "\

@@ -1,6 +1,8 @@
-//! How fast the control plane is with many objects: `cargo run --release --example speed -p sluicegate-control [INGRESSES]`.
+//! How fast the control plane is with many objects: `cargo run --release --example speed -p sluicegate-control [INGRESSES
+//! [policies]]`.
 //!
-//! Writes that many Ingresses, Services and EndpointSlices into a temporary directory, and prints how long it takes to
+//! Writes that many Ingresses, Services and EndpointSlices into a temporary directory, with `policies` a SecurityPolicy and a
+//! RateLimitPolicy for each Ingress and a Consumer as well, and prints how long it takes to
 //! read and to translate them, how long after its file is written a change of an EndpointSlice is published, and
 //! how much processor time that takes at 100 changes a second.
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
@@ -21,12 +23,18 @@ const CHANGES: usize = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let count: usize = std::env::args().nth(1).map_or(Ok(5000), |count| count.parse())?;
+    let has_policies = std::env::args().nth(2).is_some_and(|word| word == "policies");
     let dir = tempfile::tempdir()?;
     let mut store = Store::default();
     for nth in 0..count {
         let (app, slice) = (app(nth), slice(nth, 0));
         fs::write(dir.path().join(format!("app-{nth:05}.yaml")), &app)?;
         fs::write(dir.path().join(format!("slice-{nth:05}.yaml")), &slice)?;
+        if has_policies {
+            let policies = policies(nth);
+            fs::write(dir.path().join(format!("policies-{nth:05}.yaml")), &policies)?;
+            store.set_file(Path::new(&format!("policies-{nth:05}.yaml")), &policies);
+        }
         store.set_file(Path::new(&format!("app-{nth:05}.yaml")), &app);
         store.set_file(Path::new(&format!("slice-{nth:05}.yaml")), &slice);
     }
@@ -144,6 +152,38 @@ spec:
       targetPort: 8080
 ",
         nth % 50
+    )
+}
+
+fn policies(nth: usize) -> String {
+    let target = format!("targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: app-{nth}}}]");
+    format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: SecurityPolicy
+metadata: {{name: app-{nth}}}
+spec:
+  {target}
+  access: {{allow: [10.0.0.0/8, 192.0.2.0/24]}}
+  authentication: {{apiKey: {{}}, basic: {{secretRef: {{name: app-{nth}}}}}}}
+  authorization: {{rules: [{{action: Allow, groups: [team-{nth}]}}]}}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {{name: app-{nth}}}
+spec:
+  {target}
+  limits: [{{name: per-consumer, requests: 100, per: 1m, key: [{{type: Consumer}}]}}]
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Consumer
+metadata: {{name: app-{nth}}}
+spec: {{groups: [team-{nth}], apiKeys: [{{secretRef: {{name: app-{nth}}}}}], basicUsers: [app-{nth}]}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: app-{nth}}}
+stringData: {{key: 0123456789abcdef-{nth}, auth: \"app-{nth}:{{SHA}}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\"}}
+"
     )
 }
 

@@ -26,7 +26,7 @@ pub mod source;
 pub mod store;
 pub mod translate;
 
-pub use object::certificate::generate as self_signed_certificate;
+pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
 pub use source::cluster::StatusOptions;
@@ -35,4 +35,5 @@ pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
+pub use translate::policy::standing::{Reason, Standing, TargetName};
 pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

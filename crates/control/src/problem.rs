@@ -100,6 +100,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// What is wrong with an option of the command line, such as `--configmap`.
+    pub(crate) fn of_option(option: &str, message: String) -> Self {
+        let origin = Origin::file(&Path::new(option).into());
+        Self { severity: Severity::Warning, origin, object: None, field: String::new(), message }
+    }
+
     /// What is wrong within its object: `field: what is wrong`.
     pub(crate) fn within(&self) -> String {
         match &*self.field {

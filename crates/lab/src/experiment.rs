@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::published;
 
 /// The experiments that come with the program, by name.
-const INCLUDED: [(&str, &str); 12] = [
+const INCLUDED: [(&str, &str); 13] = [
     ("static", include_str!("../../../lab/experiments/static.yaml")),
     ("dynamic", include_str!("../../../lab/experiments/dynamic.yaml")),
     ("restart", include_str!("../../../lab/experiments/restart.yaml")),
@@ -24,8 +24,12 @@ const INCLUDED: [(&str, &str); 12] = [
     ("rates", include_str!("../../../lab/experiments/rates.yaml")),
     ("sizing", include_str!("../../../lab/experiments/sizing.yaml")),
     ("floor", include_str!("../../../lab/experiments/floor.yaml")),
+    ("gateway", include_str!("../../../lab/experiments/gateway.yaml")),
     ("bench", include_str!("../../../lab/experiments/bench.yaml")),
 ];
+
+/// The most callers with a key or a token of their own.
+const MOST_CALLERS: usize = 100_000;
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -59,16 +63,26 @@ pub(crate) struct Declared {
     /// What changes while the load goes on. It begins when the first request is due, and ends with the load.
     #[serde(default)]
     pub(crate) timeline: Vec<Step>,
-    /// Instead of a load with a timeline: what kinds of work cost, gateway beside gateway.
-    pub(crate) compare: Option<Compare>,
+    /// Instead of a load with a timeline: what kinds of work cost, gateway beside gateway, one comparison after the other.
+    #[serde(default)]
+    pub(crate) compare: Vec<Compare>,
 }
 
-/// A comparison of costs, on loopback. Each combination of work, workers and rate is loaded by itself, and the gateways take
-/// turns: A B C A B C.
+/// A comparison of costs, on loopback. Each combination of work, size, functions, callers, workers and rate is loaded by
+/// itself, and the gateways take turns: A B C A B C.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Compare {
     pub(crate) works: Vec<Work>,
+    /// How large the bodies of answers are; what a pod says of itself, about 1 KB, if there are none.
+    pub(crate) sizes: Vec<Size>,
+    /// What is done with each call beside passing it on.
+    pub(crate) functions: Vec<Functions>,
+    /// How many callers there are, who call in turn, each with a key or a token of its own; where functions need neither it
+    /// does not matter.
+    pub(crate) callers: Vec<usize>,
+    /// How many requests a turn of [`Work::Single`] has.
+    pub(crate) requests: usize,
     /// Worker threads or processes; those above what the machine has are left out, with a warning.
     pub(crate) workers: Vec<usize>,
     /// Requests a second; none: a closed loop, as fast as it goes.
@@ -91,6 +105,10 @@ impl Default for Compare {
     fn default() -> Self {
         Self {
             works: vec![Work::Http, Work::Https],
+            sizes: Vec::new(),
+            functions: vec![Functions::None],
+            callers: vec![1],
+            requests: 400,
             workers: vec![1],
             rates: Vec::new(),
             turns: 5,
@@ -107,6 +125,9 @@ impl Default for Compare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
+    /// One request at a time in clear text, each on a connection of its own, straight to a pod and through each gateway in
+    /// turn: what a gateway adds to its latency.
+    Single,
     /// Requests on kept-alive connections in clear text.
     Http,
     /// The same over TLS.
@@ -128,12 +149,73 @@ impl Work {
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Single => "One request",
             Self::Http => "HTTP",
             Self::Https => "HTTPS",
             Self::Http2 => "HTTP/2",
             Self::Grpc => "gRPC unary",
             Self::TlsRsa => "new TLS, RSA",
             Self::TlsP256 => "new TLS, P-256",
+        }
+    }
+}
+
+/// How large the body of an answer is: `0`, `500`, `1k`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Size {
+    pub(crate) bytes: u64,
+}
+
+impl Size {
+    /// Its name in reports: `0 KB`, `1 KB`, `500 bytes`.
+    pub(crate) fn name(self) -> String {
+        let Self { bytes } = self;
+        if bytes % 1024 == 0 { format!("{} KB", bytes / 1024) } else { format!("{bytes} bytes") }
+    }
+}
+
+impl TryFrom<String> for Size {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (digits, unit) = text.strip_suffix('k').map_or((&*text, 1), |digits| (digits, 1024));
+        // As much as a pod answers.
+        let bytes = digits
+            .parse::<u64>()
+            .ok()
+            .map(|number| number.saturating_mul(unit))
+            .filter(|bytes| *bytes <= 1 << 30);
+        bytes.map(|bytes| Self { bytes }).ok_or_else(|| format!("{text:?} is no size: write 0, 500 or 1k"))
+    }
+}
+
+/// What a gateway does with a call beside passing it on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Functions {
+    /// Nothing.
+    #[default]
+    None,
+    /// It verifies a token that is signed with a shared secret.
+    JwtHs256,
+    /// It verifies a token that is signed with an RSA key of 2048 bits.
+    JwtRs256,
+    /// It looks up whose API key it is.
+    ApiKey,
+    /// The same, and counts how often each of them calls.
+    ApiKeyAndLimit,
+}
+
+impl Functions {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "no API functions",
+            Self::JwtHs256 => "JWT HS256",
+            Self::JwtRs256 => "JWT RS256",
+            Self::ApiKey => "API key",
+            Self::ApiKeyAndLimit => "API key and rate limit",
         }
     }
 }
@@ -254,18 +336,32 @@ impl Experiment {
             );
         }
         ensure!(declared.pods.count > 0, "pods.count: there has to be at least one");
-        if let Some(compare) = &declared.compare {
-            ensure!(declared.timeline.is_empty(), "compare: there is a timeline too; write one of them");
-            let Compare { works, workers, turns, rates, .. } = compare;
-            ensure!(
-                !works.is_empty() && !workers.is_empty() && *turns > 0,
-                "compare: there is nothing to be compared"
-            );
-            ensure!(workers.iter().all(|workers| *workers > 0), "compare.workers: there has to be one");
-            ensure!(rates.iter().all(|rate| *rate > 0.0), "compare.rates: they have to be over 0");
-        }
+        ensure!(
+            declared.compare.is_empty() || declared.timeline.is_empty(),
+            "compare: there is a timeline too; write one of them"
+        );
+        declared.compare.iter().try_for_each(Compare::ensure_sensible)?;
         ensure!(declared.load.posts <= 100, "load.posts: at most 100 of 100 requests");
         Ok(Self { name: name.to_owned(), text: text.to_owned(), declared })
+    }
+}
+
+impl Compare {
+    fn ensure_sensible(&self) -> anyhow::Result<()> {
+        let Self { works, functions, callers, workers, turns, rates, requests, .. } = self;
+        ensure!(
+            ![works.is_empty(), functions.is_empty(), callers.is_empty(), workers.is_empty()].contains(&true)
+                && *turns > 0
+                && *requests > 0,
+            "compare: there is nothing to be compared"
+        );
+        ensure!(workers.iter().all(|workers| *workers > 0), "compare.workers: there has to be one");
+        ensure!(
+            callers.iter().all(|callers| (1..=MOST_CALLERS).contains(callers)),
+            "compare.callers: from 1 to {MOST_CALLERS}"
+        );
+        ensure!(rates.iter().all(|rate| *rate > 0.0), "compare.rates: they have to be over 0");
+        Ok(())
     }
 }
 
@@ -293,7 +389,7 @@ mod tests {
         for experiment in Experiment::included().unwrap() {
             let Declared { title, about, timeline, load, compare, .. } = experiment.declared;
             assert!(!title.is_empty() && about.ends_with('.'), "{}", experiment.name);
-            assert_eq!(timeline.is_empty(), experiment.name == "static" || compare.is_some());
+            assert_eq!(timeline.is_empty(), experiment.name == "static" || !compare.is_empty());
             assert_eq!((load.connections, load.tls), (1000, true), "{}", experiment.name);
         }
     }
@@ -307,6 +403,19 @@ mod tests {
     }
 
     #[test]
+    fn the_study_of_2019_is_declared_with_its_sizes_connections_and_functions() {
+        let compare = Experiment::find("gateway").unwrap().declared.compare;
+        let bytes = |compare: &Compare| compare.sizes.iter().map(|size| size.bytes).collect::<Vec<_>>();
+        let [single, calls, rates, functions] = &compare[..] else { panic!("{} parts", compare.len()) };
+        assert_eq!((&*single.works, bytes(single)), (&[Work::Single][..], vec![0, 1024]));
+        assert_eq!((calls.connections, bytes(calls), bytes(functions)), (300, vec![0], vec![1024]));
+        assert!(rates.rates.contains(&5000.0), "{:?}", rates.rates);
+        let first = [Functions::None, Functions::JwtHs256];
+        assert!(functions.functions.starts_with(&first), "{:?}", functions.functions);
+        assert_eq!(functions.callers, [1, 10_000]);
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
         let error = |text: &str| format!("{:#}", Experiment::parse("x", text).unwrap_err());
         let with = |more: &str| error(&format!("title: a\nabout: b.\n{more}"));
@@ -316,6 +425,10 @@ mod tests {
         let step = with("timeline: [{explode: 1}]");
         assert!(step.contains("explode"), "{step}");
         assert!(with("pods: {count: 0}").contains("pods.count"));
+        let size = with("compare: [{sizes: [1x]}]");
+        assert!(size.contains("1x") && size.contains("500 or 1k"), "{size}");
+        assert!(with("compare: [{callers: [0]}]").contains("compare.callers"));
+        assert!(with("compare: [{functions: []}]").contains("nothing to be compared"));
         let unknown = format!("{:#}", Experiment::find("dynamics").unwrap_err());
         assert!(unknown.contains("dynamic, restart"), "{unknown}");
     }

@@ -4,11 +4,13 @@
 //! same headers added for the pods, connections kept alive on both sides without a limit that a run would reach, logs off,
 //! so many workers. Each is told of endpoints, certificates and routes in the way in which its controller tells it.
 
+pub(crate) mod api;
 mod envoy;
 mod floor;
 mod haproxy;
 mod nginx;
 mod nginx_lua;
+pub(crate) mod refusals;
 mod sluicegate;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,8 @@ use std::process::Command;
 use anyhow::Context as _;
 use sluicegate_netns::Process;
 
-use crate::experiment::Work;
+pub(crate) use self::api::Api;
+use crate::experiment::{Functions, Work};
 use crate::results::{ConfigFile, OfGateway};
 
 /// The host that all gateways route to the pods.
@@ -38,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) certificate: Pem,
     /// Further hosts that are routed to the same pods. Those that are not here are answered 404.
     pub(crate) hosts: Vec<String>,
+    /// What is done with calls beside passing them on; for kinds that can.
+    pub(crate) api: Api,
 }
 
 /// What the pods speak.
@@ -93,6 +98,8 @@ pub(crate) struct Kind {
     pub(crate) version: fn(tools: &Path) -> anyhow::Result<String>,
     /// What it can be compared in.
     pub(crate) works: &'static [Work],
+    /// Whether it has the functions of an API gateway here.
+    pub(crate) has_functions: bool,
     /// Writes its configuration.
     pub(crate) prepare: fn(&Site, &Config) -> anyhow::Result<Prepared>,
 }
@@ -107,6 +114,11 @@ impl Kind {
             learns: self.learns.to_owned(),
             ..OfGateway::default()
         }
+    }
+
+    /// Whether it takes part where this is done with calls.
+    pub(crate) fn has(&self, functions: Functions) -> bool {
+        self.has_functions || functions == Functions::None
     }
 
     pub(crate) fn can(&self, work: Work) -> bool {

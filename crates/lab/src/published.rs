@@ -3,12 +3,13 @@
 use serde::Deserialize;
 
 /// The studies, by the name that an experiment gives.
-const INCLUDED: [(&str, &str); 2] = [
+const INCLUDED: [(&str, &str); 3] = [
     ("ingress-2020", include_str!("../../../lab/published/ingress-2020.yaml")),
+    ("gateway-2019", include_str!("../../../lab/published/gateway-2019.yaml")),
     ("sizing-2021", include_str!("../../../lab/published/sizing-2021.yaml")),
 ];
 
-/// A study. It has contestants, or rows.
+/// A study. It has contestants, or rows, or claims.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Published {
@@ -25,6 +26,49 @@ pub(crate) struct Published {
     /// What so many cores did.
     #[serde(default)]
     pub(crate) rows: Vec<Sizing>,
+    /// How much better its own gateway was.
+    #[serde(default)]
+    pub(crate) claims: Vec<Claim>,
+    /// What a gateway did with functions and without.
+    #[serde(default)]
+    pub(crate) functions: Vec<WithFunctions>,
+}
+
+/// How much better a study's own gateway was than the other.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claim {
+    /// What was measured.
+    pub(crate) what: String,
+    /// What the study says.
+    pub(crate) says: String,
+    /// How many times better that is.
+    pub(crate) factor: f64,
+    /// The kind of work that repeats it, by its name in results.
+    pub(crate) work: String,
+    pub(crate) measure: Measure,
+}
+
+/// What of a kind of work is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Measure {
+    /// The latency that is added to one request.
+    Added,
+    /// Requests a second.
+    Calls,
+    /// CPU time for each request.
+    Cpu,
+}
+
+/// What a gateway did with functions of an API gateway.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct WithFunctions {
+    /// By their name in results.
+    pub(crate) functions: String,
+    /// Requests a second.
+    pub(crate) rps: f64,
 }
 
 /// What a gateway did in a study.
@@ -99,7 +143,8 @@ mod tests {
     fn each_study_can_be_read() {
         for (name, _) in INCLUDED {
             let study = find(name).unwrap_or_else(|| panic!("{name} cannot be read"));
-            assert_ne!(study.contestants.is_empty(), study.rows.is_empty(), "{name}");
+            let parts = [study.contestants.is_empty(), study.rows.is_empty(), study.claims.is_empty()];
+            assert_eq!(parts.iter().filter(|is_empty| !**is_empty).count(), 1, "{name}");
         }
         assert!(find("none").is_none());
     }
@@ -115,6 +160,12 @@ mod tests {
         assert_eq!(sums, [33_365 + 309 + 4_650, 8_809, 0]);
         let sizing = find("sizing-2021").unwrap();
         let last = sizing.rows.last().unwrap();
+        let gateway = find("gateway-2019").unwrap();
+        assert_eq!(
+            gateway.claims.iter().map(|claim| claim.factor).sum::<f64>(),
+            1.44 + 1.24 + 2.0 + 2.6 + 1.67 + 2.0 + 2.0
+        );
+        assert_eq!(gateway.functions.last().unwrap().rps, 97_208.0);
         assert_eq!((last.cores, last.rps.kubernetes, last.tps.metal), (8, 190_000.0, 5_200.0));
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`api`] | API gateways: what is refused, what is added to one request, what functions cost |
 //! | [`contest`] | who is compared, with which baseline |
 //! | [`verdict`] | what the figures say, in sentences |
 //! | [`errors`] | what went wrong |
@@ -17,6 +18,7 @@
 //! | [`words`], [`table`], [`plot`] | how numbers are written, tables and plots are made |
 //! | [`page`] | the page around them |
 
+mod api;
 mod bench;
 mod contest;
 mod costs;
@@ -47,6 +49,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+
+pub(crate) use self::contest::median;
+pub(crate) use self::words::counted;
 
 use self::contest::Contestant;
 use self::costs::{Shape, Work};
@@ -121,7 +126,7 @@ impl<'r> Report<'r> {
         let published = results.published.as_deref().and_then(published::find);
         let contestants = contest::contestants(results);
         let works = costs::works(results);
-        let verdicts = verdict::all(&contestants, &works);
+        let verdicts = verdict::all(results, &contestants, &works);
         let prices = Prices::of(&results.prices, published.as_ref());
         Self { results, contestants, works, verdicts, published, prices }
     }
@@ -149,6 +154,11 @@ impl<'r> Report<'r> {
                 }
             })
             .collect()
+    }
+
+    /// Of API gateways; none where nothing of theirs was measured.
+    fn api(&self) -> Vec<Table> {
+        api::tables(self.results, &self.works, self.published.as_ref())
     }
 
     /// How many requests of whom are in no percentile.
@@ -201,6 +211,11 @@ pub(crate) fn html(results: &Results) -> String {
         );
         let tables = cpu::table(&report.contestants).into_iter().chain(cpu::followed(&report.contestants));
         body += &section("CPU, memory and following", &tables.map(|table| table.html()).collect::<String>());
+    }
+    let api: String = report.api().iter().map(Table::html).collect();
+    if !api.is_empty() {
+        let study = report.study().map(|text| paragraph("under", &text)).unwrap_or_default();
+        body += &section("API gateways", &(api + &study));
     }
     body += &costs_html(&report);
     body += &section("How it was measured", &setting::html(results, &report.contestants));
@@ -328,6 +343,7 @@ pub(crate) fn markdown(results: &Results) -> String {
             out += &table.markdown();
         }
     }
+    out += &report.api().iter().map(Table::markdown).collect::<String>();
     for (_, plot, tables) in report.costs() {
         out += &image(&plot);
         out += &tables.iter().map(Table::markdown).collect::<String>();
@@ -360,10 +376,8 @@ pub(crate) fn summary(results: &Results) -> String {
         out += &format!("\n{}", errors::table(&report.contestants, None).text());
         out += &format!("\n{}", percentiles::table(&report.contestants).text());
     }
-    for (_, _, tables) in report.costs() {
-        for table in tables {
-            out += &format!("\n  {}\n{}", table.caption, table.text());
-        }
+    for table in report.api().into_iter().chain(report.costs().into_iter().flat_map(|(.., tables)| tables)) {
+        out += &format!("\n  {}\n{}", table.caption, table.text());
     }
     if let Some(table) = idle::table(results) {
         out += &format!("\n  {}\n{}", table.caption, table.text());

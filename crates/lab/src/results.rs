@@ -89,6 +89,29 @@ pub(crate) struct OfGateway {
     /// What waiting connections take, where that was looked at.
     #[serde(default)]
     pub(crate) idle: Option<Idle>,
+    /// Whether it does what an API gateway is there for, looked at before anything is measured.
+    #[serde(default)]
+    pub(crate) checks: Vec<Checks>,
+}
+
+/// What became of calls that a gateway with these functions has to let in or to refuse.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Checks {
+    /// "JWT HS256", "API key", ...
+    pub(crate) functions: String,
+    pub(crate) calls: Vec<Checked>,
+    /// Why none could be made.
+    pub(crate) failure: Option<String>,
+}
+
+/// A call that shows whether a gateway does what it is there for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Checked {
+    /// "good", "no token", "expired", ...
+    pub(crate) call: String,
+    pub(crate) expected: u16,
+    /// [`None`]: there was no answer.
+    pub(crate) status: Option<u16>,
 }
 
 /// What a connection that waits for its next request takes of the gateway's memory.
@@ -169,6 +192,19 @@ pub(crate) struct Followed {
     pub(crate) is_overtaken: bool,
 }
 
+impl Checks {
+    /// Whether every call was answered as it has to be.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.failure.is_none() && self.calls.iter().all(Checked::is_kept)
+    }
+}
+
+impl Checked {
+    pub(crate) fn is_kept(&self) -> bool {
+        self.status == Some(self.expected)
+    }
+}
+
 /// One figure of an experiment that compares costs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Point {
@@ -188,6 +224,31 @@ pub(crate) struct Point {
     pub(crate) cpus: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
+    /// The medians of what single requests took straight to a pod, and of what they took longer through the gateway, each
+    /// beside the one straight of its round; where that was measured.
+    #[serde(default)]
+    pub(crate) added: Option<Added>,
+    /// What the gateway did with each request beside passing it on, and for how many callers; nothing: none.
+    #[serde(default)]
+    pub(crate) functions: Option<WithFunctions>,
+}
+
+/// Latency of single requests.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Added {
+    pub(crate) straight_ms: f64,
+    pub(crate) added_ms: f64,
+}
+
+/// The functions of an API gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WithFunctions {
+    /// As in [`Checks`].
+    pub(crate) name: String,
+    /// How many there are, each with a key or a token of its own.
+    pub(crate) callers: usize,
+    /// The kind of work that is the same without functions.
+    pub(crate) without: String,
 }
 
 /// What `sluicegate-lab load --json` writes.

@@ -36,7 +36,7 @@ use sluicegate_netns::Namespace;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::args::RunArgs;
-use self::compare::Comparison;
+use self::compare::Bench;
 use self::machine::Cpus;
 use self::turn::Turn;
 use crate::experiment::Experiment;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     crate::load::allow_files(experiment.declared.load.connections * 3 + 1024)?;
     let tools = args.tools()?;
     let (kinds, skipped) = select(args, &experiment, &tools)?;
-    if experiment.declared.compare.is_none() {
+    if experiment.declared.compare.is_empty() {
         Namespace::available().map_err(|why| anyhow::anyhow!("{}: {why}", experiment.name))?;
     }
     let all = Cpus::all()?;
@@ -94,7 +94,7 @@ fn select(
     tools: &Path,
 ) -> anyhow::Result<(Vec<Entrant>, Vec<Skipped>)> {
     let mut wanted = args.gateways(&experiment.declared)?;
-    let has_limits = experiment.declared.compare.as_ref().is_some_and(|compare| compare.limits);
+    let has_limits = experiment.declared.compare.iter().any(|compare| compare.limits);
     if has_limits && wanted.iter().all(|kind| kind.name != "floor") {
         wanted.push(gateway::named("floor")?);
     }
@@ -134,10 +134,10 @@ impl Lab<'_> {
         let (started, began) = (SystemTime::now(), Instant::now());
         let machine = self.cpus.machine();
         let declared = &self.experiment.declared;
-        if let Some(compare) = &declared.compare {
-            let Lab { all, tools, .. } = *self;
-            let comparison = Comparison { compare, all, tools, args: self.args };
-            let compared = comparison.run(kinds).await?;
+        if !declared.compare.is_empty() {
+            let Lab { all, tools, args, .. } = *self;
+            let bench = Bench::new(all, tools, args);
+            let compared = compare::run(&declared.compare, &bench, kinds).await?;
             let setting = compared.setting;
             let mut results = self.results(machine, started, began, compared.gateways, skipped);
             results.setting = setting;
@@ -197,7 +197,7 @@ impl Lab<'_> {
             setting: Vec::new(),
             warnings: machine::warnings(&machine),
             machine,
-            prices: declared.compare.as_ref().map(|compare| compare.prices.clone()).unwrap_or_default(),
+            prices: declared.compare.iter().flat_map(|compare| compare.prices.clone()).collect(),
             saturation: Vec::new(),
             gateways,
             skipped,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
+use sluicegate_model::policy::{RateLimits, Security, Traffic};
 use sluicegate_model::{Certificate, ClientAuth, Config, Endpoint, Layer4, Listener, UpstreamTls};
 
 use crate::convert::Share;
@@ -14,7 +15,7 @@ use crate::resource::{Kind, Name};
 
 /// Everything in a configuration, each part once.
 pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
-    let Config { settings, hosts, default_route, listeners, tls, upstreams } = config;
+    let Config { settings, hosts, default_route, listeners, tls, consumers, upstreams } = config;
     let mut cutter = Cutter::default();
     cutter.add(Kind::Settings.alone(), &proto::Settings::from(settings));
     if let Some(route) = default_route {
@@ -38,6 +39,9 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
     let default = proto::Certificates::new(&tls.default, &mut cutter);
     cutter.add(Kind::DefaultCertificates.alone(), &default);
     cutter.add(Kind::TicketSecrets.alone(), &proto::TicketSecrets::from(&*tls.ticket_secrets));
+    for consumer in consumers {
+        cutter.add(Kind::Consumer.of_object(&consumer.id), &proto::Consumer::from(&**consumer));
+    }
     for (key, upstream) in upstreams {
         let message = proto::Upstream::new(upstream, &mut cutter);
         cutter.add(Kind::Upstream.of_upstream(key), &message);
@@ -51,7 +55,8 @@ pub(crate) fn endpoints_body(endpoints: &[Endpoint]) -> Bytes {
     proto::Endpoints::from(endpoints).encode_to_vec().into()
 }
 
-fn listener_name(listener: &Listener) -> Name {
+/// What a listener is named by.
+pub(crate) fn listener_name(listener: &Listener) -> Name {
     let datagrams = matches!(listener.serves, Layer4::Udp(_));
     let name = proto::ListenerName { address: Some((&listener.address).into()), datagrams };
     Kind::Listener.named(name.encode_to_vec().into())
@@ -98,5 +103,17 @@ impl Share for Cutter {
 
     fn upstream_tls(&mut self, tls: &Arc<UpstreamTls>) -> Digest {
         self.share(Kind::UpstreamTls, tls, |cutter| proto::UpstreamTls::new(tls, cutter))
+    }
+
+    fn security(&mut self, policy: &Arc<Security>) -> Digest {
+        self.share(Kind::Security, policy, |_| proto::Security::from(&**policy))
+    }
+
+    fn rate_limits(&mut self, policy: &Arc<RateLimits>) -> Digest {
+        self.share(Kind::RateLimits, policy, |_| proto::RateLimits::from(&**policy))
+    }
+
+    fn traffic(&mut self, policy: &Arc<Traffic>) -> Digest {
+        self.share(Kind::Traffic, policy, |_| proto::Traffic::from(&**policy))
     }
 }

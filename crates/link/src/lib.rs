@@ -25,6 +25,8 @@ mod convert;
 mod cut;
 mod digest;
 pub mod distributor;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod grpc;
 mod proto;
 mod resource;

@@ -8,6 +8,10 @@ use std::fmt;
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
 
+mod traffic;
+
+pub(crate) use traffic::*;
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FromProxy {
     #[prost(oneof = "FromProxySay", tags = "1, 2, 3")]
@@ -159,6 +163,16 @@ pub(crate) struct Route {
     pub(crate) client_auth: Bytes,
     #[prost(message, optional, tag = "6")]
     pub(crate) compression: Option<Codings>,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) guarded: Option<GuardedPath>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GuardedPath {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) path: Option<PathPattern>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) policies: Vec<Name>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -265,6 +279,44 @@ pub(crate) struct Upstream {
     pub(crate) tls: Bytes,
     #[prost(uint32, tag = "6")]
     pub(crate) proxy_protocol: u32,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) ejection: Option<Ejection>,
+    #[prost(message, optional, tag = "8")]
+    pub(crate) check: Option<HealthCheck>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Ejection {
+    #[prost(uint32, tag = "1")]
+    pub(crate) consecutive_errors: u32,
+    #[prost(uint64, tag = "2")]
+    pub(crate) time: u64,
+    #[prost(uint32, tag = "3")]
+    pub(crate) max_percent: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HealthCheck {
+    #[prost(enumeration = "HealthCheckKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) path: String,
+    #[prost(string, optional, tag = "3")]
+    pub(crate) host: Option<String>,
+    #[prost(uint32, tag = "4")]
+    pub(crate) from: u32,
+    #[prost(uint32, tag = "5")]
+    pub(crate) to: u32,
+    #[prost(string, tag = "6")]
+    pub(crate) service: String,
+    #[prost(uint64, tag = "7")]
+    pub(crate) interval: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) timeout: u64,
+    #[prost(uint32, tag = "9")]
+    pub(crate) healthy: u32,
+    #[prost(uint32, tag = "10")]
+    pub(crate) unhealthy: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -372,6 +424,400 @@ pub(crate) struct TicketSecrets {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct Security {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) id: Option<ObjectId>,
+    #[prost(string, optional, tag = "2")]
+    pub(crate) refuses: Option<String>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) access: Option<Access>,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) cors: Option<Cors>,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) authentication: Option<Authentication>,
+    #[prost(message, optional, tag = "6")]
+    pub(crate) authorization: Option<Authorization>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Access {
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) allow: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) deny: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Cors {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) origins: Vec<OriginPattern>,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) methods: Vec<String>,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) headers: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) expose: Vec<String>,
+    #[prost(bool, tag = "5")]
+    pub(crate) credentials: bool,
+    #[prost(uint64, tag = "6")]
+    pub(crate) max_age: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OriginPattern {
+    #[prost(enumeration = "OriginPatternKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) origin: String,
+    #[prost(string, tag = "3")]
+    pub(crate) scheme: String,
+    #[prost(string, tag = "4")]
+    pub(crate) suffix: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Authentication {
+    #[prost(bool, tag = "1")]
+    pub(crate) requires_all: bool,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) methods: Vec<Method>,
+    #[prost(bool, tag = "3")]
+    pub(crate) all_namespaces: bool,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) namespaces: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Method {
+    #[prost(oneof = "MethodBy", tags = "1, 2, 3, 4, 5")]
+    pub(crate) by: Option<MethodBy>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Jwt {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) providers: Vec<JwtProvider>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) from: Vec<Credential>,
+    #[prost(bool, tag = "3")]
+    pub(crate) forward: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct JwtProvider {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, optional, tag = "2")]
+    pub(crate) issuer: Option<String>,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) audiences: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) algorithms: Vec<String>,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) keys: Option<JwtKeys>,
+    #[prost(uint64, tag = "6")]
+    pub(crate) clock_skew: u64,
+    #[prost(bool, tag = "7")]
+    pub(crate) allows_eternal: bool,
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) required: Vec<ClaimValues>,
+    #[prost(message, repeated, tag = "9")]
+    pub(crate) headers: Vec<ClaimHeader>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct JwtKeys {
+    #[prost(enumeration = "JwtKeysKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(crate) keys: Bytes,
+    #[prost(string, tag = "3")]
+    pub(crate) reason: String,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) remote: Option<RemoteKeys>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RemoteKeys {
+    #[prost(string, tag = "1")]
+    pub(crate) url: String,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(crate) authorities: Vec<Bytes>,
+    #[prost(uint64, tag = "3")]
+    pub(crate) refresh: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ClaimHeader {
+    #[prost(string, tag = "1")]
+    pub(crate) claim: String,
+    #[prost(string, tag = "2")]
+    pub(crate) header: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Credential {
+    #[prost(enumeration = "CredentialKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) name: String,
+    #[prost(string, tag = "3")]
+    pub(crate) prefix: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ApiKey {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) from: Vec<Credential>,
+    #[prost(bool, tag = "2")]
+    pub(crate) forward: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Basic {
+    #[prost(string, tag = "1")]
+    pub(crate) realm: String,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) users: Vec<User>,
+    #[prost(bool, tag = "3")]
+    pub(crate) forward: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct User {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) hash: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct External {
+    #[prost(string, tag = "1")]
+    pub(crate) url: String,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(crate) authorities: Vec<Bytes>,
+    #[prost(string, tag = "3")]
+    pub(crate) method: String,
+    #[prost(uint64, tag = "4")]
+    pub(crate) timeout: u64,
+    #[prost(bool, tag = "5")]
+    pub(crate) all_request_headers: bool,
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) request_headers: Vec<String>,
+    #[prost(string, repeated, tag = "7")]
+    pub(crate) response_headers: Vec<String>,
+    #[prost(message, optional, tag = "8")]
+    pub(crate) sign_in: Option<SignIn>,
+    #[prost(message, optional, tag = "9")]
+    pub(crate) cache: Option<ExternalCache>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SignIn {
+    #[prost(string, tag = "1")]
+    pub(crate) url: String,
+    #[prost(string, tag = "2")]
+    pub(crate) parameter: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExternalCache {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) key: Vec<KeyPart>,
+    #[prost(uint64, tag = "2")]
+    pub(crate) admitted: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) refused: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyPart {
+    #[prost(enumeration = "KeyPartKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) value: Option<Credential>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct UnusableMethod {
+    #[prost(string, tag = "1")]
+    pub(crate) method: String,
+    #[prost(string, tag = "2")]
+    pub(crate) reason: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Authorization {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) rules: Vec<AuthorizationRule>,
+    #[prost(bool, tag = "2")]
+    pub(crate) allows_others: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthorizationRule {
+    #[prost(bool, tag = "1")]
+    pub(crate) allows: bool,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) consumers: Vec<ConsumerName>,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) groups: Vec<String>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) claims: Vec<ClaimValues>,
+    #[prost(string, repeated, tag = "5")]
+    pub(crate) methods: Vec<String>,
+    #[prost(message, repeated, tag = "6")]
+    pub(crate) paths: Vec<PathPattern>,
+    #[prost(string, repeated, tag = "7")]
+    pub(crate) addresses: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ConsumerName {
+    #[prost(string, tag = "1")]
+    pub(crate) namespace: String,
+    #[prost(string, tag = "2")]
+    pub(crate) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ClaimValues {
+    #[prost(string, tag = "1")]
+    pub(crate) claim: String,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) values: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RateLimits {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) id: Option<ObjectId>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) limits: Vec<Limit>,
+    #[prost(bool, tag = "3")]
+    pub(crate) headers: bool,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) shared: Option<SharedLimits>,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) concurrency: Vec<Concurrency>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Concurrency {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) requests: u32,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) key: Vec<LimitKey>,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) groups: Vec<String>,
+    #[prost(bool, tag = "5")]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SharedLimits {
+    #[prost(enumeration = "SharedLimitsKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) reason: String,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) redis: Option<Redis>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct Redis {
+    #[prost(string, tag = "1")]
+    pub(crate) address: String,
+    #[prost(string, optional, tag = "2")]
+    pub(crate) username: Option<String>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub(crate) password: Option<Bytes>,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) tls: Option<RedisTls>,
+    #[prost(uint32, tag = "5")]
+    pub(crate) database: u32,
+    #[prost(string, tag = "6")]
+    pub(crate) prefix: String,
+    #[prost(uint64, tag = "7")]
+    pub(crate) interval: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RedisTls {
+    #[prost(string, tag = "1")]
+    pub(crate) server_name: String,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(crate) authorities: Vec<Bytes>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Limit {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) requests: u32,
+    #[prost(uint64, tag = "3")]
+    pub(crate) per: u64,
+    #[prost(enumeration = "LimitWindow", tag = "4")]
+    pub(crate) window: i32,
+    #[prost(uint32, tag = "5")]
+    pub(crate) burst: u32,
+    #[prost(message, repeated, tag = "6")]
+    pub(crate) key: Vec<LimitKey>,
+    #[prost(string, repeated, tag = "7")]
+    pub(crate) groups: Vec<String>,
+    #[prost(bool, tag = "8")]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LimitKey {
+    #[prost(enumeration = "LimitKeyKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) ipv6_prefix: u32,
+    #[prost(string, tag = "3")]
+    pub(crate) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct Consumer {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) id: Option<ObjectId>,
+    #[prost(string, tag = "2")]
+    pub(crate) username: String,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) groups: Vec<String>,
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    pub(crate) keys: Vec<Bytes>,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) tokens: Vec<TokenSubject>,
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) users: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TokenSubject {
+    #[prost(string, optional, tag = "1")]
+    pub(crate) issuer: Option<String>,
+    #[prost(enumeration = "TokenSubjectClaim", tag = "2")]
+    pub(crate) claim: i32,
+    #[prost(string, tag = "3")]
+    pub(crate) value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct Settings {
     #[prost(message, optional, tag = "1")]
     pub(crate) timeouts: Option<Timeouts>,
@@ -389,6 +835,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsSettings>,
     #[prost(message, optional, tag = "8")]
     pub(crate) compression: Option<Compression>,
+    #[prost(message, optional, tag = "9")]
+    pub(crate) tracing: Option<Tracing>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -496,6 +944,20 @@ pub(crate) struct Hsts {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct Tracing {
+    #[prost(string, tag = "1")]
+    pub(crate) collector: String,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(crate) authorities: Vec<Bytes>,
+    #[prost(double, optional, tag = "3")]
+    pub(crate) sample_percent: Option<f64>,
+    #[prost(uint32, optional, tag = "4")]
+    pub(crate) followed_per_second: Option<u32>,
+    #[prost(string, tag = "5")]
+    pub(crate) service_name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct Compression {
     #[prost(message, optional, tag = "1")]
     pub(crate) codings: Option<Codings>,
@@ -536,6 +998,20 @@ pub(crate) enum FromControlSay {
     Batch(Batch),
     #[prost(message, tag = "3")]
     Heartbeat(Heartbeat),
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum MethodBy {
+    #[prost(message, tag = "1")]
+    Jwt(Jwt),
+    #[prost(message, tag = "2")]
+    ApiKey(ApiKey),
+    #[prost(message, tag = "3")]
+    Basic(Basic),
+    #[prost(message, tag = "4")]
+    Unusable(UnusableMethod),
+    #[prost(message, tag = "5")]
+    External(External),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
@@ -587,6 +1063,15 @@ pub(crate) enum UpstreamKeyProtocol {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
 #[repr(i32)]
+pub(crate) enum HealthCheckKind {
+    None = 0,
+    Tcp = 1,
+    Http = 2,
+    Grpc = 3,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
 pub(crate) enum UpstreamBalance {
     None = 0,
     Ewma = 1,
@@ -623,6 +1108,80 @@ pub(crate) enum ClientAuthMode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
 #[repr(i32)]
+pub(crate) enum OriginPatternKind {
+    None = 0,
+    Any = 1,
+    Exact = 2,
+    Below = 3,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum JwtKeysKind {
+    None = 0,
+    Given = 1,
+    Shared = 2,
+    Unusable = 3,
+    Remote = 4,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum KeyPartKind {
+    None = 0,
+    Value = 1,
+    Method = 2,
+    Host = 3,
+    Path = 4,
+    Address = 5,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum CredentialKind {
+    None = 0,
+    Header = 1,
+    Query = 2,
+    Cookie = 3,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum SharedLimitsKind {
+    None = 0,
+    Redis = 1,
+    Unusable = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum LimitWindow {
+    None = 0,
+    TokenBucket = 1,
+    Sliding = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum LimitKeyKind {
+    None = 0,
+    Address = 1,
+    Header = 2,
+    Claim = 3,
+    Consumer = 4,
+    Route = 5,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(crate) enum TokenSubjectClaim {
+    None = 0,
+    Subject = 1,
+    ClientId = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
 pub(crate) enum TlsSettingsVersion {
     None = 0,
     Tls12 = 1,
@@ -649,6 +1208,12 @@ impl fmt::Debug for Certificate {
     }
 }
 
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Consumer (confidential)")
+    }
+}
+
 impl fmt::Debug for FromControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FromControl (confidential)")
@@ -661,6 +1226,18 @@ impl fmt::Debug for FromControlSay {
     }
 }
 
+impl fmt::Debug for JwtKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JwtKeys (confidential)")
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Redis (confidential)")
+    }
+}
+
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Resource (confidential)")
@@ -670,5 +1247,11 @@ impl fmt::Debug for Resource {
 impl fmt::Debug for TicketSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TicketSecrets (confidential)")
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("User (confidential)")
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 use prost::Message as _;
-use sluicegate_model::{HostPattern, UpstreamKey};
+use sluicegate_model::{HostPattern, RouteId, UpstreamKey};
 
 use crate::digest::Digest;
 use crate::proto;
@@ -26,10 +26,14 @@ pub(crate) enum Kind {
     Certificate = 11,
     ClientAuth = 12,
     UpstreamTls = 13,
+    Security = 14,
+    RateLimits = 15,
+    Consumer = 16,
+    Traffic = 17,
 }
 
 impl Kind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 17] = [
         Self::Settings,
         Self::DefaultRoute,
         Self::Host,
@@ -43,11 +47,28 @@ impl Kind {
         Self::Certificate,
         Self::ClientAuth,
         Self::UpstreamTls,
+        Self::Security,
+        Self::RateLimits,
+        Self::Consumer,
+        Self::Traffic,
     ];
+
+    /// What the number stands for, if that is known here.
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
 
     /// Whether it is named by what is in it, and has no meaning but for those that name it.
     pub(crate) fn is_shared(self) -> bool {
-        matches!(self, Self::Certificate | Self::ClientAuth | Self::UpstreamTls)
+        matches!(
+            self,
+            Self::Certificate
+                | Self::ClientAuth
+                | Self::UpstreamTls
+                | Self::Security
+                | Self::RateLimits
+                | Self::Traffic
+        )
     }
 
     /// Whether it is a part of what is served over TLS.
@@ -71,6 +92,10 @@ impl Kind {
     pub(crate) fn of_upstream(self, upstream: &UpstreamKey) -> Name {
         self.named(proto::UpstreamKey::from(upstream).encode_to_vec().into())
     }
+
+    pub(crate) fn of_object(self, id: &RouteId) -> Name {
+        self.named(proto::ObjectId::from(id).encode_to_vec().into())
+    }
 }
 
 /// What a resource is named by. The order is that of kinds, then of the bytes of names.
@@ -84,7 +109,7 @@ pub(crate) struct Name {
 impl Name {
     /// What it is, if that is known here.
     pub(crate) fn kind(&self) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u32 == self.kind)
+        Kind::of(self.kind)
     }
 }
 
@@ -102,6 +127,9 @@ impl fmt::Display for Name {
             Kind::Upstream | Kind::Endpoints => {
                 let key = proto::UpstreamKey::decode(name).ok().and_then(|key| key.try_into().ok());
                 key.map_or(Ok(()), |key: UpstreamKey| write!(f, " {key}"))
+            }
+            Kind::Consumer => {
+                proto::ObjectId::decode(name).map_or(Ok(()), |id| write!(f, " {}/{}", id.namespace, id.name))
             }
             _ => self.name.iter().take(6).try_for_each(|byte| write!(f, " {byte:02x}")),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::policy::Consumer;
 use crate::{
     Endpoint, HostPattern, Layer4Route, Listener, Route, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
 };
@@ -14,14 +15,17 @@ use crate::{
 pub struct Config {
     /// Limits and policies that hold for all routes.
     pub settings: Settings,
-    /// The hosts with their routes, at most one entry for each [`HostPattern`].
-    pub hosts: Vec<VirtualHost>,
+    /// The hosts with their routes, at most one entry for each [`HostPattern`]. What is the same as in the configuration
+    /// before costs next to nothing where it is the same [`Arc`].
+    pub hosts: Vec<Arc<VirtualHost>>,
     /// Where a request goes that no host takes. Without it the answer is 404.
     pub default_route: Option<Route>,
     /// The listeners below HTTP, at most one for each address and transport protocol.
     pub listeners: Vec<Listener>,
     /// The certificates.
     pub tls: Arc<Tls>,
+    /// Who calls, where policies ask for it, each object at most once, in the order of their ids.
+    pub consumers: Vec<Arc<Consumer>>,
     /// Every upstream that a route names, and no other.
     pub upstreams: BTreeMap<UpstreamKey, Arc<Upstream>>,
 }

@@ -14,16 +14,20 @@
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
 //! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
 //! | [`tls`] | certificates by name, client certificates |
+//! | [`policy`] | who may call a route, and how often |
 //! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every time limit and size limit, with its default |
+//! | [`tracing`] | which requests are traced, and where their spans go |
 
 pub mod compression;
 pub mod config;
 pub mod host;
 pub mod listener;
+pub mod policy;
 pub mod route;
 pub mod settings;
 pub mod tls;
+pub mod tracing;
 pub mod upstream;
 
 pub use compression::{Codings, Compression, ContentCoding};
@@ -33,7 +37,8 @@ pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, Tls
 pub use route::{PathPattern, Route, RouteId, VirtualHost};
 pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
+pub use tracing::{Collector, Tracing};
 pub use upstream::{
-    Balance, Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamLimits,
-    UpstreamTls, Verification,
+    Balance, Conditions, Ejection, Endpoint, Health, HealthCheck, HealthCheckKind, Protocol, Transport,
+    TransportTls, Upstream, UpstreamKey, UpstreamLimits, UpstreamTls, Verification,
 };

@@ -79,7 +79,7 @@ impl Layer4 {
 }
 
 /// Whose TLS connections are passed on unopened.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TlsRoute {
     /// What clients ask for by Server Name Indication. [`HostPattern::Any`] takes those that ask for nothing too.
     pub host: HostPattern,
@@ -88,7 +88,7 @@ pub struct TlsRoute {
 }
 
 /// Who gets connections or datagrams.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer4Route {
     /// Which object it comes from.
     pub id: RouteId,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::policy::{RateLimits, Security, Traffic};
 use crate::{ClientAuth, Codings, HostPattern, UpstreamKey};
 
 /// A host and its routes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VirtualHost {
     /// The hosts that it answers for.
     pub host: HostPattern,
@@ -20,7 +21,7 @@ pub struct VirtualHost {
 }
 
 /// One path of one host, and the upstream that serves it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Route {
     /// Which object it comes from.
     pub id: RouteId,
@@ -34,13 +35,29 @@ pub struct Route {
     pub client_auth: Option<Arc<ClientAuth>>,
     /// How responses are compressed, if not as [`Compression::codings`](crate::Compression::codings) says.
     pub compression: Option<Codings>,
+    /// Who may call it; everybody, if nothing says otherwise.
+    pub security: Option<Arc<Security>>,
+    /// How often it may be called.
+    pub rate_limits: Option<Arc<RateLimits>>,
+    /// How its requests go on, beside what holds for all routes.
+    pub traffic: Option<Arc<Traffic>>,
 }
 
 impl Route {
     /// A route without any policy.
     #[must_use]
     pub fn new(id: RouteId, path: PathPattern, upstream: UpstreamKey) -> Self {
-        Self { id, path, upstream, https_only: false, client_auth: None, compression: None }
+        Self {
+            id,
+            path,
+            upstream,
+            https_only: false,
+            client_auth: None,
+            compression: None,
+            security: None,
+            rate_limits: None,
+            traffic: None,
+        }
     }
 }
 

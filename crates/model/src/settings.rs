@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::compression::Compression;
 use crate::tls::TlsSettings;
+use crate::tracing::Tracing;
 
 /// Limits and policies of the data plane. A change takes effect for the next request, without a restart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,6 +34,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// How responses are compressed.
     pub compression: Compression,
+    /// How requests are traced. Default: not at all, and trace headers are passed on as they come.
+    pub tracing: Option<Tracing>,
 }
 
 impl Settings {

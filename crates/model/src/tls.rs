@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::{HostPattern, TlsRoute};
 
 /// The certificates of all names.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tls {
     /// The names with their certificates, at most one entry for each pattern.
     pub hosts: Vec<Arc<TlsHost>>,
@@ -18,7 +18,8 @@ pub struct Tls {
     /// all.
     pub passthrough: Vec<TlsRoute>,
     /// For clients that name no host (RFC 6066, 3), for names that are not in `hosts` if
-    /// [`unknown_names`](TlsSettings::unknown_names) says so, and for hosts that have none of their own.
+    /// [`unknown_names`](TlsSettings::unknown_names) says so, and for hosts that have none of their own. Without any, a
+    /// certificate of the process' own is used, which signs for itself.
     pub default: Vec<Arc<Certificate>>,
     /// What session tickets are sealed with (RFC 8446, 4.6.1), so that every process that has it resumes the
     /// sessions of the others. The first seals, all open. Without any, a secret of the process' own is used.
@@ -26,7 +27,7 @@ pub struct Tls {
 }
 
 /// A name that is served over TLS.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TlsHost {
     /// What clients ask for by Server Name Indication.
     pub host: HostPattern,
@@ -38,7 +39,7 @@ pub struct TlsHost {
 }
 
 /// Which certificates clients show.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ClientAuth {
     /// Where the roots are from, for people: `Secret default/clients-ca`.
     pub source: Box<str>,
@@ -92,7 +93,7 @@ pub enum ClientAuthMode {
 }
 
 /// A certificate chain with its private key, which match.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// Where it is from, for people: `Secret default/example`.
     pub source: Box<str>,
@@ -161,6 +162,8 @@ impl PartialEq for PrivateKey {
         self.0.secret_der() == other.0.secret_der()
     }
 }
+
+impl Eq for PrivateKey {}
 
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

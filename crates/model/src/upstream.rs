@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use serde::{Serialize, Serializer};
@@ -105,7 +106,7 @@ impl Serialize for UpstreamKey {
 }
 
 /// Who serves a route.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Upstream {
     /// How an endpoint is chosen.
     pub balance: Balance,
@@ -118,12 +119,14 @@ pub struct Upstream {
     /// Whether its endpoints are told whom a connection is from. Only for TCP and for TLS that is passed through: an
     /// HTTP connection carries the requests of many clients.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// Which endpoints are avoided although they take connections.
+    pub health: Option<Arc<Health>>,
     /// Its endpoints, each address at most once.
     pub endpoints: Arc<[Endpoint]>,
 }
 
 /// How TLS is spoken with endpoints.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// Whom endpoints have to show that they are: a DNS name or an IP address.
     pub server_name: Box<str>,
@@ -136,7 +139,7 @@ pub struct UpstreamTls {
 }
 
 /// How certificates of endpoints are verified.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Verification {
     /// Not at all (nginx' `proxy_ssl_verify off`): the connection is encrypted, with whomever.
     None,
@@ -199,6 +202,71 @@ pub struct UpstreamLimits {
     /// Requests in flight at one endpoint; a full endpoint is passed over, and when all are full the
     /// answer is 503.
     pub max_requests_per_endpoint: Option<u32>,
+}
+
+/// Which endpoints are avoided although they take connections, while others serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// Those that answer requests badly.
+    pub ejection: Option<Ejection>,
+    /// Those that answer checks badly.
+    pub check: Option<HealthCheck>,
+}
+
+/// When an endpoint is avoided since it answers requests badly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Ejection {
+    /// After so many failures and statuses from 500 to 599 in a row, as one worker sees them; from 1 to 1000.
+    pub consecutive_errors: u32,
+    /// For how long, and for as much longer each time in a row, up to ten times.
+    #[serde(serialize_with = "seconds")]
+    pub time: Duration,
+    /// Of 100 endpoints no more than so many are avoided for it, from 1 to 100.
+    pub max_percent: u8,
+}
+
+/// How endpoints are checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HealthCheck {
+    /// What is asked.
+    pub kind: HealthCheckKind,
+    /// Between two checks of an endpoint.
+    #[serde(serialize_with = "seconds")]
+    pub interval: Duration,
+    /// How long a check may take.
+    #[serde(serialize_with = "seconds")]
+    pub timeout: Duration,
+    /// After so many good checks in a row an endpoint is trusted again, from 1 to 100.
+    pub healthy: u32,
+    /// After so many bad ones in a row it is avoided, from 1 to 100.
+    pub unhealthy: u32,
+}
+
+/// What endpoints are asked by a check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum HealthCheckKind {
+    /// Whether they take a connection, and speak TLS where it is spoken.
+    Tcp,
+    /// A GET.
+    Http {
+        /// Of this path, with or without a query.
+        path: Box<str>,
+        /// The host; their address if nothing says so.
+        host: Option<Box<str>>,
+        /// The least good status.
+        from: u16,
+        /// The greatest one.
+        to: u16,
+    },
+    /// `grpc.health.v1.Health/Check` of a service; the empty one is the server as a whole. Spoken over HTTP/2.
+    Grpc {
+        /// The service.
+        service: Box<str>,
+    },
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 /// One address that serves an upstream.

@@ -70,11 +70,17 @@ pub enum Failure {
     /// The endpoint changed the protocol although nobody asked.
     #[error("the endpoint changed the protocol unasked")]
     Unsolicited,
+    /// The response is longer than a policy allows.
+    #[error("the response is too long")]
+    TooLong,
+    /// The endpoint answered by a status after which a policy has another one asked.
+    #[error("the endpoint answered by a status that is not wanted")]
+    Unwanted,
 }
 
 impl Failure {
     /// How many kinds there are.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 22;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -98,6 +104,8 @@ impl Failure {
         "no_http2",
         "refused_stream",
         "no_websocket",
+        "unwanted_status",
+        "response_too_long",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -124,6 +132,8 @@ impl Failure {
             Self::NoHttp2 => 17,
             Self::Refused => 18,
             Self::NoWebSocket => 19,
+            Self::Unwanted => 20,
+            Self::TooLong => 21,
         }
     }
 
@@ -146,7 +156,10 @@ impl Failure {
     /// Whether another endpoint may be asked although bytes of the request were sent, provided that the
     /// request is idempotent. A response that came, good or bad, is an answer.
     pub(crate) fn is_retryable(self) -> bool {
-        matches!(self, Self::Stale | Self::Reset | Self::Unacknowledged | Self::Drained | Self::Refused)
+        matches!(
+            self,
+            Self::Stale | Self::Reset | Self::Unacknowledged | Self::Drained | Self::Refused | Self::Unwanted
+        )
     }
 
     pub(crate) fn of_connect(error: &io::Error) -> Self {
@@ -379,6 +392,186 @@ impl From<Malformed> for ProxyHeaderFault {
     }
 }
 
+/// Why a policy turned a request away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// The policy cannot be honoured, so nobody gets in.
+    #[error("the policy cannot be honoured")]
+    Unusable,
+    /// The client's address may not call.
+    #[error("the address is not allowed")]
+    Address,
+    /// The path may be read in several ways, of which another route guards one.
+    #[error("the path is ambiguous")]
+    AmbiguousPath,
+    /// No page of this origin may call.
+    #[error("the origin is not allowed")]
+    Origin,
+    /// The caller does not say who it is.
+    #[error("there are no credentials")]
+    NoCredentials,
+    /// The caller says it twice.
+    #[error("there are two credentials of one kind")]
+    AmbiguousCredentials,
+    /// Nobody has this API key.
+    #[error("the API key is unknown")]
+    Key,
+    /// The name or the password is wrong, or is none.
+    #[error("the name or the password is wrong")]
+    Password,
+    /// As many passwords as possible are being checked.
+    #[error("too many passwords are being checked")]
+    PasswordsBusy,
+    /// The keys of the token's issuer have not been fetched yet.
+    #[error("the issuer's keys are not known yet")]
+    KeysUnknown,
+    /// The service that is asked about requests says that the caller has to say who it is.
+    #[error("the service that is asked knows nobody by these credentials")]
+    CheckUnauthorized,
+    /// It says that the caller may not do this.
+    #[error("the service that is asked forbids it")]
+    CheckForbidden,
+    /// It says the former, and the caller is sent where that can be done.
+    #[error("the caller has to sign in")]
+    SignIn,
+    /// It did not answer in time.
+    #[error("the service that is asked did not answer in time")]
+    CheckTimeout,
+    /// It cannot be reached, or closed the connection.
+    #[error("the service that is asked cannot be reached")]
+    CheckUnreachable,
+    /// What it says is no answer.
+    #[error("the service that is asked gives no answer that means anything")]
+    CheckAnswer,
+    /// It is being asked about as many requests as it may be.
+    #[error("the service is being asked about too many requests")]
+    ChecksBusy,
+    /// The token is not taken.
+    #[error("{0}")]
+    Token(sluicegate_jwt::Fault),
+    /// The caller may not do this.
+    #[error("the caller may not do this")]
+    Forbidden,
+    /// The caller did it too often.
+    #[error("a rate limit is reached")]
+    RateLimit,
+    /// As many requests of the caller are under way as may be.
+    #[error("too many requests are under way")]
+    Concurrency,
+}
+
+impl Denial {
+    /// How many kinds there are.
+    pub const COUNT: usize = 20 + sluicegate_jwt::Fault::ALL.len();
+
+    /// Every kind, by [`index`](Self::index).
+    #[must_use]
+    pub fn all() -> [Self; Self::COUNT] {
+        let mut all = [Self::Unusable; Self::COUNT];
+        let rest = [
+            Self::Unusable,
+            Self::Address,
+            Self::AmbiguousPath,
+            Self::Origin,
+            Self::NoCredentials,
+            Self::AmbiguousCredentials,
+            Self::Key,
+            Self::Password,
+            Self::PasswordsBusy,
+            Self::Forbidden,
+            Self::RateLimit,
+            Self::KeysUnknown,
+            Self::CheckUnauthorized,
+            Self::CheckForbidden,
+            Self::SignIn,
+            Self::CheckTimeout,
+            Self::CheckUnreachable,
+            Self::CheckAnswer,
+            Self::ChecksBusy,
+            Self::Concurrency,
+        ];
+        let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
+        for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
+            *place = denial;
+        }
+        all
+    }
+
+    /// The kind's number, below [`COUNT`](Self::COUNT).
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Unusable => 0,
+            Self::Address => 1,
+            Self::AmbiguousPath => 2,
+            Self::Origin => 3,
+            Self::NoCredentials => 4,
+            Self::AmbiguousCredentials => 5,
+            Self::Key => 6,
+            Self::Password => 7,
+            Self::PasswordsBusy => 8,
+            Self::Forbidden => 9,
+            Self::RateLimit => 10,
+            Self::KeysUnknown => 11,
+            Self::CheckUnauthorized => 12,
+            Self::CheckForbidden => 13,
+            Self::SignIn => 14,
+            Self::CheckTimeout => 15,
+            Self::CheckUnreachable => 16,
+            Self::CheckAnswer => 17,
+            Self::ChecksBusy => 18,
+            Self::Concurrency => 19,
+            Self::Token(fault) => 20 + fault as usize,
+        }
+    }
+
+    /// The stable name for metrics and logs.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unusable => "policy_unusable",
+            Self::Address => "address",
+            Self::AmbiguousPath => "ambiguous_path",
+            Self::Origin => "origin",
+            Self::NoCredentials => "no_credentials",
+            Self::AmbiguousCredentials => "ambiguous_credentials",
+            Self::Key => "unknown_key",
+            Self::Password => "wrong_password",
+            Self::PasswordsBusy => "passwords_busy",
+            Self::Forbidden => "forbidden",
+            Self::RateLimit => "rate_limit",
+            Self::Concurrency => "concurrency_limit",
+            Self::KeysUnknown => "keys_unknown",
+            Self::CheckUnauthorized => "check_unauthorized",
+            Self::CheckForbidden => "check_forbidden",
+            Self::SignIn => "sign_in",
+            Self::CheckTimeout => "check_timeout",
+            Self::CheckUnreachable => "check_unreachable",
+            Self::CheckAnswer => "check_bad_answer",
+            Self::ChecksBusy => "checks_busy",
+            Self::Token(fault) => fault.reason(),
+        }
+    }
+
+    /// The status that the caller gets.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Unusable | Self::PasswordsBusy | Self::KeysUnknown | Self::ChecksBusy => 503,
+            // As nginx has it of `auth_request`.
+            Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
+            Self::SignIn => 302,
+            Self::Address | Self::Origin | Self::Forbidden | Self::CheckForbidden => 403,
+            Self::AmbiguousPath | Self::AmbiguousCredentials => 400,
+            Self::NoCredentials | Self::Key | Self::Password | Self::CheckUnauthorized | Self::Token(_) => {
+                401
+            }
+            // As for rates: it is the caller who does too much (RFC 6585, 4), not the gateway (503).
+            Self::RateLimit | Self::Concurrency => 429,
+        }
+    }
+}
+
 /// Why an exchange did not come to a good end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
@@ -423,7 +616,11 @@ mod tests {
         for (index, fault) in TlsFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }
-        assert_eq!(Failure::NoWebSocket.index(), Failure::COUNT - 1);
+        for (index, denial) in Denial::all().iter().enumerate() {
+            assert_eq!(denial.index(), index);
+        }
+        assert_eq!(Failure::TooLong.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::Unwanted.reason(), "unwanted_status");
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
         assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");
     }

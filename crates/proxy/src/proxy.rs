@@ -11,13 +11,13 @@ use sluicegate_model::Change;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::layer4::Layer4Table;
 use crate::listener::Sockets;
 use crate::options::Options;
 use crate::publish::Publisher;
 use crate::route::Table;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access_log::AccessLog;
+use crate::trace::Exporter;
 use crate::worker::{self, Mailbox, Start, Stop};
 
 /// A running data plane.
@@ -89,10 +89,8 @@ impl Proxy {
         let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
         let (sockets, listeners) = Sockets::start(&options, workers)?;
         let addresses = sockets.fixed();
-        let nothing = sluicegate_model::Config::default();
-        let table = Arc::new(Table::new(&nothing, Arc::default(), Layer4Table::default(), |_, _| {
-            unreachable_route()
-        }));
+        let table = Arc::<Table>::default();
+        let (exporter, spans) = Exporter::new(telemetry.spans().clone());
         let mut threads = Vec::new();
         for (id, listeners) in listeners.into_iter().enumerate() {
             let start = Start {
@@ -102,13 +100,14 @@ impl Proxy {
                 listeners,
                 table: table.clone(),
                 log: options.access_log.as_ref().map(AccessLog::buffer),
+                spans: spans.buffer(),
             };
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
             threads.push(thread.spawn(move || worker::run(start)).map_err(StartError::Worker)?);
         }
         Ok(Self {
             addresses,
-            publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone(), sockets)),
+            publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone(), sockets, exporter)),
             telemetry,
             mailboxes,
             threads: Mutex::new(threads),
@@ -184,6 +183,7 @@ impl Proxy {
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let exporter = self.publisher().exporter.close();
         let join = tokio::task::spawn_blocking(move || {
             for thread in threads {
                 match thread.join() {
@@ -194,6 +194,9 @@ impl Proxy {
             }
             if writer.is_some_and(|writer| writer.join().is_err()) {
                 tracing::error!("the access log's thread panicked");
+            }
+            if exporter.is_some_and(|exporter| exporter.join().is_err()) {
+                tracing::error!("the thread that sends spans panicked");
             }
         });
         // It only fails if the runtime is going down, which is what we are after.
@@ -229,9 +232,4 @@ impl Proxy {
         self.mailboxes.iter().all(|mailbox| !mailbox.is_accepting() && mailbox.arriving() == 0)
             && self.telemetry.workers().iter().all(|worker| worker.open.get() + worker.udp_flows.get() == 0)
     }
-}
-
-/// An empty configuration has no routes to find targets for.
-fn unreachable_route() -> crate::route::Target {
-    unreachable!("an empty configuration has no routes")
 }

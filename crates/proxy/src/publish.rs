@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_model::{Change, Config, Endpoint, HostPattern, Listener, Route, UpstreamKey};
+use sluicegate_model::{Change, Config, Endpoint, Listener, Upstream, UpstreamKey};
 
 use crate::layer4::{self, Layer4Table};
 use crate::listener::{Moves, Sockets};
-use crate::route::{Table, Target};
-use crate::telemetry::{Layer4Labels, Layer4Stats, RouteLabels, Telemetry};
+use crate::route::Table;
+use crate::telemetry::{Layer4Labels, Layer4Stats, Telemetry};
 use crate::tls::Compiler;
+use crate::trace::Exporter;
 use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use crate::worker::{Mailbox, Placed};
 
@@ -17,28 +18,47 @@ use crate::worker::{Mailbox, Placed};
 pub(crate) struct Publisher {
     telemetry: Arc<Telemetry>,
     mailboxes: Arc<[Mailbox]>,
-    upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
+    upstreams: foldhash::HashMap<UpstreamKey, Published>,
+    table: Arc<Table>,
     /// Places in the workers' lists that nobody holds.
     free_slots: Vec<usize>,
     slots: usize,
     tls: Compiler,
     pub(crate) sockets: Sockets,
+    pub(crate) exporter: Exporter,
     /// The listeners of the last configuration.
     listeners: Vec<Listener>,
     /// The number of the last change.
     change: u64,
 }
 
+/// An upstream that was published.
+struct Published {
+    shared: Arc<SharedUpstream>,
+    /// As the last configuration had it, as long as nothing else was published of it since.
+    applied: Option<Arc<Upstream>>,
+    /// The number of the last configuration that had it.
+    change: u64,
+}
+
 impl Publisher {
-    pub(crate) fn new(telemetry: Arc<Telemetry>, mailboxes: Arc<[Mailbox]>, sockets: Sockets) -> Self {
+    /// A publisher for workers that have an empty table.
+    pub(crate) fn new(
+        telemetry: Arc<Telemetry>,
+        mailboxes: Arc<[Mailbox]>,
+        sockets: Sockets,
+        exporter: Exporter,
+    ) -> Self {
         Self {
             telemetry,
             mailboxes,
-            upstreams: HashMap::new(),
+            upstreams: foldhash::HashMap::default(),
+            table: Arc::default(),
             free_slots: Vec::new(),
             slots: 0,
             tls: Compiler::new(),
             sockets,
+            exporter,
             listeners: Vec::new(),
             change: 0,
         }
@@ -55,30 +75,9 @@ impl Publisher {
     }
 
     fn publish_config(&mut self, config: &Arc<Config>) {
-        let gone: Vec<UpstreamKey> =
-            self.upstreams.keys().filter(|key| !config.upstreams.contains_key(*key)).cloned().collect();
-        let gone: Vec<_> = gone.iter().filter_map(|key| self.upstreams.remove(key)).collect();
-        // Freed before new ones are placed: table and slots change together in each worker.
-        self.free_slots.extend(gone.iter().map(|upstream| upstream.slot));
-        let changed: Vec<_> = config
-            .upstreams
-            .iter()
-            .filter_map(|(key, upstream)| {
-                let (shared, is_new) = self.shared(key);
-                let before = shared.endpoints();
-                let security = Security::of(upstream.tls.as_ref(), &before.security, key);
-                let wanted = EndpointSet {
-                    balance: upstream.balance,
-                    limits: upstream.limits,
-                    security,
-                    proxy_protocol: upstream.proxy_protocol,
-                    endpoints: Vec::new(),
-                };
-                let (endpoints, changed) = self.endpoint_set(&shared, wanted, &upstream.endpoints);
-                (is_new || changed).then_some(Placed { upstream: shared, endpoints })
-            })
-            .collect();
-        let table = self.table(config);
+        let (changed, gone) = self.publish_upstreams(config);
+        let table = self.compile(config);
+        self.exporter.follow(config.settings.tracing.as_ref());
         self.listeners.clone_from(&config.listeners);
         let Moves { opened, closed } = self.follow_listeners();
         for (mailbox, opened) in self.mailboxes.iter().zip(opened) {
@@ -86,11 +85,62 @@ impl Publisher {
                 pending.change = self.change;
                 pending.move_listeners(opened, &closed);
                 pending.table = Some(table.clone());
-                pending.upstreams.extend(gone.iter().map(|upstream| (upstream.slot, None)));
+                pending.upstreams.extend(gone.iter().map(|slot| (*slot, None)));
                 let placed = changed.iter().map(|placed| (placed.upstream.slot, Some(placed.clone())));
                 pending.upstreams.extend(placed);
             });
         }
+    }
+
+    /// Takes in the upstreams of a configuration. Returns those that are new or have changed, and the slots of those that
+    /// are gone.
+    fn publish_upstreams(&mut self, config: &Config) -> (Vec<Placed>, Vec<usize>) {
+        let (mut stayed, mut new) = (Vec::new(), Vec::new());
+        for (key, upstream) in &config.upstreams {
+            let Some(published) = self.upstreams.get_mut(key) else {
+                new.push((key, upstream));
+                continue;
+            };
+            published.change = self.change;
+            if !published.applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, upstream)) {
+                published.applied = Some(upstream.clone());
+                stayed.push((published.shared.clone(), upstream));
+            }
+        }
+        let mut gone = Vec::new();
+        self.upstreams.retain(|_, published| {
+            let stays = published.change == self.change;
+            if !stays {
+                gone.push(published.shared.slot);
+            }
+            stays
+        });
+        // Freed before new ones are placed: table and slots change together in each worker.
+        self.free_slots.extend(&gone);
+        let mut changed = Vec::new();
+        for (shared, upstream) in stayed {
+            let (endpoints, has_changed) = self.configured_set(&shared, upstream);
+            changed.extend(has_changed.then_some(Placed { upstream: shared, endpoints }));
+        }
+        for (key, upstream) in new {
+            let shared = self.place(key, upstream);
+            let (endpoints, _) = self.configured_set(&shared, upstream);
+            changed.push(Placed { upstream: shared, endpoints });
+        }
+        (changed, gone)
+    }
+
+    /// What the workers are given of an upstream of a configuration, and whether that differs from what they had before.
+    fn configured_set(&self, shared: &SharedUpstream, upstream: &Upstream) -> (Arc<EndpointSet>, bool) {
+        let wanted = EndpointSet {
+            balance: upstream.balance,
+            limits: upstream.limits,
+            security: Security::of(upstream.tls.as_ref(), &shared.endpoints().security, shared.key()),
+            proxy_protocol: upstream.proxy_protocol,
+            health: upstream.health.clone(),
+            endpoints: Vec::new(),
+        };
+        self.endpoint_set(shared, wanted, &upstream.endpoints)
     }
 
     /// Tries again to open what could not be opened.
@@ -111,14 +161,17 @@ impl Publisher {
     }
 
     /// The short path: nothing but this upstream is looked at, however much is configured.
-    fn publish_endpoints(&self, key: &UpstreamKey, endpoints: &[Endpoint]) {
-        let Some(shared) = self.upstreams.get(key) else { return self.post_nothing() };
+    fn publish_endpoints(&mut self, key: &UpstreamKey, endpoints: &[Endpoint]) {
+        let Some(published) = self.upstreams.get_mut(key) else { return self.post_nothing() };
+        published.applied = None;
+        let shared = &published.shared.clone();
         let before = shared.endpoints();
         let wanted = EndpointSet {
             balance: before.balance,
             limits: before.limits,
             security: before.security.clone(),
             proxy_protocol: before.proxy_protocol,
+            health: before.health.clone(),
             endpoints: Vec::new(),
         };
         let (set, changed) = self.endpoint_set(shared, wanted, endpoints);
@@ -140,18 +193,17 @@ impl Publisher {
         }
     }
 
-    /// The upstream's shared part: the one that is there, or a new one, and whether it is new.
-    fn shared(&mut self, key: &UpstreamKey) -> (Arc<SharedUpstream>, bool) {
-        if let Some(shared) = self.upstreams.get(key) {
-            return (shared.clone(), false);
-        }
+    /// Gives a new upstream a slot.
+    fn place(&mut self, key: &UpstreamKey, upstream: &Arc<Upstream>) -> Arc<SharedUpstream> {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots += 1;
             self.slots - 1
         });
         let shared = Arc::new(SharedUpstream::new(key.clone(), slot, self.mailboxes.len()));
-        self.upstreams.insert(key.clone(), shared.clone());
-        (shared, true)
+        let applied = Some(upstream.clone());
+        let published = Published { shared: shared.clone(), applied, change: self.change };
+        self.upstreams.insert(key.clone(), published);
+        shared
     }
 
     /// `wanted` with these endpoints for the workers, and whether that differs from what they had before. Addresses that stay keep
@@ -163,8 +215,8 @@ impl Publisher {
         endpoints: &[Endpoint],
     ) -> (Arc<EndpointSet>, bool) {
         let old = shared.endpoints();
-        let is_same = (old.balance, old.limits, old.proxy_protocol)
-            == (wanted.balance, wanted.limits, wanted.proxy_protocol)
+        let is_same = (old.balance, old.limits, old.proxy_protocol, &old.health)
+            == (wanted.balance, wanted.limits, wanted.proxy_protocol, &wanted.health)
             && old.security.is_same(&wanted.security);
         if is_same && *old.to_model() == *endpoints {
             return (old, false);
@@ -183,32 +235,15 @@ impl Publisher {
         (set, true)
     }
 
-    fn table(&mut self, config: &Arc<Config>) -> Arc<Table> {
-        let labels = |host: &HostPattern, route: &Route| RouteLabels {
-            id: Some(route.id.clone()),
-            host: host.to_string().into(),
-            path: route.path.as_str().into(),
-            upstream: Some(route.upstream.clone()),
-        };
-        let of_hosts = config.hosts.iter().flat_map(|host| {
-            let routes = host.routes.iter().chain(&host.fallback);
-            routes.map(move |route| labels(&host.host, route))
-        });
-        let of_default = config.default_route.iter().map(|route| labels(&HostPattern::Any, route));
-        let all = of_hosts.chain(of_default);
-        let stats = self.telemetry.publish(config, self.upstreams.clone(), all, self.mailboxes.len());
+    /// The table of a configuration, of which readers are told.
+    fn compile(&mut self, config: &Arc<Config>) -> Arc<Table> {
         let tls = self.tls.compile(&config.tls, &config.settings);
-        let layer4 = self.layer4_table(config);
-        Arc::new(Table::new(config, tls, layer4, |host, route| Target {
-            id: route.id.clone(),
-            upstream: self.slot(&route.upstream),
-            https_only: route.https_only,
-            client_auth: route.client_auth.clone(),
-            compression: Some(route.compression.as_ref().unwrap_or(&config.settings.compression.codings))
-                .filter(|codings| !codings.is_off())
-                .cloned(),
-            stats: stats[&labels(host, route)].clone(),
-        }))
+        let of_tls = (tls, self.layer4_table(config));
+        let table = Table::new(config, &self.table, of_tls, &self.telemetry, |upstream| self.slot(upstream));
+        self.table = Arc::new(table);
+        let upstreams = self.upstreams.values().map(|published| published.shared.clone()).collect();
+        self.telemetry.publish(config, upstreams, self.table.clone());
+        self.table.clone()
     }
 
     fn layer4_table(&self, config: &Config) -> Layer4Table {
@@ -229,6 +264,6 @@ impl Publisher {
 
     /// The translation gives every upstream that a route names; a slot that nobody has answers 503.
     fn slot(&self, upstream: &UpstreamKey) -> usize {
-        self.upstreams.get(upstream).map_or(usize::MAX, |upstream| upstream.slot)
+        self.upstreams.get(upstream).map_or(usize::MAX, |published| published.shared.slot)
     }
 }

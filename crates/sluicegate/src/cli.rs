@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Proxy(Box<ProxyArgs>),
     /// Check manifests: exit with 1 if something is wrong, and print the routes that would be served.
     Check(CheckArgs),
+    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl apply -f -.
+    Crds,
     /// Ask a running gateway whether it wants traffic: exit with 1 if not. For probes of pods on the network of a node, where
     /// two of them listen at one address during an update.
     Ready(ReadyArgs),

@@ -20,7 +20,7 @@ struct Options {
 }
 
 /// Options that cannot change while the process runs.
-const FIXED: [&str; 3] = ["listen-https", "default-tls-certificate", "tls-ticket-secret"];
+const FIXED: [&str; 4] = ["listen-https", "default-tls-certificate", "otlp-ca", "tls-ticket-secret"];
 
 /// What a key of another controller's ConfigMap is here.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,7 @@ const FOREIGN: &[(&str, Means)] = &[
     ("client-header-timeout", Time("request-head-timeout")),
     ("client-max-body-size", Same("max-request-body")),
     ("enable-brotli", Otherwise("write compression: br,gzip")),
+    ("enable-opentelemetry", Otherwise("otlp-endpoint switches it on")),
     ("enable-real-ip", Otherwise("name the peers that are believed: trusted-peers")),
     ("enable-underscores-in-headers", Same("underscores-in-headers")),
     ("generate-request-id", Otherwise("requests always have an X-Request-ID")),
@@ -64,6 +65,10 @@ const FOREIGN: &[(&str, Means)] = &[
     ("load-balance", Otherwise("write sluicegate.dev/load-balance on the Service")),
     ("max-worker-connections", Same("max-connections-per-worker")),
     ("max-worker-open-files", Otherwise("a process may open as many files as its hard limit says")),
+    ("otel-sampler-ratio", Otherwise("trace-sample-percent is a hundred times as much")),
+    ("otel-service-name", Same("trace-service-name")),
+    ("otlp-collector-host", Otherwise("write otlp-endpoint: http://HOST:4318, for OTLP over HTTP")),
+    ("otlp-collector-port", Otherwise("write otlp-endpoint: http://HOST:4318, for OTLP over HTTP")),
     ("proxy-body-size", Same("max-request-body")),
     ("proxy-buffering", Otherwise("responses are passed on as they come, with bounded buffers")),
     ("proxy-connect-timeout", Time("connect-timeout")),
@@ -156,7 +161,7 @@ fn option(key: &str, value: &str) -> Result<String, String> {
         true => Ok(format!("--{key}={value}")),
         false => Err(
             "is unknown and does nothing: keys are the names of options for limits, endpoints, failures, \
-                      compression and TLS, as sluicegate serve --help lists them"
+                      compression, traces and TLS, as sluicegate serve --help lists them"
                 .to_owned(),
         ),
     }

@@ -17,7 +17,7 @@
 //! | [`takeover`] | one process taking over the sockets of another |
 //! | [`capability`] | what an image lets a user who is not root do |
 //! | [`check`] | `sluicegate check` |
-//! | [`show`] | `sluicegate routes`, `sluicegate upstreams` and `sluicegate ready` |
+//! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
 mod address;
 mod capability;
@@ -53,6 +53,10 @@ fn main() -> ExitCode {
         Command::Control(args) => control::run(*args),
         Command::Proxy(args) => proxy::run(*args),
         Command::Check(args) => return check::run(&args),
+        Command::Crds => {
+            show::definitions();
+            Ok(())
+        }
         Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Upstreams(args) => show::upstreams(&args),

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use sluicegate_model::compression::{Levels, MediaRange};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::TlsSettings;
-use sluicegate_model::{Codings, Compression, Settings};
+use sluicegate_model::{Codings, Collector, Compression, Settings, Tracing};
 
 use crate::address::network;
 
@@ -145,6 +147,24 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
     pool_idle_timeout: Option<Duration>,
 
+    /// Trace requests, and send their spans to this collector by OTLP over HTTP: http://collector:4318, to which /v1/traces is
+    /// added. Without it, traceparent and tracestate are passed on as they come. [default: none]
+    #[arg(long, value_name = "URL", help_heading = "Traces")]
+    otlp_endpoint: Option<Collector>,
+    /// The authorities that may vouch for a collector at https://, as a file of PEM certificates. [default: the public ones]
+    #[arg(long, value_name = "FILE", value_parser = authorities, help_heading = "Traces")]
+    otlp_ca: Option<Authorities>,
+    /// Of a hundred requests without a traceparent, how many are traced; 0: none. [default: 1]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Traces")]
+    trace_sample_percent: Option<f64>,
+    /// Requests that are traced because their traceparent says so, in a second: anybody can say that. The traces of further
+    /// ones go on without a span of the gateway; 0: of all. [default: 100]
+    #[arg(long, value_name = "N", help_heading = "Traces")]
+    trace_followed_per_second: Option<u32>,
+    /// What the gateway is called in traces. [default: sluicegate]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Traces")]
+    trace_service_name: Option<String>,
+
     /// How many endpoints a request may be sent to in all. [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Failures")]
     attempts: Option<u32>,
@@ -187,6 +207,7 @@ impl SettingsArgs {
             // Its own options are applied later.
             tls: TlsSettings::default(),
             compression: self.compression(),
+            tracing: self.otlp_endpoint.clone().map(|collector| self.tracing(collector)),
             timeouts: Timeouts {
                 proxy_protocol: self.proxy_protocol_timeout.unwrap_or(timeouts.proxy_protocol),
                 tls_handshake: self.tls_handshake_timeout.unwrap_or(timeouts.tls_handshake),
@@ -241,6 +262,17 @@ impl SettingsArgs {
         }
     }
 
+    fn tracing(&self, collector: Collector) -> Tracing {
+        let default = Tracing::to(collector);
+        Tracing {
+            authorities: self.otlp_ca.clone().map_or(default.authorities, |Authorities(all)| all),
+            sample_percent: self.trace_sample_percent.unwrap_or(default.sample_percent),
+            followed_per_second: self.trace_followed_per_second.unwrap_or(default.followed_per_second),
+            service_name: self.trace_service_name.as_deref().map_or(default.service_name, Into::into),
+            ..default
+        }
+    }
+
     fn compression(&self) -> Compression {
         let Compression { codings, types, min_length, levels } = Compression::default();
         Compression {
@@ -254,6 +286,27 @@ impl SettingsArgs {
             },
         }
     }
+}
+
+/// Certificates of authorities.
+#[derive(Clone, Debug)]
+struct Authorities(Vec<CertificateDer<'static>>);
+
+/// A file of PEM certificates.
+fn authorities(path: &str) -> Result<Authorities, String> {
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match all {
+        Ok(all) if all.is_empty() => Err("it has no certificate in PEM".to_owned()),
+        Ok(all) => Ok(Authorities(all)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A share such as 100, 1 or 0.01.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    // Which is also false for what is no number.
+    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err("it must be from 0 to 100".to_owned()) }
 }
 
 fn level(range: RangeInclusive<u8>) -> clap::builder::RangedI64ValueParser<u8> {
@@ -365,6 +418,12 @@ mod tests {
             ("--compression", "br,br", "br is named twice"),
             ("--compression-types", "text/html,json", "write it as text/html, text/* or */*"),
             ("--compression-gzip-level", "0", "1..=9"),
+            ("--otlp-endpoint", "collector:4318", "as in http://collector:4318"),
+            ("--otlp-endpoint", "http://me:pw@collector", "may not name a user"),
+            ("--otlp-ca", "/nowhere/ca.pem", "No such file"),
+            ("--trace-sample-percent", "101", "from 0 to 100"),
+            ("--trace-sample-percent", "NaN", "from 0 to 100"),
+            ("--trace-service-name", "", "value is required"),
             ("--compression-br-level", "5", "1..=4"),
             ("--compression-zstd-level", "10", "1..=9"),
         ] {
@@ -385,6 +444,29 @@ mod tests {
             parsed(never, "0s")?;
         }
         parsed("--pool-size", "0")?;
+        Ok(())
+    }
+
+    #[test]
+    fn requests_are_traced_where_there_is_a_collector() -> Result<(), clap::Error> {
+        let collector = || "http://collector:4318".parse().expect("a URL");
+        assert_eq!(parsed("--trace-sample-percent", "50")?.tracing, None);
+        assert_eq!(
+            parsed("--otlp-endpoint", "http://collector:4318")?.tracing,
+            Some(Tracing::to(collector()))
+        );
+        let line = "sluicegate serve --manifests x --otlp-endpoint http://collector:4318 --trace-sample-percent 0.5 \
+                    --trace-followed-per-second 0 --trace-service-name edge";
+        let Command::Serve(args) = Cli::try_parse_from(line.split_whitespace())?.command else {
+            unreachable!("it is serve")
+        };
+        let wanted = Tracing {
+            sample_percent: 0.5,
+            followed_per_second: 0,
+            service_name: "edge".into(),
+            ..Tracing::to(collector())
+        };
+        assert_eq!(args.settings.settings().tracing, Some(wanted));
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway; `sluicegate ready`: whether it wants
-//! traffic.
+//! traffic; `sluicegate crds`: our kinds, for an API server.
 
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};
@@ -23,6 +23,12 @@ pub(crate) fn ready(args: &ReadyArgs) -> anyhow::Result<()> {
     let path = args.pod_name.as_ref().map_or("/readyz".to_owned(), |pod| format!("/readyz?pod={pod}"));
     crate::say(runtime()?.block_on(fetch_text(args.admin.admin, &path))?.trim_end());
     Ok(())
+}
+
+pub(crate) fn definitions() {
+    let definitions: Vec<String> =
+        sluicegate_control::definitions().into_iter().map(|definition| definition.yaml).collect();
+    crate::say(definitions.join("---\n").trim_end());
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

@@ -50,7 +50,8 @@ struct ClusterArgs {
     #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
     watch_namespace: Vec<Arc<str>>,
     /// Give Ingresses the addresses of this Service in their status: those of its load balancer, its external ones, or
-    /// else its cluster address. [default: none are written]
+    /// else its cluster address. While it is missing, or waits for its load balancer, the last ones stay.
+    /// [default: none are written]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, requires = "kubernetes", group = "addresses")]
     publish_service: Option<ObjectName>,
     /// Give Ingresses this IP address or host name in their status; may be given several times.
@@ -88,7 +89,7 @@ impl SourceArgs {
         settings: &SettingsArgs,
         tls: &TlsArgs,
     ) -> anyhow::Result<Source> {
-        tls.apply(&mut options)?;
+        tls.apply(&mut options);
         options.configmap.clone_from(&self.configmap);
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {

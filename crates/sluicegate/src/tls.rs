@@ -1,12 +1,10 @@
 //! What is served over TLS, as options.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{ArgAction, Args, ValueEnum};
-use sluicegate_control::{ObjectName, TranslateOptions, self_signed_certificate};
+use sluicegate_control::{ObjectName, TranslateOptions};
 use sluicegate_model::tls::{Hsts, TlsSettings, TlsVersion, UnknownNames};
 
 use crate::address::{listen_address, object_name};
@@ -19,7 +17,7 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen_https: Vec<SocketAddr>,
     /// The Secret with the certificate for clients that name no host or an unknown one, and for hosts without one of
-    /// their own. [default: a certificate made at start, which signs for itself]
+    /// their own. [default: one that signs for itself, which each data plane makes at start]
     #[arg(long, value_name = "NAMESPACE/NAME", alias = "default-ssl-certificate", value_parser = object_name)]
     default_tls_certificate: Option<ObjectName>,
     /// The Secret whose values, of 32 random bytes or more, session tickets are sealed with, so that every gateway with
@@ -69,16 +67,11 @@ enum UnknownNamesArg {
 
 impl TlsArgs {
     /// Takes the options over into those of the translation.
-    pub(crate) fn apply(&self, options: &mut TranslateOptions) -> anyhow::Result<()> {
+    pub(crate) fn apply(&self, options: &mut TranslateOptions) {
         options.settings.tls = self.settings();
         options.ssl_redirect = self.ssl_redirect;
         options.default_certificate.clone_from(&self.default_tls_certificate);
         options.ticket_secret.clone_from(&self.tls_ticket_secret);
-        if !self.listen_https.is_empty() {
-            let made = self_signed_certificate(&["localhost"]).context("cannot make a certificate")?;
-            options.fallback_certificate = Some(Arc::new(made));
-        }
-        Ok(())
     }
 
     /// Whether plain HTTP is redirected to HTTPS.
@@ -110,6 +103,7 @@ impl TlsArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use sluicegate_control::{Store, translate};
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -118,7 +112,7 @@ mod tests {
         let line = ["sluicegate", "serve", "--manifests", "x"].iter().chain(options);
         let Command::Serve(args) = Cli::try_parse_from(line)?.command else { unreachable!("it is serve") };
         let mut translated = TranslateOptions::default();
-        args.tls.apply(&mut translated).expect("a certificate can be made");
+        args.tls.apply(&mut translated);
         Ok(translated)
     }
 
@@ -126,7 +120,14 @@ mod tests {
     fn without_options_the_defaults_of_the_model_hold() -> Result<(), clap::Error> {
         let options = parsed(&[])?;
         assert_eq!(options.settings.tls, TlsSettings::default());
-        assert!(options.ssl_redirect && options.fallback_certificate.is_none());
+        assert!(options.ssl_redirect);
+        Ok(())
+    }
+
+    #[test]
+    fn two_control_planes_say_the_same() -> Result<(), clap::Error> {
+        let [one, other] = [parsed(&["--listen-https=:8443"])?, parsed(&["--listen-https=:8443"])?];
+        assert_eq!(translate(&Store::default(), &one).config, translate(&Store::default(), &other).config);
         Ok(())
     }
 
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(tls.min_version, TlsVersion::Tls13);
         assert_eq!(tls.unknown_names, UnknownNames::Refuse);
         assert_eq!(tls.hsts.map(|hsts| hsts.to_string()).as_deref(), Some("max-age=31536000; preload"));
-        assert!(!options.ssl_redirect && options.fallback_certificate.is_some());
+        assert!(!options.ssl_redirect);
         assert_eq!(options.default_certificate, Some(ObjectName { namespace: "a".into(), name: "b".into() }));
         for wrong in [
             "--tls-min-version=1.1",

@@ -64,7 +64,7 @@ impl Builder {
         self.config.upstreams.insert(spoken.clone(), Arc::new(Upstream { endpoints, ..Upstream::default() }));
         let id = RouteId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
         let routes = vec![Route::new(id, PathPattern::Prefix("/".into()), spoken)];
-        self.config.hosts.push(VirtualHost { host: HostPattern::Any, routes, fallback: None });
+        self.config.hosts.push(Arc::new(VirtualHost { host: HostPattern::Any, routes, fallback: None }));
         self
     }
 
@@ -369,8 +369,11 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
     let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
     let route = Route::new(id, PathPattern::Prefix(path.into()), key(name));
     match config.hosts.iter_mut().find(|virtual_host| virtual_host.host == pattern) {
-        Some(virtual_host) => virtual_host.routes.push(route),
-        None => config.hosts.push(VirtualHost { host: pattern, routes: vec![route], fallback: None }),
+        Some(virtual_host) => Arc::make_mut(virtual_host).routes.push(route),
+        None => {
+            let virtual_host = VirtualHost { host: pattern, routes: vec![route], fallback: None };
+            config.hosts.push(Arc::new(virtual_host));
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Manner {
     GoAwayAfter(u64),
     /// Answers the head alone, with this in `grpc-status`.
     GrpcStatus(u8),
+    /// Answers as grpc.health.v1 does, whether it serves.
+    GrpcHealth(bool),
     /// Takes WebSocket (RFC 8441) and sends back what comes through the tunnel; refuses it (403) without a protocol.
     WebSocket,
 }
@@ -220,6 +222,15 @@ async fn answer(
         if let Manner::GrpcStatus(status) = manner {
             response.headers_mut().insert("grpc-status", HeaderValue::from(u16::from(status)));
             return respond.send_response(response, true).map(drop);
+        }
+        if let Manner::GrpcHealth(serves) = manner {
+            response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+            let mut sink = respond.send_response(response, false)?;
+            let status = if serves { 1 } else { 2 };
+            sink.send_data(Bytes::copy_from_slice(&[0, 0, 0, 0, 2, 8, status]), false)?;
+            return sink.send_trailers(
+                [(http::HeaderName::from_static("grpc-status"), HeaderValue::from(0))].into_iter().collect(),
+            );
         }
         let mut sink = respond.send_response(response, false)?;
         let mut is_empty = true;

@@ -14,8 +14,10 @@
 //! | [`http2_backend`] | a back end that speaks HTTP/2 |
 //! | [`hole`] | an address of loopback that swallows connects |
 //! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
+//! | [`redis`] | a real server of Redis or Valkey, killed and paused |
 //! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a certificate authority; TLS in front of a back end |
 
+mod any_certificate;
 pub mod backend;
 pub mod client;
 pub mod decode;
@@ -24,6 +26,7 @@ pub mod hole;
 mod http2;
 pub mod http2_backend;
 pub mod load;
+pub mod redis;
 pub mod stream;
 pub mod terminator;
 pub mod tls;

@@ -13,6 +13,8 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use sluicegate_model::tls::PrivateKey;
 use sluicegate_model::{Certificate, HostPattern, KeyKind};
 
+use crate::any_certificate::AnyCertificate;
+
 /// Who vouches for the certificates of a test.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -161,7 +163,7 @@ impl Authority {
     /// A client that trusts it, and shows no certificate.
     #[must_use]
     pub fn client(&self) -> ClientOptions {
-        ClientOptions { root: self.certificate(), ..ClientOptions::default() }
+        ClientOptions { root: Some(self.certificate()), ..ClientOptions::default() }
     }
 }
 
@@ -184,10 +186,11 @@ impl Issued {
     }
 }
 
-/// How a client speaks TLS.
+/// How a client speaks TLS. By default it takes any certificate.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    root: CertificateDer<'static>,
+    /// Without one, any certificate is taken.
+    root: Option<CertificateDer<'static>>,
     identity: Option<Arc<Certificate>>,
     versions: &'static [&'static SupportedProtocolVersion],
     protocols: Vec<Vec<u8>>,
@@ -198,7 +201,7 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
-            root: Vec::new().into(),
+            root: None,
             identity: None,
             versions: rustls::ALL_VERSIONS,
             protocols: Vec::new(),
@@ -243,12 +246,19 @@ impl ClientOptions {
     }
 
     fn build(&self) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.root.clone()).expect("the authority's certificate");
         let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(self.versions)
-            .expect("versions")
-            .with_root_certificates(roots);
+            .expect("versions");
+        let builder = match &self.root {
+            Some(root) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(root.clone()).expect("the authority's certificate");
+                builder.with_root_certificates(roots)
+            }
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(self.provider.clone()))),
+        };
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some(certificate) => {

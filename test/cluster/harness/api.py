@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PLURALS = {
     "Ingress": "ingresses", "IngressClass": "ingressclasses", "GatewayClass": "gatewayclasses",
     "TCPRoute": "tcproutes", "EndpointSlice": "endpointslices",
+    "SecurityPolicy": "securitypolicies", "RateLimitPolicy": "ratelimitpolicies", "TrafficPolicy": "trafficpolicies",
 }
 CLUSTER_SCOPED = {"Namespace", "Node", "IngressClass", "GatewayClass", "ClusterRole", "ClusterRoleBinding"}
 MERGE = "application/merge-patch+json"
@@ -29,6 +30,13 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
+
+
+class Connection(http.client.HTTPSConnection):
+    """One that is closed with its thread, rather than complained of."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Api:
@@ -94,7 +102,7 @@ class Api:
 
     def _connect(self) -> http.client.HTTPConnection:
         server = (addresses.API_SERVER, addresses.API_SERVER_PORT)
-        connection = http.client.HTTPSConnection(*server, context=self._tls, timeout=10)
+        connection = Connection(*server, context=self._tls, timeout=10)
         with self._cluster.namespace.inside():
             connection.connect()
         assert isinstance(connection.sock, socket.socket)

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +25,7 @@ from .network import NodeNetwork
 from .node import CNI_PLUGINS, Node
 from .part import Part
 from .paths import BIN, RUN, RunFolder
-from .processes import Process, checked, kill_all, wait_until
+from .processes import Process, kill_all, wait_until
 from .running import Running
 
 PROGRAMS = ["ip", "nsenter", "unshare", "openssl"]
@@ -41,10 +41,11 @@ class Cluster:
 
     def __init__(
         self, name: str = "default", nodes: int = 1, api_only: bool = False, controllers: bool = False,
-        say: Callable[[str], None] = silent,
+        say: Callable[[str], None] = silent, manager_flags: Sequence[str] = (),
     ) -> None:
         """`api_only` is etcd and the API server without nodes; with `controllers` also the controller manager and the
-        scheduler, which a cluster with nodes has anyway. `say` is told what happens, a line each."""
+        scheduler, which a cluster with nodes has anyway. `say` is told what happens, a line each. `manager_flags` are more
+        flags of the controller manager."""
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?", name):
             raise ClusterError(f"{name!r} is no name for a cluster: it has up to 30 lower-case letters, digits and dashes")
         if not 1 <= nodes <= addresses.MAX_NODES:
@@ -64,7 +65,7 @@ class Cluster:
         ]
         self.control_plane = ControlPlane(
             self.folder, self._certificates, self.namespace.enter, self._api_answers,
-            self.shape["controllers"], self.shape["controllers"],
+            self.shape["controllers"], self.shape["controllers"], manager_flags,
         )
         self.kwok = Kwok(self)
 

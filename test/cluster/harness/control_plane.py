@@ -1,7 +1,7 @@
 """The control plane: the store, the API server, and what acts on its objects. All of it runs in the first node's network."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import addresses
@@ -11,8 +11,8 @@ from .paths import BIN, RunFolder
 
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 
-NODE_GRACE = 20
-"""Seconds until a node of which nothing is heard counts as lost. Kubernetes takes 50; tests have no time for that."""
+NODE_GRACE = 50
+"""Seconds until a node of which nothing is heard counts as lost: Kubernetes' own. Tests let kubelets stand still for less."""
 
 
 class ControlPlane:
@@ -20,7 +20,7 @@ class ControlPlane:
 
     def __init__(
         self, folder: RunFolder, certificates: Certificates, enter: Callable[[], list[str]],
-        kubectl_works: Callable[[str], bool], controllers: bool, scheduler: bool,
+        kubectl_works: Callable[[str], bool], controllers: bool, scheduler: bool, manager_flags: Sequence[str],
     ) -> None:
         """`kubectl_works(PATH)` asks the API server for a path. Without `controllers` pods need no service account."""
         self._folder = folder
@@ -31,7 +31,7 @@ class ControlPlane:
 
         self.etcd = part("etcd", self._etcd())
         self.api_server = part("kube-apiserver", self._api_server(controllers), lambda: kubectl_works("/readyz"))
-        self.controller_manager = part("kube-controller-manager", self._controller_manager())
+        self.controller_manager = part("kube-controller-manager", [*self._controller_manager(), *manager_flags])
         self.scheduler = part("kube-scheduler", self._scheduler())
         self.parts = [self.etcd, self.api_server]
         self.parts += [self.controller_manager] if controllers else []

@@ -15,8 +15,15 @@ if TYPE_CHECKING:
 LABEL = "sluicegate.dev/simulated"
 """The label and the taint of simulated nodes."""
 ANNOTATION = "kwok.x-k8s.io/node"
+AT_ONCE = 32
+"""How many pods are changed at a time; the 4 that KWOK would make last minutes where there are thousands."""
 PODS = "198.19.0.0/16"
 """The addresses of simulated pods. Nobody is there."""
+
+
+def simulated(number: int) -> str:
+    """The name of a simulated node; the first is 1."""
+    return f"simulated-{number}"
 
 
 class Kwok:
@@ -24,17 +31,30 @@ class Kwok:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        stages = [f"--config={stage}" for stage in sorted((BIN / "kwok-stages").glob("*.yaml"))]
+        self._options = cluster.folder.path / "kwok.json"
+        stages = [f"--config={file}" for file in [self._options, *sorted((BIN / "kwok-stages").glob("*.yaml"))]]
         self.part = Part("kwok", cluster.folder, [
             str(BIN / "kwok"), f"--kubeconfig={cluster.folder.kubeconfig}", f"--cidr={PODS}", *stages,
             f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake", "--server-address=127.0.0.1:10247",
+            # It would log each pod.
+            "--v=WARN",
         ], cluster.namespace.enter)
 
     def up(self, nodes: int = 1) -> None:
         """Adds simulated nodes. Pods get there that tolerate their taint and select their label, both `LABEL`."""
         tools.require(["kwok"])
+        self._options.write_text(json.dumps({
+            "apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": {
+                "podPlayStageParallelism": AT_ONCE,
+                # Without leases a node is lost after the 20 s that the controllers wait for a sign of it.
+                "nodeLeaseDurationSeconds": 40,
+                # KWOK's defaults, which it forgets once there are options.
+                "nodePlayStageParallelism": 4, "nodeLeaseParallelism": 4, "podsOnNodeSyncParallelism": 1,
+                "enablePodsOnNodeSyncListPager": True,
+            },
+        }))
         self.part.start()
-        names = [f"simulated-{number}" for number in range(1, nodes + 1)]
+        names = [simulated(number) for number in range(1, nodes + 1)]
         self._cluster.apply("\n---\n".join(json.dumps({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {LABEL: "true"}, "annotations": {ANNOTATION: "fake"}},

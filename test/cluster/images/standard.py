@@ -40,5 +40,14 @@ def backend(program: Path | None = None) -> Path:
     return tar
 
 
+def compiled(source: Path, name: str, folder: Path) -> Path:
+    """The archive of an image of one C program, in that folder."""
+    program = folder / source.stem
+    checked(["gcc", "-static", "-O2", "-D_GNU_SOURCE", "-o", str(program), str(source)])
+    tar = folder / f"{source.stem}.tar"
+    Image(name, program).write(tar)
+    return tar
+
+
 def _current(tar: Path, source: Path) -> bool:
     return tar.exists() and tar.stat().st_mtime > source.stat().st_mtime

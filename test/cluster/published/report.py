@@ -1,6 +1,6 @@
 """What the runs found, as a table."""
 
-from .run import Load, Outcome
+from .run import OF_THE_STUDY, Load, Outcome
 
 
 def table(outcomes: list[Outcome], load: Load) -> str:
@@ -36,7 +36,7 @@ def failures(outcomes: list[Outcome]) -> list[str]:
     the static run."""
     found = []
     for outcome in outcomes:
-        if outcome.gateway != "sluicegate":
+        if outcome.gateway != "sluicegate" or outcome.run not in OF_THE_STUDY:
             continue
         where = f"{outcome.run} {outcome.nth}"
         if any(outcome.errors.values()) or outcome.load["errors"]["total"]:

@@ -17,6 +17,9 @@ from .gateways import Gateway
 
 HOST = "app.example.com"
 REPLICAS = 5
+SERVED = "app"
+ASIDE = "aside"
+"""Pods like those that serve, to which no request goes: what their coming and going does to a load is the machine's doing."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,14 @@ def deploy(cluster: Cluster, folder: Path) -> None:
     container = {"name": "app", "image": standard.BACKEND, "ports": [{"name": "http", "containerPort": 9000}],
                  "args": ["backend", "--listen", "0.0.0.0:9000", "--exit", "at-once", "--quiet"], "readinessProbe": probe,
                  "resources": {"requests": {"cpu": "50m"}}}
-    cluster.apply(
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app"}, "spec": {
-            "replicas": REPLICAS, "selector": {"matchLabels": {"app": "app"}},
-            "template": {"metadata": {"labels": {"app": "app"}}, "spec": {"containers": [container]}}}},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "app"}, "spec": {
-            "selector": {"app": "app"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}},
-    )
-    cluster.kubectl("rollout", "status", "deployment/app", "--timeout=60s")
+    for name in (SERVED, ASIDE):
+        labels = {"app": name}
+        cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+            "replicas": REPLICAS, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}})
+    cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "app"}, "spec": {
+        "selector": {"app": SERVED}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}})
+    settle(cluster)
 
 
 @contextmanager
@@ -94,27 +97,32 @@ def deployed(cluster: Cluster, gateway: Gateway, certificate: Path) -> Iterator[
         gateway.down(cluster)
 
 
-def nothing(_cluster: Cluster, end: Event) -> None:
+def nothing(_cluster: Cluster, _deployment: str, end: Event) -> None:
     """The static run: five pods, and nothing changes."""
     end.wait()
 
 
-def scale(cluster: Cluster, end: Event) -> None:
+def scale(cluster: Cluster, deployment: str, end: Event) -> None:
     """The dynamic run of the study."""
     while True:
         for replicas, seconds in [(5, 12), (7, 10)]:
-            cluster.kubectl("scale", "deployment/app", f"--replicas={replicas}")
+            cluster.kubectl("scale", f"deployment/{deployment}", f"--replicas={replicas}")
             if end.wait(seconds):
                 return
 
 
-def restart(cluster: Cluster, end: Event) -> None:
+def restart(cluster: Cluster, deployment: str, end: Event) -> None:
     """A rolling restart every ten seconds."""
     while not end.wait(10):
-        cluster.kubectl("rollout", "restart", "deployment/app")
+        cluster.kubectl("rollout", "restart", f"deployment/{deployment}")
 
 
-RUNS: dict[str, Callable[[Cluster, Event], None]] = {"static": nothing, "scale": scale, "restart": restart}
+RUNS: dict[str, tuple[Callable[[Cluster, str, Event], None], str]] = {
+    "static": (nothing, SERVED), "scale": (scale, SERVED), "restart": (restart, SERVED),
+    "scale-aside": (scale, ASIDE), "restart-aside": (restart, ASIDE),
+}
+"""What is done, and to which Deployment."""
+OF_THE_STUDY = ("static", "scale", "restart")
 
 
 def go_before(pid: int) -> None:
@@ -126,14 +134,15 @@ def go_before(pid: int) -> None:
 
 
 def settle(cluster: Cluster) -> None:
-    """Waits until what came of the last change is over, with the pods that went."""
-    cluster.kubectl("rollout", "status", "deployment/app", "--timeout=60s")
-    wait_until(lambda: len(cluster.json("get", "pods", "--selector=app=app")["items"]) == REPLICAS, "old pods to be gone", 60, 0.2)
+    """Undoes the last change, and waits until all that came of it is over, with the pods that went."""
+    for name in (SERVED, ASIDE):
+        cluster.kubectl("scale", f"deployment/{name}", f"--replicas={REPLICAS}")
+        cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
+    wait_until(lambda: len(cluster.json("get", "pods")["items"]) == 2 * REPLICAS, "old pods to be gone", 60, 0.2)
 
 
 def measure(cluster: Cluster, gateway: Gateway, run: str, nth: int, load: Load, folder: Path) -> Outcome:
     """Loads the gateway while the pods change."""
-    cluster.kubectl("scale", "deployment/app", f"--replicas={REPLICAS}")
     settle(cluster)
     told = folder / f"{gateway.name}-{run}-{nth}.json"
     command = [str(program()), "load", "-t1", f"-c{load.connections}", f"-d{load.seconds}s", f"-R{load.rate}", "--json", str(told),
@@ -141,7 +150,8 @@ def measure(cluster: Cluster, gateway: Gateway, run: str, nth: int, load: Load, 
     running = cluster.popen(["nice", "--adjustment=-15", *command], name=told.stem)
     go_before(running.process.pid)
     end = Event()
-    changes = Thread(target=RUNS[run], args=(cluster, end))
+    change, deployment = RUNS[run]
+    changes = Thread(target=change, args=(cluster, deployment, end))
     changes.start()
     try:
         code = running.wait(load.seconds + load.connections * 0.01 + 60)

@@ -5,6 +5,8 @@ import functools
 import json
 import os
 import signal
+import socket
+import ssl
 import tempfile
 import time
 import unittest
@@ -153,6 +155,17 @@ def well(answer: Answer) -> bool:
     return answer.status == 200
 
 
+def ready(pod: dict[str, Any]) -> bool:
+    """Whether all containers of a pod are."""
+    statuses = pod["status"].get("containerStatuses", [])
+    return bool(statuses) and all(status["ready"] for status in statuses)
+
+
+def restarted(pod: dict[str, Any]) -> bool:
+    """Whether a pod of which a container died is ready again."""
+    return ready(pod) and any(status["restartCount"] for status in pod["status"]["containerStatuses"])
+
+
 class Load:
     """Requests at a steady rate that come from outside of all pods."""
 
@@ -181,6 +194,55 @@ class Load:
 
     def kill(self) -> None:
         self._running.kill()
+
+
+class Tunnel:
+    """A connection over HTTPS that was upgraded to what sends back what it is sent (`echo.c`)."""
+
+    def __init__(self, cluster: Cluster, address: str, authority: Authority, host: str, path: str) -> None:
+        tls = ssl.create_default_context(cafile=str(authority.file))
+        with cluster.namespace.inside():
+            connection = socket.create_connection((address, 443), timeout=5)
+        # Whoever cuts the connection off without TLS's own end is not taken for one that ended it.
+        self._connection = tls.wrap_socket(connection, server_hostname=host, suppress_ragged_eofs=False)
+        self._connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            more = self._connection.recv(1)
+            if not more:
+                raise ClusterError(f"no tunnel to {host}: {answer!r}")
+            answer += more
+        head = answer.decode()
+        if not head.startswith("HTTP/1.1 101 "):
+            raise ClusterError(f"no tunnel to {host}: {head}")
+        self.pod = next(line.partition(": ")[2] for line in head.splitlines() if line.lower().startswith("x-pod:"))
+        """Where it leads to."""
+        self._sent = 0
+
+    def echo(self) -> None:
+        """Sends something, and waits until it is back."""
+        self._sent += 1
+        sent, back = f"{self._sent} of {self.pod}".encode() * 50, b""
+        self._connection.sendall(sent)
+        while len(back) < len(sent):
+            more = self._connection.recv(len(sent) - len(back))
+            if not more:
+                raise ClusterError(f"the tunnel to {self.pod} ended after {self._sent - 1} echoes")
+            back += more
+        if back != sent:
+            raise ClusterError(f"the tunnel to {self.pod} gave back {back!r} for {sent!r}")
+
+    def ended(self) -> bool:
+        """Waits until the other side ends it, and says whether it did so in good order and without a byte more."""
+        self._connection.settimeout(PATIENCE)
+        try:
+            return self._connection.recv(1) == b""
+        except OSError as error:
+            print(f"  the tunnel to {self.pod}: {error}", flush=True)
+            return False
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def lost(counted: dict[str, Any]) -> dict[str, int]:

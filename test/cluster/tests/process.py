@@ -36,24 +36,26 @@ NAMESPACED = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"],
      "resources": ["gateways", "tlsroutes", "tcproutes", "udproutes", "referencegrants"], "verbs": READ},
+    {"apiGroups": ["sluicegate.dev"], "resources": ["securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies"], "verbs": READ},
 ]
 CLUSTER_WIDE = [
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses"], "verbs": READ},
 ]
 WRITE = [
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch", "update"]},
+    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["patch"]},
-    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": ["sluicegate.dev"],
+     "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status"], "verbs": ["patch"]},
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
 ]
-NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": READ}]
+NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
 AT_HOME = [{"apiGroups": [""], "resources": ["pods"], "verbs": READ}]
 
 
 def lease_rules(name: str) -> list[Manifest]:
     group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
-    return [{**group, "verbs": ["create"]}, {**group, "resourceNames": [name], "verbs": ["get", "update", "patch"]}]
+    return [{**group, "verbs": ["create"]}, {**group, "resourceNames": [name], "verbs": ["get", "update"]}]
 
 
 def program(name: str) -> Path:
@@ -277,13 +279,14 @@ class Gateway:
     def await_line(self, *parts: str, timeout: float = 30) -> str:
         return wait_until(lambda: self.lines(*parts), f"{parts} in the log of {self.name}:\n{self.log()}", timeout, 0.02)[0]
 
-    def ask(self, host: str, path: str = "/", port: int | None = None, method: str = "GET", body: bytes | None = None) -> Answer:
+    def ask(self, host: str, path: str = "/", port: int | None = None, method: str = "GET", body: bytes | None = None,
+            headers: dict[str, str] | None = None) -> Answer:
         """What it answers over HTTP, over a new connection; the status is 0 if there is no answer."""
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=5)
         try:
             with self.cluster.namespace.inside():
                 connection.connect()
-            connection.request(method, path, body, {"Host": host, "Connection": "close"})
+            connection.request(method, path, body, {"Host": host, "Connection": "close", **(headers or {})})
             answer = connection.getresponse()
             return Answer(answer.status, answer.read().decode(errors="replace"), answer.headers)
         except OSError as error:
@@ -389,5 +392,10 @@ class Gateway:
 
     def cpu(self) -> float:
         """The CPU time that it took so far, in seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_of(self.pid)
+
+
+def cpu_of(pid: int) -> float:
+    """The CPU time that a process took so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

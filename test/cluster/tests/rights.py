@@ -13,11 +13,14 @@ FOLLOWED = {
     "networking.k8s.io/ingresses": READ, "gateway.networking.k8s.io/gateways": READ,
     "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ,
     "gateway.networking.k8s.io/udproutes": READ, "gateway.networking.k8s.io/referencegrants": READ,
+    "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
+    "sluicegate.dev/trafficpolicies": READ,
 }
-OF_THE_CLUSTER = {"/namespaces": READ, "networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ}
-WRITTEN = {"networking.k8s.io/ingresses/status": ["patch", "update"], "networking.k8s.io/ingresses": ["patch"],
-           "events.k8s.io/events": ["create", "patch"]}
-LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "patch", "update"]}
+OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ}
+WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/ingresses": ["patch"],
+           "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
+           "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"], "events.k8s.io/events": ["create"]}
+LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}
 
 
 def union(*parts: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -323,11 +323,23 @@ class Writes(OnCluster):
         balancer["spec"]["type"] = "LoadBalancer"
         self.api.create(balancer)
         web = self.route("web")
-        self.gateway("--publish-service", f"{self.namespace}/balancer")
+        gateway = self.gateway("--publish-service", f"{self.namespace}/balancer")
+        gateway.await_line(" WARN ", "--publish-service", "has no address yet")
         for addresses in [["192.0.2.7"], ["192.0.2.8", "192.0.2.9"]]:
             found = {"ingress": [{"ip": address} for address in addresses]}
             self.api.patch(balancer, {"status": {"loadBalancer": found}}, "/status")
             self.await_addresses(web, addresses)
+        # Without it, and until the one that takes its place has a load balancer, nothing is taken away.
+        self.api.delete(balancer)
+        gateway.await_line(" WARN ", "--publish-service", "does not exist")
+        self.await_addresses(self.route("meanwhile"), addresses)
+        self.api.create(balancer)
+        wait_until(lambda: len(gateway.lines(" WARN ", "has no address yet")) > 1, f"the new Service; {gateway.log()}")
+        self.await_addresses(self.route("later"), addresses)
+        self.assertEqual(self.status(web), addresses)
+        self.api.patch(balancer, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}, "/status")
+        self.await_addresses(web, ["192.0.2.10"])
+        gateway.await_line("solved", "--publish-service", "has no address yet")
 
     def test_addresses_of_nodes(self) -> None:
         self.shop()
@@ -568,6 +580,28 @@ class Outages(OnCluster):
         self.assertLess(took, 2)
         self.assertEqual(load.wait(40), 0, load.output()[-2000:])
         gateway.await_line("solved", "the Kubernetes API cannot be asked")
+
+    def test_it_is_soon_in_step_with_an_api_server_that_did_not_know_its_rights_for_a_while(self) -> None:
+        self.route("web")
+        account = self.site.account([])
+        rights = self.site.allow(account, NAMESPACED + CLUSTER_WIDE)
+        gateway = self.gateway("--no-status", account=account)
+        gateway.await_status(self.host())
+        # A watch that goes on is not asked for its rights again; those after a restart are.
+        self.api.delete(rights)
+        self.cluster.kill("kube-apiserver")
+        self.cluster.start("kube-apiserver")
+        gateway.await_line("give the service account the right")
+        # Long enough for the pause between two tries to have become as long as it may.
+        time.sleep(8)
+        self.assertEqual(gateway.ask(self.host()).status, 200)
+        self.api.create(rights)
+        self.slice_to(self.two)
+        begun = time.monotonic()
+        gateway.await_backend(self.host(), "two")
+        took = time.monotonic() - begun
+        say(f"in step {took:.2f} s after it was given its rights again")
+        self.assertLess(took, 2)
 
     def test_a_restored_backup_is_what_counts(self) -> None:
         old = self.route("old")

@@ -82,7 +82,7 @@ class Newcomer(Gateway):
         self.answers(lambda answer: answer.server == "nginx", "http://hello.example.com/", address="198.51.100.1")
         # NET_BIND_SERVICE is bit 10 (linux/capability.h).
         self.check_pods(capabilities=1 << 10)
-        nodes = {"/nodes": READ}
+        nodes = {"/nodes": ["get"]}
         self.assertEqual(rights(self.cluster, "sluicegate", "default"), union(ALL_IN_ONE, nodes))
         self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(ALL_IN_ONE, nodes, LEASE, {"/pods": READ}))
 

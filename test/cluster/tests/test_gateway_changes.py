@@ -2,57 +2,16 @@
 
 import json
 import signal
-import time
 import unittest
-from typing import Any
 
 from harness import wait_until
-from harness.processes import checked
 
-from .gateway import NAMESPACE, PATIENCE, Gateway, backend, ingress, well
-
-SHOP = "https://shop.example.com/"
+from .gateway import NAMESPACE, PATIENCE, Load, lost, restarted
+from .shop import SHOP, Shop
 
 
-class Changes(Gateway):
-    """Seven back ends or five, two pods of Sluicegate with the chart's own times, and a stable address: that of the Service."""
-
-    nodes = 2
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.address = "203.0.113.80"
-        cls.install(service={"type": "NodePort", "clusterIP": cls.address})
-        cls.cluster.apply(cls.authority.secret("shop", "shop.example.com"))
-        cls.follow([*backend("shop", 5), ingress("shop", "shop.example.com / Prefix shop", tls={"shop": ["shop.example.com"]})])
-
-    def setUp(self) -> None:
-        # What the last test left is over.
-        self.rolled_out("deployment/sluicegate", NAMESPACE)
-        self.rolled_out("deployment/shop")
-        self.endpoints_are_in_step()
-        self.answers(well, SHOP)
-
-    def endpoints_are_in_step(self) -> None:
-        """Waits until the slices have the pods that there are, and no others."""
-
-        def same() -> bool:
-            pods = self.shops()
-            return len(pods) == 5 and self.ready_shops() == {pod["status"].get("podIP") for pod in pods}
-
-        wait_until(same, "the endpoints to be the pods", PATIENCE, 0.2)
-
-    def shops(self) -> list[dict[str, Any]]:
-        """The pods of the back end."""
-        found: list[dict[str, Any]] = self.cluster.json("get", "pods", "--selector=app=shop")["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
-
-    def ready_shops(self) -> set[str]:
-        """The addresses of the back ends that are ready, as the slices say."""
-        slices = self.cluster.json("get", "endpointslices", "--selector=kubernetes.io/service-name=shop")["items"]
-        return {address for each in slices for endpoint in each.get("endpoints") or [] if endpoint["conditions"]["ready"]
-                for address in endpoint["addresses"]}
+class Changes(Shop):
+    """Each test changes something else."""
 
     def test_a_rolling_update_of_the_gateway_loses_no_request(self) -> None:
         before = {pod["metadata"]["name"] for pod in self.pods()}
@@ -73,16 +32,58 @@ class Changes(Gateway):
             self.rolled_out("deployment/shop")
         self.assertTrue(before.isdisjoint({pod["metadata"]["name"] for pod in self.shops()}))
 
-    def test_a_node_is_drained_without_a_lost_request(self) -> None:
-        self.addCleanup(self.cluster.kubectl, "uncordon", "node-2")
+    def test_each_node_is_drained_without_a_lost_request(self) -> None:
         # Whoever has all pods on one node and no such budget is left without any.
         self.cluster.kubectl("create", "poddisruptionbudget", "shop", "--selector=app=shop", "--min-available=3")
         self.addCleanup(self.cluster.kubectl, "delete", "poddisruptionbudget/shop")
         with self.load():
-            self.cluster.kubectl("drain", "node-2", "--ignore-daemonsets", "--force", f"--timeout={PATIENCE}s")
-            self.rolled_out("deployment/sluicegate", NAMESPACE)
+            for drained, other in [("node-2", "node-1"), ("node-1", "node-2")]:
+                self.addCleanup(self.cluster.kubectl, "uncordon", drained)
+                self.cluster.kubectl("drain", drained, "--ignore-daemonsets", "--force", f"--timeout={PATIENCE}s")
+                self.rolled_out("deployment/sluicegate", NAMESPACE)
+                self.rolled_out("deployment/shop")
+                self.assertEqual({pod["spec"]["nodeName"] for pod in [*self.pods(), *self.shops()]}, {other})
+                self.cluster.kubectl("uncordon", drained)
+
+    def test_back_ends_deleted_by_force_cost_no_request(self) -> None:
+        # Slow enough for each pod to die with some under way.
+        with self.load(f"{SHOP}?t=100"):
+            for _ in range(2):
+                deleted = [pod["metadata"]["name"] for pod in self.shops()[:2]]
+                self.cluster.kubectl("delete", "pods", *deleted, "--force", "--grace-period=0")
+                self.rolled_out("deployment/shop")
+                self.endpoints_are_in_step()
+
+    def test_posts_are_never_delivered_twice_when_back_ends_die(self) -> None:
+        options = ["--connect-to", f"{self.address}:443", "--cacert", str(self.authority.file), "--posts", "100", "--connections", "10"]
+        before = set(self.journal())
+        with self.load():
+            # Slow enough for each pod to die with some under way.
+            loads = [Load(self.cluster, "posts", f"{SHOP}?t=50", "--rate", "100", *options),
+                     Load(self.cluster, "posts-http2", f"{SHOP}?t=50", "--rate", "100", "--h2", "--streams", "5", *options)]
+            for pod in self.shops()[:4]:
+                self.process(pod).send(signal.SIGKILL)
+                name = pod["metadata"]["name"]
+                wait_until(lambda name=name: restarted(self.cluster.json("get", f"pod/{name}")), f"{name} to be restarted", PATIENCE, 0.2)
+            forced, *_ = self.shops()
+            self.cluster.kubectl("delete", "pod", forced["metadata"]["name"], "--force", "--grace-period=0")
             self.rolled_out("deployment/shop")
-        self.assertEqual({pod["spec"]["nodeName"] for pod in [*self.pods(), *self.shops()]}, {"node-1"})
+            self.endpoints_are_in_step()
+            counted = [load.stop() for load in loads]
+        delivered = [request for request in self.journal() if request not in before]
+        well = sum(each["statuses"].get("200", 0) for each in counted)
+        failed = [lost(each) for each in counted]
+        print(f"  of {sum(each['requests']['posts'] for each in counted)} POSTs {len(set(delivered))} were delivered, {well} answered,"
+              f" and these failed: {failed}", flush=True)
+        self.assertEqual(len(delivered), len(set(delivered)), "POSTs were delivered twice")
+        # One that may have been delivered before its back end died is answered 502; its connection stays.
+        self.assertLessEqual({kind for each in failed for kind in each}, {"status 502"})
+        self.assertGreaterEqual(len(delivered), well)
+        self.assertGreater(well, 0)
+
+    def journal(self) -> list[str]:
+        """The ids of all POSTs that back ends were delivered so far."""
+        return [line for file in sorted(self.journals.iterdir()) for line in file.read_text().splitlines()]
 
     def test_pods_deleted_while_their_kubelet_stands_still_cost_no_request(self) -> None:
         # A restart spreads them over the nodes again.
@@ -103,35 +104,8 @@ class Changes(Gateway):
             self.endpoints_are_in_step()
 
     def test_back_ends_that_die_while_the_api_server_is_away_cost_no_request(self) -> None:
-        silent, refusing, *_ = self.shops()
-        processes = {pod["metadata"]["name"]: self.process(pod) for pod in (silent, refusing)}
-        kubelets = [f"{node.name}/kubelet" for node in self.cluster.nodes]
-        for kubelet in kubelets:
-            self.addCleanup(self.cluster.resume, kubelet)
-        self.addCleanup(self.cluster.start, "kube-apiserver")
         with self.load():
-            self.cluster.kill("kube-apiserver")
-            # They would start containers again.
-            for kubelet in kubelets:
-                self.cluster.pause(kubelet)
-            time.sleep(5)
-            # The address of one swallows packets from now on, and that of the other refuses.
-            checked(["nsenter", f"--target={processes[silent['metadata']['name']].pid}", "--net", "ip", "link", "set", "eth0", "down"])
-            for process in processes.values():
-                process.send(signal.SIGKILL)
-            # A minute without an API server; what is awaited is nothing but the time.
-            time.sleep(55)
-            for kubelet in kubelets:
-                self.cluster.resume(kubelet)
-            self.cluster.start("kube-apiserver")
-            took = self.served("returned")
-            print(f"  after the API server's return a new Ingress is served in {took:.2f} s", flush=True)
-            # Kubernetes' own parts ask again once a minute by now, unless they are started again.
-            for part in ["kube-controller-manager", "kube-scheduler", *(f"{node.name}/kube-proxy" for node in self.cluster.nodes)]:
-                self.cluster.kill(part)
-                self.cluster.start(part)
-            self.cluster.kubectl("delete", "pod", silent["metadata"]["name"])
-            self.endpoints_are_in_step()
+            self.outlive_api_server(60)
 
     def test_a_certificate_is_replaced_without_a_lost_request(self) -> None:
         def serial() -> str:

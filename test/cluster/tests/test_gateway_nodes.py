@@ -3,12 +3,16 @@
 import signal
 import time
 import unittest
+from typing import Any
 
 from harness import wait_until
+from harness.paths import CLUSTER
+from images import standard
 
-from .gateway import NAMESPACE, PATIENCE, Gateway, Load, backend, ingress, lost, well
+from .gateway import NAMESPACE, PATIENCE, Gateway, Load, Tunnel, backend, ingress, lost, ready, restarted, well
 
 SHOP = "https://shop.example.com/"
+ECHO = "sluicegate.dev/cluster/echo:1"
 
 
 class Nodes(Gateway):
@@ -21,7 +25,7 @@ class Nodes(Gateway):
         super().setUpClass()
         cls.address = "198.51.100.1"
         cls.install(kind="DaemonSet", hostNetwork=True, service={"enabled": False}, status={"source": "Nodes"},
-                    shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
+                    shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 12})
         cls.cluster.apply(cls.authority.secret("shop", "shop.example.com"))
         cls.follow([*backend("shop", 3), ingress("shop", "shop.example.com / Prefix shop", tls={"shop": ["shop.example.com"]})])
 
@@ -47,6 +51,45 @@ class Nodes(Gateway):
         self.assertEqual(slow.wait(PATIENCE), 0, slow.output())
         self.assertIn("200 OK", slow.output())
         self.assertIn("connection: close", slow.output().lower())
+
+    def test_a_tunnel_stays_while_back_ends_change_and_goes_with_its_own_gateway(self) -> None:
+        echo = backend("echo", 2)
+        (container,) = echo[0]["spec"]["template"]["spec"]["containers"]
+        container |= {"image": ECHO, "args": []}
+        self.cluster.import_image(standard.compiled(CLUSTER / "tests/echo.c", ECHO, self.folder))
+        self.follow([*echo, ingress("echo", "shop.example.com /echo Prefix echo", tls={"shop": ["shop.example.com"]})])
+        self.addCleanup(self.cluster.kubectl, "delete", "ingress/echo", "service/echo", "deployment/echo")
+        self.answers(well, f"{SHOP}echo")
+        tunnel = Tunnel(self.cluster, self.address, self.authority, "shop.example.com", "/echo")
+        self.addCleanup(tunnel.close)
+
+        def pods() -> dict[str, dict[str, Any]]:
+            tunnel.echo()
+            found = self.cluster.json("get", "pods", "--selector=app=echo")["items"]
+            return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
+
+        def scale(replicas: int) -> None:
+            self.cluster.kubectl("scale", "deployment/echo", f"--replicas={replicas}")
+            wait_until(lambda: len(pods()) == replicas and all(map(ready, pods().values())), f"{replicas} pods", PATIENCE, 0.1)
+
+        # Its own pod is the last that is taken away.
+        self.cluster.kubectl("annotate", "pod", tunnel.pod, "controller.kubernetes.io/pod-deletion-cost=100")
+        scale(4)
+        other = next(pod for name, pod in pods().items() if name != tunnel.pod)
+        self.process(other).send(signal.SIGKILL)
+        wait_until(lambda: restarted(pods()[other["metadata"]["name"]]), "the pod to be restarted", PATIENCE, 0.1)
+        scale(1)
+        self.assertEqual(set(pods()), {tunnel.pod})
+
+        (old,) = [pod for pod in self.pods() if pod["spec"]["nodeName"] == "node-1"]
+        started = time.monotonic()
+        self.cluster.kubectl("delete", "pod", old["metadata"]["name"], "--namespace", NAMESPACE, "--wait=false")
+        for _ in range(10):
+            tunnel.echo()
+            time.sleep(0.5)
+        self.assertTrue(tunnel.ended(), "the tunnel was cut off")
+        print(f"  its gateway told to end, the tunnel stayed for {time.monotonic() - started:.1f} s", flush=True)
+        self.answers(well, f"{SHOP}echo")
 
     def test_a_killed_process_takes_its_connections_with_it_and_is_started_again(self) -> None:
         (pod,) = [pod for pod in self.pods() if pod["spec"]["nodeName"] == "node-1"]

@@ -14,6 +14,7 @@ from harness.cgroups import ControlGroup
 from harness.machine import KUBELET_SYSCTLS
 from harness.paths import CLUSTER
 from harness.processes import Process, command
+from images import standard
 from images.image import Image
 
 PROGRAM_SOURCE = CLUSTER / "tests/answer.c"
@@ -22,11 +23,7 @@ IMAGE = "sluicegate.dev/cluster/answer:1"
 
 
 def answer_image(folder: Path) -> Path:
-    program = folder / "answer"
-    subprocess.run(["gcc", "-static", "-O2", "-o", str(program), str(PROGRAM_SOURCE)], check=True)
-    tar = folder / "answer.tar"
-    Image(IMAGE, program).write(tar)
-    return tar
+    return standard.compiled(PROGRAM_SOURCE, IMAGE, folder)
 
 
 def deployment(name: str, replicas: int, **pod: Any) -> dict[str, Any]:
@@ -206,7 +203,7 @@ class Simulated(unittest.TestCase):
             cluster.apply(deployment("many", 50, **simulated), service("many"))
             wait_until(lambda: len(ready_addresses(cluster, "many")) == 50, "50 ready endpoints", 60, 0.2)
             cluster.kwok.down()
-            wait_until(lambda: not ready_addresses(cluster, "many"), "endpoints to go with their nodes", 90, 0.2)
+            wait_until(lambda: not ready_addresses(cluster, "many"), "endpoints to go with their nodes", 120, 0.2)
 
 
 class Machine(unittest.TestCase):
@@ -296,6 +293,7 @@ class Command(unittest.TestCase):
             (["up", "--nodes", "100"], "1 to 9 nodes, not 100"),
             (["build", "kubelte"], "nothing is called kubelte"),
             (["status", "--name", "nobody"], "no cluster nobody is up"),
+            (["kubectl", "--name", "nobody", "--namespace", "shop", "get", "pods"], "no cluster nobody is up"),
         ]:
             with self.subTest(argv):
                 done = self.call(*argv)

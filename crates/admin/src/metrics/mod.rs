@@ -4,6 +4,9 @@
 //!
 //! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::telemetry::MAX_ROUTES), then one with empty labels
 //!   for the rest): from its first request on, then all of them, so that shares of errors can be computed;
+//! - per policy: whether it lets nobody in, what it let in, and what it turned away by reason, from the first time that the
+//!   reason occurs; per consumer (at most [`MAX_CONSUMERS`](sluicegate_proxy::telemetry::MAX_CONSUMERS), then one with
+//!   empty labels for the rest): from its first request on;
 //! - per listener below HTTP: whether it listens; per route there: from its first connection on;
 //! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason
 //!   from the first time that the reason occurs;
@@ -14,6 +17,7 @@ mod certificate;
 mod families;
 mod format;
 mod layer4;
+mod policy;
 mod process;
 mod route;
 mod upstream;
@@ -106,6 +110,7 @@ impl Collector for Gateway {
         }
         worker::encode(&mut families, telemetry)?;
         route::encode(&mut families, telemetry)?;
+        policy::encode(&mut families, telemetry)?;
         layer4::encode(&mut families, telemetry)?;
         upstream::encode(&mut families, telemetry)?;
         self.process.encode(&mut families)

@@ -8,7 +8,7 @@ use sluicegate_proxy::telemetry::{HistogramTotal, RouteLabels, RouteStats, Telem
 use super::families::Families;
 
 /// The values of `code`: the first digit of a response's status. 1xx is a tunnel (101).
-const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(super) const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// A route's numbers, read once for all its families.
 struct Totals {

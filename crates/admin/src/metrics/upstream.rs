@@ -59,6 +59,12 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     )?;
     each("sluicegate_upstream_ejections", "Endpoints that came under suspicion", |of| of.ejections)?;
     each("sluicegate_upstream_readmissions", "Endpoints that were trusted again", |of| of.readmissions)?;
+    each("sluicegate_upstream_health_checks", "Health checks of endpoints", |of| of.health_checks)?;
+    each(
+        "sluicegate_upstream_health_checks_failed",
+        "Health checks that were answered badly or not in time",
+        |of| of.health_checks_failed,
+    )?;
     each("sluicegate_upstream_idle_closed", "Unused connections that their endpoint closed", |of| {
         of.idle_closed
     })?;

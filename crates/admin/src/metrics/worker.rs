@@ -5,7 +5,9 @@ use std::fmt;
 use sluicegate_http1::Rejection;
 use sluicegate_model::ContentCoding;
 use sluicegate_proxy::failure::{ClientFault, TlsFault};
-use sluicegate_proxy::telemetry::{CompressedStats, Tally, Telemetry, WorkerStats, handshake_index};
+use sluicegate_proxy::telemetry::{
+    CompressedStats, SpanLoss, Tally, Telemetry, WorkerStats, handshake_index,
+};
 
 use super::families::Families;
 
@@ -129,5 +131,17 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         "sluicegate_access_log_dropped",
         "Access log lines dropped because they could not be written as fast as they came",
         workers.sum(|worker| &worker.log_dropped),
+    )?;
+    let spans = telemetry.spans();
+    families.counter("sluicegate_spans_exported", "Spans that a collector took", spans.exported())?;
+    let lost = SpanLoss::ALL.map(|loss| ([("reason", loss.reason())], spans.lost(loss)));
+    let of_workers = [
+        ([("reason", "over_limit")], workers.sum(|worker| &worker.spans_over_limit)),
+        ([("reason", "queue_full")], workers.sum(|worker| &worker.spans_queue_full)),
+    ];
+    families.counters(
+        "sluicegate_spans_dropped",
+        "Spans that no collector took, and requests that got none although their callers wanted one (over_limit)",
+        of_workers.into_iter().chain(lost),
     )
 }

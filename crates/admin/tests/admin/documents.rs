@@ -1,5 +1,6 @@
 //! `/config`, `/routes` and `/upstreams`, and the client for them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -67,10 +68,11 @@ async fn routes_are_the_same_from_a_gateway_and_from_a_model() -> anyhow::Result
     let address = ([127, 0, 0, 1], 1).into();
     let leaving = Endpoint { address: ([127, 0, 0, 1], 2).into(), conditions: Conditions::TERMINATING };
     let mut config = config(&[("/", "web", &[ready(address), leaving]), ("/cart", "cart", &[])]);
-    config.hosts[0].routes.push(Route { path: PathPattern::Exact("/cart".into()), ..route("/cart", "web") });
+    let routes = &mut Arc::make_mut(&mut config.hosts[0]).routes;
+    routes.push(Route { path: PathPattern::Exact("/cart".into()), ..route("/cart", "web") });
     let wildcard = HostPattern::Wildcard("example.com".into());
     let other = VirtualHost { host: wildcard, routes: vec![], fallback: Some(route("/", "cart")) };
-    config.hosts.insert(0, other);
+    config.hosts.insert(0, other.into());
     config.default_route = Some(route("/", "web"));
     let gateway = Gateway::serving(config.clone()).await?;
     let fetched: Vec<ServedRoute> = fetch(gateway.admin, "/routes").await?;

@@ -143,5 +143,6 @@ pub(crate) fn config(services: &[(&str, &str, &[Endpoint])]) -> Config {
     let host = HostPattern::Exact("shop.example.com".into());
     let upstreams =
         services.iter().map(|(_, service, endpoints)| (key(service), upstream(endpoints).into())).collect();
-    Config { hosts: vec![VirtualHost { host, routes, fallback: None }], upstreams, ..Config::default() }
+    let host = VirtualHost { host, routes, fallback: None };
+    Config { hosts: vec![host.into()], upstreams, ..Config::default() }
 }

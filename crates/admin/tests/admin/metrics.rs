@@ -1,5 +1,6 @@
 //! `/metrics` against what was really sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_model::{
@@ -286,6 +287,15 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_accept_errors",
         "sluicegate_access_log_dropped",
         "sluicegate_build",
+        "sluicegate_cache_bypassed",
+        "sluicegate_cache_entries",
+        "sluicegate_cache_evicted",
+        "sluicegate_cache_hits",
+        "sluicegate_cache_misses",
+        "sluicegate_cache_revalidated",
+        "sluicegate_cache_stale",
+        "sluicegate_cache_stored",
+        "sluicegate_cache_used_bytes",
         "sluicegate_certificate_not_after_seconds",
         "sluicegate_client_faults",
         "sluicegate_compressed_responses",
@@ -299,8 +309,13 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_connections_accepted",
         "sluicegate_connections_handed_over",
         "sluicegate_connections_open",
+        "sluicegate_consumer_requests",
+        "sluicegate_consumer_requests_aborted",
+        "sluicegate_consumer_response_bytes",
         "sluicegate_datagrams_dropped",
         "sluicegate_http2_floods",
+        "sluicegate_jwks_fetches",
+        "sluicegate_jwks_keys",
         "sluicegate_layer4_connections",
         "sluicegate_layer4_connections_open",
         "sluicegate_layer4_failures",
@@ -308,8 +323,16 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_layer4_sent_bytes",
         "sluicegate_listener_up",
         "sluicegate_planes_connected",
+        "sluicegate_policy_admitted",
+        "sluicegate_policy_checks",
+        "sluicegate_policy_denied",
+        "sluicegate_policy_dry_runs",
+        "sluicegate_policy_preflights",
+        "sluicegate_policy_unusable",
         "sluicegate_propagation_seconds",
         "sluicegate_proxy_header_failures",
+        "sluicegate_rate_limit_shared_exchanges",
+        "sluicegate_rate_limit_shared_up",
         "sluicegate_ready",
         "sluicegate_request_duration_seconds",
         "sluicegate_request_headers_dropped",
@@ -319,8 +342,18 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_requests_rejected",
         "sluicegate_requests_unrouted",
         "sluicegate_response_bytes",
+        "sluicegate_spans_dropped",
+        "sluicegate_spans_exported",
         "sluicegate_tls_handshake_failures",
         "sluicegate_tls_handshakes",
+        "sluicegate_traffic_aborted",
+        "sluicegate_traffic_answered",
+        "sluicegate_traffic_delayed",
+        "sluicegate_traffic_diverted",
+        "sluicegate_traffic_mirror_failures",
+        "sluicegate_traffic_mirrored",
+        "sluicegate_traffic_over_budget",
+        "sluicegate_traffic_requests",
         "sluicegate_udp_flows",
         "sluicegate_upstream_attempts",
         "sluicegate_upstream_connect_failures",
@@ -330,6 +363,8 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_upstream_ejections",
         "sluicegate_upstream_endpoints",
         "sluicegate_upstream_failures",
+        "sluicegate_upstream_health_checks",
+        "sluicegate_upstream_health_checks_failed",
         "sluicegate_upstream_hedges",
         "sluicegate_upstream_idle_closed",
         "sluicegate_upstream_not_repeated",
@@ -377,7 +412,7 @@ async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<(
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
     let exact = sluicegate_model::Route { path: PathPattern::Exact("/a".into()), ..route("/a", "web") };
-    config.hosts[0].routes.push(exact);
+    Arc::make_mut(&mut config.hosts[0]).routes.push(exact);
     let gateway = Gateway::serving(config).await?;
     assert_eq!(client::get(gateway.http, HOST, "/a").await?.status, 200);
     assert_eq!(client::get(gateway.http, HOST, "/a/b").await?.status, 200);

@@ -7,12 +7,18 @@ use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking:
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::typed::Manner;
 use super::{Syntax, split, typed};
 use crate::object::class::IngressClass;
 use crate::object::gateway::{Gateway, GatewayClass};
 use crate::object::gateway_api::{self, Written};
 use crate::object::grant::ReferenceGrant;
 use crate::object::ingress::Ingress;
+use crate::object::policy::consumer::Consumer;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::policy::traffic::TrafficPolicy;
+use crate::object::policy::written;
 use crate::object::route::Route;
 use crate::object::secret::{ConfigMap, Secret};
 use crate::object::service::Service;
@@ -216,7 +222,10 @@ fn is_former_version(kind: Kind, api_version: &str) -> bool {
 /// Checks an object of a known kind. Without a form, the findings say why.
 pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<Object> {
     fn typed<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
-        typed::parse(value, false, findings)
+        typed::parse(value, Manner::Lenient, findings)
+    }
+    fn strict<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
+        typed::parse(value, Manner::Strict, findings)
     }
     Some(match object.kind {
         Kind::IngressClass => {
@@ -247,6 +256,31 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             let raw = typed::<Written<gateway_api::ReferenceGrantSpec>>(value, findings)?;
             Object::ReferenceGrant(Arc::new(ReferenceGrant::check(raw, findings)))
         }
+        Kind::SecurityPolicy => {
+            let raw = strict::<Written<written::security::SecurityPolicySpec>>(value, findings);
+            Object::SecurityPolicy(Arc::new(match raw {
+                Some(raw) => SecurityPolicy::check(raw, object, findings),
+                None => SecurityPolicy::unreadable(value, object, findings),
+            }))
+        }
+        Kind::Consumer => {
+            let raw = strict::<Written<written::consumer::ConsumerSpec>>(value, findings)?;
+            Object::Consumer(Arc::new(Consumer::check(raw, object, findings)))
+        }
+        Kind::RateLimitPolicy => {
+            let raw = strict::<Written<written::rate_limit::RateLimitPolicySpec>>(value, findings);
+            Object::RateLimitPolicy(Arc::new(match raw {
+                Some(raw) => RateLimitPolicy::check(raw, object, findings),
+                None => RateLimitPolicy::unreadable(value, object, findings),
+            }))
+        }
+        Kind::TrafficPolicy => {
+            let raw = strict::<Written<written::traffic::TrafficPolicySpec>>(value, findings);
+            Object::TrafficPolicy(Arc::new(match raw {
+                Some(raw) => TrafficPolicy::check(raw, object, findings),
+                None => TrafficPolicy::unreadable(value, object),
+            }))
+        }
         Kind::Service => {
             let raw = typed::<core::Service>(value, findings)?;
             Object::Service(Arc::new(Service::check(raw, &object.namespace, findings)))
@@ -256,11 +290,11 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             Object::EndpointSlice(Arc::new(EndpointSlice::check(raw, findings)))
         }
         Kind::Secret => {
-            let raw = typed::parse::<core::Secret>(value, true, findings)?;
+            let raw = typed::parse::<core::Secret>(value, Manner::Confidential, findings)?;
             Object::Secret(Arc::new(Secret::check(raw, object, findings)))
         }
         Kind::ConfigMap => {
-            let raw = typed::parse::<core::ConfigMap>(value, true, findings)?;
+            let raw = typed::parse::<core::ConfigMap>(value, Manner::Confidential, findings)?;
             Object::ConfigMap(Arc::new(ConfigMap::check(raw, findings)))
         }
     })

@@ -64,20 +64,190 @@ const FIELDS: [&str; 52] = [
     "weight",
 ];
 
-/// The object as a `T`. Fields that `T` does not have are warned of; a value of the wrong type is an error, with
-/// its field, and nothing is returned. With `confidential`, no value is repeated in a message.
+/// The same of our own kinds.
+const POLICY_FIELDS: [&str; 148] = [
+    "abort",
+    "access",
+    "action",
+    "add",
+    "address",
+    "addresses",
+    "admitted",
+    "affinity",
+    "algorithm",
+    "algorithms",
+    "allow",
+    "allowCredentials",
+    "allowHeaders",
+    "allowMethods",
+    "allowMissingExpiry",
+    "allowOrigins",
+    "annotations",
+    "apiKey",
+    "apiKeys",
+    "attempts",
+    "audiences",
+    "authentication",
+    "authorization",
+    "backends",
+    "basic",
+    "basicUsers",
+    "body",
+    "budget",
+    "burst",
+    "caCertificateRef",
+    "cache",
+    "circuitBreaker",
+    "claim",
+    "claims",
+    "claimToHeaders",
+    "clientId",
+    "clockSkew",
+    "concurrency",
+    "connect",
+    "consecutiveErrors",
+    "consumers",
+    "contentType",
+    "cookie",
+    "cors",
+    "database",
+    "default",
+    "delay",
+    "deny",
+    "dryRun",
+    "ejection",
+    "exclude",
+    "exposeHeaders",
+    "external",
+    "fault",
+    "forward",
+    "from",
+    "group",
+    "groups",
+    "hash",
+    "header",
+    "headers",
+    "healthCheck",
+    "healthyThreshold",
+    "hostname",
+    "idle",
+    "inline",
+    "interval",
+    "ipv6PrefixLength",
+    "issuer",
+    "jwt",
+    "key",
+    "keys",
+    "kind",
+    "labels",
+    "limits",
+    "loadBalancing",
+    "match",
+    "maxAge",
+    "maxPercent",
+    "maxRequests",
+    "maxRequestsPerEndpoint",
+    "metadata",
+    "methods",
+    "minPerSecond",
+    "mirror",
+    "name",
+    "namespace",
+    "namespaces",
+    "passwordSecretRef",
+    "path",
+    "paths",
+    "per",
+    "perAttempt",
+    "percent",
+    "port",
+    "prefix",
+    "providers",
+    "query",
+    "realm",
+    "redirect",
+    "redirectParameter",
+    "redis",
+    "refreshInterval",
+    "refused",
+    "remote",
+    "remove",
+    "request",
+    "requestBody",
+    "requestHeaders",
+    "requests",
+    "require",
+    "requiredClaims",
+    "respond",
+    "response",
+    "responseBody",
+    "responseHeaders",
+    "retries",
+    "rewrite",
+    "rules",
+    "scheme",
+    "secretRef",
+    "sectionName",
+    "serverName",
+    "service",
+    "serviceRef",
+    "set",
+    "shared",
+    "sharedSecretRef",
+    "signIn",
+    "spec",
+    "split",
+    "statusCode",
+    "statuses",
+    "subject",
+    "targetRefs",
+    "time",
+    "timeout",
+    "timeouts",
+    "tls",
+    "tokens",
+    "tunnel",
+    "type",
+    "unhealthyThreshold",
+    "url",
+    "username",
+    "value",
+    "values",
+    "weight",
+];
+
+/// How strictly an object is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Fields that are unknown are warned of.
+    Lenient,
+    /// The same, and no value is repeated in a message.
+    Confidential,
+    /// Fields of its specification that are unknown or empty are errors: one that is misspelt may be what was to keep
+    /// somebody out.
+    Strict,
+}
+
+/// The object as a `T`. Fields that `T` does not have are warned of, or errors; a value of the wrong type is an error,
+/// with its field, and nothing is returned.
 pub(super) fn parse<T: DeserializeOwned>(
     value: &Value,
-    confidential: bool,
+    manner: Manner,
     findings: &mut Findings,
 ) -> Option<T> {
+    if manner == Manner::Strict
+        && let Some(spec) = value.get("spec")
+    {
+        refuse_nulls(spec, "spec", findings);
+    }
     let mut unknown = Vec::new();
     if let Ok(object) = serde_ignored::deserialize(value, |path| unknown.push(render(&path))) {
         for field in unknown {
-            warn_of_unknown(field, findings);
+            tell_of_unknown(field, manner, findings);
         }
         return Some(object);
     }
+    let confidential = manner == Manner::Confidential;
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
     let mut field = String::new();
     let mut found = value;
@@ -95,6 +265,22 @@ pub(super) fn parse<T: DeserializeOwned>(
         }
     }
     let message = error.inner().to_string();
+    // Serde's own form of what is not there (`serde::de::Error::missing_field`, `unknown_variant`).
+    let quoted =
+        |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    if message.starts_with("missing field ") {
+        if let Some(name) = quoted(&message).first() {
+            push_key(&mut field, name);
+        }
+        findings.error(field, "is missing");
+        return None;
+    }
+    if let (Some((_, known)), Value::String(text)) =
+        (message.strip_prefix("unknown variant ").and_then(|rest| rest.split_once(", expected ")), found)
+    {
+        findings.error(field, format!("{text:?} is unknown: write {}", in_words(&quoted(known))));
+        return None;
+    }
     // Serde's own form of what does not fit (`serde::de::Error::invalid_type`, `invalid_value`).
     let is_serdes = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
     let expected = message.rsplit_once(", expected ").filter(|_| is_serdes).map(|(_, expected)| expected);
@@ -153,13 +339,49 @@ fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String
     }
 }
 
-fn warn_of_unknown(field: String, findings: &mut Findings) {
+fn tell_of_unknown(field: String, manner: Manner, findings: &mut Findings) {
     let name = field.rsplit(['.', ']']).next().unwrap_or_default();
-    let message = match closest(name, &FIELDS) {
-        Some(meant) if meant != name => format!("is unknown and does nothing: did you mean {meant}?"),
-        _ => "is unknown and does nothing: is it in the right place?".to_owned(),
+    let known = if manner == Manner::Strict { &POLICY_FIELDS[..] } else { &FIELDS };
+    let hint = match closest(name, known) {
+        Some(meant) if meant != name => format!("did you mean {meant}?"),
+        _ => "is it in the right place?".to_owned(),
     };
-    findings.warning(field, message);
+    // Of all that is around the specification, the API server's part, there are newer versions than ours.
+    let is_around = ["metadata", "status"].iter().any(|part| field.starts_with(part));
+    if manner == Manner::Strict && !is_around {
+        findings.error(field, format!("is unknown: {hint}"));
+    } else {
+        findings.warning(field, format!("is unknown and does nothing: {hint}"));
+    }
+}
+
+/// Tells of fields that are written without a value.
+fn refuse_nulls(value: &Value, field: &str, findings: &mut Findings) {
+    match value {
+        Value::Null => findings.error(field, "is empty: write a value, or leave it out"),
+        Value::Array(entries) => {
+            for (index, entry) in entries.iter().enumerate() {
+                refuse_nulls(entry, &format!("{field}[{index}]"), findings);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let mut field = field.to_owned();
+                push_key(&mut field, key);
+                refuse_nulls(value, &field, findings);
+            }
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// `A, B or C`
+fn in_words(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
+    }
 }
 
 fn render(path: &Path<'_>) -> String {

@@ -58,25 +58,6 @@ pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findi
     Some(certificate)
 }
 
-/// A certificate that signs for itself: for clients who name no host, until a real one is given.
-///
-/// # Errors
-/// If there are no random numbers.
-pub fn generate(names: &[&str]) -> Result<Certificate, rcgen::Error> {
-    let key = rcgen::KeyPair::generate()?;
-    let mut params =
-        rcgen::CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(rcgen::DnType::OrganizationName, "Sluicegate");
-    params.distinguished_name.push(rcgen::DnType::CommonName, "Sluicegate default certificate");
-    params.not_before = (SystemTime::now() - Duration::from_secs(24 * 3600)).into();
-    params.not_after = (SystemTime::now() + Duration::from_secs(365 * 24 * 3600)).into();
-    let chain = vec![params.self_signed(&key)?.der().clone()];
-    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    describe("generated at start", chain, key, KeyKind::Ecdsa)
-        .map_err(|_| rcgen::Error::CouldNotParseCertificate)
-}
-
 /// The certificates in a text of PEM.
 pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if text.is_empty() {

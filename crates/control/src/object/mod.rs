@@ -8,6 +8,7 @@
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`grant`] | ReferenceGrant: who may name the Services of a namespace |
 //! | [`gateway_api`] | these as they are written |
+//! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, authorities |
@@ -17,6 +18,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+
+use sluicegate_model::RouteId;
 
 pub(crate) mod annotation;
 pub(crate) mod backend;
@@ -28,6 +31,7 @@ pub(crate) mod grant;
 pub(crate) mod host;
 pub(crate) mod ingress;
 pub(crate) mod path;
+pub(crate) mod policy;
 pub(crate) mod route;
 pub(crate) mod secret;
 pub(crate) mod service;
@@ -52,6 +56,14 @@ pub enum Kind {
     UdpRoute,
     /// `gateway.networking.k8s.io/v1` `ReferenceGrant`.
     ReferenceGrant,
+    /// `sluicegate.dev/v1alpha1` `SecurityPolicy`.
+    SecurityPolicy,
+    /// `sluicegate.dev/v1alpha1` `Consumer`.
+    Consumer,
+    /// `sluicegate.dev/v1alpha1` `RateLimitPolicy`.
+    RateLimitPolicy,
+    /// `sluicegate.dev/v1alpha1` `TrafficPolicy`.
+    TrafficPolicy,
     /// `v1` `Service`.
     Service,
     /// `discovery.k8s.io/v1` `EndpointSlice`.
@@ -63,7 +75,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    /// Every kind, in the order of their numbers.
+    pub(crate) const ALL: [Self; 16] = [
         Self::IngressClass,
         Self::Ingress,
         Self::GatewayClass,
@@ -72,6 +85,10 @@ impl Kind {
         Self::TcpRoute,
         Self::UdpRoute,
         Self::ReferenceGrant,
+        Self::SecurityPolicy,
+        Self::Consumer,
+        Self::RateLimitPolicy,
+        Self::TrafficPolicy,
         Self::Service,
         Self::EndpointSlice,
         Self::Secret,
@@ -90,6 +107,10 @@ impl Kind {
             Self::TcpRoute => "TCPRoute",
             Self::UdpRoute => "UDPRoute",
             Self::ReferenceGrant => "ReferenceGrant",
+            Self::SecurityPolicy => "SecurityPolicy",
+            Self::Consumer => "Consumer",
+            Self::RateLimitPolicy => "RateLimitPolicy",
+            Self::TrafficPolicy => "TrafficPolicy",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Secret => "Secret",
@@ -124,6 +145,9 @@ impl Kind {
                 "gateway.networking.k8s.io/v1beta1",
                 "gateway.networking.k8s.io/v1alpha2",
             ],
+            Self::SecurityPolicy | Self::Consumer | Self::RateLimitPolicy | Self::TrafficPolicy => {
+                &["sluicegate.dev/v1alpha1"]
+            }
             Self::EndpointSlice => &["discovery.k8s.io/v1"],
             Self::Service | Self::Secret | Self::ConfigMap => &["v1"],
         }
@@ -152,6 +176,13 @@ pub struct ObjectRef {
     pub name: Arc<str>,
 }
 
+impl ObjectRef {
+    /// How the model names it.
+    pub(crate) fn id(&self) -> RouteId {
+        RouteId { kind: self.kind.as_str(), namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
 /// `Kind namespace/name`, or `Kind name` for kinds without a namespace.
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -172,6 +203,10 @@ pub(crate) enum Object {
     /// A `TLSRoute`, a `TCPRoute` or a `UDPRoute`.
     Route(Arc<route::Route>),
     ReferenceGrant(Arc<grant::ReferenceGrant>),
+    SecurityPolicy(Arc<policy::security::SecurityPolicy>),
+    Consumer(Arc<policy::consumer::Consumer>),
+    RateLimitPolicy(Arc<policy::rate_limit::RateLimitPolicy>),
+    TrafficPolicy(Arc<policy::traffic::TrafficPolicy>),
     Service(Arc<service::Service>),
     EndpointSlice(Arc<slice::EndpointSlice>),
     Secret(Arc<secret::Secret>),
@@ -190,6 +225,10 @@ impl PartialEq for Object {
             (Self::Gateway(one), Self::Gateway(other)) => same(one, other),
             (Self::Route(one), Self::Route(other)) => same(one, other),
             (Self::ReferenceGrant(one), Self::ReferenceGrant(other)) => same(one, other),
+            (Self::SecurityPolicy(one), Self::SecurityPolicy(other)) => same(one, other),
+            (Self::Consumer(one), Self::Consumer(other)) => same(one, other),
+            (Self::RateLimitPolicy(one), Self::RateLimitPolicy(other)) => same(one, other),
+            (Self::TrafficPolicy(one), Self::TrafficPolicy(other)) => same(one, other),
             (Self::Service(one), Self::Service(other)) => same(one, other),
             (Self::EndpointSlice(one), Self::EndpointSlice(other)) => same(one, other),
             (Self::Secret(one), Self::Secret(other)) => same(one, other),

@@ -40,7 +40,7 @@ pub(crate) fn parse(path: &str, path_type: &str) -> Result<PathPattern, (&'stati
 /// Brings `path` into the normal form of `sluicegate_http1::path::normalise`: what RFC 3986 does not allow in a
 /// path is percent-encoded, unreserved characters are not, escapes are in upper case. Dot segments and empty
 /// segments are refused rather than resolved, as Kubernetes' validation does.
-fn normalise(path: &str) -> Result<Box<str>, String> {
+pub(crate) fn normalise(path: &str) -> Result<Box<str>, String> {
     if !path.starts_with('/') {
         return Err(format!("{path:?} does not begin with '/'"));
     }

@@ -1,4 +1,4 @@
-//! `Secret` and `ConfigMap`: what TLS needs of them.
+//! `Secret` and `ConfigMap`: what TLS and policies need of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,6 +86,11 @@ impl Data {
             }
         }
         data
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
+        self.values.get(key).map(Vec::as_slice)
     }
 
     /// All values, in the order of their keys.

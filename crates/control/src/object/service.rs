@@ -70,6 +70,9 @@ pub(crate) struct ServicePort {
     pub(crate) name: Arc<str>,
     pub(crate) protocol: IpProtocol,
     pub(crate) port: u16,
+    /// What identifies it, however backends name it: its name, by which the slices know it too, so that it stays
+    /// when the number changes. A port without a name is identified by its number.
+    pub(crate) key: Arc<str>,
     /// `targetPort` if that is a number, else `port`. Only an external name is asked at this port; for all others
     /// the slices say it.
     pub(crate) target: u16,
@@ -133,15 +136,6 @@ impl Service {
     }
 }
 
-impl ServicePort {
-    /// What identifies it, however backends name it: its name, by which the slices know it too, so that it stays
-    /// when the number changes. A port without a name is identified by its number.
-    pub(crate) fn key(&self) -> Arc<str> {
-        let is_name = !self.name.is_empty() && self.name.parse::<u16>().is_err();
-        if is_name { self.name.clone() } else { self.port.to_string().into() }
-    }
-}
-
 fn check_external_name(name: Option<String>, findings: &mut Findings) -> Option<Box<str>> {
     let name = name.unwrap_or_default();
     // A trailing dot is allowed here: it keeps the resolver from trying search domains.
@@ -187,7 +181,10 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
             }),
             Some(IntOrString::String(_)) | None => published,
         };
-        ports.push(ServicePort { name: name.into(), protocol, port: published, target, backend });
+        let name: Arc<str> = name.into();
+        let is_name = !name.is_empty() && name.parse::<u16>().is_err();
+        let key = if is_name { name.clone() } else { published.to_string().into() };
+        ports.push(ServicePort { name, protocol, port: published, key, target, backend });
     }
     ports
 }

@@ -13,6 +13,7 @@ use super::publish::Publisher;
 use super::resolve::{Answer, Resolver, Target};
 use crate::problem::{Problem, Severity};
 use crate::store::{ServiceRef, Store, Touched};
+use crate::translate::policy::standing::Standing;
 use crate::translate::{TranslateOptions, Translation, translate, upstream};
 
 /// How long the first configuration waits for the addresses of external names.
@@ -64,6 +65,11 @@ impl<P: Publish> Output<P> {
     /// What was reported last.
     pub(super) fn problems(&self) -> Arc<[Problem]> {
         self.problems.borrow().clone()
+    }
+
+    /// How policies and Consumers stand.
+    pub(super) fn standings(&self) -> &[Standing] {
+        self.translation.as_ref().map_or(&[], |translation| &translation.standings)
     }
 
     /// Publishes what has changed in the store: the endpoints of single upstreams, if nothing else has. Returns whether

@@ -1,21 +1,22 @@
 //! What is published: whole configurations, or the endpoints of single upstreams where no more has changed. Each
 //! leaves a line in the log.
 
-use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
+use sluicegate_model::policy::{RateLimits, Security, Traffic};
 use sluicegate_model::{
-    Change, Config, Endpoint, HostPattern, PathPattern, RouteId, Upstream, UpstreamKey, VirtualHost,
+    Change, Config, Endpoint, HostPattern, PathPattern, RouteId, Tls, Upstream, UpstreamKey, VirtualHost,
 };
 
 /// What was published last, and what follows from it.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
     config: Option<Arc<Config>>,
-    /// The endpoints of each upstream, as they were published last.
-    endpoints: BTreeMap<UpstreamKey, Arc<[Endpoint]>>,
+    /// The endpoints that were published since.
+    newer: HashMap<UpstreamKey, Arc<[Endpoint]>>,
 }
 
 impl Publisher {
@@ -26,28 +27,25 @@ impl Publisher {
 
     /// The endpoints of an upstream, as they were published last.
     pub(super) fn endpoints(&self, upstream: &UpstreamKey) -> Option<&Arc<[Endpoint]>> {
-        self.endpoints.get(upstream)
+        let of_config = || Some(&self.config.as_ref()?.upstreams.get(upstream)?.endpoints);
+        self.newer.get(upstream).or_else(of_config)
     }
 
     /// What leads from what was published to `config`.
-    pub(super) fn set_config(&mut self, config: Config) -> Vec<Change> {
-        if let Some(published) = &self.config
-            && is_same_but_endpoints(published, &config)
-        {
+    pub(super) fn set_config(&mut self, mut config: Config) -> Vec<Change> {
+        let before = self.config.clone().unwrap_or_default();
+        self.share(&before, &mut config);
+        if self.config.is_some() && is_same_but_endpoints(&before, &config) {
             return config
                 .upstreams
                 .iter()
                 .filter_map(|(key, upstream)| self.set_endpoints(key, &upstream.endpoints))
                 .collect();
         }
-        self.endpoints = config
-            .upstreams
-            .iter()
-            .map(|(key, upstream)| (key.clone(), upstream.endpoints.clone()))
-            .collect();
         let config = Arc::new(config);
-        let before = self.config.replace(config.clone());
-        log(before.as_deref().unwrap_or(&Config::default()), &config);
+        self.config = Some(config.clone());
+        self.newer.clear();
+        log(&before, &config);
         vec![Change::Config(config)]
     }
 
@@ -57,14 +55,57 @@ impl Publisher {
         upstream: &UpstreamKey,
         endpoints: &Arc<[Endpoint]>,
     ) -> Option<Change> {
-        let published = self.endpoints.get_mut(upstream)?;
-        if *published == *endpoints {
+        if self.endpoints(upstream)? == endpoints {
             return None;
         }
-        *published = endpoints.clone();
+        self.newer.insert(upstream.clone(), endpoints.clone());
         tracing::debug!(%upstream, endpoints = endpoints.len(), "endpoints changed");
         Some(Change::Endpoints { upstream: upstream.clone(), endpoints: endpoints.clone() })
     }
+
+    /// Makes that which is the same as before the same [`Arc`], so that whoever takes the configuration need not look at
+    /// it again.
+    fn share(&self, before: &Config, config: &mut Config) {
+        let hosts = beside(&config.hosts, &before.hosts, |host| &host.host);
+        config.hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
+        let consumers = beside(&config.consumers, &before.consumers, |consumer| &consumer.id);
+        config.consumers = consumers.map(|(consumer, before)| same(before, consumer).clone()).collect();
+        // Of those that have changed since, the configuration before is not what was published last.
+        let upstreams: Vec<_> = beside(&config.upstreams, &before.upstreams, |(key, _)| key)
+            .map(|((key, upstream), before)| {
+                let before = before.filter(|_| !self.newer.contains_key(key));
+                same(before.map(|(_, before)| before), upstream).clone()
+            })
+            .collect();
+        for (upstream, shared) in config.upstreams.values_mut().zip(upstreams) {
+            *upstream = shared;
+        }
+        if config.tls == before.tls {
+            config.tls = before.tls.clone();
+        } else {
+            let hosts = beside(&config.tls.hosts, &before.tls.hosts, |host| &host.host);
+            let hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
+            config.tls = Arc::new(Tls { hosts, ..Tls::clone(&config.tls) });
+        }
+    }
+}
+
+/// The one from before, if it is the same.
+fn same<'a, T: Eq>(before: Option<&'a Arc<T>>, now: &'a Arc<T>) -> &'a Arc<T> {
+    before.filter(|before| *before == now).unwrap_or(now)
+}
+
+/// Each of `ours` with the one of the same key in `theirs`. Both are in the order of their keys.
+fn beside<'a, T: Copy, K: Ord + 'a>(
+    ours: impl IntoIterator<Item = T>,
+    theirs: impl IntoIterator<Item = T>,
+    key: impl Fn(T) -> &'a K,
+) -> impl Iterator<Item = (T, Option<T>)> {
+    let mut theirs = theirs.into_iter().peekable();
+    ours.into_iter().map(move |our| {
+        while theirs.next_if(|their| key(*their) < key(our)).is_some() {}
+        (our, theirs.next_if(|their| key(*their) == key(our)))
+    })
 }
 
 /// Says what has come and gone. A route that leads elsewhere, or an upstream with other settings, has done both.
@@ -74,25 +115,37 @@ fn log(before: &Config, after: &Config) {
         routes(config, other).filter(|route| !others.contains(route)).count()
     });
     let upstreams = Difference::between(before, after, |config, other| {
-        let is_in_other = |(key, upstream): &(&UpstreamKey, &Arc<Upstream>)| {
-            other.upstreams.get(key).is_some_and(|other| has_same_settings(upstream, other))
-        };
-        config.upstreams.iter().filter(|upstream| !is_in_other(upstream)).count()
+        beside(&config.upstreams, &other.upstreams, |(key, _)| key)
+            .filter(|((_, upstream), other)| {
+                other.is_none_or(|(_, other)| !has_same_settings(upstream, other))
+            })
+            .count()
     });
-    let certificates = Difference::between(before, after, |config, other| {
-        let others: HashSet<_> = certificates(other).collect();
-        certificates(config).collect::<HashSet<_>>().difference(&others).count()
+    let certificates = match Arc::ptr_eq(&before.tls, &after.tls) {
+        true => Difference { came: 0, gone: 0 },
+        false => Difference::between(before, after, |config, other| {
+            let others: HashSet<_> = certificates(other).collect();
+            certificates(config).collect::<HashSet<_>>().difference(&others).count()
+        }),
+    };
+    let policies = Difference::between(before, after, |config, other| {
+        let others = policies(other, config);
+        policies(config, other).into_iter().filter(|(id, policy)| others.get(id) != Some(policy)).count()
     });
-    tracing::info!(%routes, %upstreams, %certificates, "configuration changed");
+    let consumers = Difference::between(before, after, |config, other| {
+        let beside = beside(&config.consumers, &other.consumers, |consumer| &consumer.id);
+        beside.filter(|(consumer, other)| other.is_none_or(|other| other != *consumer)).count()
+    });
+    let policies = policies.if_any().map(tracing::field::display);
+    let consumers = consumers.if_any().map(tracing::field::display);
+    tracing::info!(%routes, %upstreams, %certificates, policies, consumers, "configuration changed");
 }
 
-/// The hosts that are not the same in the other configuration; both have them in the order of their patterns.
+/// The hosts that are not the same in the other configuration.
 fn hosts<'a>(config: &'a Config, other: &'a Config) -> impl Iterator<Item = &'a VirtualHost> {
-    let mut others = other.hosts.iter().peekable();
-    config.hosts.iter().filter(move |host| {
-        while others.next_if(|other| other.host < host.host).is_some() {}
-        others.peek() != Some(host)
-    })
+    beside(&config.hosts, &other.hosts, |host| &host.host)
+        .filter(|(host, other)| other.as_ref() != Some(host))
+        .map(|(host, _)| &**host)
 }
 
 /// Every route as where it is taken, the object that it is written in, and where it leads to; without those of hosts that
@@ -118,6 +171,28 @@ fn routes<'a>(
         route.backends.iter().map(move |backend| (taken(backend.weight), &route.id, &backend.upstream))
     });
     of_http.chain(below_http)
+}
+
+/// A policy of routes.
+#[derive(PartialEq)]
+enum Policy<'a> {
+    Security(&'a Security),
+    RateLimits(&'a RateLimits),
+    Traffic(&'a Traffic),
+}
+
+/// The policies of the routes whose hosts are not the same in the other configuration.
+fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a RouteId, Policy<'a>> {
+    let of_hosts = hosts(config, other).flat_map(|host| host.routes.iter().chain(&host.fallback));
+    let routes = of_hosts.chain(&config.default_route);
+    routes
+        .flat_map(|route| {
+            let security = route.security.iter().map(|policy| (&policy.id, Policy::Security(policy)));
+            let limits = route.rate_limits.iter().map(|policy| (&policy.id, Policy::RateLimits(policy)));
+            let traffic = route.traffic.iter().map(|policy| (&policy.id, Policy::Traffic(policy)));
+            security.chain(limits).chain(traffic)
+        })
+        .collect()
 }
 
 /// Where a route is taken.
@@ -148,6 +223,10 @@ impl Difference {
     fn between(before: &Config, after: &Config, count_without: impl Fn(&Config, &Config) -> usize) -> Self {
         Self { came: count_without(after, before), gone: count_without(before, after) }
     }
+
+    fn if_any(self) -> Option<Self> {
+        (self.came + self.gone > 0).then_some(self)
+    }
 }
 
 /// `+1 -0`
@@ -157,16 +236,20 @@ impl fmt::Display for Difference {
     }
 }
 
-fn has_same_settings(one: &Upstream, other: &Upstream) -> bool {
+fn has_same_settings(one: &Arc<Upstream>, other: &Arc<Upstream>) -> bool {
+    if Arc::ptr_eq(one, other) {
+        return true;
+    }
     // Named one by one, so that a new field is not forgotten here.
-    let Upstream { balance, limits, external_name, tls, proxy_protocol, endpoints: _ } = one;
+    let Upstream { balance, limits, external_name, tls, proxy_protocol, health, endpoints: _ } = &**one;
     (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
-        && (tls, proxy_protocol) == (&other.tls, &other.proxy_protocol)
+        && (tls, proxy_protocol, health) == (&other.tls, &other.proxy_protocol, &other.health)
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
-    let Config { settings, hosts, default_route, listeners, tls, upstreams } = one;
+    let Config { settings, hosts, default_route, listeners, tls, consumers, upstreams } = one;
     (settings, default_route, tls) == (&other.settings, &other.default_route, &other.tls)
+        && *consumers == other.consumers
         && upstreams.len() == other.upstreams.len()
         && upstreams
             .iter()
@@ -174,4 +257,79 @@ fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
             .all(|(one, other)| one.0 == other.0 && has_same_settings(one.1, other.1))
         && *listeners == other.listeners
         && *hosts == other.hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use sluicegate_model::{Conditions, Route};
+
+    use super::*;
+
+    fn endpoints(last: u8) -> Arc<[Endpoint]> {
+        let address = SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), 80));
+        [Endpoint { address, conditions: Conditions::READY }].into()
+    }
+
+    /// A host with one route for each name, to the Service of that name.
+    fn config(names: &[&str], last: u8) -> Config {
+        let key = |name: &str| UpstreamKey::new("default", name, "80");
+        let host = |name: &&str| {
+            let id = RouteId { kind: "Ingress", namespace: "default".into(), name: (*name).into() };
+            let route = Route::new(id, PathPattern::Prefix("/".into()), key(name));
+            let host = HostPattern::Exact((*name).into());
+            Arc::new(VirtualHost { host, routes: vec![route], fallback: None })
+        };
+        let upstream = |name: &&str| {
+            (key(name), Arc::new(Upstream { endpoints: endpoints(last), ..Upstream::default() }))
+        };
+        Config {
+            hosts: names.iter().map(host).collect(),
+            upstreams: names.iter().map(upstream).collect(),
+            ..Config::default()
+        }
+    }
+
+    fn published(changes: Vec<Change>) -> Arc<Config> {
+        match <[Change; 1]>::try_from(changes) {
+            Ok([Change::Config(config)]) => config,
+            other => panic!("not a configuration: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_stays_is_the_same_arc() {
+        let mut publisher = Publisher::default();
+        let before = published(publisher.set_config(config(&["b", "d"], 1)));
+        let after = published(publisher.set_config(config(&["a", "b", "c", "d"], 1)));
+        assert!(Arc::ptr_eq(&after.hosts[1], &before.hosts[0]));
+        assert!(Arc::ptr_eq(&after.hosts[3], &before.hosts[1]));
+        assert!(Arc::ptr_eq(&after.tls, &before.tls));
+        for (key, upstream) in &before.upstreams {
+            assert!(Arc::ptr_eq(&after.upstreams[key], upstream), "{key}");
+        }
+    }
+
+    #[test]
+    fn endpoints_that_were_published_since_and_are_as_before_again_are_told() {
+        let mut publisher = Publisher::default();
+        let before = published(publisher.set_config(config(&["a"], 1)));
+        let key = before.hosts[0].routes[0].upstream.clone();
+        assert!(publisher.set_endpoints(&key, &endpoints(2)).is_some());
+        let after = published(publisher.set_config(config(&["a", "b"], 1)));
+        assert!(!Arc::ptr_eq(&after.upstreams[&key], &before.upstreams[&key]));
+        assert!(publisher.set_endpoints(&key, &endpoints(1)).is_none(), "they are in the configuration");
+        assert!(publisher.set_endpoints(&key, &endpoints(2)).is_some());
+    }
+
+    #[test]
+    fn where_nothing_but_endpoints_has_changed_they_alone_are_told() {
+        let mut publisher = Publisher::default();
+        publisher.set_config(config(&["a", "b"], 1));
+        let changes = publisher.set_config(config(&["a", "b"], 2));
+        assert_eq!(changes.len(), 2);
+        assert!(changes.iter().all(|change| matches!(change, Change::Endpoints { .. })));
+        assert!(publisher.set_config(config(&["a", "b"], 2)).is_empty());
+    }
 }

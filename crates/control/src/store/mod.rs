@@ -15,10 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use foldhash::HashMap;
+
 use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
 use crate::object::class::IngressClass;
 use crate::object::gateway::{Gateway, GatewayClass};
 use crate::object::ingress::Ingress;
+use crate::object::policy::consumer::Consumer;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::policy::traffic::TrafficPolicy;
 use crate::object::route::Route;
 use crate::object::secret::{Data, Secret};
 use crate::object::service::Service;
@@ -32,13 +38,16 @@ mod tests;
 /// The objects of a source.
 #[derive(Debug, Default)]
 pub struct Store {
-    slots: BTreeMap<ObjectRef, Slot>,
+    slots: Slots,
     files: BTreeMap<Arc<Path>, FileEntry>,
     /// The slices of each Service.
-    slices: BTreeMap<ServiceRef, BTreeSet<ObjectRef>>,
+    slices: HashMap<ServiceRef, BTreeSet<ObjectRef>>,
     /// The objects about which there is something to report.
     troubled: BTreeSet<ObjectRef>,
 }
+
+/// What is added to an error of a form that is not in service, because an older one is.
+const KEPT: &str = " (the last good form stays in service)";
 
 /// A Service by namespace and name.
 pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
@@ -62,6 +71,32 @@ impl Touched {
         self.changed_services.extend(other.changed_services);
         self.routing |= other.routing;
         self.problems |= other.problems;
+    }
+}
+
+/// The objects of each kind, which a translation finds by the ten thousand.
+#[derive(Debug, Default)]
+struct Slots([HashMap<ObjectRef, Slot>; Kind::ALL.len()]);
+
+impl Slots {
+    fn of(&self, kind: Kind) -> &HashMap<ObjectRef, Slot> {
+        &self.0[kind as usize]
+    }
+
+    fn get(&self, object: &ObjectRef) -> Option<&Slot> {
+        self.of(object.kind).get(object)
+    }
+
+    fn get_mut(&mut self, object: &ObjectRef) -> Option<&mut Slot> {
+        self.0[object.kind as usize].get_mut(object)
+    }
+
+    fn get_or_default(&mut self, object: &ObjectRef) -> &mut Slot {
+        self.0[object.kind as usize].entry(object.clone()).or_default()
+    }
+
+    fn remove(&mut self, object: &ObjectRef) {
+        self.0[object.kind as usize].remove(object);
     }
 }
 
@@ -239,7 +274,7 @@ impl Store {
             problems.extend(candidate.findings.iter().map(|finding| {
                 let mut message = finding.message.clone();
                 if candidate.is_kept && finding.severity == Severity::Error {
-                    message.push_str(" (the last good form stays in service)");
+                    message.push_str(KEPT);
                 }
                 Problem {
                     severity: finding.severity,
@@ -268,7 +303,7 @@ impl Store {
     }
 
     fn set_candidate(&mut self, parsed: &ParsedObject, origin: Origin, touched: &mut Touched) {
-        let slot = self.slots.entry(parsed.object.clone()).or_default();
+        let slot = self.slots.get_or_default(&parsed.object);
         let before = slot.form().cloned();
         let place = slot.candidates.binary_search_by(|candidate| candidate.origin.file.cmp(&origin.file));
         let older = match place {
@@ -284,7 +319,11 @@ impl Store {
         };
         match place {
             Ok(place) => slot.candidates[place] = candidate,
-            Err(place) => slot.candidates.insert(place, candidate),
+            Err(place) => {
+                // Most objects are in one place.
+                slot.candidates.reserve_exact(1);
+                slot.candidates.insert(place, candidate);
+            }
         }
         self.settle(&parsed.object, before, touched);
     }
@@ -331,6 +370,10 @@ impl Store {
             | Kind::TcpRoute
             | Kind::UdpRoute
             | Kind::ReferenceGrant
+            | Kind::SecurityPolicy
+            | Kind::Consumer
+            | Kind::RateLimitPolicy
+            | Kind::TrafficPolicy
             | Kind::Secret
             | Kind::ConfigMap => touched.routing = true,
             Kind::Service => {
@@ -350,16 +393,16 @@ impl Store {
         }
     }
 
-    /// The objects in service of one kind, by name.
+    /// The objects in service of one kind, in any order.
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Object, &Origin)> {
-        let first = ObjectRef { kind, namespace: "".into(), name: "".into() };
         self.slots
-            .range(first..)
-            .take_while(move |(object, _)| object.kind == kind)
+            .of(kind)
+            .iter()
             .filter_map(|(object, slot)| slot.winner().map(|winner| (object, winner)))
             .filter_map(|(object, winner)| winner.form.as_ref().map(|form| (object, form, &winner.origin)))
     }
 
+    /// In any order, as all that follow.
     pub(crate) fn ingresses(&self) -> impl Iterator<Item = (&ObjectRef, &Ingress, &Origin)> {
         self.of_kind(Kind::Ingress).filter_map(|(object, form, origin)| match form {
             Object::Ingress(ingress) => Some((object, &**ingress, origin)),
@@ -397,15 +440,42 @@ impl Store {
         })
     }
 
+    pub(crate) fn security_policies(&self) -> impl Iterator<Item = (&ObjectRef, &SecurityPolicy, &Origin)> {
+        self.of_kind(Kind::SecurityPolicy).filter_map(|(object, form, origin)| match form {
+            Object::SecurityPolicy(policy) => Some((object, &**policy, origin)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = (&ObjectRef, &Consumer, &Origin)> {
+        self.of_kind(Kind::Consumer).filter_map(|(object, form, origin)| match form {
+            Object::Consumer(consumer) => Some((object, &**consumer, origin)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn rate_limit_policies(
+        &self,
+    ) -> impl Iterator<Item = (&ObjectRef, &RateLimitPolicy, &Origin)> {
+        self.of_kind(Kind::RateLimitPolicy).filter_map(|(object, form, origin)| match form {
+            Object::RateLimitPolicy(policy) => Some((object, &**policy, origin)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn traffic_policies(&self) -> impl Iterator<Item = (&ObjectRef, &TrafficPolicy, &Origin)> {
+        self.of_kind(Kind::TrafficPolicy).filter_map(|(object, form, origin)| match form {
+            Object::TrafficPolicy(policy) => Some((object, &**policy, origin)),
+            _ => None,
+        })
+    }
+
     /// Whether the owner of a Service's namespace lets a route of another one name it.
     pub(crate) fn is_granted(&self, route: &ObjectRef, namespace: &Arc<str>, service: &str) -> bool {
-        let first = ObjectRef { kind: Kind::ReferenceGrant, namespace: namespace.clone(), name: "".into() };
-        let grants = self
-            .slots
-            .range(first..)
-            .take_while(|(object, _)| object.kind == Kind::ReferenceGrant && object.namespace == *namespace);
-        grants.filter_map(|(_, slot)| slot.form()).any(|form| match form {
-            Object::ReferenceGrant(grant) => grant.allows(route.kind, &route.namespace, service),
+        self.of_kind(Kind::ReferenceGrant).any(|(object, form, _)| match form {
+            Object::ReferenceGrant(grant) => {
+                object.namespace == *namespace && grant.allows(route.kind, &route.namespace, service)
+            }
             _ => false,
         })
     }
@@ -444,9 +514,20 @@ impl Store {
         }
     }
 
+    /// What is wrong with an object in service, or with a newer form of it that is not, if something is.
+    pub(crate) fn error_of(&self, object: &ObjectRef) -> Option<String> {
+        if !self.troubled.contains(object) {
+            return None;
+        }
+        let winner = self.slots.get(object)?.winner()?;
+        let error = winner.findings.iter().find(|finding| finding.severity == Severity::Error)?;
+        let kept = if winner.is_kept { KEPT } else { "" };
+        Some(format!("{}: {}{kept}", error.field, error.message))
+    }
+
     /// Whether an object is written anywhere, even if it cannot be used.
     pub(crate) fn knows(&self, object: &ObjectRef) -> bool {
-        self.slots.contains_key(object)
+        self.slots.get(object).is_some()
     }
 
     /// The slices that belong to a Service, by name.

@@ -7,6 +7,7 @@
 //! | [`class`] | which Ingresses are ours |
 //! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
 //! | [`tls`] | `spec.tls` and its Secrets |
+//! | [`policy`] | which policies govern which routes, and who calls |
 //! | [`gateway`] | Gateways and their routes below HTTP |
 //! | [`passthrough`] | TLS that HTTPS listeners pass on unopened |
 //! | [`named`] | the objects that matter, before anything is translated |
@@ -14,23 +15,28 @@
 //! | [`mod@reference`] | objects that name others |
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use sluicegate_model::{Certificate, Config, Protocol, Settings, UpstreamKey};
+use foldhash::{HashMap, HashSet};
+use sluicegate_model::{Config, Protocol, Settings, UpstreamKey};
 
 use crate::object::ingress::Ingress;
+use crate::object::policy::traffic::OfService;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem};
 use crate::store::Store;
+use policy::standing::Standing;
 use reference::{At, Reference};
 
 mod class;
 mod gateway;
 pub(crate) mod named;
 mod passthrough;
+pub mod policy;
 mod reference;
 mod routes;
 #[cfg(test)]
@@ -89,10 +95,8 @@ pub struct TranslateOptions {
     /// (ingress-nginx `ssl-redirect`).
     pub ssl_redirect: bool,
     /// The Secret with the certificate for clients that name no host, or an unknown one, and for hosts without one of
-    /// their own: namespace and name. Default: none.
+    /// their own: namespace and name. Default: none, and data planes make one that signs for itself.
     pub default_certificate: Option<ObjectName>,
-    /// The certificate for the same as long as that Secret has none.
-    pub fallback_certificate: Option<Arc<Certificate>>,
     /// The Secret with the secrets that session tickets are sealed with. Default: none.
     pub ticket_secret: Option<ObjectName>,
     /// The ConfigMap with settings that go before [`settings`](Self::settings) and
@@ -192,7 +196,6 @@ impl Default for TranslateOptions {
             admin_port: None,
             ssl_redirect: true,
             default_certificate: None,
-            fallback_certificate: None,
             ticket_secret: None,
             configmap: None,
             read_globals: ReadGlobals::default(),
@@ -213,6 +216,8 @@ pub struct Translation {
     pub(crate) external_ports: BTreeMap<UpstreamKey, u16>,
     /// The Ingresses and Gateways that are of other classes, each with a note of what would serve it.
     pub foreign: Vec<Problem>,
+    /// What of each policy is in force, for each of its targets, and how each Consumer stands.
+    pub standings: Vec<Standing>,
 }
 
 /// Translates the objects of a store.
@@ -225,16 +230,21 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     foreign.append(&mut gateways.foreign);
     let mut passthrough = passthrough::build(store, &ingresses, gateways.claims);
     let mut tls = tls::build(store, &ingresses, &passthrough, options);
-    let built = routes::build(store, &ingresses, &tls);
+    let mut policies = policy::Policies::new(store, &ingresses);
+    let built = routes::build(store, &ingresses, &tls, &mut policies);
     let mut config = Config {
         settings: options.settings.clone(),
         hosts: built.hosts,
         default_route: built.default_route,
         listeners: gateways.listeners,
+        consumers: Vec::new(),
         tls: Arc::new(std::mem::take(&mut tls.tls)),
         upstreams: BTreeMap::new(),
     };
+    let of_policies = policies.finish(store, &config);
+    config.consumers = of_policies.consumers;
     let mut problems = tls.problems;
+    problems.extend(of_policies.problems);
     problems.extend(global_problems);
     problems.extend(built.problems);
     problems.append(&mut gateways.problems);
@@ -242,8 +252,10 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut references = built.references;
     references.extend(gateways.references);
     references.append(&mut passthrough.references);
-    let mut translation = Translation { problems, foreign, ..Translation::default() };
-    translation.resolve(store, &references, &mut config);
+    references.extend(of_policies.references);
+    let standings = of_policies.standings;
+    let mut translation = Translation { problems, foreign, standings, ..Translation::default() };
+    translation.resolve(store, &references, &of_policies.upstreams, &mut config);
     translation.tell_of_proxy_protocol(store, &config);
     Translation { config, ..translation }
 }
@@ -258,7 +270,7 @@ fn with_globals<'a>(
     };
     let Some((data, origin)) = store.configmap(&object) else {
         let fault = format!("{object} does not exist: the settings of the command line hold");
-        return (Cow::Borrowed(options), vec![reference::of_option("--configmap", fault)]);
+        return (Cow::Borrowed(options), vec![Problem::of_option("--configmap", fault)]);
     };
     let values: Vec<(&str, &str)> =
         data.values().filter_map(|(key, value)| Some((key, std::str::from_utf8(value).ok()?))).collect();
@@ -268,28 +280,35 @@ fn with_globals<'a>(
     (Cow::Owned(TranslateOptions { settings, ssl_redirect, ..options.clone() }), problems)
 }
 
-/// The Ingresses that are ours, and notes of the others.
+/// The Ingresses that are ours, the oldest first, and notes of the others, by their names.
 fn ingresses<'a>(store: &'a Store, options: &TranslateOptions) -> (Vec<Source<'a>>, Vec<Problem>) {
     let classes = class::Classes::new(store, options);
-    let mut ours: Vec<Source<'a>> = Vec::new();
-    let mut foreign = Vec::new();
-    for (object, ingress, origin) in store.ingresses() {
-        let source = Source { object, ingress, origin };
-        if classes.serves(ingress) {
-            ours.push(source);
-        } else {
-            let (field, message) = classes.refusal(ingress);
-            foreign.push(source.at().note(&field, message));
-        }
-    }
+    let (mut ours, mut others): (Vec<_>, Vec<_>) =
+        sources(store).partition(|source| classes.serves(source.ingress));
     ours.sort_by_cached_key(|source| source.at().age(source.ingress.created));
-    (ours, foreign)
+    others.sort_unstable_by_key(|source| source.object);
+    let note = |source: &Source<'_>| {
+        let (field, message) = classes.refusal(source.ingress);
+        source.at().note(&field, message)
+    };
+    (ours, others.iter().map(note).collect())
+}
+
+/// The Ingresses, in any order.
+fn sources(store: &Store) -> impl Iterator<Item = Source<'_>> {
+    store.ingresses().map(|(object, ingress, origin)| Source { object, ingress, origin })
 }
 
 impl Translation {
     /// Finds the endpoints of all upstreams that are named, and tells what is missing for them. Those that nothing
     /// leads to, because another object was older, are left out.
-    fn resolve(&mut self, store: &Store, references: &[Reference<'_>], config: &mut Config) {
+    fn resolve(
+        &mut self,
+        store: &Store,
+        references: &[Reference<'_>],
+        governed: &HashMap<UpstreamKey, OfService>,
+        config: &mut Config,
+    ) {
         let layer4: HashSet<UpstreamKey> = config
             .layer4_routes()
             .flat_map(|(_, route)| route.backends.iter().map(|backend| backend.upstream.clone()))
@@ -298,12 +317,15 @@ impl Translation {
             Protocol::Http | Protocol::Http2 => true,
             Protocol::Tcp | Protocol::Udp => layer4.contains(&reference.upstream),
         };
-        let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::new();
+        let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::default();
         for reference in references.iter().filter(is_used) {
             let key = &reference.upstream;
-            if !config.upstreams.contains_key(key) {
-                let resolved = upstream::resolve(store, key);
-                config.upstreams.insert(key.clone(), Arc::new(resolved.upstream));
+            if let Entry::Vacant(place) = config.upstreams.entry(key.clone()) {
+                let mut resolved = upstream::resolve(store, key);
+                if let Some(of_policy) = governed.get(key) {
+                    of_policy.apply(&mut resolved.upstream);
+                }
+                place.insert(Arc::new(resolved.upstream));
                 missing.extend(resolved.missing.map(|missing| (key, missing)));
                 self.upstream_problems.extend(resolved.problem.map(|problem| (key.clone(), problem)));
                 self.external_ports.extend(resolved.external_port.map(|port| (key.clone(), port)));
@@ -320,7 +342,7 @@ impl Translation {
 
     /// Tells which Services ask for the PROXY protocol where it cannot be spoken.
     fn tell_of_proxy_protocol(&mut self, store: &Store, config: &Config) {
-        let mut told = HashSet::new();
+        let mut told = HashSet::default();
         for key in config.upstreams.keys() {
             let Some((service, origin)) = store.service(&key.namespace, &key.service) else { continue };
             if service.proxy_protocol.is_none() {

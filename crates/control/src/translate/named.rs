@@ -1,10 +1,12 @@
 //! The objects that matter: the Ingresses that are served, and the Secrets and ConfigMaps that are named for them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
+use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
+use sluicegate_model::policy::security::Method;
 
-use super::{ObjectName, Source, TranslateOptions, ingresses};
+use super::{ObjectName, Source, TranslateOptions, class, sources};
 use crate::object::backend::Backend;
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
@@ -27,10 +29,28 @@ impl Named {
         named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
-        for source in ingresses(store, options).0 {
+        let classes = class::Classes::new(store, options);
+        for source in sources(store).filter(|source| classes.serves(source.ingress)) {
             named.add(store, source);
         }
+        named.add_policies(store);
         named
+    }
+
+    /// The Secrets of policies, and those of Consumers where a policy asks for API keys.
+    fn add_policies(&mut self, store: &Store) {
+        let mut asks_for_keys = false;
+        for (_, policy, _) in store.security_policies() {
+            self.others.extend(policy.needs.iter().map(|need| need.value.secret.clone()));
+            let methods = policy.security.authentication.iter().flat_map(|known| &known.methods);
+            asks_for_keys |= methods.clone().any(|method| matches!(method, Method::ApiKey { .. }));
+        }
+        for (_, policy, _) in store.rate_limit_policies() {
+            let needs = policy.sharing.iter().flat_map(|sharing| &sharing.needs);
+            self.others.extend(needs.map(|need| need.value.secret.clone()));
+        }
+        let keys = store.consumers().filter(|_| asks_for_keys).flat_map(|(_, consumer, _)| &consumer.keys);
+        self.others.extend(keys.map(|(_, value)| value.secret.clone()));
     }
 
     fn add(&mut self, store: &Store, Source { object, ingress, .. }: Source<'_>) {

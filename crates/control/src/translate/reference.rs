@@ -1,11 +1,10 @@
 //! Objects that name others, so that what is wrong between them is told where it is written.
 
-use std::path::Path;
-
 use sluicegate_model::{RouteId, UpstreamKey};
 
 use crate::object::ObjectRef;
 use crate::object::ingress::path_field;
+use crate::object::policy::traffic::{MIRROR_FIELD, branch_field};
 use crate::object::route::backend_field;
 use crate::problem::{Origin, Problem, Severity};
 
@@ -36,11 +35,7 @@ impl At<'_> {
     }
 
     pub(super) fn id(self) -> RouteId {
-        RouteId {
-            kind: self.object.kind.as_str(),
-            namespace: self.object.namespace.clone(),
-            name: self.object.name.clone(),
-        }
+        self.object.id()
     }
 
     /// What sorts objects so that the one that wins comes first: the oldest, then the first by name. What has no
@@ -48,12 +43,6 @@ impl At<'_> {
     pub(super) fn age(self, created: Option<i64>) -> impl Ord {
         (created.is_none(), created, self.object.namespace.clone(), self.object.name.clone())
     }
-}
-
-/// What is wrong with an option of the command line.
-pub(super) fn of_option(option: &str, message: String) -> Problem {
-    let origin = Origin::file(&Path::new(option).into());
-    Problem { severity: Severity::Warning, origin, object: None, field: String::new(), message }
 }
 
 /// A backend as an object names it.
@@ -72,6 +61,10 @@ pub(super) enum Place {
     Path(usize, usize),
     /// The backend of a route of Gateway API.
     BackendRef(usize),
+    /// Another Service of a TrafficPolicy, for a share of the requests.
+    Branch(usize),
+    /// The Service of a TrafficPolicy that gets copies of requests.
+    Mirror,
 }
 
 impl Reference<'_> {
@@ -83,6 +76,10 @@ impl Reference<'_> {
             Place::BackendRef(index) => {
                 format!("{}.{}", backend_field(index), within.trim_start_matches("service."))
             }
+            Place::Branch(index) => {
+                format!("{}.{}", branch_field(index), within.trim_start_matches("service."))
+            }
+            Place::Mirror => format!("{MIRROR_FIELD}.{}", within.trim_start_matches("service.")),
         };
         self.at.warning(&field, message)
     }

@@ -1,10 +1,13 @@
 //! Hosts and routes from Ingresses, and who wins when two of them want the same.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
+use foldhash::HashMap;
 use sluicegate_model::{HostPattern, PathPattern, Route, UpstreamKey, VirtualHost};
 
+use super::policy::Policies;
 use super::reference::{Place, Reference};
 use super::{Source, tls, upstream};
 use crate::object::ingress::path_field;
@@ -15,7 +18,7 @@ use crate::store::Store;
 #[derive(Default)]
 pub(super) struct Built<'a> {
     /// In the order of their patterns.
-    pub(super) hosts: Vec<VirtualHost>,
+    pub(super) hosts: Vec<Arc<VirtualHost>>,
     pub(super) default_route: Option<Route>,
     pub(super) problems: Vec<Problem>,
     /// Who named each upstream first, and in which field.
@@ -30,10 +33,15 @@ struct Host<'a> {
 }
 
 /// Builds the routes of Ingresses, the oldest first.
-pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::Built) -> Built<'a> {
+pub(super) fn build<'a>(
+    store: &'a Store,
+    ingresses: &[Source<'a>],
+    tls: &tls::Built,
+    policies: &mut Policies<'_>,
+) -> Built<'a> {
     let mut built = Built::default();
     let mut hosts: BTreeMap<&HostPattern, Host<'a>> = BTreeMap::new();
-    let mut taken: HashMap<(&HostPattern, &PathPattern), Source<'a>> = HashMap::new();
+    let mut taken: HashMap<(&HostPattern, &PathPattern), Source<'a>> = HashMap::default();
     let mut default: Option<Source<'a>> = None;
     for &source in ingresses {
         if !source.ingress.has_rules && source.ingress.default_backend.is_some() {
@@ -71,7 +79,8 @@ pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::B
                     Entry::Vacant(place) => {
                         place.insert(source);
                         let upstream = upstream::key(store, &path.upstream, source.ingress.backend.as_ref());
-                        host.routes.push(source.route(&rule.host, path.pattern.clone(), &upstream, tls));
+                        let pattern = path.pattern.clone();
+                        host.routes.push(source.route(&rule.host, pattern, &upstream, tls, policies));
                         let place = Place::Path(rule.index, path.index);
                         built.references.push(Reference { at: source.at(), place, upstream });
                     }
@@ -79,21 +88,28 @@ pub(super) fn build<'a>(store: &'a Store, ingresses: &[Source<'a>], tls: &tls::B
             }
         }
     }
-    built.default_route =
-        default.and_then(|source| source.fallback(&HostPattern::Any, store, tls, &mut built.references));
+    built.default_route = default
+        .and_then(|source| source.fallback(&HostPattern::Any, store, tls, policies, &mut built.references));
     built.hosts = hosts
         .into_iter()
-        .map(|(pattern, host)| VirtualHost {
-            host: pattern.clone(),
-            routes: host.routes,
-            fallback: host.owner.fallback(pattern, store, tls, &mut built.references),
+        .map(|(pattern, host)| {
+            let fallback = host.owner.fallback(pattern, store, tls, policies, &mut built.references);
+            Arc::new(VirtualHost { host: pattern.clone(), routes: host.routes, fallback })
         })
         .collect();
     built
 }
 
 impl<'a> Source<'a> {
-    fn route(self, host: &HostPattern, path: PathPattern, upstream: &UpstreamKey, tls: &tls::Built) -> Route {
+    fn route(
+        self,
+        host: &HostPattern,
+        path: PathPattern,
+        upstream: &UpstreamKey,
+        tls: &tls::Built,
+        policies: &mut Policies<'_>,
+    ) -> Route {
+        let governed = policies.govern(self.object, upstream);
         Route {
             id: self.at().id(),
             path,
@@ -101,6 +117,9 @@ impl<'a> Source<'a> {
             https_only: tls.is_https_only(self.ingress, host),
             client_auth: tls.client_auth_of(self.object),
             compression: self.ingress.compression.clone(),
+            security: governed.security,
+            rate_limits: governed.rate_limits,
+            traffic: governed.traffic,
         }
     }
 
@@ -110,11 +129,12 @@ impl<'a> Source<'a> {
         host: &HostPattern,
         store: &Store,
         tls: &tls::Built,
+        policies: &mut Policies<'_>,
         references: &mut Vec<Reference<'a>>,
     ) -> Option<Route> {
         let upstream =
             upstream::key(store, self.ingress.default_backend.as_ref()?, self.ingress.backend.as_ref());
-        let route = self.route(host, PathPattern::Prefix("/".into()), &upstream, tls);
+        let route = self.route(host, PathPattern::Prefix("/".into()), &upstream, tls, policies);
         references.push(Reference { at: self.at(), place: Place::DefaultBackend, upstream });
         Some(route)
     }

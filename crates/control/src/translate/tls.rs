@@ -6,7 +6,6 @@ use std::sync::Arc;
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern, Tls, TlsHost};
 
-use super::reference::of_option;
 use super::{ObjectName, Source, TranslateOptions, passthrough};
 use crate::object::ingress::{self, Ingress};
 use crate::object::secret::TLS_TYPE;
@@ -201,20 +200,18 @@ impl Built {
     }
 
     fn default_certificate(&mut self, store: &Store, options: &TranslateOptions) -> Option<Arc<Certificate>> {
-        let given = options.default_certificate.as_ref().and_then(|name| {
-            certificate(store, &name.secret())
-                .map_err(|fault| {
-                    let fault = format!("{fault}: a certificate that signs for itself is used");
-                    self.problems.push(of_option("--default-tls-certificate", fault));
-                })
-                .ok()
+        let name = options.default_certificate.as_ref()?;
+        let given = certificate(store, &name.secret()).map_err(|fault| {
+            let fault = format!("{fault}: a certificate that signs for itself is used");
+            self.problems.push(Problem::of_option("--default-tls-certificate", fault));
         });
-        given.or_else(|| options.fallback_certificate.clone())
+        given.ok()
     }
 
     fn ticket_secrets(&mut self, store: &Store, options: &TranslateOptions) -> Vec<TicketSecret> {
         let Some(object) = options.ticket_secret.as_ref().map(ObjectName::secret) else { return Vec::new() };
-        let mut problem = |fault: String| self.problems.push(of_option("--tls-ticket-secret", fault));
+        let mut problem =
+            |fault: String| self.problems.push(Problem::of_option("--tls-ticket-secret", fault));
         let Some(data) = store.data(&object) else {
             problem(format!("{object} does not exist: tickets are good for this process alone"));
             return Vec::new();

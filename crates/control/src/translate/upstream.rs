@@ -37,7 +37,7 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
     let backend = said.or(of_service).or(port.and_then(|port| port.backend.as_ref()));
     let mut key = named.clone();
     if let Some(port) = port {
-        key.port = port.key();
+        key.port = port.key.clone();
     }
     if backend.is_some_and(|backend| backend.http2) {
         key.transport.protocol = Protocol::Http2;
@@ -67,7 +67,7 @@ pub(super) fn layer4_key(
 ) -> UpstreamKey {
     let known = store.service(namespace, service);
     let known = known.and_then(|(service, _)| service.port(port, IpProtocol::below(protocol)));
-    let port = known.map_or_else(|| port.clone(), ServicePort::key);
+    let port = known.map_or_else(|| port.clone(), |port| port.key.clone());
     let transport = Transport { protocol, tls: None };
     UpstreamKey { namespace: namespace.clone(), service: service.clone(), port, transport }
 }
@@ -119,6 +119,7 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         external_name: service.external_name.clone(),
         tls: tls.map(Arc::new),
         proxy_protocol: service.proxy_protocol.filter(|_| key.transport.protocol == Protocol::Tcp),
+        health: None,
         endpoints: Arc::default(),
     };
     let protocol = IpProtocol::below(key.transport.protocol);
@@ -135,9 +136,10 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some(port) = port else {
         return Resolved { upstream, missing: Some(missing_port(key, service)), ..Resolved::default() };
     };
-    let service_ref = (key.namespace.clone(), key.service.clone());
-    let endpoints = endpoints(service, port, store.slices_of(&service_ref));
-    let mismatched = mismatch(port, store.slices_of(&service_ref));
+    let slices: Vec<&EndpointSlice> =
+        store.slices_of(&(key.namespace.clone(), key.service.clone())).collect();
+    let endpoints = endpoints(service, port, &slices);
+    let mismatched = mismatch(port, &slices);
     let problem = fault.or_else(|| {
         mismatched.map(|fault| problem_of(key, origin, format!("{fault}: {}", consequence(key))))
     });
@@ -176,12 +178,9 @@ fn missing_port(key: &UpstreamKey, service: &Service) -> (&'static str, String) 
 
 /// The endpoints of all slices that serve this port, in the order of their addresses. Of an address that is in
 /// several slices, as happens while an endpoint moves from one to another, the best conditions count.
-fn endpoints<'a>(
-    service: &Service,
-    port: &ServicePort,
-    slices: impl Iterator<Item = &'a EndpointSlice>,
-) -> Arc<[Endpoint]> {
+fn endpoints(service: &Service, port: &ServicePort, slices: &[&EndpointSlice]) -> Arc<[Endpoint]> {
     let mut endpoints: Vec<Endpoint> = slices
+        .iter()
         .flat_map(|slice| slice.ports.iter().map(move |slice_port| (slice, slice_port)))
         .filter(|(_, slice_port)| slice_port.serves(port))
         .flat_map(|(slice, slice_port)| {
@@ -204,11 +203,9 @@ fn endpoints<'a>(
 }
 
 /// Why a Service's port can have no endpoints, if its slices do not name it.
-fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSlice>) -> Option<String> {
+fn mismatch(port: &ServicePort, slices: &[&EndpointSlice]) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
-    let mut has_slices = false;
     for slice in slices {
-        has_slices = true;
         if slice.ports.iter().any(|slice_port| slice_port.serves(port)) {
             return None;
         }
@@ -217,7 +214,7 @@ fn mismatch<'a>(port: &ServicePort, slices: impl Iterator<Item = &'a EndpointSli
             IpProtocol::Udp => format!("{}/UDP", slice_port.name),
         }));
     }
-    if !has_slices {
+    if slices.is_empty() {
         return Some("has no EndpointSlice".to_owned());
     }
     // A slice without endpoints may leave its ports out.

@@ -3,9 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sluicegate_netns::Process;
 
-use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, version_of};
+use super::api::{ApiKeys, CONSUMER_HEADER, ISSUER, Jwt, JwtKey, KEY_HEADER, Limit};
+use super::{
+    Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, version_of,
+};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -16,6 +21,7 @@ pub(crate) const KIND: Kind = Kind {
              no reload. No retries, which is the default of Envoy, of Contour and of Envoy Gateway.",
     version,
     works: &Work::ALL,
+    has_functions: true,
     prepare,
 };
 
@@ -36,9 +42,12 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
         driver.write(part, config)?;
     }
-    let text = bootstrap(site, config.protocol);
+    if let Api::Jwt(jwt) = &config.api {
+        replace(&site.directory.join("jwks.json"), &jwks(jwt))?;
+    }
     let file = site.directory.join("envoy.yaml");
-    replace(&file, &text)?;
+    replace(&file, &bootstrap(site, config, &credentials(&config.api)))?;
+    let text = bootstrap(site, config, "              # one line for each consumer");
     let mut command = Command::new(program(&site.tools));
     // Hot restart wants shared memory that several Envoys would quarrel about.
     command.arg("--concurrency").arg(site.workers.to_string()).args([
@@ -77,8 +86,55 @@ impl Envoy {
     }
 }
 
-fn bootstrap(Site { directory, http, https, admin, .. }: &Site, protocol: Protocol) -> String {
-    let options = match protocol {
+/// The keys of JWTs. A shared secret is one too.
+fn jwks(jwt: &Jwt) -> String {
+    match &jwt.key {
+        JwtKey::Secret(secret) => {
+            let key = BASE64_URL_SAFE_NO_PAD.encode(secret);
+            format!(r#"{{"keys":[{{"kty":"oct","alg":"HS256","k":"{key}"}}]}}"#)
+        }
+        JwtKey::Public { jwks, .. } => jwks.clone(),
+    }
+}
+
+/// The keys of consumers.
+fn credentials(api: &Api) -> String {
+    let Api::Keys(keys) = api else { return String::new() };
+    let each = keys
+        .consumers
+        .iter()
+        .map(|each| format!("              - {{key: {}, client: {}}}", each.key, each.name));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+/// The filters before the router.
+fn functions(site: &Site, api: &Api, credentials: &str) -> String {
+    match api {
+        Api::Nothing => String::new(),
+        Api::Jwt(_) => fill(
+            include_str!("templates/envoy-jwt.yaml"),
+            &[("issuer", &ISSUER), ("directory", &site.directory.display())],
+        ),
+        Api::Keys(ApiKeys { consumers, limit }) => {
+            let headers: [(&str, &dyn ToString); 2] =
+                [("key_header", &KEY_HEADER), ("consumer_header", &CONSUMER_HEADER)];
+            let mut text = fill(include_str!("templates/envoy-api-key.yaml"), &headers);
+            text = fill(&text, &[("credentials", &credentials)]);
+            if let Some(Limit { requests, per }) = limit {
+                let limit = fill(include_str!("templates/envoy-limit.yaml"), &headers);
+                text += &fill(
+                    &limit,
+                    &[("requests", requests), ("per", &per.as_secs()), ("consumers", &consumers.len())],
+                );
+            }
+            text
+        }
+    }
+}
+
+fn bootstrap(site: &Site, config: &Config, credentials: &str) -> String {
+    let Site { directory, http, https, admin, .. } = site;
+    let options = match config.protocol {
         Protocol::Http1 => "http_protocol_options",
         Protocol::Grpc => "http2_protocol_options",
     };
@@ -87,6 +143,7 @@ fn bootstrap(Site { directory, http, https, admin, .. }: &Site, protocol: Protoc
         &[
             ("directory", &directory.display()),
             ("options", &options),
+            ("functions", &functions(site, &config.api, credentials)),
             ("http_ip", &http.ip()),
             ("http_port", &http.port()),
             ("https_ip", &https.ip()),

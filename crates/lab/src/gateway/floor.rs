@@ -14,6 +14,7 @@ pub(crate) const KIND: Kind = Kind {
     learns: "Nothing: it is told at its start where its connections go, and forwards what comes.",
     version: |_| Ok("recv, send, recv, send".to_owned()),
     works: &[Work::Http],
+    has_functions: false,
     prepare,
 };
 

@@ -11,7 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
 use sluicegate_netns::Process;
 
-use super::{Config, Driver, Kind, Part, Pem, Prepared, Site, fill, nginx, replace};
+use super::api::{ApiKeys, ISSUER, JwtKey, Limit};
+use super::{Api, Config, Driver, Kind, Part, Pem, Prepared, Site, fill, nginx, replace};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -20,9 +21,11 @@ pub(crate) const KIND: Kind = Kind {
     title: "nginx, Lua",
     learns: "Endpoints and certificates are posted to it and kept in shared memory; each worker looks for endpoints every \
              second, as those of the community's controller (ingress-nginx) do. New hosts take a reload, as there. The \
-             pause of 3.3 s that its controller makes between two changes is left out.",
+             pause of 3.3 s that its controller makes between two changes is left out. The functions of an API gateway are \
+             written in Lua, as Kong's are; Kong itself does more for each call.",
     version: |_| version(),
     works: &[Work::Http, Work::Https, Work::Http2, Work::TlsRsa, Work::TlsP256],
+    has_functions: true,
     prepare,
 };
 
@@ -33,6 +36,10 @@ const MODULES: &str = "/usr/lib/nginx/modules";
 const LIMIT: Duration = Duration::from_secs(5);
 
 const LUA: &str = include_str!("templates/gateway.lua");
+
+/// The functions of an API gateway, and what they lean on.
+const API: [(&str, &str); 2] =
+    [("api.lua", include_str!("templates/api.lua")), ("json.lua", include_str!("templates/json.lua"))];
 
 fn version() -> anyhow::Result<String> {
     let version = nginx::version()?;
@@ -46,9 +53,37 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     nginx::write_certificate(site, &config.certificate)?;
     replace(&site.directory.join("gateway.lua"), LUA)?;
     driver.write(config)?;
-    let files =
+    let mut files =
         vec![ConfigFile::new("nginx.conf", &driver.text(config)), ConfigFile::new("gateway.lua", LUA)];
+    files.extend(write_api(site, &config.api)?);
     Ok(Prepared { command: nginx::command(site), files, driver: Box::new(driver) })
+}
+
+/// Writes the functions of an API gateway, with what callers are known by.
+fn write_api(site: &Site, api: &Api) -> anyhow::Result<Vec<ConfigFile>> {
+    let (functions, name, secret) = match api {
+        Api::Nothing => return Ok(Vec::new()),
+        Api::Jwt(jwt) => match &jwt.key {
+            JwtKey::Secret(secret) => ("JwtHs256", "jwt.key", secret.clone()),
+            JwtKey::Public { pem, .. } => ("JwtRs256", "jwt.key", pem.clone()),
+        },
+        Api::Keys(ApiKeys { consumers, limit }) => {
+            let lines = consumers.iter().map(|each| format!("{} {}\n", each.key, each.name)).collect();
+            (if limit.is_some() { "ApiKeyAndLimit" } else { "ApiKey" }, "consumers", lines)
+        }
+    };
+    replace(&site.directory.join(name), &secret)?;
+    let Limit { requests, per } = api.limit().unwrap_or(Limit::HIGH);
+    let window = per.as_secs().max(1);
+    let settings = format!(
+        "return {{ functions = \"{functions}\", issuer = \"{ISSUER}\", limit = {requests}, window = {window} }}\n"
+    );
+    let files = API.iter().map(|(name, text)| ConfigFile::new(name, text));
+    let files: Vec<ConfigFile> = files.chain([ConfigFile::new("settings.lua", &settings)]).collect();
+    for file in &files {
+        replace(&site.directory.join(&file.name), &file.text)?;
+    }
+    Ok(files)
 }
 
 struct NginxLua {
@@ -102,6 +137,15 @@ impl NginxLua {
 
     fn text(&self, config: &Config) -> String {
         let Site { http, https, admin, workers, .. } = &self.site;
+        let [counters, init, access] = match config.api {
+            Api::Nothing => [""; 3],
+            // Kong has 12m for these.
+            Api::Jwt(_) | Api::Keys(_) => [
+                "  lua_shared_dict counters 12m;\n",
+                "require(\"api\").init_worker()",
+                "      access_by_lua_block { require(\"api\").access() }\n",
+            ],
+        };
         fill(
             include_str!("templates/nginx-lua.conf"),
             &[
@@ -111,6 +155,9 @@ impl NginxLua {
                 ("https", https),
                 ("admin", admin),
                 ("names", &nginx::names(config)),
+                ("counters", &counters),
+                ("init", &init),
+                ("access", &access),
             ],
         )
     }

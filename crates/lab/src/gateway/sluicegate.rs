@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sluicegate_netns::Process;
 
-use super::{Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, replace, version_of};
+use super::api::{ApiKeys, ISSUER, JwtKey, KEY_HEADER, Limit};
+use super::{Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, replace, version_of};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -20,6 +21,7 @@ pub(crate) const KIND: Kind = Kind {
     learns: "Watches a directory of manifests, as its controller watches the API server; no reload.",
     version: |_| version_of(&program(), &["--version"]),
     works: &Work::ALL,
+    has_functions: true,
     prepare,
 };
 
@@ -30,6 +32,7 @@ pub(crate) const BARE: Kind = Kind {
     learns: "As Sluicegate, with --attempts 1 and all that sends a request or a connect again off.",
     version: KIND.version,
     works: KIND.works,
+    has_functions: true,
     prepare: prepare_bare,
 };
 
@@ -59,15 +62,21 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
         driver.write(part, config)?;
     }
+    let policies = policies(&config.api);
+    replace(&driver.manifests.join("policies.yaml"), &policies)?;
+    replace(&driver.manifests.join("callers.yaml"), &callers(&config.api))?;
     let mut command = Command::new(program());
     command.arg("serve").arg("--manifests").arg(&driver.manifests);
     command.arg("--listen").arg(site.http.to_string()).arg("--listen-https").arg(site.https.to_string());
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
     command.args(&site.options);
-    let files = vec![
+    let mut files = vec![
         ConfigFile::new("ingress.yaml", &ingress(config)),
         ConfigFile::new("endpoints.yaml", &endpoints(config)),
     ];
+    if !policies.is_empty() {
+        files.push(ConfigFile::new("policies.yaml", &policies));
+    }
     Ok(Prepared { command, files, driver: Box::new(driver) })
 }
 
@@ -156,4 +165,85 @@ type: kubernetes.io/tls
 data: {{tls.crt: {chain}, tls.key: {key}}}
 "
     )
+}
+
+/// What has to be done with calls, in the words of the policies' users.
+fn policies(api: &Api) -> String {
+    let head = |kind: &str| {
+        format!(
+            "apiVersion: sluicegate.dev/v1alpha1
+kind: {kind}
+metadata: {{name: app, namespace: default}}
+spec:
+  targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: app}}]
+"
+        )
+    };
+    let security = |method: &str| head("SecurityPolicy") + "  authentication:\n" + method;
+    match api {
+        Api::Nothing => String::new(),
+        Api::Jwt(jwt) => {
+            let keys = match &jwt.key {
+                JwtKey::Secret(_) => "keys: {sharedSecretRef: {name: acme, key: secret}}".to_owned(),
+                JwtKey::Public { jwks, .. } => format!("keys: {{inline: '{jwks}'}}"),
+            };
+            security(&format!(
+                "    jwt:
+      providers:
+      - {{name: acme, issuer: \"{ISSUER}\", {keys}}}
+"
+            ))
+        }
+        Api::Keys(ApiKeys { limit, .. }) => {
+            let mut text = security(&format!(
+                "    apiKey: {{from: [{{header: {{name: {KEY_HEADER}}}}}], forward: true}}\n"
+            ));
+            if let Some(Limit { requests, per }) = limit {
+                text += "---\n";
+                text += &head("RateLimitPolicy");
+                text += &format!(
+                    "  limits: [{{name: each, requests: {requests}, per: {}s, key: [{{type: Consumer}}]}}]\n",
+                    per.as_secs()
+                );
+            }
+            text
+        }
+    }
+}
+
+/// What callers are known by.
+fn callers(api: &Api) -> String {
+    let secret = |name: &str, field: &str, value: &str| {
+        let value = BASE64_STANDARD.encode(value);
+        format!(
+            "apiVersion: v1
+kind: Secret
+metadata: {{name: {name}, namespace: default}}
+data: {{{field}: {value}}}
+---
+"
+        )
+    };
+    match api {
+        Api::Nothing => String::new(),
+        Api::Jwt(jwt) => match &jwt.key {
+            JwtKey::Secret(shared) => secret("acme", "secret", shared),
+            JwtKey::Public { .. } => String::new(),
+        },
+        Api::Keys(keys) => {
+            let each = keys.consumers.iter().map(|each| {
+                let name = &each.name;
+                secret(name, "key", &each.key)
+                    + &format!(
+                        "apiVersion: sluicegate.dev/v1alpha1
+kind: Consumer
+metadata: {{name: {name}, namespace: default}}
+spec: {{apiKeys: [{{secretRef: {{name: {name}, key: key}}}}]}}
+---
+"
+                    )
+            });
+            each.collect()
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What each gateway has to do in the lab, tried on the real programs.
 
+mod api;
 mod authority;
 mod pods;
 mod rig;

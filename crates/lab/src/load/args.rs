@@ -12,7 +12,7 @@ use super::http2;
 use super::http2::request::Ask;
 use super::nanos::Nanos;
 use super::plan::{Plan, Protocol};
-use super::request::{ID_HEADER, Method, Posts, Request};
+use super::request::{ID_HEADER, Method, Posts, Request, Values};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
 use super::tls::{self, TlsOptions};
@@ -67,6 +67,10 @@ pub(crate) struct LoadArgs {
     /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     headers: Vec<(String, String)>,
+    /// A header of which each request of a thread has the next value: "Name: FILE", with a value on each line, all of one
+    /// length. Not in HTTP/2.
+    #[arg(long, value_name = "HEADER", value_parser = header, conflicts_with = "h2")]
+    header_values: Option<(String, String)>,
     /// Connect to this IP address and port, whatever the URL's host is: Host, the name in the TLS handshake and the one that
     /// certificates are verified for stay the URL's.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
@@ -192,7 +196,12 @@ impl LoadArgs {
         if self.new_connections {
             headers.push(("Connection".to_owned(), "close".to_owned()));
         }
-        Ok(methods.map(|method| Request::new(method, &self.url, &headers)))
+        let requests = methods.map(|method| Request::new(method, &self.url, &headers));
+        let Some((name, path)) = &self.header_values else { return Ok(requests) };
+        let problem = || format!("--header-values {name}: {path}");
+        let text = std::fs::read_to_string(path).with_context(problem)?;
+        let values = Values::of(&text).map_err(anyhow::Error::msg).with_context(problem)?;
+        Ok(requests.map(|request| request.with_values(name, &values)))
     }
 }
 

@@ -1,4 +1,6 @@
-//! The requests, written once; only their ids change.
+//! The requests, written once; only their ids change, and a header if its values are given.
+
+use std::sync::Arc;
 
 use super::target::Target;
 
@@ -70,12 +72,39 @@ pub(crate) struct Request {
     id: usize,
     /// What follows them, if not at once.
     body: &'static [u8],
+    /// Where the header lies of which each has another value, and all of these.
+    varied: Option<(usize, Values)>,
+}
+
+/// Values of a header, of one length; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Values(Arc<[Box<str>]>);
+
+impl Values {
+    /// The lines of a text, or what is wrong with them.
+    pub(crate) fn of(text: &str) -> Result<Self, String> {
+        let lines: Arc<[Box<str>]> = text.lines().map(Into::into).collect();
+        let length = lines.first().ok_or("it has no line")?.len();
+        if let Some(at) = lines.iter().position(|line| line.len() != length) {
+            return Err(format!("line {} is not as long as the first, {length} bytes", at + 1));
+        }
+        if lines.iter().any(|line| line.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t')) {
+            return Err("a line has a control character".to_owned());
+        }
+        Ok(Self(lines))
+    }
+
+    /// The one of this request.
+    fn get(&self, number: u64) -> &str {
+        // There are fewer than fit into memory.
+        &self.0[(number % self.0.len() as u64) as usize]
+    }
 }
 
 impl Request {
     /// These bytes, with the id at this place.
     pub(crate) fn from_parts(bytes: Vec<u8>, id: usize, body: &'static [u8]) -> Self {
-        Self { bytes, id, body }
+        Self { bytes, id, body, varied: None }
     }
 
     /// One with these further header lines, of which Host replaces its own.
@@ -101,7 +130,25 @@ impl Request {
         bytes.extend_from_slice(Id::new(0, 0).as_bytes());
         bytes.extend_from_slice(b"\r\n\r\n");
         bytes.extend_from_slice(body.map_or(&[], |body| body.as_slice()));
-        Self { bytes, id, body: b"" }
+        Self { bytes, id, body: b"", varied: None }
+    }
+
+    /// The same with a further header, of which each request has the next value.
+    pub(crate) fn with_values(mut self, name: &str, values: &Values) -> Self {
+        let line = format!("{name}: {}\r\n{ID_HEADER}: ", values.get(0));
+        let start = self.id - format!("{ID_HEADER}: ").len();
+        self.bytes.splice(start..self.id, line.bytes());
+        self.id = start + line.len();
+        self.varied = Some((start + name.len() + 2, values.clone()));
+        self
+    }
+
+    /// Gives it the value of the request with this number.
+    pub(crate) fn vary(&mut self, number: u64) {
+        if let Some((start, values)) = &self.varied {
+            let value = values.get(number).as_bytes();
+            self.bytes[*start..start + value.len()].copy_from_slice(value);
+        }
     }
 
     /// What is to be sent after its bytes as soon as the server has room for it.
@@ -146,6 +193,27 @@ mod tests {
             "POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 64\r\nx-lab-id: 00000001-0000000000000002"
         );
         assert_eq!(body.as_bytes(), BODY);
+    }
+
+    #[test]
+    fn each_request_has_the_next_value_of_a_header() {
+        let target: Target = "http://example.com/a".parse().unwrap();
+        let values = Values::of("one\ntwo\n").unwrap();
+        let mut request = Request::new(Method::Post, &target, &[]).with_values("X-Key", &values);
+        let mut texts = [0, 1, 2].map(|number| {
+            request.vary(number);
+            String::from_utf8(request.with_id(Id::new(0, number)).to_vec()).unwrap()
+        });
+        for (text, value) in texts.iter().zip(["one", "two", "one"]) {
+            assert!(text.contains(&format!("\r\nX-Key: {value}\r\nx-lab-id: 00000000-")), "{text}");
+            assert!(text.ends_with(std::str::from_utf8(BODY).unwrap()), "{text}");
+        }
+        // Nothing else of them is different, but for ids.
+        texts[0].truncate(texts[0].find("x-lab-id").unwrap());
+        assert!(texts[2].starts_with(&texts[0]));
+        for (text, problem) in [("", "no line"), ("a\nbc", "line 2"), ("a\tb\n\u{1}cd", "control")] {
+            assert!(Values::of(text).unwrap_err().contains(problem), "{text:?}");
+        }
     }
 
     #[test]

@@ -278,6 +278,7 @@ impl<'p> Worker<'p> {
             Protocol::Http2(session) => session.send(pending, request, &mut self.outgoing),
             Protocol::Http1(http1) => {
                 http1.pending = Some(pending);
+                request.vary(id & IDS);
                 let data = request.with_id(Id::new(self.plan.run, id));
                 let Some(stream) = &mut slot.stream else { return Stays::Closed };
                 if stream.send(data, &mut self.scratch).is_err() {

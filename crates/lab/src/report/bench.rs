@@ -24,6 +24,7 @@ pub(super) fn table(work: &Work<'_>) -> Table {
         Column::number("cost")
             .with_note(reference.map_or(String::new(), |each| format!("of {}", each.gateway.title))),
         Column::number(work.unit()),
+        Column::number("CPUs").with_note("busy with it"),
         Column::number("p99"),
         Column::number("errors"),
         Column::words("version"),
@@ -42,6 +43,7 @@ pub(super) fn table(work: &Work<'_>) -> Table {
             Cell::plain(format!("{} – {}", number(cost.least), number(cost.most))),
             Cell::plain(relative),
             Cell::plain(number(each.requests_per_s().median)),
+            Cell::plain(number(each.cpus().median)),
             Cell::plain(time(each.spread(|point| point.p99_ms).median)),
             Cell::errors(each.errors()),
             Cell::quiet(if is_limit { "" } else { &each.gateway.version }),

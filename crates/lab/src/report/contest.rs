@@ -129,7 +129,7 @@ pub(super) fn is_known(latency: &Latency, quantile: f64) -> bool {
 }
 
 /// The middle of what was measured in several turns.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

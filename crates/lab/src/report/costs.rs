@@ -1,7 +1,7 @@
 //! Single figures, put together: what each gateway did of a kind of work, over several turns.
 
 use super::contest::{median, slot};
-use crate::results::{OfGateway, Point, Results};
+use crate::results::{Added, OfGateway, Point, Results, WithFunctions};
 
 /// What is known of a gateway at one kind of work, with so many workers, at one rate.
 #[derive(Clone, Debug)]
@@ -143,6 +143,17 @@ impl Measured<'_> {
         self.spread(|point| point.requests_per_s)
     }
 
+    pub(super) fn cpus(&self) -> Spread {
+        self.spread(|point| point.cpus)
+    }
+
+    /// What of single requests straight to a pod took, and what they took longer, in milliseconds.
+    pub(super) fn added(&self) -> Option<[Spread; 2]> {
+        self.points.first()?.added?;
+        let of = |value: fn(&Added) -> f64| self.spread(|point| point.added.as_ref().map_or(f64::NAN, value));
+        Some([of(|added| added.straight_ms), of(|added| added.added_ms)])
+    }
+
     pub(super) fn errors(&self) -> u64 {
         self.points.iter().map(|point| point.errors).sum()
     }
@@ -162,6 +173,16 @@ impl Measured<'_> {
 }
 
 impl<'r> Work<'r> {
+    /// What the gateways did with each request beside passing it on.
+    pub(super) fn functions(&self) -> Option<&'r WithFunctions> {
+        self.measured.first()?.points.first()?.functions.as_ref()
+    }
+
+    /// What this gateway did.
+    pub(super) fn of(&self, gateway: &OfGateway) -> Option<&Measured<'r>> {
+        self.measured.iter().find(|each| std::ptr::eq(each.gateway, gateway))
+    }
+
     /// What is counted a second.
     pub(super) fn unit(&self) -> &'static str {
         if self.is_new_tls() {

@@ -67,7 +67,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
 }
 
 fn cpus(each: &Measured<'_>) -> f64 {
-    each.spread(|point| point.cpus).median
+    each.cpus().median
 }
 
 fn draw(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place: f64) {

@@ -252,6 +252,7 @@ pub(super) fn gateway(name: &str, title: &str, runs: Vec<Run>) -> OfGateway {
         }],
         runs,
         idle: None,
+        checks: Vec::new(),
         points: Vec::new(),
     }
 }
@@ -401,5 +402,6 @@ pub(super) fn point(work: &str, workers: usize, turn: usize, requests_per_s: f64
         cpus: requests_per_s * cost / 1e6,
         p50_ms: 1.2,
         p99_ms: 3.4,
+        ..Point::default()
     }
 }

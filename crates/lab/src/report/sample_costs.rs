@@ -1,10 +1,10 @@
 //! Made-up results of experiments that compare costs.
 
 use super::sample::{experiment, gateway, point};
-use crate::results::{OfGateway, Point, Results};
+use crate::results::{Added, Checked, Checks, OfGateway, Point, Results, WithFunctions};
 
 pub(super) fn all() -> Vec<(&'static str, Results)> {
-    vec![("bench", bench()), ("sizing", sizing()), ("rates", rates())]
+    vec![("bench", bench()), ("sizing", sizing()), ("rates", rates()), ("gateway", api_gateways())]
 }
 
 fn with(name: &str, title: &str, points: Vec<Point>) -> OfGateway {
@@ -93,4 +93,48 @@ fn rates() -> Results {
         with("envoy", "Envoy, EDS", points(52.0)),
     ];
     results
+}
+
+fn api_gateways() -> Results {
+    let mut results = experiment("gateway", "API gateways");
+    results.published = Some("gateway-2019".to_owned());
+    results.gateways = vec![
+        OfGateway { checks: vec![checks(200)], ..with("sluicegate", "Sluicegate", api_points(1.0, true)) },
+        OfGateway { checks: vec![checks(401)], ..with("nginx-lua", "nginx, Lua", api_points(2.0, true)) },
+        with("nginx", "nginx, reload", api_points(1.5, false)),
+    ];
+    results
+}
+
+/// A gateway that answers an expired token so.
+pub(super) fn checks(expired: u16) -> Checks {
+    let call =
+        |call: &str, expected, status| Checked { call: call.to_owned(), expected, status: Some(status) };
+    let calls = vec![call("good", 200, 200), call("no token", 401, 401), call("expired", 401, expired)];
+    Checks { functions: "JWT HS256".to_owned(), calls, failure: None }
+}
+
+/// What costs so many times as much as ours.
+pub(super) fn api_points(factor: f64, has_functions: bool) -> Vec<Point> {
+    let single = |work: &str, turn: usize| {
+        let added = Some(Added { straight_ms: 0.1, added_ms: 0.05 * factor + 0.001 * turn as f64 });
+        Point { added, p50_ms: 0.1 + 0.05 * factor, ..point(work, 1, turn, 5000.0, 50.0 * factor) }
+    };
+    let mut points = vec![single("One request, 0 KB", 1), single("One request, 0 KB", 2)];
+    points
+        .extend(["HTTP, 0 KB", "HTTP, 1 KB"].map(|work| point(work, 1, 1, 20_000.0 / factor, 40.0 * factor)));
+    points.extend([1000.0, 5000.0, 20_000.0].map(|rate| {
+        let reached = f64::min(rate, 18_000.0 / factor);
+        Point { rate: Some(rate), ..point("HTTP", 1, 1, reached, 40.0 * factor) }
+    }));
+    let functions =
+        [("JWT HS256", 1, 4.0), ("API key and rate limit", 1, 3.0), ("API key and rate limit", 10_000, 6.0)];
+    for (name, callers, more) in functions.into_iter().filter(|_| has_functions) {
+        let without = "HTTP, 1 KB".to_owned();
+        let work = format!("{without}, {name}, {callers} callers");
+        let functions = Some(WithFunctions { name: name.to_owned(), callers, without });
+        let cost = (40.0 + more) * factor;
+        points.push(Point { functions, ..point(&work, 1, 1, 0.8e6 / cost, cost) });
+    }
+    points
 }

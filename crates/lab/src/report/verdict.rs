@@ -1,10 +1,11 @@
 //! What the figures say, in sentences: of every gateway alike, and first what Sluicegate did wrong, if it did.
 
+use super::api;
 use super::contest::{Contestant, OURS, percentile};
 use super::costs::{Measured, Shape, Work};
 use super::cpu;
 use super::words::{count, counted, list, number, ratio, share, time};
-use crate::results::OfGateway;
+use crate::results::{OfGateway, Results};
 
 /// A sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +31,9 @@ impl Verdict {
     }
 }
 
-pub(super) fn all(contestants: &[Contestant<'_>], works: &[Work<'_>]) -> Vec<Verdict> {
+pub(super) fn all(results: &Results, contestants: &[Contestant<'_>], works: &[Work<'_>]) -> Vec<Verdict> {
     let mut all = Vec::new();
+    all.extend(lets_in(results));
     all.extend(ours(contestants));
     all.extend(clean(contestants));
     all.extend(worst(contestants));
@@ -41,12 +43,53 @@ pub(super) fn all(contestants: &[Contestant<'_>], works: &[Work<'_>]) -> Vec<Ver
     all.extend(against_baseline(contestants));
     for work in works {
         all.extend(failed(work));
+        all.extend(adds(work));
         all.extend(cheapest(work));
         all.extend(most(work));
+        all.extend(idle(work));
     }
     // What Sluicegate did wrong is told before everything else, also where costs are compared.
     all.sort_by_key(|verdict| !verdict.is_our_fault);
     all
+}
+
+/// Who does not refuse what it has to, or not let in what it has to.
+fn lets_in(results: &Results) -> Vec<Verdict> {
+    let gateways = results.gateways.iter();
+    let broken = gateways.filter_map(|gateway| {
+        let broken = api::broken(gateway)?;
+        let text = format!(
+            "{} does not do what is asked of it, and is not measured at it. {broken}.",
+            gateway.title
+        );
+        Some(Verdict::bad_of(gateway, text))
+    });
+    let mut all: Vec<Verdict> = broken.collect();
+    let kept = results
+        .gateways
+        .iter()
+        .filter(|gateway| !gateway.checks.is_empty() && api::broken(gateway).is_none());
+    let kept: Vec<String> = kept.map(|gateway| gateway.title.clone()).collect();
+    if !kept.is_empty() {
+        all.push(Verdict::good(format!(
+            "What has to be refused is refused, and what is good let in, by {}.",
+            list(&kept)
+        )));
+    }
+    all
+}
+
+/// What gateways add to the latency of one request.
+fn adds(work: &Work<'_>) -> Option<Verdict> {
+    let mut all: Vec<(f64, &str)> = work
+        .measured
+        .iter()
+        .filter_map(|each| Some((each.added()?[1].median, &*each.gateway.title)))
+        .collect();
+    all.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let each = all.iter().map(|(added, title)| format!("{title} {}", time(*added)));
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| Verdict::good(format!("{}, latency added: {}.", work.name, each.join("; "))))
 }
 
 /// What Sluicegate did wrong.
@@ -258,16 +301,36 @@ fn most(work: &Work<'_>) -> Option<Verdict> {
         .then(|| Verdict::good(format!("{}, most {}: {}.", work.name, work.unit(), texts.join("; "))))
 }
 
+/// How much of its CPUs a gateway that is at its end has at least busy.
+const BUSY: f64 = 0.8;
+
+/// Who did not keep a rate while it had CPU left: then something else was at its end.
+fn idle(work: &Work<'_>) -> Option<Verdict> {
+    let is_idle =
+        |each: &&&Measured<'_>| each.is_saturated() && each.cpus().median < BUSY * each.workers as f64;
+    let groups = work.by_gateway().into_iter();
+    let idle = groups.filter_map(|group| Some(group.iter().find(is_idle)?.gateway.title.clone()));
+    let idle: Vec<String> = idle.collect();
+    (!idle.is_empty()).then(|| {
+        Verdict::bad(format!(
+            "{}: a rate was not kept with CPU to spare by {}: the load, the back ends or other work on the machine were at their \
+             end there, not the gateway.",
+            work.name,
+            list(&idle)
+        ))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::contest::contestants;
     use super::super::costs::works;
     use super::super::sample::{FLAT, Shape as Gateway, experiment, gateway, point, scaling};
     use super::*;
-    use crate::results::{Deliveries, Point, Results};
+    use crate::results::{Deliveries, Point};
 
     fn sentences(results: &Results) -> Vec<String> {
-        all(&contestants(results), &works(results)).into_iter().map(|verdict| verdict.text).collect()
+        all(results, &contestants(results), &works(results)).into_iter().map(|verdict| verdict.text).collect()
     }
 
     fn changed(ours: Gateway, others: &[(&str, Gateway)]) -> Results {
@@ -328,6 +391,38 @@ mod tests {
         let sentences = sentences(&results);
         assert_eq!(sentences[0], "sluicegate had 2 errors at HTTP: its figures there are doubtful.");
         assert_eq!(sentences[1], "nginx had 2 errors at HTTP: its figures there are doubtful.");
+    }
+
+    #[test]
+    fn who_lets_a_bad_call_in_is_told_first() {
+        let mut results = experiment("gateway", "API gateways");
+        for (name, expired) in [("nginx-lua", 401), (OURS, 200)] {
+            let checks = vec![super::super::sample_costs::checks(expired)];
+            results.gateways.push(OfGateway { checks, ..gateway(name, name, Vec::new()) });
+        }
+        let sentences = sentences(&results);
+        assert_eq!(
+            sentences[0],
+            "sluicegate does not do what is asked of it, and is not measured at it. JWT HS256: expired 200 instead of 401."
+        );
+        assert_eq!(sentences[1], "What has to be refused is refused, and what is good let in, by nginx-lua.");
+    }
+
+    #[test]
+    fn a_gateway_that_has_cpu_left_is_not_what_is_at_its_end() {
+        let at = |cost| {
+            vec![
+                Point { rate: Some(9000.0), ..point("HTTP", 1, 1, 5000.0, cost) },
+                point("HTTP", 1, 1, 5000.0, cost),
+            ]
+        };
+        let mut results = experiment("rates", "CPU over rate");
+        for (name, cost) in [("a", 190.0), ("b", 40.0)] {
+            results.gateways.push(OfGateway { points: at(cost), ..gateway(name, name, Vec::new()) });
+        }
+        let sentences = sentences(&results);
+        let idle = sentences.iter().find(|sentence| sentence.contains("to spare")).unwrap();
+        assert!(idle.starts_with("HTTP: a rate was not kept with CPU to spare by b: "), "{idle}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// A count with its noun, which is given for one: `1 request`, `2 requests`.
-pub(super) fn counted(number: u64, noun: &str) -> String {
+pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 

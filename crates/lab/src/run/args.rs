@@ -72,11 +72,13 @@ impl RunArgs {
         load.connections = self.connections.unwrap_or(load.connections);
         declared.baseline &= !self.no_baseline;
         hasten(&mut declared.timeline, self.speed);
-        if let Some(compare) = &mut declared.compare {
+        let are_several = declared.compare.len() > 1;
+        for compare in &mut declared.compare {
             compare.duration = self.duration.unwrap_or(compare.duration);
             compare.connections = self.connections.unwrap_or(compare.connections);
             compare.turns = self.turns.map_or(compare.turns, |turns| turns as usize);
-            if let Some(rate) = self.rate {
+            // Of several comparisons, those keep going as fast as they can that were to do so.
+            if let Some(rate) = self.rate.filter(|_| !are_several || !compare.rates.is_empty()) {
                 compare.rates = vec![rate];
             }
         }

@@ -1,146 +1,151 @@
 //! What kinds of work cost, gateway beside gateway, on loopback.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`mod@bench`] | the gateway and its back ends |
+//! | [`task`] | what it is loaded with |
+//! | [`checks`] | whether it refuses what it has to, before anything is measured |
+//! | [`single`] | one request at a time, beside the same without a gateway |
+//! | [`idle`] | memory of connections that wait |
+//! | [`limits`] | what no gateway can do without |
+
+mod bench;
+mod checks;
+mod idle;
+mod limits;
+mod single;
+mod task;
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use rustix::time::{ClockId, clock_gettime};
-use rustls::SignatureScheme;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
-use rustls_pki_types::PrivateKeyDer;
-use rustls_pki_types::pem::PemObject as _;
-use sluicegate_netns::Process;
 use sluicegate_netns::process::cpu_time_of_tree;
-use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::args::RunArgs;
-use super::machine::{Cpus, start_load};
-use super::running::{Gateway, Place, Start, reach};
-use super::watch::memory_of_tree;
+use self::bench::{BACKENDS, Backends, Standing};
+use self::task::{HANDSHAKES, HTTP2_CONNECTIONS, RAMP, STREAMS, Task};
 use super::{Entrant, say};
-use crate::certificate::{Issuer, Key};
 use crate::experiment::{Compare, Work};
-use crate::gateway::{Config, HOST, Kind, Protocol};
-use crate::results::{Idle, Load, OfGateway, Point};
+use crate::gateway::Kind;
+use crate::gateway::api::Limit;
+use crate::results::{ConfigFile, Load, OfGateway, Point};
 
-/// How many back ends there are: addresses of one process.
-const BACKENDS: u8 = 5;
-
-/// Connections of HTTP/2, and requests at a time on each.
-const HTTP2_CONNECTIONS: u64 = 20;
-const STREAMS: u64 = 10;
-
-/// How many new TLS connections are made at a time.
-const HANDSHAKES: u64 = 16;
-
-/// How long connections take to be opened before the first request.
-const RAMP: Duration = Duration::from_millis(500);
+pub(super) use self::bench::Bench;
 
 /// How much longer than planned a load may take.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How many connections are there before those whose memory is looked at, so that what all share is not counted.
-const FIRST: u64 = 100;
-
-/// For how long signatures are made.
-const SIGNING: Duration = Duration::from_millis(500);
-
-/// What is compared, and with what.
-pub(super) struct Comparison<'c> {
-    pub(super) compare: &'c Compare,
-    pub(super) all: &'c [usize],
-    pub(super) tools: &'c Path,
-    pub(super) args: &'c RunArgs,
-}
-
-/// What came of a comparison.
+/// What came of all comparisons.
 pub(super) struct Compared {
     pub(super) gateways: Vec<OfGateway>,
     pub(super) setting: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Whose figures at what are not to be had.
+    failed: Vec<(usize, Task)>,
 }
 
-/// One turn of one gateway.
+/// One turn of all gateways.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    work: Work,
+    task: Task,
     workers: usize,
     rate: Option<f64>,
     number: usize,
 }
 
+/// Makes all comparisons, one after the other.
+pub(super) async fn run(
+    compares: &[Compare],
+    bench: &Bench<'_>,
+    kinds: &[Entrant],
+) -> anyhow::Result<Compared> {
+    let mut compared = Compared {
+        gateways: kinds.iter().map(|Entrant { kind, version }| kind.unmeasured(version)).collect(),
+        setting: Vec::new(),
+        warnings: Vec::new(),
+        failed: Vec::new(),
+    };
+    for (gateway, checks) in compared.gateways.iter_mut().zip(checks::check(compares, bench, kinds).await?) {
+        gateway.checks = checks;
+    }
+    for compare in compares {
+        Comparison { compare, bench, kinds }.run(&mut compared).await?;
+    }
+    // Comparisons have most of it in common.
+    compared.setting = unique(std::mem::take(&mut compared.setting));
+    compared.warnings = unique(std::mem::take(&mut compared.warnings));
+    Ok(compared)
+}
+
+/// The first of each.
+fn unique(lines: Vec<String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for line in lines {
+        if !all.contains(&line) {
+            all.push(line);
+        }
+    }
+    all
+}
+
+/// What is compared, and with what.
+struct Comparison<'c> {
+    compare: &'c Compare,
+    bench: &'c Bench<'c>,
+    kinds: &'c [Entrant],
+}
+
 impl Comparison<'_> {
-    pub(super) async fn run(&self, kinds: &[Entrant]) -> anyhow::Result<Compared> {
-        let mut gateways: Vec<OfGateway> =
-            kinds.iter().map(|Entrant { kind, version }| kind.unmeasured(version)).collect();
-        let mut warnings = Vec::new();
-        for (index, Entrant { kind, .. }) in kinds.iter().enumerate() {
+    async fn run(&self, compared: &mut Compared) -> anyhow::Result<()> {
+        for (index, Entrant { kind, .. }) in self.kinds.iter().enumerate() {
             if self.compare.idle > 0 && kind.can(Work::Https) {
-                gateways[index].idle = Some(self.idle(kind).await.with_context(|| kind.name.to_owned())?);
+                let idle = idle::measure(self.bench, kind, self.compare.idle).await;
+                compared.gateways[index].idle = Some(idle.with_context(|| kind.name.to_owned())?);
             }
         }
+        let cpus = self.bench.all.len();
         let (possible, too_many): (Vec<usize>, Vec<usize>) =
-            self.compare.workers.iter().partition(|workers| **workers <= self.all.len());
+            self.compare.workers.iter().partition(|workers| **workers <= cpus);
         if !too_many.is_empty() {
-            warnings.push(format!(
-                "{too_many:?} workers were not tried: this machine has {} CPUs.",
-                self.all.len()
-            ));
+            compared
+                .warnings
+                .push(format!("{too_many:?} workers were not tried: this machine has {cpus} CPUs."));
         }
-        let mut failed = Vec::new();
         for turn in self.turns(&possible) {
-            for (index, Entrant { kind, .. }) in kinds.iter().enumerate() {
-                if !kind.can(turn.work) || failed.contains(&(index, turn.work)) {
-                    continue;
-                }
-                match self.measure(kind, turn).await {
-                    Ok((point, gateway)) => {
-                        say(&line(kind.name, &point));
-                        gateways[index].points.push(point);
-                        (gateways[index].command, gateways[index].files) = (gateway.command, gateway.files);
-                    }
-                    // The others' figures are good all the same.
-                    Err(error) => {
-                        let failure =
-                            format!("{}, {}: not measured: {error:#}", kind.title, turn.work.name());
-                        say(&failure);
-                        warnings.push(failure);
-                        failed.push((index, turn.work));
-                    }
-                }
+            match turn.task.work {
+                Work::Single => self.single(turn, compared).await?,
+                _ => self.turn(turn, compared).await,
             }
         }
-        if let Some(floor) =
-            gateways.iter_mut().find(|gateway| self.compare.limits && gateway.name == "floor")
-        {
-            floor.points.extend(self.signatures()?);
+        let floor =
+            compared.gateways.iter_mut().find(|gateway| self.compare.limits && gateway.name == "floor");
+        if let Some(floor) = floor {
+            floor.points.extend(limits::signatures(self.compare)?);
         }
-        if possible.iter().any(|workers| *workers >= self.all.len()) {
-            warnings.push(format!(
-                "With {} workers the gateways shared their CPUs with the load and the back ends, which took from what they could do.",
-                self.all.len()
+        if possible.iter().any(|workers| *workers >= cpus) {
+            compared.warnings.push(format!(
+                "With {cpus} workers the gateways shared their CPUs with the load and the back ends, which took from what they could do."
             ));
         }
-        Ok(Compared { gateways, setting: self.setting(), warnings })
+        compared.setting.extend(self.setting());
+        Ok(())
     }
 
-    /// All turns, in the order in which the gateways take them.
+    /// All turns. What is to be compared lies close together: everything has its first turn before anything has its second.
     fn turns(&self, workers: &[usize]) -> Vec<Turn> {
-        let Compare { works, rates, turns, .. } = self.compare;
+        let Compare { rates, turns, .. } = self.compare;
         let rates: Vec<Option<f64>> = match rates.is_empty() {
             true => vec![None],
             false => rates.iter().copied().map(Some).collect(),
         };
+        let tasks = Task::all(self.compare);
         let mut all = Vec::new();
-        for work in works {
-            for number in 1..=*turns {
+        for number in 1..=*turns {
+            for task in &tasks {
                 for workers in workers {
                     let turn =
-                        |rate: &Option<f64>| Turn { work: *work, workers: *workers, rate: *rate, number };
+                        |rate: &Option<f64>| Turn { task: *task, workers: *workers, rate: *rate, number };
                     all.extend(rates.iter().map(turn));
                 }
             }
@@ -148,19 +153,62 @@ impl Comparison<'_> {
         all
     }
 
-    /// Loads a gateway that is started for it.
-    async fn measure(&self, kind: &'static Kind, turn: Turn) -> anyhow::Result<(Point, Gateway)> {
-        let Turn { work, workers, rate, number } = turn;
-        let (site, mut gateway) = self.start(kind, work, workers).await?;
-        let json = site.scratch.path().join("load.json");
-        let mut command = load(work, self.connections(work));
-        command.arg(format!("-d{}s", self.compare.duration.as_secs_f64()));
-        if let Some(rate) = rate {
-            command.arg(format!("-R{rate}"));
+    /// The gateways that do this, with their places: those that can, do their work, and have not failed.
+    fn able<'s>(&'s self, task: Task, compared: &Compared) -> Vec<(usize, &'s Entrant)> {
+        let mut able = Vec::new();
+        for (index, entrant) in self.kinds.iter().enumerate() {
+            let Entrant { kind, .. } = entrant;
+            if !task.suits(kind) || compared.failed.contains(&(index, task)) {
+                continue;
+            }
+            // What does not do its work is not measured at it; the report says so.
+            let name = task.functions.name();
+            let checks = &compared.gateways[index].checks;
+            if checks.iter().all(|checks| checks.functions != name || checks.are_kept()) {
+                able.push((index, entrant));
+            }
         }
-        let mut load = start_load_aside(with_target(command, &gateway, work, &json))?;
+        able
+    }
+
+    /// One gateway after the other.
+    async fn turn(&self, turn: Turn, compared: &mut Compared) {
+        for (index, Entrant { kind, .. }) in self.able(turn.task, compared) {
+            match self.measure(kind, turn).await {
+                Ok((point, standing)) => compared.add(index, kind, point, &standing),
+                // The others' figures are good all the same.
+                Err(error) => compared.fail(index, kind, turn.task, &error),
+            }
+        }
+    }
+
+    /// All gateways at once, request by request.
+    async fn single(&self, turn: Turn, compared: &mut Compared) -> anyhow::Result<()> {
+        let able = self.able(turn.task, compared);
+        let measured =
+            single::measure(self.bench, &able, turn.task, turn.number, self.compare.requests).await;
+        for (index, point, standing) in measured.with_context(|| turn.task.name())? {
+            compared.add(index, self.kinds[index].kind, point, &standing);
+        }
+        Ok(())
+    }
+
+    /// Loads a gateway that is started for it.
+    async fn measure(&self, kind: &'static Kind, turn: Turn) -> anyhow::Result<(Point, Standing)> {
+        let Turn { task, workers, rate, number } = turn;
+        self.bench.divide(workers)?;
+        let backends = Backends::start().await?;
+        let mut standing = self.bench.start(kind, task, workers, Limit::HIGH, &backends).await?;
+        let gateway = &mut standing.gateway;
+        let mut load = task.load(task.connections(self.compare), gateway, standing.scratch.path())?;
+        load.command.arg(format!("-d{}s", self.compare.duration.as_secs_f64()));
+        if let Some(rate) = rate {
+            load.command.arg(format!("-R{rate}"));
+        }
+        let json = load.json().to_owned();
+        let mut load = load.start()?;
         // Opening connections is not what is measured, but where it is all that is measured.
-        if !is_new_each(work) {
+        if !task.is_new_each() {
             sleep(RAMP).await;
         }
         let before = cpu_time_of_tree(gateway.process.pid())?;
@@ -174,7 +222,7 @@ impl Comparison<'_> {
         let at =
             |name: &str| load.latency.percentiles_us.get(name).map_or(0.0, |micros| *micros as f64 / 1e3);
         let point = Point {
-            work: work.name().to_owned(),
+            work: task.name(),
             workers,
             turn: number,
             rate,
@@ -185,203 +233,98 @@ impl Comparison<'_> {
             cpus: cpu.as_secs_f64() / load.elapsed_s.max(1e-9),
             p50_ms: at("50"),
             p99_ms: at("99"),
+            functions: task.with_functions(),
+            ..Point::default()
         };
-        Ok((point, gateway))
-    }
-
-    fn connections(&self, work: Work) -> u64 {
-        match work {
-            Work::Http | Work::Https => self.compare.connections,
-            Work::Http2 | Work::Grpc => HTTP2_CONNECTIONS,
-            // What all of them can do.
-            Work::TlsRsa | Work::TlsP256 => HANDSHAKES,
-        }
-    }
-
-    async fn start(
-        &self,
-        kind: &'static Kind,
-        work: Work,
-        workers: usize,
-    ) -> anyhow::Result<(Site, Gateway)> {
-        let cpus = Cpus::divide(self.all, workers);
-        cpus.take_others()?;
-        let scratch = TempDir::with_prefix("sluicegate-lab-").context("a folder for the gateway's files")?;
-        let (endpoints, backend) = backends().await?;
-        let key = if work == Work::TlsP256 { Key::P256 } else { Key::Rsa };
-        let (certificate, _) = Issuer::new(key)?.issue()?;
-        let protocol = if work == Work::Grpc { Protocol::Grpc } else { Protocol::Http1 };
-        let config = Config { endpoints, protocol, certificate, hosts: Vec::new() };
-        let directory = scratch.path().join("gateway");
-        fs::create_dir(&directory)?;
-        let start = Start {
-            kind,
-            cpus: &cpus,
-            workers,
-            tools: self.tools,
-            options: self.args.options_of(kind.name),
-            directory,
-            place: Place::Loopback,
-            http: free_address()?,
-            https: free_address()?,
-            admin: free_address()?,
-        };
-        let gateway = Gateway::start(start, config).await?;
-        Ok((Site { _backend: backend, scratch }, gateway))
-    }
-
-    /// What a connection that waits for its next request takes of a gateway's memory.
-    async fn idle(&self, kind: &'static Kind) -> anyhow::Result<Idle> {
-        let connections = self.compare.idle;
-        let mut kib = [0.0; 2];
-        for (kib, work) in kib.iter_mut().zip([Work::Http, Work::Https]) {
-            // One for both, so that only the connections are different.
-            let (site, gateway) = self.start(kind, work, 1).await?;
-            let mut bytes = [0; 2];
-            for (bytes, connections) in bytes.iter_mut().zip([FIRST, FIRST + connections]) {
-                let mut command = load(work, connections);
-                let json = site.scratch.path().join("idle.json");
-                // Each connection has a request every other second.
-                command.args(["-d5s".to_owned(), format!("-R{}", connections / 2)]);
-                let mut load = start_load_aside(with_target(command, &gateway, work, &json))?;
-                sleep(RAMP + Duration::from_secs(4)).await;
-                *bytes = memory_of_tree(gateway.process.pid())?;
-                let status = load.wait(GRACE).await?;
-                ensure!(status.success(), "the load ended with {status}:\n{}", load.output());
-            }
-            *kib = bytes[1].saturating_sub(bytes[0]) as f64 / 1024.0 / connections as f64;
-        }
-        let [http_kib, https_kib] = kib;
-        say(&format!(
-            "{:<14} idle connections: {http_kib:.1} KiB over HTTP, {https_kib:.1} over HTTPS",
-            kind.name
-        ));
-        Ok(Idle { connections, http_kib, https_kib })
-    }
-
-    /// What the private key's part of a handshake takes by itself: below it no gateway with this library can come.
-    fn signatures(&self) -> anyhow::Result<Vec<Point>> {
-        let mut points = Vec::new();
-        for (work, key, name) in
-            [(Work::TlsRsa, Key::Rsa, "signature, RSA"), (Work::TlsP256, Key::P256, "signature, P-256")]
-        {
-            if !self.compare.works.contains(&work) {
-                continue;
-            }
-            for turn in 1..=self.compare.turns {
-                let micros = signature_micros(key)?;
-                points.push(Point {
-                    work: name.to_owned(),
-                    workers: 1,
-                    turn,
-                    requests_per_s: 1e6 / micros,
-                    cpu_us_per_request: micros,
-                    cpus: 1.0,
-                    ..Point::default()
-                });
-            }
-        }
-        Ok(points)
+        Ok((point, standing))
     }
 
     fn setting(&self) -> Vec<String> {
-        let Compare { connections, turns, duration, .. } = self.compare;
-        vec![
-            format!(
-                "{turns} turns of {} each, gateway after gateway; medians",
-                humantime::format_duration(*duration)
-            ),
-            format!(
-                "1 KB answers of {BACKENDS} addresses on loopback; {connections} connections kept alive, of HTTP/2 and gRPC \
-                 {HTTP2_CONNECTIONS} with {STREAMS} requests each, of new TLS connections {HANDSHAKES} at a time, nothing resumed"
-            ),
-            "A gateway with n workers has n CPUs for itself, if one is left for the load and the back ends"
-                .to_owned(),
-        ]
+        let Compare { works, sizes, turns, duration, requests, .. } = self.compare;
+        let sizes: Vec<String> = sizes.iter().map(|size| size.name()).collect();
+        let answers = if sizes.is_empty() { "1 KB".to_owned() } else { sizes.join(" and ") };
+        let mut lines = Vec::new();
+        if works.contains(&Work::Single) {
+            lines.push(format!(
+                "{}: {turns} turns of {requests} rounds, each round straight to a back end and through each gateway, on new \
+                 connections; answers of {answers}",
+                Work::Single.name()
+            ));
+        }
+        if works.iter().any(|work| *work != Work::Single) {
+            lines.push(format!(
+                "{}: {turns} turns of {} each, gateway after gateway; medians. Answers of {answers}, of {BACKENDS} addresses on \
+                 loopback; {}",
+                self.rates_named(),
+                humantime::format_duration(*duration),
+                self.connections().join(", ")
+            ));
+            lines.push(
+                "A gateway with n workers has n CPUs for itself, if one is left for the load and the back ends"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+
+    fn rates_named(&self) -> &'static str {
+        if self.compare.rates.is_empty() { "As fast as it goes" } else { "At rising rates" }
+    }
+
+    /// How many connections there are, for each kind of work.
+    fn connections(&self) -> Vec<String> {
+        let Compare { works, connections, .. } = self.compare;
+        let has = |all: &[Work]| all.iter().any(|work| works.contains(work));
+        let mut words = Vec::new();
+        if has(&[Work::Http, Work::Https]) {
+            words.push(format!("{connections} connections kept alive"));
+        }
+        if has(&[Work::Http2, Work::Grpc]) {
+            words.push(format!("{HTTP2_CONNECTIONS} of HTTP/2 and gRPC with {STREAMS} requests each"));
+        }
+        if has(&[Work::TlsRsa, Work::TlsP256]) {
+            words.push(format!("{HANDSHAKES} new TLS connections at a time, nothing resumed"));
+        }
+        words
     }
 }
 
-/// What a gateway stands before, and where its files are. Ends with it.
-struct Site {
-    _backend: Process,
-    scratch: TempDir,
-}
-
-/// Starts the back ends, at addresses of loopback that nobody else has.
-async fn backends() -> anyhow::Result<(Vec<SocketAddr>, Process)> {
-    let port = free_address()?.port();
-    let endpoints: Vec<SocketAddr> =
-        (1..=BACKENDS).map(|host| SocketAddr::from(([127, 0, 1, host], port))).collect();
-    let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
-    command.arg("backend").arg("--quiet");
-    for endpoint in &endpoints {
-        command.arg("--listen").arg(endpoint.to_string());
-    }
-    let mut process = Process::start(command)?;
-    for endpoint in &endpoints {
-        reach(&Place::Loopback, &mut process, *endpoint, "/healthz").await.context("the back ends")?;
-    }
-    Ok((endpoints, process))
-}
-
-fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    Ok(listener.local_addr()?)
-}
-
-fn is_new_each(work: Work) -> bool {
-    matches!(work, Work::TlsRsa | Work::TlsP256)
-}
-
-/// The load's options for a kind of work.
-fn load(work: Work, connections: u64) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "sluicegate-lab".into()));
-    command.args(["load", "-t1"]).arg(format!("-c{connections}"));
-    match work {
-        Work::Http | Work::Https => {}
-        Work::Http2 => drop(command.args(["--h2", "--streams"]).arg(STREAMS.to_string())),
-        Work::Grpc => drop(command.args(["--h2", "--grpc", "--streams"]).arg(STREAMS.to_string())),
-        // What all of them can do.
-        Work::TlsRsa | Work::TlsP256 => drop(command.args(["--new-connections", "--curves", "X25519"])),
-    }
-    if !is_new_each(work) {
-        command.arg("--ramp").arg(format!("{}ms", RAMP.as_millis()));
-    }
-    command
-}
-
-/// Starts it from a thread of its own, whose priority it has.
-fn start_load_aside(command: Command) -> anyhow::Result<Process> {
-    Place::Loopback.enter(|| start_load(command))?
-}
-
-/// The same with where it goes, and where it writes what it counted.
-fn with_target(mut command: Command, gateway: &Gateway, work: Work, json: &Path) -> Command {
-    let (scheme, address) =
-        if work == Work::Http { ("http", gateway.site.http) } else { ("https", gateway.site.https) };
-    let path = if work == Work::Grpc { "/bench.Unary/Call" } else { "/" };
-    command.arg("--json").arg(json).arg("--connect-to").arg(address.to_string());
-    command.arg(format!("{scheme}://{HOST}{path}"));
-    command
-}
-
-/// The CPU time of a signature in microseconds.
-fn signature_micros(key: Key) -> anyhow::Result<f64> {
-    let (pem, _) = Issuer::new(key)?.issue()?;
-    let key = any_supported_type(&PrivateKeyDer::from_pem_slice(pem.key.as_bytes())?)?;
-    let schemes = [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::ECDSA_NISTP256_SHA256];
-    let signer = key.choose_scheme(&schemes).context("a key that neither signs by RSA nor with P-256")?;
-    let cpu_time = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime));
-    let start = cpu_time()?;
-    let mut times = 0_u32;
-    loop {
-        signer.sign(b"what is signed is hashed first")?;
-        times += 1;
-        let took = cpu_time()? - start;
-        if took > SIGNING {
-            return Ok(took.as_secs_f64() * 1e6 / f64::from(times));
+impl Compared {
+    fn add(&mut self, index: usize, kind: &Kind, point: Point, standing: &Standing) {
+        say(&line(kind.name, &point));
+        let gateway = &mut self.gateways[index];
+        let functions = point.functions.as_ref().map(|functions| functions.name.clone());
+        gateway.points.push(point);
+        gateway.command.clone_from(&standing.gateway.command);
+        // Those that are different from what is there already, but for ports and the folder.
+        let folder = standing.scratch.path().display().to_string();
+        for file in &standing.gateway.files {
+            let text = file.text.replace(&folder, "FOLDER");
+            let masked = without_digits(&text);
+            if gateway.files.iter().any(|other| without_digits(&other.text) == masked) {
+                continue;
+            }
+            let is_taken = gateway.files.iter().any(|other| other.name == file.name);
+            let name = match functions.as_ref().filter(|_| is_taken) {
+                Some(functions) => format!("{}, {functions}", file.name),
+                None => file.name.clone(),
+            };
+            if gateway.files.iter().all(|other| other.name != name) {
+                gateway.files.push(ConfigFile { name, text });
+            }
         }
     }
+
+    fn fail(&mut self, index: usize, kind: &Kind, task: Task, error: &anyhow::Error) {
+        let failure = format!("{}, {}: not measured: {error:#}", kind.title, task.name());
+        say(&failure);
+        self.warnings.push(failure);
+        self.failed.push((index, task));
+    }
+}
+
+fn without_digits(text: &str) -> String {
+    text.replace(|character: char| character.is_ascii_digit(), "")
 }
 
 /// A point in one line.
@@ -390,7 +333,7 @@ fn line(name: &str, point: &Point) -> String {
         point;
     let rate = rate.map_or(String::new(), |rate| format!(" at {rate}/s"));
     format!(
-        "{work:<15} turn {turn}, {workers} workers{rate}  {name:<14} {cpu_us_per_request:8.2} us CPU/request, {requests_per_s:7.0} requests/s, \
+        "{work:<34} turn {turn}, {workers} workers{rate}  {name:<14} {cpu_us_per_request:8.2} us CPU/request, {requests_per_s:7.0} requests/s, \
          {cpus:.2} CPUs, p99 {p99_ms:.2} ms, {errors} errors"
     )
 }

@@ -16,7 +16,7 @@ use crate::results::Machine;
 const BUSY: f64 = 0.4;
 
 /// The nice value of the load: the kernel gives it some thirty times the weight of a pod.
-const PRIORITY: i32 = -15;
+pub(crate) const PRIORITY: i32 = -15;
 
 /// Who gets which CPU: the gateway has some for itself, so that it can be compared; load and pods share the others. A machine
 /// with one CPU has one for all.

@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use sluicegate_netns::Namespace;
 
 use crate::gateway::HOST;
+use crate::gateway::api::Header;
 
 /// How long one of them may take.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -37,8 +38,22 @@ pub(crate) fn accepts(address: SocketAddr) -> bool {
 
 /// Asks for a path over plain HTTP.
 pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Answer> {
+    call(address, host, path, None)
+}
+
+/// The same with a further header.
+pub(crate) fn call(
+    address: SocketAddr,
+    host: &str,
+    path: &str,
+    header: Option<&Header>,
+) -> io::Result<Answer> {
     let mut stream = connect(address)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nx-lab-id: probe\r\n\r\n")?;
+    let header = Header::line(header);
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\nx-lab-id: probe\r\n\r\n"
+    )?;
     let mut bytes = Vec::new();
     stream.take(MOST).read_to_end(&mut bytes)?;
     answer(&String::from_utf8_lossy(&bytes)).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))

@@ -92,7 +92,11 @@ impl Gateway {
             until(place, process, &format!("{address} to accept"), || probe::accepts(address)).await?;
         }
         place.enter(|| driver.started(process, config))??;
-        reach(place, process, site.http, "/").await
+        // Of those that may call the last, which is let in once all are known.
+        let good = config.api.good().pop();
+        let is_ok =
+            || probe::call(site.http, HOST, "/", good.as_ref()).is_ok_and(|answer| answer.status == 200);
+        until(place, process, &format!("200 from http://{}", site.http), is_ok).await
     }
 
     /// An error with what it printed, if it has ended.

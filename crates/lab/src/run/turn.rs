@@ -20,7 +20,7 @@ use super::watch::{Seen, watch};
 use crate::backend::journal;
 use crate::certificate::{Issuer, Key};
 use crate::experiment::{self, Declared, Experiment, Step};
-use crate::gateway::{Config, HOST, Kind, Protocol};
+use crate::gateway::{Api, Config, HOST, Kind, Protocol};
 use crate::results::{ConfigFile, CpuSample, Deliveries, Event, Load, Machine, Run};
 
 /// What wrk2 leaves between the connects of a thread.
@@ -110,7 +110,7 @@ impl Turn<'_> {
         let mut issuer = Issuer::new(Key::Rsa)?;
         let (certificate, _) = issuer.issue()?;
         let (endpoints, hosts) = (stage.endpoints(), Vec::new());
-        let config = Config { endpoints, protocol: Protocol::Http1, certificate, hosts };
+        let config = Config { endpoints, protocol: Protocol::Http1, certificate, hosts, api: Api::Nothing };
         let directory = scratch.path().join("gateway");
         fs::create_dir(&directory)?;
         let start = Start {

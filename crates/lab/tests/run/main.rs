@@ -89,13 +89,33 @@ fn what_a_pod_was_sent_twice_is_found() -> anyhow::Result<()> {
 fn costs_are_compared_without_a_namespace() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let experiment =
-        "compare: {works: [http, tls-p256], turns: 2, duration: 1s, connections: 4, limits: true}";
+        "compare: [{works: [http, tls-p256], turns: 2, duration: 1s, connections: 4, limits: true}]";
     let (output, _, results) = run(folder.path(), experiment, &["--fail-on-errors", "floor"])?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let points = results["gateways"][0]["points"].as_array().cloned().unwrap_or_default();
     let works: Vec<&str> = points.iter().filter_map(|point| point["work"].as_str()).collect();
     assert_eq!(works, ["HTTP", "HTTP", "signature, P-256", "signature, P-256"]);
     ensure!(points.iter().all(|point| point["cpu_us_per_request"].as_f64() > Some(0.0)), "{points:?}");
+    Ok(())
+}
+
+#[test]
+fn what_a_gateway_adds_to_single_requests_is_measured_beside_requests_without_it() -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let experiment = "compare: [{works: [single], sizes: [0, 20k], turns: 2, requests: 5}]";
+    let (output, directory, results) = run(folder.path(), experiment, &["--fail-on-errors", "floor"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let points = results["gateways"][0]["points"].as_array().cloned().unwrap_or_default();
+    let works: Vec<&str> = points.iter().filter_map(|point| point["work"].as_str()).collect();
+    let names = ["One request, 0 KB", "One request, 20 KB"];
+    assert_eq!(works, [names, names].concat());
+    for point in &points {
+        let through = point["p50_ms"].as_f64().unwrap_or_default();
+        ensure!(through > 0.0 && point["added"]["straight_ms"].as_f64() > Some(0.0), "{point}");
+        ensure!(point["cpu_us_per_request"].as_f64() > Some(0.0) && point["requests"] == 5, "{point}");
+    }
+    let report = fs::read_to_string(directory.join("report.md"))?;
+    ensure!(report.contains("One request, 20 KB: latency that a gateway adds"), "{report}");
     Ok(())
 }
 

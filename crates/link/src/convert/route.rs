@@ -5,8 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use sluicegate_model::{Codings, ContentCoding, HostPattern, PathPattern, Route, RouteId, VirtualHost};
 
+use super::policy::Policies;
 use super::{Refusal, Share, Shared, known, reference, required, resolve};
 use crate::proto;
+use crate::resource::Kind;
 
 impl From<&HostPattern> for proto::HostPattern {
     fn from(pattern: &HostPattern) -> Self {
@@ -121,26 +123,54 @@ impl TryFrom<proto::Codings> for Codings {
 
 impl proto::Route {
     pub(crate) fn new(route: &Route, share: &mut impl Share) -> Self {
+        // Named one by one, so that a new field is not forgotten here.
+        let Route {
+            id,
+            path,
+            upstream,
+            https_only,
+            client_auth,
+            compression,
+            security,
+            rate_limits,
+            traffic,
+        } = route;
+        let policies = [
+            security.as_ref().map(|policy| (Kind::Security, share.security(policy))),
+            rate_limits.as_ref().map(|policy| (Kind::RateLimits, share.rate_limits(policy))),
+            traffic.as_ref().map(|policy| (Kind::Traffic, share.traffic(policy))),
+        ];
+        let guarded = proto::GuardedPath::new(path, policies.into_iter().flatten());
         Self {
-            id: Some((&route.id).into()),
-            path: Some((&route.path).into()),
-            upstream: Some((&route.upstream).into()),
-            https_only: route.https_only,
-            client_auth: reference(route.client_auth.as_ref().map(|policy| share.client_auth(policy))),
-            compression: route.compression.as_ref().map(Into::into),
+            id: Some(id.into()),
+            path: guarded.is_none().then(|| path.into()),
+            upstream: Some(upstream.into()),
+            https_only: *https_only,
+            client_auth: reference(client_auth.as_ref().map(|policy| share.client_auth(policy))),
+            compression: compression.as_ref().map(Into::into),
+            guarded,
         }
     }
 
     pub(crate) fn read(self, shared: &impl Shared) -> Result<Route, Refusal> {
+        let (path, Policies { security, rate_limits, traffic }) = match (self.path, self.guarded) {
+            (Some(path), None) => (path.try_into()?, Policies::default()),
+            (None, Some(guarded)) => guarded.read(shared)?,
+            (None, None) => return Err(Refusal::Missing("the path of a route")),
+            (Some(_), Some(_)) => return Err(Refusal::Invalid("the path of a route")),
+        };
         Ok(Route {
             id: required(self.id, "the object of a route")?.into(),
-            path: required(self.path, "the path of a route")?.try_into()?,
+            path,
             upstream: required(self.upstream, "the upstream of a route")?.try_into()?,
             https_only: self.https_only,
             client_auth: resolve(&self.client_auth, "policy for client certificates", |name| {
                 shared.client_auth(name)
             })?,
             compression: self.compression.map(TryInto::try_into).transpose()?,
+            security,
+            rate_limits,
+            traffic,
         })
     }
 }

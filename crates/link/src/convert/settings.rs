@@ -3,13 +3,14 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use bytes::Bytes;
+use rustls_pki_types::CertificateDer;
 use sluicegate_model::compression::{Levels, MediaRange};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, TlsSettings, TlsVersion, UnknownNames};
-use sluicegate_model::{Compression, Settings};
+use sluicegate_model::{Compression, Settings, Tracing};
 
-use super::{Refusal, duration, known, nanos};
+use super::{Refusal, duration, known, nanos, networks, texts};
 use crate::proto;
 
 impl From<&Settings> for proto::Settings {
@@ -24,17 +25,18 @@ impl From<&Settings> for proto::Settings {
             underscores_in_headers,
             tls,
             compression,
+            tracing,
         } = settings;
-        let networks = |networks: &[IpNet]| networks.iter().map(ToString::to_string).collect();
         Self {
             timeouts: Some(timeouts.into()),
             limits: Some(limits.into()),
             resilience: Some(resilience.into()),
-            trusted_peers: networks(trusted_peers),
-            proxy_protocol_peers: networks(proxy_protocol_peers),
+            trusted_peers: texts(trusted_peers),
+            proxy_protocol_peers: texts(proxy_protocol_peers),
             underscores_in_headers: *underscores_in_headers,
             tls: Some(tls.into()),
             compression: Some(compression.into()),
+            tracing: tracing.as_ref().map(Into::into),
         }
     }
 }
@@ -43,19 +45,17 @@ impl TryFrom<proto::Settings> for Settings {
     type Error = Refusal;
 
     fn try_from(settings: proto::Settings) -> Result<Self, Refusal> {
-        let networks = |networks: Vec<String>| {
-            let parsed = networks.iter().map(|network| network.parse());
-            parsed.collect::<Result<Vec<IpNet>, _>>().map_err(|_| Refusal::Invalid("a network of peers"))
-        };
+        let peers = "a network of peers";
         Ok(Self {
             timeouts: settings.timeouts.unwrap_or_default().try_into()?,
             limits: settings.limits.unwrap_or_default().try_into()?,
             resilience: settings.resilience.unwrap_or_default().try_into()?,
-            trusted_peers: networks(settings.trusted_peers)?,
-            proxy_protocol_peers: networks(settings.proxy_protocol_peers)?,
+            trusted_peers: networks(&settings.trusted_peers, peers)?,
+            proxy_protocol_peers: networks(&settings.proxy_protocol_peers, peers)?,
             underscores_in_headers: settings.underscores_in_headers,
             tls: settings.tls.unwrap_or_default().try_into()?,
             compression: settings.compression.unwrap_or_default().try_into()?,
+            tracing: settings.tracing.map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -346,6 +346,35 @@ impl TryFrom<proto::Compression> for Compression {
                 brotli: level(compression.brotli, default.levels.brotli, &Levels::BROTLI)?,
                 zstd: level(compression.zstd, default.levels.zstd, &Levels::ZSTD)?,
             },
+        })
+    }
+}
+
+impl From<&Tracing> for proto::Tracing {
+    fn from(tracing: &Tracing) -> Self {
+        let Tracing { collector, authorities, sample_percent, followed_per_second, service_name } = tracing;
+        Self {
+            collector: collector.to_string(),
+            authorities: authorities.iter().map(|authority| Bytes::copy_from_slice(authority)).collect(),
+            sample_percent: Some(*sample_percent),
+            followed_per_second: Some(*followed_per_second),
+            service_name: service_name.to_string(),
+        }
+    }
+}
+
+impl TryFrom<proto::Tracing> for Tracing {
+    type Error = Refusal;
+
+    fn try_from(tracing: proto::Tracing) -> Result<Self, Refusal> {
+        let percent = tracing.sample_percent.unwrap_or(Self::SAMPLE_PERCENT);
+        let authorities = tracing.authorities.into_iter();
+        Ok(Self {
+            collector: tracing.collector.parse().map_err(|_| Refusal::Invalid("the collector of spans"))?,
+            authorities: authorities.map(|authority| CertificateDer::from(authority.to_vec())).collect(),
+            sample_percent: within(percent, &(0.0..=100.0), "the share of requests that are traced")?,
+            followed_per_second: tracing.followed_per_second.unwrap_or(Self::FOLLOWED_PER_SECOND),
+            service_name: tracing.service_name.into(),
         })
     }
 }

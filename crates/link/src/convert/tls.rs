@@ -13,12 +13,12 @@ use crate::digest::Digest;
 use crate::proto;
 
 /// DER of any kind as it is sent.
-pub(super) fn of_ders(ders: &[impl AsRef<[u8]>]) -> Vec<Bytes> {
+pub(in crate::convert) fn of_ders(ders: &[impl AsRef<[u8]>]) -> Vec<Bytes> {
     ders.iter().map(|der| Bytes::copy_from_slice(der.as_ref())).collect()
 }
 
 /// DER of a kind.
-pub(super) fn ders<T>(ders: Vec<Bytes>, of: impl Fn(Vec<u8>) -> T) -> Vec<T> {
+pub(in crate::convert) fn ders<T>(ders: Vec<Bytes>, of: impl Fn(Vec<u8>) -> T) -> Vec<T> {
     ders.into_iter().map(|der| of(der.into())).collect()
 }
 

@@ -8,6 +8,7 @@ use sluicegate_model::{
     UpstreamLimits, UpstreamTls, Verification,
 };
 
+use super::health::health;
 use super::tls::{ders, of_ders};
 use super::{Refusal, Share, Shared, known, reference, required, resolve};
 use crate::proto;
@@ -63,19 +64,32 @@ impl TryFrom<proto::UpstreamKey> for UpstreamKey {
     }
 }
 
+pub(super) fn balance(balance: Balance) -> proto::UpstreamBalance {
+    match balance {
+        Balance::Ewma => proto::UpstreamBalance::Ewma,
+        Balance::RoundRobin => proto::UpstreamBalance::RoundRobin,
+        Balance::LeastRequest => proto::UpstreamBalance::LeastRequest,
+    }
+}
+
+pub(super) fn of_balance(balance: proto::UpstreamBalance) -> Option<Balance> {
+    match balance {
+        proto::UpstreamBalance::None => None,
+        proto::UpstreamBalance::Ewma => Some(Balance::Ewma),
+        proto::UpstreamBalance::RoundRobin => Some(Balance::RoundRobin),
+        proto::UpstreamBalance::LeastRequest => Some(Balance::LeastRequest),
+    }
+}
+
 impl proto::Upstream {
     /// Its settings, without its endpoints.
     pub(crate) fn new(upstream: &Upstream, share: &mut impl Share) -> Self {
         // Named one by one, so that a new field is not forgotten here.
-        let Upstream { balance, limits, external_name, tls, proxy_protocol, endpoints: _ } = upstream;
+        let Upstream { balance, limits, external_name, tls, proxy_protocol, health, endpoints: _ } = upstream;
+        let health = health.as_deref();
         let UpstreamLimits { max_requests, max_requests_per_endpoint } = limits;
-        let balance = match balance {
-            Balance::Ewma => proto::UpstreamBalance::Ewma,
-            Balance::RoundRobin => proto::UpstreamBalance::RoundRobin,
-            Balance::LeastRequest => proto::UpstreamBalance::LeastRequest,
-        };
         Self {
-            balance: balance.into(),
+            balance: self::balance(*balance).into(),
             max_requests: *max_requests,
             max_requests_per_endpoint: *max_requests_per_endpoint,
             external_name: external_name.as_ref().map(ToString::to_string),
@@ -85,23 +99,24 @@ impl proto::Upstream {
                 Some(ProxyProtocol::V1) => 1,
                 Some(ProxyProtocol::V2) => 2,
             },
+            ejection: health.and_then(|health| health.ejection.as_ref()).map(Into::into),
+            check: health.and_then(|health| health.check.as_ref()).map(Into::into),
         }
     }
 
     /// An upstream without endpoints.
     pub(crate) fn read(self, shared: &impl Shared) -> Result<Upstream, Refusal> {
         Ok(Upstream {
-            balance: match known(self.balance, "the balance of an upstream")? {
-                proto::UpstreamBalance::None => return Err(Refusal::Missing("the balance of an upstream")),
-                proto::UpstreamBalance::Ewma => Balance::Ewma,
-                proto::UpstreamBalance::RoundRobin => Balance::RoundRobin,
-                proto::UpstreamBalance::LeastRequest => Balance::LeastRequest,
-            },
+            balance: required(
+                of_balance(known(self.balance, "the balance of an upstream")?),
+                "the balance of an upstream",
+            )?,
             limits: UpstreamLimits {
                 max_requests: self.max_requests,
                 max_requests_per_endpoint: self.max_requests_per_endpoint,
             },
             external_name: self.external_name.map(Into::into),
+            health: health(self.ejection, self.check)?,
             tls: resolve(&self.tls, "TLS of an upstream", |name| shared.upstream_tls(name))?,
             proxy_protocol: match self.proxy_protocol {
                 0 => None,

@@ -300,14 +300,15 @@ fn head(version: u64, more: bool, fields: usize) -> BytesMut {
 mod tests {
     use std::sync::Arc;
 
-    use sluicegate_model::{Config, HostPattern, VirtualHost};
+    use sluicegate_model::policy::{Consumer, KeyHash};
+    use sluicegate_model::{Config, HostPattern, RouteId, VirtualHost};
 
     use super::*;
 
     fn hosts(range: std::ops::Range<usize>) -> Prepared {
         let host = |index: usize| {
             let host = HostPattern::Exact(format!("{index}.example").into());
-            VirtualHost { host, routes: Vec::new(), fallback: None }
+            Arc::new(VirtualHost { host, routes: Vec::new(), fallback: None })
         };
         let config = Config { hosts: range.map(host).collect(), ..Config::default() };
         Prepared::from(&Change::Config(Arc::new(config)))
@@ -351,5 +352,31 @@ mod tests {
         }
         let batch = state.since(1).ok().flatten().expect("a change");
         assert!(batch.len() < 60, "one resource: {}", batch.len());
+    }
+
+    #[test]
+    fn one_changed_key_of_ten_thousand_consumers_is_one_small_message() {
+        let consumer = |index: u16, key| {
+            let name = format!("consumer-{index}");
+            let id = RouteId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };
+            let (username, groups) = (name.into(), vec!["gold".into()]);
+            Arc::new(Consumer { id, username, groups, keys: vec![key], tokens: vec![], users: vec![] })
+        };
+        let key = |index: u16| {
+            let mut hash = [0; 32];
+            hash[..2].copy_from_slice(&index.to_be_bytes());
+            KeyHash(hash)
+        };
+        let publish = |state: &mut State, consumers: &[Arc<Consumer>]| {
+            let config = Config { consumers: consumers.to_vec(), ..Config::default() };
+            state.publish(Prepared::from(&Change::Config(Arc::new(config))), Instant::now());
+        };
+        let mut consumers: Vec<_> = (0..10_000).map(|index| consumer(index, key(index))).collect();
+        let mut state = State::new();
+        publish(&mut state, &consumers);
+        consumers[5000] = consumer(5000, key(12_345));
+        publish(&mut state, &consumers);
+        let batch = state.since(1).ok().flatten().expect("a change");
+        assert!(batch.len() < 200, "{}", batch.len());
     }
 }

@@ -1,7 +1,7 @@
 //! What was served last, in a file: so that a data plane can start while the control plane is away.
 //!
-//! The file is replaced as a whole, and only its owner may read it, since private keys are in it. It begins with what it is
-//! and the version of its format, and ends with the SHA-256 of all before.
+//! The file is replaced as a whole, and only its owner may read it, since private keys and the secrets of policies are in it.
+//! It begins with what it is and the version of its format, and ends with the SHA-256 of all before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -79,8 +79,11 @@ impl Snapshot {
         let epoch = bytes.try_get_u8().ok()?;
         let epoch = (bytes.len() >= epoch.into()).then(|| bytes.split_to(epoch.into()))?;
         let batch = proto::Batch::decode(bytes).ok()?;
-        let resource =
-            |resource: proto::Resource| (Name { kind: resource.kind, name: resource.name }, resource.body);
+        // Copied, or the whole file would stay for each.
+        let resource = |resource: proto::Resource| {
+            let name = Name { kind: resource.kind, name: Bytes::copy_from_slice(&resource.name) };
+            (name, Bytes::copy_from_slice(&resource.body))
+        };
         let resources = batch.changed.into_iter().map(resource).collect();
         Some(Self { epoch, version: batch.version, resources })
     }

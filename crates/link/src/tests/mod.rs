@@ -1,3 +1,8 @@
+mod guarded;
 mod model;
+mod policy;
 mod resources;
 mod schema;
+mod secrets;
+mod seeds;
+mod traffic;

@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ipnet::IpNet;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_model::compression::{Levels, MediaRange};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::*;
+
+use super::policy::{consumer, rate_limits, security};
+use super::traffic::traffic;
 
 pub(super) fn text() -> impl Strategy<Value = String> {
     "[a-z0-9-]{1,8}"
@@ -27,7 +31,7 @@ fn host() -> impl Strategy<Value = HostPattern> {
     ]
 }
 
-fn path() -> impl Strategy<Value = PathPattern> {
+pub(super) fn path() -> impl Strategy<Value = PathPattern> {
     ("/[a-z/]{0,8}", 0..3).prop_map(|(path, kind)| match kind {
         0 => PathPattern::Exact(path.into()),
         1 => PathPattern::Prefix(path.into()),
@@ -35,7 +39,7 @@ fn path() -> impl Strategy<Value = PathPattern> {
     })
 }
 
-fn id() -> impl Strategy<Value = RouteId> {
+pub(super) fn id() -> impl Strategy<Value = RouteId> {
     let kind = prop::sample::select(vec!["Ingress", "Gateway", "TCPRoute", "HTTPRoute"]);
     (kind, text(), text()).prop_map(|(kind, namespace, name)| RouteId {
         kind,
@@ -57,7 +61,7 @@ fn transport() -> impl Strategy<Value = Transport> {
     (protocol, option::of(tls)).prop_map(|(protocol, tls)| Transport { protocol, tls })
 }
 
-fn key() -> impl Strategy<Value = UpstreamKey> {
+pub(super) fn key() -> impl Strategy<Value = UpstreamKey> {
     (text(), text(), text(), transport()).prop_map(|(namespace, service, port, transport)| UpstreamKey {
         transport,
         ..UpstreamKey::new(namespace, service, port)
@@ -114,22 +118,17 @@ fn certificate() -> impl Strategy<Value = Arc<Certificate>> {
 }
 
 fn route() -> impl Strategy<Value = Route> {
-    (id(), path(), key(), any::<bool>(), option::of(client_auth()), option::of(codings())).prop_map(
-        |(id, path, upstream, https_only, client_auth, compression)| Route {
-            https_only,
-            client_auth,
-            compression,
-            ..Route::new(id, path, upstream)
+    let policies = (option::of(security()), option::of(rate_limits()), option::of(traffic()));
+    (id(), path(), key(), any::<bool>(), option::of(client_auth()), option::of(codings()), policies).prop_map(
+        |(id, path, upstream, https_only, client_auth, compression, (security, rate_limits, traffic))| {
+            Route { id, path, upstream, https_only, client_auth, compression, security, rate_limits, traffic }
         },
     )
 }
 
-fn virtual_host() -> impl Strategy<Value = VirtualHost> {
-    (host(), vec(route(), 0..3), option::of(route())).prop_map(|(host, routes, fallback)| VirtualHost {
-        host,
-        routes,
-        fallback,
-    })
+fn virtual_host() -> impl Strategy<Value = Arc<VirtualHost>> {
+    (host(), vec(route(), 0..3), option::of(route()))
+        .prop_map(|(host, routes, fallback)| Arc::new(VirtualHost { host, routes, fallback }))
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -186,6 +185,36 @@ pub(super) fn endpoints() -> impl Strategy<Value = Arc<[Endpoint]>> {
     vec(endpoint, 0..4).prop_map(Into::into)
 }
 
+fn health() -> impl Strategy<Value = Option<Arc<Health>>> {
+    let ejection = (1..=1000_u32, time(), 1..=100_u8).prop_map(|(consecutive_errors, time, max_percent)| {
+        Ejection { consecutive_errors, time, max_percent }
+    });
+    let http = ("/[a-z/]{0,8}", option::of(text()), 100..=599_u16, 100..=599_u16).prop_map(
+        |(path, host, from, to)| HealthCheckKind::Http {
+            path: path.into(),
+            host: host.map(Into::into),
+            from,
+            to,
+        },
+    );
+    let grpc = text().prop_map(|service| HealthCheckKind::Grpc { service: service.into() });
+    let kind = prop_oneof![Just(HealthCheckKind::Tcp), http, grpc];
+    let interval = time().prop_map(|time| time + Duration::from_millis(1));
+    let check = (kind, interval, time(), 1..=100_u32, 1..=100_u32).prop_map(
+        |(kind, interval, timeout, healthy, unhealthy)| HealthCheck {
+            kind,
+            interval,
+            timeout,
+            healthy,
+            unhealthy,
+        },
+    );
+    (option::of(ejection), option::of(check)).prop_map(|(ejection, check)| {
+        let has_any = ejection.is_some() || check.is_some();
+        has_any.then(|| Arc::new(Health { ejection, check }))
+    })
+}
+
 fn upstream() -> impl Strategy<Value = Arc<Upstream>> {
     let balance = prop::sample::select(vec![Balance::Ewma, Balance::RoundRobin, Balance::LeastRequest]);
     let limits = (any::<Option<u32>>(), any::<Option<u32>>())
@@ -200,15 +229,15 @@ fn upstream() -> impl Strategy<Value = Arc<Upstream>> {
         },
     );
     let proxy_protocol = option::of(prop::sample::select(vec![ProxyProtocol::V1, ProxyProtocol::V2]));
-    (balance, limits, option::of(text()), option::of(tls), proxy_protocol, endpoints()).prop_map(
-        |(balance, limits, external_name, tls, proxy_protocol, endpoints)| {
+    (balance, limits, option::of(text()), option::of(tls), proxy_protocol, health(), endpoints()).prop_map(
+        |(balance, limits, external_name, tls, proxy_protocol, health, endpoints)| {
             let external_name = external_name.map(Into::into);
-            Arc::new(Upstream { balance, limits, external_name, tls, proxy_protocol, endpoints })
+            Arc::new(Upstream { balance, limits, external_name, tls, proxy_protocol, health, endpoints })
         },
     )
 }
 
-fn time() -> impl Strategy<Value = Duration> {
+pub(super) fn time() -> impl Strategy<Value = Duration> {
     (0..365 * 24 * 3600 * 1_000_000_000_u64).prop_map(Duration::from_nanos)
 }
 
@@ -292,14 +321,30 @@ fn tls_settings() -> impl Strategy<Value = TlsSettings> {
     )
 }
 
+pub(super) fn networks() -> impl Strategy<Value = Vec<IpNet>> {
+    vec(prop::sample::select(vec!["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"]), 0..3)
+        .prop_map(|networks| networks.iter().map(|network| network.parse().unwrap()).collect())
+}
+
+fn tracing() -> impl Strategy<Value = Tracing> {
+    let collectors = ["http://collector:4318", "https://otel.example.com:443/otlp", "http://[2001:db8::1]:1"];
+    let authorities = vec(vec(any::<u8>(), 1..9).prop_map(CertificateDer::from), 0..3);
+    let rest = (any::<u32>(), prop::sample::select(vec!["sluicegate", "edge"]));
+    (prop::sample::select(collectors.to_vec()), authorities, 0.0..=100.0_f64, rest).prop_map(
+        |(collector, authorities, sample_percent, (followed_per_second, service_name))| Tracing {
+            collector: collector.parse().unwrap(),
+            authorities,
+            sample_percent,
+            followed_per_second,
+            service_name: service_name.into(),
+        },
+    )
+}
+
 fn settings() -> impl Strategy<Value = Settings> {
-    let networks = || {
-        vec(prop::sample::select(vec!["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"]), 0..3)
-            .prop_map(|networks| networks.iter().map(|network| network.parse().unwrap()).collect())
-    };
-    let rest = (networks(), networks(), any::<bool>(), tls_settings(), compression());
+    let rest = (networks(), networks(), any::<bool>(), tls_settings(), compression(), option::of(tracing()));
     (timeouts(), limits(), resilience(), rest).prop_map(|(timeouts, limits, resilience, rest)| {
-        let (trusted_peers, proxy_protocol_peers, underscores_in_headers, tls, compression) = rest;
+        let (trusted_peers, proxy_protocol_peers, underscores_in_headers, tls, compression, tracing) = rest;
         Settings {
             timeouts,
             limits,
@@ -309,18 +354,18 @@ fn settings() -> impl Strategy<Value = Settings> {
             underscores_in_headers,
             tls,
             compression,
+            tracing,
         }
     })
 }
 
 pub(super) fn config() -> impl Strategy<Value = Config> {
     let upstreams = vec((key(), upstream()), 0..4).prop_map(BTreeMap::from_iter);
-    let listeners = vec(listener(), 0..3);
-    (settings(), vec(virtual_host(), 0..4), option::of(route()), listeners, tls(), upstreams).prop_map(
-        |(settings, hosts, default_route, listeners, tls, upstreams)| {
-            normal(Config { settings, hosts, default_route, listeners, tls, upstreams })
-        },
-    )
+    let (listeners, consumers) = (vec(listener(), 0..3), vec(consumer(), 0..4));
+    (settings(), vec(virtual_host(), 0..4), option::of(route()), listeners, tls(), consumers, upstreams)
+        .prop_map(|(settings, hosts, default_route, listeners, tls, consumers, upstreams)| {
+            normal(Config { settings, hosts, default_route, listeners, tls, consumers, upstreams })
+        })
 }
 
 /// Without repeats, and in one order where the model has none.
@@ -330,6 +375,8 @@ pub(super) fn normal(mut config: Config) -> Config {
     config.hosts.dedup_by(|one, other| one.host == other.host);
     config.listeners.sort_by_key(|listener| (listener.address, is_udp(listener)));
     config.listeners.dedup_by_key(|listener| (listener.address, is_udp(listener)));
+    config.consumers.sort_by(|one, other| one.id.cmp(&other.id));
+    config.consumers.dedup_by(|one, other| one.id == other.id);
     let mut tls = Tls::clone(&config.tls);
     tls.hosts.sort_by(|one, other| one.host.cmp(&other.host));
     tls.hosts.dedup_by(|one, other| one.host == other.host);

@@ -10,6 +10,7 @@ use sluicegate_model::{Change, Config, HostPattern, PathPattern, Route, RouteId,
 
 use super::model::{config, normal};
 use crate::cut::cut;
+use crate::fuzz::check_message;
 use crate::proto;
 use crate::resource::Kind;
 use crate::store::{Delta, Store};
@@ -58,6 +59,25 @@ proptest! {
     }
 
     #[test]
+    fn a_message_that_was_changed_on_the_way_is_refused_or_another_one(config in config(), changes in any::<Vec<(prop::sample::Index, u8)>>()) {
+        let changed = cut(&config).into_iter();
+        let changed = changed.map(|(name, body)| proto::Resource { kind: name.kind, name: name.name, body });
+        let batch = proto::Batch { version: 1, changed: changed.collect(), ..proto::Batch::default() };
+        let mut bytes = proto::FromControl { say: Some(proto::FromControlSay::Batch(batch)) }.encode_to_vec();
+        check_message(&bytes);
+        for (at, with) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = with;
+            check_message(&bytes);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_a_message(bytes: Vec<u8>) {
+        check_message(&bytes);
+    }
+
+    #[test]
     fn bytes_that_were_changed_on_the_way_never_panic(config in config(), at: prop::sample::Index, with: u8) {
         let mut delta = all_of(&config);
         for (_, body) in &mut delta.changed {
@@ -72,14 +92,14 @@ proptest! {
     }
 }
 
-fn host(name: &str, path: &str) -> VirtualHost {
+fn host(name: &str, path: &str) -> Arc<VirtualHost> {
     let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
     let upstream = UpstreamKey::new("default", name, "80");
     let routes = vec![Route::new(id, PathPattern::Prefix(path.into()), upstream)];
-    VirtualHost { host: HostPattern::Exact(name.into()), routes, fallback: None }
+    Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), routes, fallback: None })
 }
 
-fn hosts(hosts: Vec<VirtualHost>) -> Config {
+fn hosts(hosts: Vec<Arc<VirtualHost>>) -> Config {
     Config { hosts, ..Config::default() }
 }
 
@@ -117,7 +137,7 @@ fn what_a_last_good_form_names_survives_in_the_snapshot() {
         forward: false,
     });
     let mut with_policy = host("a", "/");
-    with_policy.routes[0].client_auth = Some(policy);
+    Arc::make_mut(&mut with_policy).routes[0].client_auth = Some(policy);
     let mut store = Store::default();
     store.apply(all_of(&hosts(vec![with_policy.clone()])));
     let mut delta = between(&hosts(vec![with_policy.clone()]), &hosts(vec![host("a", "/")]));
@@ -195,4 +215,18 @@ fn keys_are_in_no_debug_output() {
             }
         }
     }
+}
+
+#[test]
+fn a_host_has_one_name_alone() {
+    let config = Config { hosts: vec![host("a", "/")], ..Config::default() };
+    let mut changed: Vec<_> = cut(&config).into_iter().collect();
+    let (mut name, body) =
+        changed.iter().find(|(name, _)| name.kind() == Some(Kind::Host)).cloned().expect("the host");
+    // The same field again: another text that says the same.
+    name.name = [&*name.name, &*name.name].concat().into();
+    changed.push((name, body));
+    let mut store = Store::default();
+    let served = served(store.apply(Delta { changed, gone: Vec::new() })).expect("a configuration");
+    assert_eq!((served.hosts.len(), store.refused()), (1, 1));
 }

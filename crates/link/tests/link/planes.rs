@@ -1,9 +1,12 @@
 //! Data planes follow, whatever happens to the control plane.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_link::DistributorOptions;
-use sluicegate_model::{Change, Config};
+use sluicegate_model::policy::{Access, Authentication, Consumer, Credential, KeyHash, Method, Security};
+use sluicegate_model::{Change, Config, RouteId};
 use tokio::time::timeout;
 
 use crate::support::{Certificates, Control, Data, LIMIT, config, config_change, endpoints_change};
@@ -146,6 +149,37 @@ async fn a_data_plane_starts_from_its_snapshot_while_the_control_plane_is_away()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_come_with_their_routes_and_stay_in_a_snapshot_that_its_owner_alone_may_read() -> TestResult
+{
+    let certificates = Certificates::new()?;
+    let dir = tempfile::tempdir()?;
+    let snapshot = dir.path().join("snapshot");
+    let control = Control::start(certificates.control.path()).await?;
+    control.distributor.publish(&guarded(1));
+    let mut data = Data::start(control.address, certificates.proxy.path(), Some(&snapshot), "")?;
+    data.wait(|served| served.hosts() == 1).await?;
+    timeout(LIMIT, data.telemetry.wait_for(|telemetry| telemetry.snapshot_written.is_some())).await??;
+    let before = control.distributor.telemetry().counts.bytes;
+    let Change::Config(newest) = guarded(2) else { unreachable!("it is one") };
+    control.distributor.publish(&Change::Config(newest.clone()));
+    data.wait(|served| served.config.as_ref().is_some_and(|config| config.consumers == newest.consumers))
+        .await?;
+    let bytes = control.distributor.telemetry().counts.bytes - before;
+    assert!(bytes < 200, "one consumer of a thousand: {bytes}");
+    drop(data);
+    let address = control.stop().await;
+
+    let mut data = Data::start(address, certificates.proxy.path(), Some(&snapshot), "")?;
+    let served = data.wait(|served| served.hosts() == 1).await?;
+    let config = served.config.expect("the configuration");
+    assert_eq!(config.hosts, newest.hosts, "with its policies");
+    assert_eq!(config.consumers.len(), 1000);
+    assert_eq!(snapshot.metadata()?.permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read(&snapshot)?.windows(32).any(|bytes| bytes == [7; 32]), "it has the keys");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_snapshot_a_control_plane_that_is_there_is_waited_for() -> TestResult {
     let certificates = Certificates::new()?;
     let dir = tempfile::tempdir()?;
@@ -165,6 +199,30 @@ async fn with_a_snapshot_a_control_plane_that_is_there_is_waited_for() -> TestRe
 }
 
 /// As a data plane puts it together.
+/// A thousand consumers, one of them with this key, and a route that is theirs alone.
+fn guarded(key: u8) -> Change {
+    let id = |name: String| RouteId { kind: "Object", namespace: "shop".into(), name: name.into() };
+    let consumer = |index| {
+        let key = if index == 500 { key } else { 7 };
+        let (id, username) = (id(format!("consumer-{index:04}")), format!("{index}").into());
+        let keys = vec![KeyHash([key; 32])];
+        Arc::new(Consumer { id, username, groups: vec![], keys, tokens: vec![], users: vec![] })
+    };
+    let from = vec![Credential::Query("key".into())];
+    let methods = vec![Method::ApiKey { from, forward: false }];
+    let security = Security {
+        id: id("keys".into()),
+        refuses: None,
+        access: Access::default(),
+        cors: None,
+        authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
+        authorization: None,
+    };
+    let mut config = Config { consumers: (0..1000).map(consumer).collect(), ..config(1, 1) };
+    Arc::make_mut(&mut config.hosts[0]).routes[0].security = Some(Arc::new(security));
+    Change::Config(Arc::new(config))
+}
+
 fn sorted(mut config: Config) -> Config {
     config.hosts.sort_by(|one, other| {
         let length = |host: &sluicegate_model::VirtualHost| host.host.to_string().len();

@@ -186,7 +186,8 @@ pub(crate) fn config(hosts: usize, port: u16) -> Config {
         let name = format!("ingress-{index}");
         let id = RouteId { kind: "Ingress", namespace: "shop".into(), name: name.into() };
         let routes = vec![Route::new(id, PathPattern::Prefix("/".into()), key(index))];
-        VirtualHost { host: HostPattern::Exact(format!("{index}.example").into()), routes, fallback: None }
+        let host = HostPattern::Exact(format!("{index}.example").into());
+        Arc::new(VirtualHost { host, routes, fallback: None })
     };
     let upstream =
         |index| (key(index), Arc::new(Upstream { endpoints: endpoints(index, port), ..Upstream::default() }));

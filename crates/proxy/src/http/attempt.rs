@@ -142,8 +142,14 @@ impl Exchange<'_> {
         if self.interim_received > MAX_INTERIM {
             return Err(Failure::BadResponse(ResponseError::HeadTooLarge));
         }
-        let plan =
-            ResponsePlan { version: Version::Http11, close: false, hsts: None, chunked: false, lines: &[] };
+        let plan = ResponsePlan {
+            version: Version::Http11,
+            close: false,
+            hsts: None,
+            chunked: false,
+            lines: &[],
+            policy_lines: &[],
+        };
         if let (101..200, Wire::Http2(stream)) = (head.status, &mut self.client.wire) {
             stream.inform_with(http2_response(scratch.reply.filled(), head, &self.worker.date(), &plan));
         } else if head.status != 100 && scratch.head.version == Version::Http11 {
@@ -172,11 +178,11 @@ impl Exchange<'_> {
         progress: Progress,
         connection: &Connection,
     ) -> Result<(), Failure> {
-        let settings = &self.snapshot.settings;
+        let settings = self.settings();
         let (waiting, limit) = match progress {
             Progress::AwaitsClient => (Waiting::ClientBody, settings.timeouts.request_body),
             Progress::AwaitsEndpoint => (Waiting::EndpointWrite, settings.timeouts.upstream_idle),
-            Progress::Sent => (Waiting::Response, settings.timeouts.response_head),
+            Progress::Sent => (Waiting::Response, self.response_limit(clock.repeatable)),
         };
         let position = (waiting, self.upload.position());
         if clock.position != Some(position) {
@@ -264,7 +270,7 @@ impl Exchange<'_> {
         connection: &Connection,
     ) -> Result<(), Failure> {
         let repeatable = repeatable && self.upload.is_replayable();
-        if repeatable || now - since >= self.snapshot.settings.timeouts.connect {
+        if repeatable || now - since >= self.settings().timeouts.connect {
             return Err(Failure::Unacknowledged);
         }
         // This one can only wait. Others need not come.
@@ -274,7 +280,7 @@ impl Exchange<'_> {
 
     /// Sets when the attempt is looked at next.
     fn look_again(&mut self, clock: &Clock, now: Instant, connection: &Connection) {
-        let settings = &self.snapshot.settings;
+        let settings = self.settings();
         let pause = match clock.silent {
             None => DRAIN_CHECK,
             Some(_) => connection.endpoint().acknowledges_within(settings.resilience.unacknowledged),

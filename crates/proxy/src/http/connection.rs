@@ -290,7 +290,7 @@ impl Client {
         let (buf, duration) = (scratch.request.as_slice(), Duration::ZERO);
         record::log_headless(worker, self, &Headless { buf, status, reason, bytes: 0, duration });
         if let Wire::Http2(stream) = &mut self.wire {
-            let reply = Reply { status, has_body: true, location: None, grpc: None };
+            let reply = Reply { status, has_body: true, fixed: None, location: None, grpc: None, lines: &[] };
             // A client that is gone needs no answer.
             let _ = reply.send(stream, &worker.date());
         }
@@ -313,7 +313,7 @@ impl Client {
         scratch.response.clear();
         let answers = self.served > 0 || may_be_http(scratch.input.filled());
         if answers {
-            reply::write(&mut scratch.response, status, &worker.date(), true, true);
+            reply::write(&mut scratch.response, (status, None), &worker.date(), &[], true, true);
         }
         let (buf, bytes) = (scratch.input.filled(), scratch.response.len());
         record::log_headless(worker, self, &Headless { buf, status, reason, bytes, duration });

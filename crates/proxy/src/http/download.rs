@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use sluicegate_http1::{ChunkedDecoder, ResponseFraming, write_chunk_header};
+use tokio::io::AsyncRead;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -12,18 +13,21 @@ use super::chunks;
 use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
 use super::wire::Wire;
+use crate::cache::Collector;
 use crate::compression::Compressor;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
-use crate::upstream::{Connection, LocalEndpoint};
+use crate::upstream::LocalEndpoint;
 use crate::worker::{BUFFER, Buffer};
 
 /// How far a response has gone.
 pub(super) struct Download {
-    body: Body,
+    body: Framing,
     coding: Coding,
+    /// Keeps the body as it comes from the endpoint.
+    copy: Option<Box<Collector>>,
     /// Compresses the body on its way.
     compressor: Option<Box<Compressor>>,
     /// What follows the body on an HTTP/2 stream, as header lines.
@@ -34,9 +38,11 @@ pub(super) struct Download {
     passed: u64,
     /// Whether the body was taken from the endpoint to its end.
     ended: bool,
+    /// How much of the body may still be taken, as it comes from the endpoint.
+    left: u64,
 }
 
-enum Body {
+enum Framing {
     None,
     Length(u64),
     Chunked(ChunkedDecoder),
@@ -52,6 +58,25 @@ pub(super) enum Coding {
     Chunked,
     /// As it is, on a stream that has an end of its own (HTTP/2).
     Stream,
+}
+
+/// Where a body comes from, behind what is in the `reply` buffer.
+pub(super) enum Body<'b> {
+    Endpoint { stream: &'b mut Stream, endpoint: &'b LocalEndpoint },
+    Kept(&'b [u8]),
+}
+
+impl<'b> Body<'b> {
+    pub(super) fn of(stream: &'b mut Stream, endpoint: &'b LocalEndpoint) -> Self {
+        Self::Endpoint { stream, endpoint }
+    }
+
+    fn endpoint(&self) -> Option<&LocalEndpoint> {
+        match self {
+            Self::Endpoint { endpoint, .. } => Some(endpoint),
+            Self::Kept(_) => None,
+        }
+    }
 }
 
 /// What a download waits for.
@@ -71,13 +96,56 @@ impl Download {
         written: usize,
     ) -> Self {
         let body = match framing {
-            ResponseFraming::None | ResponseFraming::Length(0) => Body::None,
-            ResponseFraming::Length(length) => Body::Length(length),
-            ResponseFraming::Chunked => Body::Chunked(ChunkedDecoder::default()),
-            ResponseFraming::UntilClose => Body::UntilClose,
+            ResponseFraming::None | ResponseFraming::Length(0) => Framing::None,
+            ResponseFraming::Length(length) => Framing::Length(length),
+            ResponseFraming::Chunked => Framing::Chunked(ChunkedDecoder::default()),
+            ResponseFraming::UntilClose => Framing::UntilClose,
         };
-        let ended = matches!(body, Body::None);
-        Self { body, coding, compressor, trailers: Vec::new(), written, passed: 0, ended }
+        let ended = matches!(body, Framing::None);
+        Self {
+            body,
+            coding,
+            copy: None,
+            compressor,
+            trailers: Vec::new(),
+            written,
+            passed: 0,
+            ended,
+            left: u64::MAX,
+        }
+    }
+
+    /// Breaks off a body that is longer.
+    pub(super) fn limit(&mut self, most: u64) {
+        self.left = most;
+    }
+
+    /// Counts bytes of the body that were taken.
+    fn account(&mut self, taken: usize) -> Result<(), Failure> {
+        self.left = self.left.checked_sub(taken as u64).ok_or(Failure::TooLong)?;
+        Ok(())
+    }
+
+    /// Collects the body, too.
+    pub(super) fn copy_to(&mut self, copy: Box<Collector>) {
+        self.copy = Some(copy);
+        self.end_copy();
+    }
+
+    /// These bytes of the body were taken, as they came.
+    fn copy(&mut self, raw: &[u8]) {
+        if self.copy.as_mut().is_some_and(|copy| !copy.take(raw)) {
+            self.copy = None;
+        }
+        self.end_copy();
+    }
+
+    fn end_copy(&mut self) {
+        if self.ended
+            && let Some(copy) = self.copy.take()
+        {
+            copy.complete();
+        }
     }
 
     /// Bytes written to the client so far.
@@ -97,7 +165,7 @@ impl Download {
 
     /// Whether the response's end can only be told by the end of the connection, on both sides.
     pub(super) fn is_unframed(&self) -> bool {
-        matches!(self.body, Body::UntilClose | Body::Chunked(_)) && self.coding == Coding::Plain
+        matches!(self.body, Framing::UntilClose | Framing::Chunked(_)) && self.coding == Coding::Plain
     }
 
     /// Moves bytes until the response is written as a whole, or one side has to be waited for.
@@ -106,7 +174,7 @@ impl Download {
         cx: &mut Context<'_>,
         response: &mut Vec<u8>,
         reply: &mut Buffer,
-        endpoint: &mut Stream,
+        source: &mut (impl AsyncRead + Unpin),
         client: &mut Wire,
     ) -> Result<Step, Fault> {
         if let Some(compressor) = &mut self.compressor {
@@ -151,9 +219,9 @@ impl Download {
             if moved {
                 continue;
             }
-            match reply.poll_fill(cx, endpoint) {
+            match reply.poll_fill(cx, source) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0)) if matches!(self.body, Body::UntilClose) => self.finish(response),
+                Poll::Ready(Ok(0)) if matches!(self.body, Framing::UntilClose) => self.finish(response),
                 Poll::Ready(_) => return Err(Failure::Truncated.into()),
                 Poll::Pending => {
                     // The client may be waiting for what the encoder keeps back.
@@ -171,9 +239,9 @@ impl Download {
         !self.ended
             && self.compressor.is_none()
             && match self.body {
-                Body::Length(_) => true,
-                Body::UntilClose => self.coding != Coding::Chunked,
-                Body::None | Body::Chunked(_) => false,
+                Framing::Length(_) => true,
+                Framing::UntilClose => self.coding != Coding::Chunked,
+                Framing::None | Framing::Chunked(_) => false,
             }
     }
 
@@ -204,8 +272,8 @@ impl Download {
         }
         let filled = reply.filled();
         let taken = match &mut self.body {
-            Body::None => 0,
-            Body::Length(left) => {
+            Framing::None => 0,
+            Framing::Length(left) => {
                 let room = (BUFFER - out.len()).min(filled.len());
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(room);
                 out.extend_from_slice(&filled[..taken]);
@@ -213,7 +281,7 @@ impl Download {
                 self.ended = *left == 0;
                 taken
             }
-            Body::Chunked(decoder) => {
+            Framing::Chunked(decoder) => {
                 let mut way = match coding {
                     Coding::Plain => chunks::Coding::Plain,
                     Coding::Chunked => chunks::Coding::Chunked,
@@ -224,7 +292,7 @@ impl Download {
                 self.ended = decoder.is_done();
                 recoded.taken
             }
-            Body::UntilClose => {
+            Framing::UntilClose => {
                 if coding == Coding::Chunked {
                     write_chunk_header(out, filled.len());
                 }
@@ -235,6 +303,10 @@ impl Download {
                 filled.len()
             }
         };
+        self.account(taken)?;
+        if self.copy.is_some() {
+            self.copy(&reply.filled()[..taken]);
+        }
         reply.consume(taken);
         reply.reserve(BUFFER / 2, 2 * BUFFER);
         Ok(taken > 0)
@@ -246,10 +318,10 @@ impl Download {
         cx: &mut Context<'_>,
         reply: &mut Buffer,
         client: &mut Wire,
-    ) -> Result<Poll<u64>, ClientFault> {
+    ) -> Result<Poll<u64>, Fault> {
         let filled = reply.filled();
         let (length, last) = match &self.body {
-            Body::Length(left) => {
+            Framing::Length(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(filled.len());
                 (length, length as u64 == *left)
             }
@@ -257,14 +329,18 @@ impl Download {
         };
         match client.poll_send(cx, &filled[..length], last) {
             Poll::Ready(Ok(written @ 1..)) => {
-                reply.consume(written);
-                if let Body::Length(left) = &mut self.body {
+                if let Framing::Length(left) = &mut self.body {
                     *left -= written as u64;
                     self.ended = *left == 0;
                 }
+                if self.copy.is_some() {
+                    self.copy(&reply.filled()[..written]);
+                }
+                self.account(written)?;
+                reply.consume(written);
                 Ok(Poll::Ready(written as u64))
             }
-            Poll::Ready(_) => Err(ClientFault::Closed),
+            Poll::Ready(_) => Err(ClientFault::Closed.into()),
             Poll::Pending => Ok(Poll::Pending),
         }
     }
@@ -287,19 +363,16 @@ fn end_chunks(out: &mut Vec<u8>, trailers: &[u8]) {
 
 impl Exchange<'_> {
     /// Writes the response to the client, and goes on with the request's body if it is not at its end.
-    pub(super) async fn download(
-        &mut self,
-        connection: &mut Connection,
-        download: &mut Download,
-    ) -> Result<(), Fault> {
+    pub(super) async fn download(&mut self, body: Body<'_>, download: &mut Download) -> Result<(), Fault> {
+        let mut body = body;
         let mut uploading = !self.upload.is_sent();
         let mut last: Option<(Step, u64, (usize, u64))> = None;
         let mut moved_at = None;
-        let local = connection.endpoint().clone();
         poll_fn(|cx| {
-            let endpoint = &mut connection.socket.stream;
-            if uploading {
-                match self.poll_upload(cx, endpoint) {
+            if let Body::Endpoint { stream, .. } = &mut body
+                && uploading
+            {
+                match self.poll_upload(cx, stream) {
                     Ok(Progress::Sent) | Err(UploadError::Endpoint) => uploading = false,
                     Ok(_) => {}
                     Err(UploadError::Client(fault)) => return Poll::Ready(Err(fault.into())),
@@ -307,7 +380,11 @@ impl Exchange<'_> {
             }
             let scratch = &mut *self.scratch;
             let client = &mut self.client.wire;
-            let step = download.poll(cx, &mut scratch.response, &mut scratch.reply, endpoint, client)?;
+            let (response, reply) = (&mut scratch.response, &mut scratch.reply);
+            let step = match &mut body {
+                Body::Endpoint { stream, .. } => download.poll(cx, response, reply, *stream, client),
+                Body::Kept(bytes) => download.poll(cx, response, reply, bytes, client),
+            }?;
             if step == Step::Done {
                 return Poll::Ready(Ok(()));
             }
@@ -320,7 +397,7 @@ impl Exchange<'_> {
                 moved_at = None;
             }
             let moved_at = *moved_at.get_or_insert_with(Instant::now);
-            self.poll_still(cx, step, moved_at, &local)
+            self.poll_still(cx, step, moved_at, body.endpoint())
         })
         .await
     }
@@ -331,9 +408,9 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
         step: Step,
         moved_at: Instant,
-        endpoint: &LocalEndpoint,
+        endpoint: Option<&LocalEndpoint>,
     ) -> Poll<Result<(), Fault>> {
-        let timeouts = &self.snapshot.settings.timeouts;
+        let timeouts = &self.settings().timeouts;
         let (limit, fault) = match step {
             Step::AwaitsClient => (timeouts.client_write, Fault::Client(ClientFault::WriteTimeout)),
             Step::AwaitsEndpoint | Step::Done => {
@@ -346,7 +423,7 @@ impl Exchange<'_> {
             if now >= due {
                 return Poll::Ready(Err(fault));
             }
-            if endpoint.is_drained(now) {
+            if endpoint.is_some_and(|endpoint| endpoint.is_drained(now)) {
                 return Poll::Ready(Err(Failure::Drained.into()));
             }
             self.client.deadline.set(due.min(now + DRAIN_CHECK));

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::net::IpAddr;
 
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use sluicegate_http1::{Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version};
 
 use sluicegate_model::tls::Hsts;
@@ -18,6 +18,12 @@ use crate::upstream;
 pub(super) struct RequestPlan<'p> {
     /// The path in normal form.
     pub(super) path: &'p [u8],
+    /// The query, without its `?`.
+    pub(super) query: Option<&'p [u8]>,
+    /// The host that is asked for, if it is another one than the client's.
+    pub(super) host: Option<&'p str>,
+    /// Header lines that policies add.
+    pub(super) lines: &'p [u8],
     /// The peer's own forwarding headers are believed; whom the request came from first.
     pub(super) trusted: Option<IpAddr>,
     /// Whether headers with an underscore in their name are passed on.
@@ -40,9 +46,9 @@ pub(super) fn write_request(
     out.extend_from_slice(head.method_name.of(buf));
     out.push(b' ');
     out.extend_from_slice(plan.path);
-    if let Some(query) = head.query {
+    if let Some(query) = plan.query {
         out.push(b'?');
-        out.extend_from_slice(query.of(buf));
+        out.extend_from_slice(query);
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let local;
@@ -54,7 +60,7 @@ pub(super) fn write_request(
             local.as_bytes()
         }
     };
-    write_line(out, b"Host", authority);
+    write_line(out, b"Host", plan.host.map_or(authority, str::as_bytes));
     let trusted = plan.trusted.is_some();
     let mut dropped = 0;
     copy_lines(out, buf, &head.lines, |line| {
@@ -74,6 +80,7 @@ pub(super) fn write_request(
         None => out.extend_from_slice(&origin.forwarding),
     }
     out.extend_from_slice(&origin.identity);
+    out.extend_from_slice(plan.lines);
     if !(trusted && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", authority);
     }
@@ -92,7 +99,7 @@ pub(super) fn write_request(
 }
 
 /// Completes the forwarding headers that a trusted peer sent.
-fn write_trusted_forwarding(
+pub(super) fn write_trusted_forwarding(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &RequestHead,
@@ -160,8 +167,10 @@ pub(super) struct ResponsePlan<'p> {
     pub(super) hsts: Option<Hsts>,
     /// The body goes to the client in the chunked coding.
     pub(super) chunked: bool,
-    /// Header lines that are added.
+    /// Header lines that compression adds.
     pub(super) lines: &'p [u8],
+    /// Header lines that policies add.
+    pub(super) policy_lines: &'p [u8],
 }
 
 /// Writes the response's head as the client gets it.
@@ -188,6 +197,7 @@ pub(super) fn write_response(
         let _ = write!(out, "Strict-Transport-Security: {hsts}\r\n");
     }
     out.extend_from_slice(plan.lines);
+    out.extend_from_slice(plan.policy_lines);
     if plan.chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
@@ -238,10 +248,19 @@ pub(super) fn http2_response(
     {
         fields.insert(header::STRICT_TRANSPORT_SECURITY, hsts);
     }
-    for (name, value) in &upstream::fields(plan.lines) {
-        fields.append(name, value.clone());
+    for lines in [plan.lines, plan.policy_lines] {
+        if !lines.is_empty() {
+            append_lines(fields, lines);
+        }
     }
     response
+}
+
+/// Adds header lines to the fields of a response.
+pub(super) fn append_lines(fields: &mut HeaderMap, lines: &[u8]) {
+    for (name, value) in &upstream::fields(lines) {
+        fields.append(name, value.clone());
+    }
 }
 
 /// Whether the body of a response goes to the client in the chunked coding: where its length is not known
@@ -251,7 +270,7 @@ pub(super) fn needs_chunks(head: &ResponseHead, client: Version) -> bool {
     unknown_length && client == Version::Http11
 }
 
-fn is_forwarding(known: Known) -> bool {
+pub(super) fn is_forwarding(known: Known) -> bool {
     matches!(
         known,
         Known::Forwarded
@@ -269,22 +288,27 @@ fn is_forwarding(known: Known) -> bool {
 }
 
 /// Whether a header that nobody here has a name for goes on. Not `Proxy`, which CGI hands to programs as their
-/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy; not what only a gateway
+/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy, or who calls; not what only a gateway
 /// can know of the client's certificate; and not a name that CGI
 /// and its like (RFC 3875, 4.1.18) cannot tell from one that was replaced here, such as `X_Forwarded_For`.
-fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
+pub(super) fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
-    (trusted || !begins(b"x-forwarded-"))
+    (trusted || !(begins(b"x-forwarded-") || begins(b"x-consumer-")))
         && !begins(b"ssl-client-")
         && (underscores || !name.contains(&b'_'))
         && !name.eq_ignore_ascii_case(b"proxy")
 }
 
-fn has(lines: &[Line], known: Known) -> bool {
+pub(super) fn has(lines: &[Line], known: Known) -> bool {
     lines.iter().any(|line| line.known == known)
 }
 
-fn copy_lines(out: &mut Vec<u8>, buf: &[u8], lines: &[Line], mut stays: impl FnMut(&Line) -> bool) {
+pub(super) fn copy_lines(
+    out: &mut Vec<u8>,
+    buf: &[u8],
+    lines: &[Line],
+    mut stays: impl FnMut(&Line) -> bool,
+) {
     let mut run: Option<(usize, usize)> = None;
     for line in lines {
         if stays(line) {
@@ -299,14 +323,14 @@ fn copy_lines(out: &mut Vec<u8>, buf: &[u8], lines: &[Line], mut stays: impl FnM
     }
 }
 
-fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_display(out: &mut Vec<u8>, name: &str, value: impl Display) {
+pub(super) fn write_display(out: &mut Vec<u8>, name: &str, value: impl Display) {
     // Writing to a Vec does not fail.
     let _ = write!(out, "{name}: {value}\r\n");
 }

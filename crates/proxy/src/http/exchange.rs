@@ -1,33 +1,41 @@
 //! The life of a request: route, guard, rewrite, attempt, respond; recorded when it ends.
 
 use std::future::{Future as _, poll_fn};
+use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate_http1::{
-    Known, Method, Normalised, Rejection, RequestFraming, RequestHead, TargetForm, Version, normalise,
+    Known, Method, Normalised, Rejection, RequestFraming, RequestHead, ResponseFraming, TargetForm, Version,
+    normalise,
 };
 use sluicegate_model::Settings;
+use sluicegate_model::policy::traffic::Fixed;
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
+use super::cached::{Cached, Settled};
 use super::connection::Client;
-use super::download::{Coding, Download};
+use super::download::{Body, Coding, Download};
 use super::encode::{
     RequestPlan, ResponsePlan, http2_response, needs_chunks, original_peer, write_request, write_response,
 };
 use super::record::Record;
 use super::reply::{self, Grpc, Reply};
+use super::steer::Steered;
 use super::upload::Upload;
 use super::wire::Wire;
 use crate::compression::is_grpc;
 use crate::deadline::after;
-use crate::failure::{ClientFault, Failure, Fault};
-use crate::route::host_name;
-use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried};
+use crate::failure::{ClientFault, Denial, Failure, Fault};
+use crate::policy::limit::Permit;
+use crate::policy::traffic::TrafficPolicy;
+use crate::route::{RouteIndex, host_name};
+use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 
 /// What becomes of the client's connection.
@@ -43,23 +51,54 @@ pub(super) enum Persist {
     Linger,
 }
 
+/// A response whose head was written.
+pub(super) struct Begun {
+    pub(super) download: Download,
+    /// Whether the client's connection goes on after it.
+    pub(super) keep_alive: bool,
+    /// What of the `response` buffer is of interim responses.
+    interim: usize,
+    /// Whether the client took it.
+    pub(super) sent: io::Result<()>,
+}
+
 /// How often endpoints may refuse a request before it has failed.
 const REFUSED_MOST: u32 = 20;
 
 /// Why a request gets no response of an endpoint.
-enum Refusal {
+pub(super) enum Refusal {
     Fault(Fault),
+    /// A policy turns it away.
+    Denied(Denial),
+    /// A browser asks whether it may send a request of another origin, and it may.
+    Preflight,
     Rejected(Rejection),
     NoRoute,
     /// `OPTIONS *` is about the gateway itself.
     Options,
-    /// Over HTTPS it would be served. The location is in the `request` buffer.
-    Redirect,
+    /// It is served elsewhere, by this status. The location is in the `request` buffer.
+    Redirect(u16),
+    /// A policy answers in place of an endpoint.
+    Fixed(Arc<TrafficPolicy>),
+    /// A policy lets it fail on purpose, by this status.
+    Aborted(u16),
+    /// The client wants what is kept, and nothing is (RFC 9111, 5.2.1.7).
+    NotKept,
 }
 
 impl<F: Into<Fault>> From<F> for Refusal {
     fn from(fault: F) -> Self {
         Self::Fault(fault.into())
+    }
+}
+
+impl Refusal {
+    /// What a policy answers.
+    fn fixed(&self) -> Option<&Fixed> {
+        match self {
+            Self::Fixed(policy) => policy.fixed(),
+            _ => None,
+        }
     }
 }
 
@@ -73,14 +112,22 @@ pub(super) struct Exchange<'c> {
     pub(super) record: Record,
     /// Whether the peer's forwarding headers are believed.
     pub(super) trusted: bool,
-    /// Until when the client of a gRPC call wants its answer.
+    /// Until when the head of its response has to be there, by the client of a gRPC call or by a policy.
     pub(super) wanted_by: Option<Instant>,
+    /// What a policy for traffic makes of it.
+    pub(super) steered: Option<Steered>,
+    /// What it is counted by as long as it is under way.
+    pub(super) permits: Vec<Permit>,
+    /// What is to become of what is kept, or will be.
+    pub(super) cached: Option<Box<Cached>>,
     /// How much of the `response` buffer was written ahead of the final response.
     pub(super) interim_written: usize,
     /// How many bytes of interim responses have come.
     pub(super) interim_received: usize,
     /// Whether some of the response was written, so that it cannot be replaced by another.
     committed: bool,
+    /// Whether the path in normal form is in the `path` buffer, since it came in another.
+    is_rewritten: bool,
 }
 
 /// Serves the request whose head is in the buffer.
@@ -101,6 +148,9 @@ impl<'c> Exchange<'c> {
         client.served += 1;
         scratch.request.clear();
         scratch.response.clear();
+        scratch.request_lines.clear();
+        scratch.response_lines.clear();
+        scratch.query = None;
         let snapshot = worker.snapshot();
         let (head, limits) = (&scratch.head, &snapshot.settings.limits);
         let upload = Upload::new(head, client.is_http2(), limits);
@@ -113,12 +163,19 @@ impl<'c> Exchange<'c> {
             record: Record::new(Instant::now()),
             trusted: false,
             wanted_by: None,
+            steered: None,
+            permits: Vec::new(),
+            cached: None,
             interim_written: 0,
             interim_received: 0,
             committed: false,
+            is_rewritten: false,
         };
         exchange.wanted_by = exchange.grpc_deadline();
         exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.origin.peer);
+        if exchange.snapshot.settings.tracing.is_some() {
+            exchange.begin_trace();
+        }
         exchange
     }
 
@@ -134,13 +191,43 @@ impl<'c> Exchange<'c> {
     /// The way of a request that goes well.
     async fn forward(&mut self) -> Result<Persist, Refusal> {
         self.guard()?;
-        let upstream = self.route()?;
-        let _admission = Admission::new(&upstream)?;
-        let connection = self.attempts(&upstream).await.inspect_err(|fault| {
-            if let Fault::Upstream(failure) = fault {
-                upstream.stats().failures[failure.index()].add(1);
-            }
-        })?;
+        let index = self.route()?;
+        self.check_length()?;
+        let target = self.snapshot.table.target(index);
+        let (mut slot, is_steered) = (target.upstream, target.course.is_some());
+        if target.guard.is_some() {
+            self.admit(index).await?;
+        }
+        if is_steered {
+            // Boxed, so that requests without such a policy do not carry its room.
+            slot = Box::pin(self.steer(index)).await?;
+        }
+        let upstream = self.rewrite(slot)?;
+        if self.keeps_responses()
+            && let Some(persist) = Box::pin(self.consult(&upstream)).await?
+        {
+            return Ok(persist);
+        }
+        let asked = match Admission::new(&upstream) {
+            Ok(admission) => self.ask_upstream(&upstream).await.map(|connection| (connection, admission)),
+            Err(failure) => Err(failure.into()),
+        };
+        let (mut connection, _admission) = match asked {
+            Ok(asked) => asked,
+            Err(fault) => match self.stand_in(fault) {
+                Some(entry) => return Box::pin(self.answer_in_need(&entry)).await,
+                None => return Err(fault.into()),
+            },
+        };
+        if self.steered.is_some() {
+            self.mirror();
+        }
+        if self.cached.is_some() {
+            connection = match Box::pin(self.settle(&upstream, connection)).await? {
+                Settled::Answered(persist) => return Ok(persist),
+                Settled::GoesOn(connection) => connection,
+            };
+        }
         Ok(self.respond(&upstream, connection).await)
     }
 
@@ -157,22 +244,26 @@ impl<'c> Exchange<'c> {
         {
             return Err(ClientFault::Misdirected.into());
         }
-        let limit = self.snapshot.settings.limits.request_body.unwrap_or(u64::MAX);
-        match head.framing {
+        Ok(())
+    }
+
+    /// Refuses a body that says itself that it is too long for the route.
+    fn check_length(&self) -> Result<(), Refusal> {
+        let limit = self.settings().limits.request_body.unwrap_or(u64::MAX);
+        match self.scratch.head.framing {
             RequestFraming::Length(length) if length > limit => Err(ClientFault::BodyTooLarge.into()),
             _ => Ok(()),
         }
     }
 
-    /// Finds the route, and writes the request's head as the endpoint will get it.
-    fn route(&mut self) -> Result<Rc<LocalUpstream>, Refusal> {
+    /// Finds the route.
+    fn route(&mut self) -> Result<RouteIndex, Refusal> {
         let Scratch { input, head, request, path, .. } = &mut *self.scratch;
         let buf = input.filled();
-        let raw = match head.path.of(buf) {
-            [] => b"/",
-            raw => raw,
-        };
-        let path = match normalise(raw, path).map_err(Refusal::Rejected)? {
+        let raw = raw_path(head, buf);
+        let normalised = normalise(raw, path).map_err(Refusal::Rejected)?;
+        self.is_rewritten = matches!(normalised, Normalised::Rewritten(_));
+        let path = match normalised {
             Normalised::AsIs => raw,
             Normalised::Rewritten(path) => path,
         };
@@ -193,16 +284,48 @@ impl<'c> Exchange<'c> {
         if redirects {
             let port = self.snapshot.settings.tls.redirect_port;
             write_location(request, authority, port, path, head.query.map(|query| query.of(buf)));
-            return Err(Refusal::Redirect);
+            return Err(Refusal::Redirect(308));
         }
-        let upstream = self.worker.upstream(target.upstream).ok_or(Failure::NoEndpoint)?;
+        self.refuse_way_around(index)?;
+        let snapshot = self.snapshot.clone();
+        if let Some(course) = &snapshot.table.target(index).course {
+            self.embark(course);
+        }
+        Ok(index)
+    }
+
+    /// The path in normal form, once the route is known.
+    pub(super) fn path(&self) -> &[u8] {
+        match self.is_rewritten {
+            true => &self.scratch.path,
+            false => raw_path(&self.scratch.head, self.scratch.input.filled()),
+        }
+    }
+
+    /// Puts another path in place of the one that came, for the endpoint.
+    pub(super) fn set_path(&mut self, path: Vec<u8>) {
+        self.scratch.path = path;
+        self.is_rewritten = true;
+    }
+
+    /// Writes the request's head as an endpoint of the upstream in this slot will get it.
+    fn rewrite(&mut self, slot: usize) -> Result<Rc<LocalUpstream>, Refusal> {
+        let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
+        let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
+        let buf = input.filled();
         // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1, and must
         // not answer 101. In a list, too: what came through that tunnel would be routed and checked by nobody.
         head.upgrade = head.upgrade.filter(|upgrade| !names_h2c(upgrade.of(buf)));
         let upgrade = head.upgrade.map(|upgrade| upgrade.of(buf));
         let plan = RequestPlan {
-            path,
+            path: if self.is_rewritten { path } else { raw_path(head, buf) },
+            query: match query {
+                Some(query) => Some(&**query).filter(|query| !query.is_empty()),
+                None => head.query.map(|query| query.of(buf)),
+            },
+            host: self.steered.as_ref().and_then(|steered| steered.policy.source().rewrite.host.as_deref()),
+            lines: request_lines,
             trusted: self.trusted.then(|| {
                 original_peer(buf, head, self.client.origin.peer, |peer| {
                     is_trusted(&self.snapshot.settings, peer)
@@ -219,21 +342,33 @@ impl<'c> Exchange<'c> {
         Ok(upstream)
     }
 
+    /// Asks endpoints, and counts how the upstream has failed.
+    async fn ask_upstream(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
+        self.attempts(upstream).await.inspect_err(|fault| {
+            if let Fault::Upstream(failure) = fault {
+                upstream.stats().failures[failure.index()].add(1);
+            }
+        })
+    }
+
     /// Sends the request to one endpoint after the other, as far as that is safe, until one responds.
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
-        let settings = self.snapshot.settings.clone();
+        let (snapshot, policy) =
+            (self.snapshot.clone(), self.steered.as_ref().map(|steered| steered.policy.clone()));
+        let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
+        let wish = self.steered.as_ref().map_or_else(Wish::default, |steered| steered.wish);
         let idempotent = self.scratch.head.method.is_idempotent();
         let mut tried = Tried::default();
         let mut refused = 0;
         loop {
             let now = Instant::now();
-            let turn = upstream.pick(&tried, &settings.resilience, now);
+            let turn = upstream.pick(&tried, &wish, &settings.resilience, now);
             // Once one connection was dead, others may be as well: a new one proves that somebody is there.
             let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
             let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now, self.worker));
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
-                None => (self.connect(upstream, &mut tried, turn).await?, Instant::now()),
+                None => (self.connect(upstream, (settings, &wish), &mut tried, turn).await?, Instant::now()),
             };
             self.record.asked = asked;
             let endpoint = connection.endpoint().clone();
@@ -243,21 +378,33 @@ impl<'c> Exchange<'c> {
             // What was refused before anything was done with it is as good as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
             let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {
-                Ok(()) => return Ok(connection),
+                Ok(()) if last || !idempotent || !self.is_unwanted(self.scratch.reply_head.status) => {
+                    return Ok(connection);
+                }
+                Ok(()) => Failure::Unwanted,
                 Err(Fault::Upstream(failure)) => failure,
                 Err(fault) => return Err(fault),
             };
-            drop(connection);
-            upstream.note_failure(self.worker, &endpoint, failure);
             let harmless = idempotent || !self.upload.has_sent() || failure == Failure::Refused;
-            if failure.is_retryable() && !harmless {
+            let is_retryable =
+                failure.is_retryable() || failure == Failure::ResponseTimeout && self.may_hurry();
+            if is_retryable && !harmless {
                 upstream.stats().not_repeated.add(1);
             }
             refused += u32::from(failure == Failure::Refused && refused < REFUSED_MOST);
             let last = last && failure != Failure::Refused || refused == REFUSED_MOST;
-            if last || !failure.is_retryable() || !harmless || !self.upload.rewind() {
+            let repeats = !last && is_retryable && harmless && self.upload.is_replayable();
+            let repeats = repeats && self.takes_of_budget();
+            if !repeats && failure == Failure::Unwanted {
+                // It is an answer after all.
+                return Ok(connection);
+            }
+            drop(connection);
+            upstream.note_failure(self.worker, &endpoint, failure);
+            if !repeats {
                 return Err(failure.into());
             }
+            self.upload.rewind();
             upstream.stats().retries[failure.index()].add(1);
             match failure {
                 Failure::Stale | Failure::Refused => tried.doubt(&endpoint),
@@ -270,13 +417,18 @@ impl<'c> Exchange<'c> {
     async fn connect(
         &mut self,
         upstream: &Rc<LocalUpstream>,
+        ways: (&Settings, &Wish),
         tried: &mut Tried,
         turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Fault> {
-        let mut connecting = pin!(upstream.connect(self.worker, tried, turn));
+        let mut connecting = pin!(upstream.connect(self.worker, ways, tried, turn));
+        let mut late = self.wanted_by.map(|wanted_by| Box::pin(sleep_until(wanted_by)));
         poll_fn(|cx| {
             if let Poll::Ready(connected) = connecting.as_mut().poll(cx) {
                 return Poll::Ready(connected.map_err(Fault::from));
+            }
+            if late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Err(Failure::ResponseTimeout.into()));
             }
             self.watch_client(cx)?;
             Poll::Pending
@@ -284,25 +436,29 @@ impl<'c> Exchange<'c> {
         .await
     }
 
-    /// Passes the response on.
-    async fn respond(&mut self, upstream: &Rc<LocalUpstream>, mut connection: Connection) -> Persist {
-        let endpoint = connection.endpoint().clone();
+    /// Counts a response of an endpoint.
+    pub(super) fn note_response(&mut self, upstream: &Rc<LocalUpstream>, endpoint: &Rc<LocalEndpoint>) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.record.asked);
         self.record.endpoint_duration = Some(took);
         upstream.stats().latency.record(took);
         endpoint.observe(took, now);
-        upstream.note_success(&endpoint);
+        upstream.note_success(endpoint);
+        upstream.note_status(self.worker, endpoint, self.scratch.reply_head.status);
+    }
 
+    /// Begins the response whose head is in the `reply` buffer, with its body behind it as far as that has come. `mark` is of the
+    /// endpoint that gives it.
+    pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
+        self.apply_policies_to_response();
+        if self.steered.is_some() {
+            self.steer_response(mark);
+        }
         let compressed = self.compress();
         let head = &self.scratch.head;
         let reply_head = &self.scratch.reply_head;
         let upgraded = reply_head.status == 101;
-        if upgraded && (head.upgrade.is_none() || !self.upload.is_complete()) {
-            upstream.stats().failures[Failure::Unsolicited.index()].add(1);
-            return self.refuse(Failure::Unsolicited.into()).await;
-        }
-        let unframed = matches!(reply_head.framing, sluicegate_http1::ResponseFraming::UntilClose);
+        let unframed = matches!(reply_head.framing, ResponseFraming::UntilClose);
         let version = head.version;
         let chunked = compressed.compressor.is_some() || needs_chunks(reply_head, version);
         let keep_alive = head.keep_alive
@@ -316,26 +472,25 @@ impl<'c> Exchange<'c> {
                 .requests_per_connection
                 .is_none_or(|most| self.client.served < most);
         let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.origin.session.is_some());
+        let status = reply_head.status;
+        let coding = match chunked {
+            _ if self.client.is_http2() => Coding::Stream,
+            true => Coding::Chunked,
+            false => Coding::Plain,
+        };
+        let download = Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
+        let Scratch { response, reply, reply_head, response_lines, .. } = &mut *self.scratch;
         let plan = ResponsePlan {
             version,
             close: !keep_alive && !upgraded,
             hsts,
             chunked,
             lines: &compressed.lines,
+            policy_lines: response_lines,
         };
-        let (status, reusable) = (reply_head.status, reply_head.keep_alive);
-        let peer_timeout = reply_head.keep_alive_timeout;
-        let coding = match chunked {
-            _ if self.client.is_http2() => Coding::Stream,
-            true => Coding::Chunked,
-            false => Coding::Plain,
-        };
-        let mut download =
-            Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
-        let Scratch { response, reply, reply_head, .. } = &mut *self.scratch;
         let interim = response.len();
         let date = self.worker.date();
-        let begun = match &mut self.client.wire {
+        let sent = match &mut self.client.wire {
             Wire::Http1(_) => {
                 write_response(response, reply.filled(), reply_head, &date, &plan);
                 Ok(())
@@ -348,11 +503,42 @@ impl<'c> Exchange<'c> {
         reply.consume(reply_head.len);
         self.record.status = status;
         self.committed = true;
+        Begun { download, keep_alive, interim, sent }
+    }
 
-        let mut result = match (begun, upgraded) {
+    /// Passes the response on.
+    async fn respond(&mut self, upstream: &Rc<LocalUpstream>, mut connection: Connection) -> Persist {
+        let endpoint = connection.endpoint().clone();
+        self.note_response(upstream, &endpoint);
+        let reply_head = &self.scratch.reply_head;
+        let upgraded = reply_head.status == 101;
+        if upgraded && (self.scratch.head.upgrade.is_none() || !self.upload.is_complete()) {
+            upstream.stats().failures[Failure::Unsolicited.index()].add(1);
+            return self.refuse(Failure::Unsolicited.into()).await;
+        }
+        let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
+        let most = self.steered.as_ref().and_then(|steered| steered.policy.source().response_body);
+        if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
+        {
+            upstream.stats().failures[Failure::TooLong.index()].add(1);
+            return self.refuse(Failure::TooLong.into()).await;
+        }
+        let copy = self.collector();
+        let Begun { mut download, keep_alive, interim, sent } =
+            self.begin_response(Some(endpoint.shared.mark()));
+        if let Some(copy) = copy {
+            download.copy_to(copy);
+        }
+        if let Some(most) = most {
+            download.limit(most);
+        }
+        let mut result = match (sent, upgraded) {
             (Err(_), _) => Err(ClientFault::Closed.into()),
             (Ok(()), true) => self.upgrade(&mut connection).await,
-            (Ok(()), false) => self.download(&mut connection, &mut download).await,
+            (Ok(()), false) => {
+                let body = Body::of(&mut connection.socket.stream, &endpoint);
+                self.download(body, &mut download).await
+            }
         };
         self.record.bytes += download.bytes_out();
         if let Err(fault) = result {
@@ -389,6 +575,11 @@ impl<'c> Exchange<'c> {
         if reusable && clean {
             connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
         }
+        self.persist(keep_alive)
+    }
+
+    /// What becomes of the client's connection after a response that came to its end.
+    pub(super) fn persist(&self, keep_alive: bool) -> Persist {
         match (keep_alive, self.upload.is_complete()) {
             (true, _) => Persist::KeepAlive,
             // What the client has sent behind the request would turn a close into a reset (RFC 9112, 9.6).
@@ -420,8 +611,11 @@ impl<'c> Exchange<'c> {
 
     /// Answers a request that no endpoint answered.
     async fn refuse(&mut self, refusal: Refusal) -> Persist {
-        let status = match refusal {
+        // Nobody waits for what does not come.
+        self.cached = None;
+        let status = match &refusal {
             Refusal::Fault(fault) => {
+                let fault = *fault;
                 self.count(fault);
                 if fault == Fault::Client(ClientFault::Closed) {
                     return Persist::Close;
@@ -438,8 +632,22 @@ impl<'c> Exchange<'c> {
                 self.record.reason = Some("no_route");
                 404
             }
+            Refusal::Denied(denial) => {
+                self.record.reason = Some(denial.reason());
+                denial.status()
+            }
             Refusal::Options => 200,
-            Refusal::Redirect => 308,
+            Refusal::Preflight => 204,
+            Refusal::Redirect(status) => *status,
+            Refusal::Fixed(policy) => policy.fixed().map_or(500, |fixed| fixed.status),
+            Refusal::Aborted(status) => {
+                self.record.reason = Some("fault_injected");
+                *status
+            }
+            Refusal::NotKept => {
+                self.record.reason = Some("not_cached");
+                504
+            }
         };
         if self.committed {
             return Persist::Close;
@@ -455,17 +663,27 @@ impl<'c> Exchange<'c> {
             let is_late = self.wanted_by.is_some_and(|wanted_by| Instant::now() >= wanted_by);
             let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
             let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late });
-            let location = matches!(refusal, Refusal::Redirect).then_some(&*self.scratch.request);
-            let has_body = status >= 400 && head.method != Method::Head;
-            let sent = Reply { status, has_body, location, grpc }.send(stream, &date);
+            let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
+            let fixed = refusal.fixed();
+            let grpc = grpc.filter(|_| fixed.is_none());
+            let has_body = (status >= 400 || fixed.is_some()) && head.method != Method::Head;
+            let lines = &self.scratch.response_lines;
+            let sent = Reply { status, has_body, fixed, location, grpc, lines }.send(stream, &date);
             self.record.complete = sent.is_ok();
             self.record.bytes = sent.unwrap_or(0) as u64;
             return Persist::Close;
         }
         match refusal {
             Refusal::Options => reply::write_options(response, &date, !keep_alive),
-            Refusal::Redirect => reply::write_redirect(response, &self.scratch.request, &date, !keep_alive),
-            _ => reply::write(response, status, &date, !keep_alive, head.method != Method::Head),
+            Refusal::Redirect(_) => {
+                let (location, lines) = (&self.scratch.request, &self.scratch.response_lines);
+                reply::write_redirect(response, (status, location), &date, lines, !keep_alive);
+            }
+            _ => {
+                let (lines, with_body) = (&self.scratch.response_lines, head.method != Method::Head);
+                let content = refusal.fixed();
+                reply::write(response, (status, content), &date, lines, !keep_alive, with_body);
+            }
         }
         let rest = &self.scratch.response[self.interim_written..];
         let write = self.client.wire.write_all(rest);
@@ -477,7 +695,7 @@ impl<'c> Exchange<'c> {
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
     }
 
-    fn count(&mut self, fault: Fault) {
+    pub(super) fn count(&mut self, fault: Fault) {
         self.record.reason = Some(fault.reason());
         if let Fault::Encoder(_) = fault {
             self.worker.stats().compressions_failed.add(1);
@@ -486,6 +704,14 @@ impl<'c> Exchange<'c> {
             self.client.gone |= fault == ClientFault::Closed;
             self.worker.stats().client_faults[fault.index()].add(1);
         }
+    }
+}
+
+/// The path as it came.
+fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
+    match head.path.of(buf) {
+        [] => b"/",
+        raw => raw,
     }
 }
 
@@ -510,7 +736,7 @@ fn grpc_timeout(text: &[u8]) -> Option<Duration> {
 }
 
 /// Whether a trusted peer says that the client came to it over HTTPS.
-fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
+pub(super) fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
     let said = head.header(buf, Known::XForwardedProto).or_else(|| head.header(buf, Known::XForwardedScheme));
     said.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
@@ -542,6 +768,5 @@ fn names_h2c(protocols: &[u8]) -> bool {
 
 /// Whether the end of the response can be told without the end of the connection.
 fn is_framed(head: &sluicegate_http1::ResponseHead) -> bool {
-    use sluicegate_http1::ResponseFraming;
     matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(_))
 }

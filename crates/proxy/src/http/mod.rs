@@ -6,6 +6,11 @@
 //! | `http2` | an HTTP/2 connection of a client: a request for each stream |
 //! | `wire` | what both have in common: how a request's body comes, and a response goes |
 //! | `exchange` | the life of a request, phase by phase |
+//! | `admit` | whether the policies of its route let a request pass |
+//! | `steer` | what the policy for its traffic makes of it |
+//! | `cached` | answers that are kept, and what is kept of answers |
+//! | `mirror` | copies for others |
+//! | `question` | what services are asked about a request |
 //! | `attempt` | one try at one endpoint, up to the head of its response |
 //! | `upload` | the request's way to the endpoint |
 //! | `download` | the response's way to the client |
@@ -16,7 +21,9 @@
 //! | `reply` | what Sluicegate answers itself |
 //! | `record` | what is counted and logged of a request |
 
+mod admit;
 mod attempt;
+mod cached;
 mod chunks;
 mod compress;
 pub(crate) mod connection;
@@ -24,8 +31,11 @@ mod download;
 mod encode;
 mod exchange;
 mod http2;
+mod mirror;
+mod question;
 mod record;
 mod reply;
+mod steer;
 mod tunnel;
 mod upload;
 mod wire;

@@ -5,14 +5,18 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::{Known, Version};
+use sluicegate_model::RouteId;
 use tokio::time::Instant;
 
 use super::connection::Client;
-use super::encode::original_peer;
-use super::exchange::{Exchange, is_trusted};
+use super::exchange::{Exchange, came_over_https};
+use crate::policy::Guard;
+use crate::policy::credential::mask;
+use crate::route::RouteIndex;
 use crate::telemetry::access_log::Entry;
+use crate::trace::{Decision, Span, Trace};
 use crate::upstream::LocalUpstream;
-use crate::worker::Worker;
+use crate::worker::{Scratch, Worker};
 
 /// What is known of a request so far.
 pub(super) struct Record {
@@ -22,7 +26,7 @@ pub(super) struct Record {
     /// The status that the client got, 0 as long as it got none.
     pub(super) status: u16,
     /// The index of its route.
-    pub(super) route: Option<u32>,
+    pub(super) route: Option<RouteIndex>,
     pub(super) upstream: Option<Rc<LocalUpstream>>,
     pub(super) endpoint: Option<SocketAddr>,
     pub(super) endpoint_duration: Option<Duration>,
@@ -33,6 +37,14 @@ pub(super) struct Record {
     /// Whether it came to its proper end.
     pub(super) complete: bool,
     pub(super) request_id: u128,
+    /// Who called, by its number in the table.
+    pub(super) consumer: Option<u32>,
+    /// The policy that turned it away.
+    pub(super) policy: Option<RouteId>,
+    /// The gateway's span, if it has one.
+    pub(super) trace: Option<Box<Trace>>,
+    /// What the cache had to do with it.
+    pub(super) cache: Option<&'static str>,
 }
 
 impl Record {
@@ -50,6 +62,10 @@ impl Record {
             reason: None,
             complete: false,
             request_id: fastrand::u128(..),
+            consumer: None,
+            policy: None,
+            trace: None,
+            cache: None,
         }
     }
 }
@@ -58,6 +74,7 @@ impl Record {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         let duration = self.record.started.elapsed();
+        self.permits.clear();
         self.worker.stats().in_flight.sub(1);
         if let Some(route) = self.record.route {
             let shard = self.snapshot.table.target(route).stats.shards().of(self.worker.id);
@@ -72,8 +89,20 @@ impl Drop for Exchange<'_> {
             shard.latency.record(duration);
             shard.bytes_out.add(self.record.bytes);
         }
+        if let Some(consumer) = self.record.consumer {
+            let stats = &self.snapshot.table.consumers().get(consumer).stats;
+            let (shard, class) = (stats.of(self.worker.id), usize::from(self.record.status / 100));
+            match class.checked_sub(1).and_then(|class| shard.responses.get(class)) {
+                Some(responses) if self.record.complete => responses.add(1),
+                _ => shard.aborted.add(1),
+            }
+            shard.bytes_out.add(self.record.bytes);
+        }
         if self.worker.log.is_some() {
             self.log(duration);
+        }
+        if let Some(trace) = self.record.trace.take() {
+            self.end_trace(&trace, duration);
         }
     }
 }
@@ -91,17 +120,16 @@ impl Exchange<'_> {
                 ours.as_bytes()
             }
         };
-        let remote = match self.trusted {
-            true => original_peer(buf, head, self.client.origin.peer, |peer| {
-                is_trusted(&self.snapshot.settings, peer)
-            }),
-            false => self.client.origin.peer,
-        };
+        let target = self.record.route.map(|route| self.snapshot.table.target(route));
+        let secrets =
+            target.and_then(|target| target.guard.as_deref()).map_or(&[][..], Guard::secret_parameters);
+        let masked = if secrets.is_empty() { None } else { mask(head.target.of(buf), secrets) };
+        let consumer = self.record.consumer.map(|number| self.snapshot.table.consumers().get(number));
         let entry = Entry {
             at: SystemTime::now() - duration,
-            remote,
+            remote: self.client_address(),
             method: head.method_name.of(buf),
-            target: head.target.of(buf),
+            target: masked.as_deref().unwrap_or(head.target.of(buf)),
             version: match head.version {
                 _ if self.client.is_http2() => b"HTTP/2.0",
                 Version::Http10 => b"HTTP/1.0",
@@ -115,14 +143,71 @@ impl Exchange<'_> {
             status: if self.record.status == 0 { 499 } else { self.record.status },
             bytes: self.record.bytes,
             duration,
-            route: self.record.route.map(|route| &self.snapshot.table.target(route).id),
+            route: target.map(|target| &target.id),
             upstream: self.record.upstream.as_ref().map(|upstream| upstream.shared.key()),
             endpoint: self.record.endpoint,
             endpoint_duration: self.record.endpoint_duration,
             attempts: self.record.attempts,
+            consumer: consumer.map(|known| &known.consumer.id),
+            policy: self.record.policy.as_ref(),
+            trace: self.record.trace.as_deref().map(|trace| (trace.trace, trace.span)),
+            cache: self.record.cache,
             reason: self.record.reason.or((!self.record.complete).then_some("aborted")),
         };
         log.log(&entry, self.worker.stats());
+    }
+
+    /// Gives the request a span, or sees to it that its trace goes on without one.
+    pub(super) fn begin_trace(&mut self) {
+        let Some(tracing) = &self.snapshot.settings.tracing else { return };
+        let Scratch { input, head, request_lines, .. } = &mut *self.scratch;
+        let (spans, now) = (&self.worker.spans, self.record.started.into_std());
+        match spans.decide(head, input.filled(), tracing, now, self.worker.stats()) {
+            Decision::PassOn | Decision::TooMany => {}
+            Decision::Forget => Decision::forget(head),
+            Decision::Take(trace) => {
+                trace.propagate(head, request_lines);
+                self.record.trace = Some(Box::new(trace));
+            }
+        }
+    }
+
+    fn end_trace(&self, trace: &Trace, duration: Duration) {
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let route = self.record.route;
+        let is_https = self.client.origin.session.is_some() || self.trusted && came_over_https(head, buf);
+        let consumer = self.record.consumer.map(|number| self.snapshot.table.consumers().get(number));
+        let span = Span {
+            trace,
+            state: head.header(buf, Known::Tracestate).filter(|_| trace.parent.is_some()),
+            start: SystemTime::now() - duration,
+            duration,
+            method: head.method,
+            method_name: head.method_name.of(buf),
+            is_https,
+            host: head.authority.map_or(&[], |authority| authority.of(buf)),
+            path: head.path.of(buf),
+            pattern: route.and_then(|route| self.snapshot.table.pattern(route)),
+            version: match head.version {
+                _ if self.client.is_http2() => "2",
+                Version::Http10 => "1.0",
+                Version::Http11 => "1.1",
+            },
+            user_agent: head.header(buf, Known::UserAgent),
+            client: self.client_address(),
+            peer: self.client.origin.peer,
+            status: self.record.status,
+            is_complete: self.record.complete,
+            reason: self.record.reason,
+            route: route.map(|route| &self.snapshot.table.target(route).id),
+            upstream: self.record.upstream.as_ref().map(|upstream| upstream.shared.key()),
+            endpoint: self.record.endpoint,
+            endpoint_duration: self.record.endpoint_duration,
+            attempts: self.record.attempts,
+            consumer: consumer.map(|known| &known.consumer.id),
+            policy: self.record.policy.as_ref(),
+        };
+        self.worker.spans.record(&span, self.worker.stats());
     }
 }
 
@@ -159,6 +244,10 @@ pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless
         endpoint: None,
         endpoint_duration: None,
         attempts: 0,
+        consumer: None,
+        policy: None,
+        trace: None,
+        cache: None,
         reason: Some(headless.reason),
     };
     log.log(&entry, worker.stats());

@@ -3,28 +3,56 @@
 use std::io::{self, Write as _};
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, StatusCode, header};
+use sluicegate_model::policy::traffic::Fixed;
 
+use super::encode::append_lines;
 use super::wire::Http2Stream;
 use crate::date::HttpDate;
+
+/// What a body is that nobody says something else of.
+const TEXT: &str = "text/plain";
 
 /// The methods of `Allow`.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Writes a whole response: a line of text that names the status. `with_body` is false for HEAD.
-pub(super) fn write(out: &mut Vec<u8>, status: u16, date: &HttpDate, close: bool, with_body: bool) {
+/// Writes a whole response: what is given, or a line of text that names the status, but for those that have none. `lines` are
+/// header lines that policies add, `with_body` is false for HEAD.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    (status, fixed): (u16, Option<&Fixed>),
+    date: &HttpDate,
+    lines: &[u8],
+    close: bool,
+    with_body: bool,
+) {
     let reason = reason(status);
-    let length = 4 + reason.len() + 1;
+    let line;
+    let (body, content_type) = match fixed {
+        Some(fixed) => (&*fixed.body, fixed.content_type.as_deref().unwrap_or(TEXT)),
+        None => {
+            line = format!("{status} {reason}\n");
+            (&*line, TEXT)
+        }
+    };
     // Writing to a Vec does not fail.
     let _ = write!(out, "HTTP/1.1 {status} {reason}\r\nDate: ");
     out.extend_from_slice(date);
-    let _ = write!(out, "\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n");
+    out.extend_from_slice(b"\r\n");
+    let has_body = !matches!(status, 204 | 304);
+    if has_body {
+        if !body.is_empty() {
+            let _ = write!(out, "Content-Type: {content_type}\r\n");
+        }
+        let _ = write!(out, "Content-Length: {}\r\n", body.len());
+    }
+    out.extend_from_slice(lines);
     if status == 405 {
         let _ = write!(out, "Allow: {ALLOWED}\r\n");
     }
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
-    if with_body {
-        let _ = writeln!(out, "{status} {reason}");
+    if with_body && has_body {
+        out.extend_from_slice(body.as_bytes());
     }
 }
 
@@ -32,10 +60,14 @@ pub(super) fn write(out: &mut Vec<u8>, status: u16, date: &HttpDate, close: bool
 pub(super) struct Reply<'r> {
     pub(super) status: u16,
     pub(super) has_body: bool,
+    /// What is said, in place of a line that names the status.
+    pub(super) fixed: Option<&'r Fixed>,
     /// Where to go instead.
     pub(super) location: Option<&'r [u8]>,
     /// The client expects gRPC.
     pub(super) grpc: Option<Grpc>,
+    /// Header lines that policies add.
+    pub(super) lines: &'r [u8],
 }
 
 /// What is known of a gRPC call that fails.
@@ -48,24 +80,37 @@ pub(super) struct Grpc {
 impl Reply<'_> {
     /// Sends the whole answer. Gives the size of its body.
     pub(super) fn send(&self, stream: &mut Http2Stream, date: &HttpDate) -> io::Result<usize> {
-        let Self { status, has_body, location, grpc } = *self;
+        let Self { status, has_body, fixed, location, grpc, lines } = *self;
         if let Some(call) = grpc.filter(|_| has_body) {
-            stream.respond(grpc_failure(status, call, date), true)?;
+            let mut failure = grpc_failure(status, call, date);
+            append_lines(failure.headers_mut(), lines);
+            stream.respond(failure, true)?;
             return Ok(0);
         }
-        let body = if status >= 400 { format!("{status} {}\n", reason(status)) } else { String::new() };
+        let body = match fixed {
+            Some(fixed) => fixed.body.to_string(),
+            None if status >= 400 => format!("{status} {}\n", reason(status)),
+            None => String::new(),
+        };
         let mut response = Response::builder().status(status);
         if let Some(location) = location {
             response = response.header(header::LOCATION, location);
         }
         if !body.is_empty() {
-            response = response.header(header::CONTENT_TYPE, "text/plain");
+            let content_type = fixed.and_then(|fixed| fixed.content_type.as_deref());
+            response = response.header(header::CONTENT_TYPE, content_type.unwrap_or(TEXT));
         }
-        if matches!(status, 200 | 405) {
+        if fixed.is_none() && matches!(status, 200 | 405) {
             response = response.header(header::ALLOW, ALLOWED);
         }
-        let response = response.header(header::CONTENT_LENGTH, body.len()).header(header::DATE, &date[..]);
-        stream.respond(response.body(()).map_err(io::Error::other)?, !has_body)?;
+        if !matches!(status, 204 | 304) {
+            response = response.header(header::CONTENT_LENGTH, body.len());
+        }
+        let response = response.header(header::DATE, &date[..]);
+        let mut response = response.body(()).map_err(io::Error::other)?;
+        append_lines(response.headers_mut(), lines);
+        let has_body = has_body && !body.is_empty();
+        stream.respond(response, !has_body)?;
         if !has_body {
             return Ok(0);
         }
@@ -120,20 +165,32 @@ pub(super) fn write_clear_text(out: &mut Vec<u8>, date: &HttpDate) {
     );
 }
 
-/// Writes a redirect, with the location in the target of the answer. `location` is its value.
-pub(super) fn write_redirect(out: &mut Vec<u8>, location: &[u8], date: &HttpDate, close: bool) {
-    out.extend_from_slice(b"HTTP/1.1 308 Permanent Redirect\r\nDate: ");
+/// Writes a redirect by a status and to a location. `lines` are header lines that policies add.
+pub(super) fn write_redirect(
+    out: &mut Vec<u8>,
+    (status, location): (u16, &[u8]),
+    date: &HttpDate,
+    lines: &[u8],
+    close: bool,
+) {
+    // Writing to a Vec does not fail.
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\nDate: ", reason(status));
     out.extend_from_slice(date);
     out.extend_from_slice(b"\r\nLocation: ");
     out.extend_from_slice(location);
     out.extend_from_slice(b"\r\nContent-Length: 0\r\n");
+    out.extend_from_slice(lines);
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
 }
 
 /// The reason phrases of what Sluicegate answers itself (RFC 9110, 15; RFC 6585).
 fn reason(status: u16) -> &'static str {
     match status {
+        204 => "No Content",
+        302 => "Found",
         400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
@@ -141,6 +198,7 @@ fn reason(status: u16) -> &'static str {
         414 => "URI Too Long",
         421 => "Misdirected Request",
         417 => "Expectation Failed",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
@@ -148,6 +206,8 @@ fn reason(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
-        _ => "Error",
+        status => {
+            StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error")
+        }
     }
 }

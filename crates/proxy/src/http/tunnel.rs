@@ -13,7 +13,7 @@ impl Exchange<'_> {
         connection: &mut Connection,
         sent: &[u8],
     ) -> (u64, Result<(), Fault>) {
-        let idle = self.snapshot.settings.timeouts.tunnel_idle;
+        let idle = self.settings().timeouts.tunnel_idle;
         let endpoint = connection.endpoint().clone();
         let mut relay = Relay::new(sent, self.scratch.reply.filled());
         self.scratch.reply.clear();

@@ -101,6 +101,11 @@ impl Upload {
         }
     }
 
+    /// Replaces the limit of its body's size.
+    pub(super) fn set_limit(&mut self, limit: Option<u64>) {
+        self.limit = limit.unwrap_or(u64::MAX);
+    }
+
     /// Whether the whole body was taken from the client.
     pub(super) fn is_complete(&self) -> bool {
         self.complete

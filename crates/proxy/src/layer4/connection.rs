@@ -17,7 +17,7 @@ use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::relay::{End, Moved, Relay};
 use crate::tls::{self, Hello};
-use crate::upstream::{Admission, LocalUpstream, Tried};
+use crate::upstream::{Admission, LocalUpstream, Tried, Wish};
 use crate::worker::{Phase, Worker};
 
 /// A connection that has come.
@@ -136,7 +136,8 @@ async fn attempts(
         header
     });
     loop {
-        let mut connection = upstream.connect(worker, &mut tried, None).await?;
+        let mut connection =
+            upstream.connect(worker, (&worker.settings(), &Wish::default()), &mut tried, None).await?;
         let endpoint = connection.endpoint().clone();
         record.attempts += 1;
         record.endpoint = Some(endpoint.shared.address());

@@ -32,7 +32,7 @@ use crate::http::connection::LAST_IDLE;
 use crate::listener::Listener;
 use crate::relay::{DRAIN_CHECK, Moved};
 use crate::telemetry::DroppedDatagram;
-use crate::upstream::{Admission, LocalEndpoint, Seat, Tried};
+use crate::upstream::{Admission, LocalEndpoint, Seat, Tried, Wish};
 use crate::worker::Worker;
 
 /// The largest datagram, or several of one client that the kernel has joined.
@@ -198,7 +198,7 @@ impl Face {
         }
         let upstream = worker.upstream(route.slot).ok_or(DroppedDatagram::NoEndpoint)?;
         let endpoint = upstream
-            .pick(&route.tried.borrow(), &settings.resilience, Instant::now())
+            .pick(&route.tried.borrow(), &Wish::default(), &settings.resilience, Instant::now())
             .ok_or(DroppedDatagram::NoEndpoint)?;
         let admission = Admission::new(&upstream).map_err(|_| DroppedDatagram::NoEndpoint)?;
         let socket = connected(endpoint.shared.address()).map_err(|_| DroppedDatagram::NotSent)?;

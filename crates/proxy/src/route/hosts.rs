@@ -31,12 +31,27 @@ impl<T> Default for HostMap<T> {
 }
 
 impl<T> HostMap<T> {
+    /// With room for so many names.
+    pub(crate) fn with_capacity(names: usize) -> Self {
+        Self { exact: HashMap::with_capacity_and_hasher(names, RandomState::default()), ..Self::default() }
+    }
+
     pub(crate) fn insert(&mut self, pattern: &HostPattern, value: T) {
         match pattern {
             HostPattern::Exact(name) => drop(self.exact.insert(name.as_bytes().into(), value)),
             HostPattern::Wildcard(suffix) => drop(self.wildcard.insert(suffix.as_bytes().into(), value)),
             HostPattern::Suffix(suffix) => drop(self.suffix.insert(suffix.as_bytes().into(), value)),
             HostPattern::Any => self.any = Some(value),
+        }
+    }
+
+    /// What is for this pattern.
+    pub(crate) fn get(&self, pattern: &HostPattern) -> Option<&T> {
+        match pattern {
+            HostPattern::Exact(name) => self.exact.get(name.as_bytes()),
+            HostPattern::Wildcard(suffix) => self.wildcard.get(suffix.as_bytes()),
+            HostPattern::Suffix(suffix) => self.suffix.get(suffix.as_bytes()),
+            HostPattern::Any => self.any.as_ref(),
         }
     }
 

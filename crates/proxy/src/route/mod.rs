@@ -1,106 +1,165 @@
 //! The routing table: a configuration compiled for look-up.
 
+mod host;
 mod hosts;
 mod tree;
 
 use std::sync::Arc;
 
-use sluicegate_model::{ClientAuth, Codings, HostPattern, Route, RouteId, Settings};
+use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
 use crate::layer4::Layer4Table;
-use crate::telemetry::RouteStats;
+use crate::policy::consumers::Consumers;
+use crate::policy::reading::{is_ambiguous, loosest};
+use crate::policy::{Policies, SecurityPolicy};
+use crate::telemetry::Telemetry;
 use crate::tls::TlsTable;
+pub(crate) use host::{Host, Target};
 pub(crate) use hosts::{HostMap, host_name};
-use tree::PathTree;
 
 /// What a worker needs of a configuration, compiled once for all workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) settings: Arc<Settings>,
     pub(crate) tls: Arc<TlsTable>,
     pub(crate) layer4: Layer4Table,
-    routes: Vec<Target>,
-    hosts: HostMap<Host>,
-    default: Option<u32>,
+    hosts: HostMap<Placed>,
+    /// By their numbers. The last one has the default route and no names, if there is a default route.
+    all: Vec<Arc<Host>>,
+    default: Option<RouteIndex>,
+    policies: Policies,
+    consumers: Arc<Consumers>,
 }
 
-/// Where a route leads.
+/// A host, and its number.
 #[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) id: RouteId,
-    /// The slot of its upstream in every worker.
-    pub(crate) upstream: usize,
-    /// Whether clients that come over plain HTTP are sent to HTTPS.
-    pub(crate) https_only: bool,
-    /// The policy for certificates of clients that a connection must have been opened under.
-    pub(crate) client_auth: Option<Arc<ClientAuth>>,
-    /// The codings for its responses; `None`: they are not compressed.
-    pub(crate) compression: Option<Codings>,
-    pub(crate) stats: Arc<RouteStats>,
+struct Placed {
+    host: Arc<Host>,
+    number: u32,
 }
 
-#[derive(Debug)]
-struct Host {
-    paths: PathTree,
-    fallback: Option<u32>,
+/// Which route of a table: the number of its host, and its own there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RouteIndex {
+    host: u32,
+    route: u32,
 }
 
 impl Table {
+    /// Compiles a configuration. What is the same as `before` is taken from there; `slot` tells where the workers have an
+    /// upstream.
     pub(crate) fn new(
-        config: &sluicegate_model::Config,
-        tls: Arc<TlsTable>,
-        layer4: Layer4Table,
-        mut target: impl FnMut(&HostPattern, &Route) -> Target,
+        config: &Config,
+        before: &Self,
+        (tls, layer4): (Arc<TlsTable>, Layer4Table),
+        telemetry: &Telemetry,
+        slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
+        let may_stay = config.settings == *before.settings;
+        let settings = match may_stay {
+            true => before.settings.clone(),
+            false => Arc::new(config.settings.clone()),
+        };
+        let mut compiler = host::Compiler::new(&settings, telemetry, slot, (&before.policies, may_stay));
+        let consumers = match before.consumers.is_of(&config.consumers) {
+            true => before.consumers.clone(),
+            false => Arc::new(Consumers::new(&config.consumers, &before.consumers, telemetry)),
+        };
         let mut table = Self {
-            settings: Arc::new(config.settings.clone()),
+            settings: settings.clone(),
             tls,
             layer4,
-            routes: Vec::new(),
-            hosts: HostMap::default(),
+            hosts: HostMap::with_capacity(config.hosts.len()),
+            all: Vec::with_capacity(config.hosts.len() + 1),
             default: None,
+            policies: Policies::default(),
+            consumers,
         };
-        for virtual_host in &config.hosts {
-            let mut add = |route: &Route| table.add(target(&virtual_host.host, route));
-            let mut paths = PathTree::new();
-            for route in &virtual_host.routes {
-                let index = add(route);
-                paths.insert(&route.path, index);
-            }
-            let fallback = virtual_host.fallback.as_ref().map(add);
-            table.hosts.insert(&virtual_host.host, Host { paths, fallback });
+        for source in &config.hosts {
+            let old = before.hosts.get(&source.host).map(|placed| &placed.host);
+            let host = match old.filter(|old| may_stay && old.is_of(source)) {
+                Some(old) if compiler.takes_over(old) => old.clone(),
+                _ => Arc::new(compiler.compile(source, old.into_iter())),
+            };
+            let number = table.add(host.clone());
+            table.hosts.insert(&source.host, Placed { host, number });
         }
-        table.default =
-            config.default_route.as_ref().map(|route| table.add(target(&HostPattern::Any, route)));
+        if let Some(route) = &config.default_route {
+            let nameless =
+                VirtualHost { host: HostPattern::Any, routes: Vec::new(), fallback: Some(route.clone()) };
+            // A host for any name may have the same route as its fallback.
+            let any = table.hosts.get(&HostPattern::Any).map(|placed| &placed.host);
+            let old = before.default.and_then(|default| before.all.get(default.host as usize));
+            let host = compiler.compile(&Arc::new(nameless), any.into_iter().chain(old));
+            let number = table.add(Arc::new(host));
+            table.default = Some(RouteIndex { host: number, route: 0 });
+        }
+        table.policies = compiler.into_policies();
         table
     }
 
-    /// The number of the route for a request. `authority` is the Host header's value, with or without a port, in any case;
-    /// `path` is in normal form.
-    pub(crate) fn find(&self, authority: &[u8], path: &[u8]) -> Option<u32> {
-        match self.hosts.find(host_name(authority)) {
-            Some(host) => host.paths.find(path).or(host.fallback).or(self.default),
-            None => self.default,
+    /// The route for a request. `authority` is the Host header's value, with or without a port, in any case; `path` is in
+    /// normal form.
+    pub(crate) fn find(&self, authority: &[u8], path: &[u8]) -> Option<RouteIndex> {
+        let Some(placed) = self.hosts.find(host_name(authority)) else { return self.default };
+        let found = placed.host.find(path).map(|route| RouteIndex { host: placed.number, route });
+        found.or(self.default)
+    }
+
+    /// What [`find`](Self::find) gave stands for.
+    pub(crate) fn target(&self, index: RouteIndex) -> &Target {
+        self.all[index.host as usize].target(index.route)
+    }
+
+    /// The pattern of paths that a route takes; none for one that takes what no other does.
+    pub(crate) fn pattern(&self, index: RouteIndex) -> Option<&str> {
+        self.all[index.host as usize].pattern(index.route)
+    }
+
+    /// The policy that a request would go around: in another way in which a back end may read the path, it leads to a route
+    /// that is guarded differently from this one.
+    pub(crate) fn way_around(&self, index: RouteIndex, path: &[u8]) -> Option<&SecurityPolicy> {
+        let host = &self.all[index.host as usize];
+        if !host.is_guarded() || !is_ambiguous(path) {
+            return None;
         }
+        let mut loose = Vec::new();
+        loosest(path, false, &mut loose);
+        let other = security(host.target(host.find(&loose)?))?;
+        let is_same = security(self.target(index)).is_some_and(|this| Arc::ptr_eq(this, other));
+        (!is_same).then_some(other)
     }
 
-    /// What a number that [`find`](Self::find) gave stands for.
-    pub(crate) fn target(&self, index: u32) -> &Target {
-        &self.routes[index as usize]
+    /// Who calls.
+    pub(crate) fn consumers(&self) -> &Consumers {
+        &self.consumers
     }
 
-    fn add(&mut self, target: Target) -> u32 {
-        self.routes.push(target);
-        u32::try_from(self.routes.len() - 1).unwrap_or(u32::MAX)
+    /// The policies of all routes.
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.policies
     }
+
+    /// All hosts, that of the default route included.
+    pub(crate) fn hosts(&self) -> &[Arc<Host>] {
+        &self.all
+    }
+
+    fn add(&mut self, host: Arc<Host>) -> u32 {
+        self.all.push(host);
+        u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+    }
+}
+
+fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
+    target.guard.as_ref()?.security.as_ref()
 }
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_model::{Config, PathPattern, UpstreamKey, VirtualHost};
+    use sluicegate_model::{PathPattern, Route, RouteId};
 
     use super::*;
-    use crate::telemetry::Telemetry;
 
     fn route(name: &str, path: &str) -> Route {
         let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
@@ -108,20 +167,16 @@ mod tests {
         Route::new(id, PathPattern::Prefix(path.into()), upstream)
     }
 
-    fn virtual_host(host: HostPattern, name: &str) -> VirtualHost {
-        VirtualHost { host, routes: vec![route(name, "/")], fallback: None }
+    fn virtual_host(host: HostPattern, name: &str) -> Arc<VirtualHost> {
+        Arc::new(VirtualHost { host, routes: vec![route(name, "/")], fallback: None })
     }
 
     fn table(config: &Config) -> Table {
-        let stats = Telemetry::new(1).overflow_stats();
-        Table::new(config, Arc::default(), Layer4Table::default(), |_, route| Target {
-            id: route.id.clone(),
-            upstream: 0,
-            https_only: false,
-            client_auth: None,
-            compression: None,
-            stats: stats.clone(),
-        })
+        after(&Table::default(), config, &Telemetry::new(1), 0)
+    }
+
+    fn after(before: &Table, config: &Config, telemetry: &Telemetry, slot: usize) -> Table {
+        Table::new(config, before, Default::default(), telemetry, |_| slot)
     }
 
     fn name<'t>(table: &'t Table, host: &str, path: &str) -> &'t str {
@@ -157,20 +212,75 @@ mod tests {
     #[test]
     fn what_no_path_takes_goes_to_the_fallback_then_to_the_default() {
         let mut config = Config {
-            hosts: vec![VirtualHost {
+            hosts: vec![Arc::new(VirtualHost {
                 host: HostPattern::Exact("a".into()),
                 routes: vec![route("foo", "/foo")],
                 fallback: Some(route("fallback", "/")),
-            }],
+            })],
             default_route: Some(route("default", "/")),
             ..Config::default()
         };
         assert_eq!(name(&table(&config), "a", "/foo"), "foo");
         assert_eq!(name(&table(&config), "a", "/"), "fallback");
         assert_eq!(name(&table(&config), "b", "/foo"), "default");
-        config.hosts[0].fallback = None;
+        Arc::make_mut(&mut config.hosts[0]).fallback = None;
         assert_eq!(name(&table(&config), "a", "/"), "default");
         config.default_route = None;
         assert_eq!(name(&table(&config), "a", "/"), "none");
+    }
+
+    fn host<'t>(table: &'t Table, pattern: &str) -> &'t Arc<Host> {
+        &table.hosts.get(&HostPattern::Exact(pattern.into())).unwrap().host
+    }
+
+    #[test]
+    fn a_host_that_stays_is_not_compiled_again_and_counters_of_routes_that_stay_are_kept() {
+        let telemetry = Telemetry::new(1);
+        let exact = |name: &str| HostPattern::Exact(name.into());
+        let mut config = Config {
+            hosts: vec![virtual_host(exact("a"), "one"), virtual_host(exact("b"), "two")],
+            default_route: Some(route("default", "/")),
+            ..Config::default()
+        };
+        let first = after(&Table::default(), &config, &telemetry, 0);
+        Arc::make_mut(&mut config.hosts[1]).routes.push(route("new", "/new"));
+        let second = after(&first, &config, &telemetry, 0);
+        assert!(Arc::ptr_eq(host(&first, "a"), host(&second, "a")));
+        assert!(!Arc::ptr_eq(host(&first, "b"), host(&second, "b")));
+        assert_eq!(name(&second, "b", "/new"), "new");
+        let stats = |table: &Table, host: &str, path: &str| {
+            table.target(table.find(host.as_bytes(), path.as_bytes()).unwrap()).stats.clone()
+        };
+        assert!(Arc::ptr_eq(&stats(&first, "b", "/"), &stats(&second, "b", "/")));
+        assert!(Arc::ptr_eq(&stats(&first, "c", "/"), &stats(&second, "c", "/")));
+        assert!(!Arc::ptr_eq(&stats(&second, "b", "/new"), &stats(&second, "b", "/")));
+    }
+
+    #[test]
+    fn a_host_whose_upstream_moved_or_whose_codings_are_others_is_compiled_again() {
+        let telemetry = Telemetry::new(1);
+        let mut config =
+            Config { hosts: vec![virtual_host(HostPattern::Exact("a".into()), "one")], ..Config::default() };
+        let first = after(&Table::default(), &config, &telemetry, 0);
+        let moved = after(&first, &config, &telemetry, 1);
+        assert_eq!(moved.target(moved.find(b"a", b"/").unwrap()).upstream, 1);
+        config.settings.compression.codings = "gzip".parse().unwrap();
+        let compressed = after(&first, &config, &telemetry, 0);
+        assert!(compressed.target(compressed.find(b"a", b"/").unwrap()).compression.is_some());
+    }
+
+    #[test]
+    fn two_routes_with_the_same_labels_share_counters() {
+        let telemetry = Telemetry::new(1);
+        let exact = Route { path: PathPattern::Exact("/a".into()), ..route("one", "/a") };
+        let routes = vec![route("one", "/a"), exact];
+        let host = VirtualHost { host: HostPattern::Any, routes, fallback: Some(route("f", "/")) };
+        let config =
+            Config { hosts: vec![Arc::new(host)], default_route: Some(route("f", "/")), ..Config::default() };
+        let table = after(&Table::default(), &config, &telemetry, 0);
+        let stats: Vec<_> = table.hosts().iter().flat_map(|host| host.targets()).map(|t| &t.stats).collect();
+        assert!(Arc::ptr_eq(stats[0], stats[1]));
+        assert!(Arc::ptr_eq(stats[2], stats[3]), "the fallback and the default route");
+        assert!(!Arc::ptr_eq(stats[0], stats[2]));
     }
 }

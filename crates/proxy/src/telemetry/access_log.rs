@@ -109,6 +109,14 @@ pub(crate) struct Entry<'e> {
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) endpoint_duration: Option<Duration>,
     pub(crate) attempts: u32,
+    /// Who called.
+    pub(crate) consumer: Option<&'e RouteId>,
+    /// The policy that turned it away.
+    pub(crate) policy: Option<&'e RouteId>,
+    /// Its trace and the gateway's span in it, if it has one.
+    pub(crate) trace: Option<(u128, u64)>,
+    /// What the cache had to do with it.
+    pub(crate) cache: Option<&'static str>,
     /// Why it failed, if it did.
     pub(crate) reason: Option<&'static str>,
 }
@@ -210,6 +218,18 @@ impl Entry<'_> {
         if let Some(duration) = self.endpoint_duration {
             write!(out, ",\"upstream_response_time\":{:.6}", duration.as_secs_f64())?;
         }
+        if let Some(RouteId { namespace, name, .. }) = self.consumer {
+            write!(out, ",\"consumer\":\"{namespace}/{name}\"")?;
+        }
+        if let Some(policy) = self.policy {
+            write!(out, ",\"policy\":\"{policy}\"")?;
+        }
+        if let Some((trace, span)) = self.trace {
+            write!(out, ",\"trace_id\":\"{trace:032x}\",\"span_id\":\"{span:016x}\"")?;
+        }
+        if let Some(cache) = self.cache {
+            write!(out, ",\"cache\":\"{cache}\"")?;
+        }
         if let Some(reason) = self.reason {
             write!(out, ",\"reason\":\"{reason}\"")?;
         }
@@ -217,7 +237,11 @@ impl Entry<'_> {
     }
 
     fn write_combined(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        write!(out, "{} - - [", self.remote)?;
+        write!(out, "{} - ", self.remote)?;
+        match self.consumer {
+            Some(RouteId { namespace, name, .. }) => write!(out, "{namespace}/{name} [")?,
+            None => out.write_all(b"- [")?,
+        }
         write_local_time(out, self.at)?;
         out.write_all(b"] \"")?;
         for (part, end) in [(self.method, " "), (self.target, " "), (self.version, "\" ")] {
@@ -345,6 +369,10 @@ mod tests {
             endpoint: None,
             endpoint_duration: None,
             attempts: 0,
+            consumer: None,
+            policy: None,
+            trace: None,
+            cache: Some("hit"),
             reason: None,
         }
     }
@@ -372,5 +400,6 @@ mod tests {
         assert_eq!(line["protocol"], "HTTP/1.1");
         assert_eq!(line["time"], 784_111_777.25);
         assert_eq!(line["request_time"], 0.0015);
+        assert_eq!(line["cache"], "hit");
     }
 }

@@ -15,8 +15,16 @@ use sluicegate_model::{Config, ContentCoding, RouteId, Settings, Tls, UpstreamKe
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
 
-use crate::failure::{ClientFault, Failure, ProxyHeaderFault, TlsFault};
+pub use crate::trace::{SpanLoss, SpanStats};
+
+use crate::failure::{ClientFault, Denial, Failure, ProxyHeaderFault, TlsFault};
+use crate::policy::jwks::Places;
+use crate::policy::limit::shared::Servers;
+use crate::route::Table;
 use crate::upstream::SharedUpstream;
+
+/// At most this many consumers have counters of their own; those after it share one set, whose labels are empty.
+pub const MAX_CONSUMERS: usize = 2_000;
 
 /// At most this many routes have counters of their own; those after it share one set, whose labels are empty.
 pub const MAX_ROUTES: usize = 20_000;
@@ -30,16 +38,23 @@ pub struct Telemetry {
     propagation: Mutex<Sharded<Histogram>>,
     /// Shared by the routes beyond [`MAX_ROUTES`].
     overflow: Arc<RouteStats>,
+    /// Shared by the consumers beyond [`MAX_CONSUMERS`].
+    other_consumers: Arc<ConsumerStats>,
+    /// Where issuers of tokens publish their keys.
+    key_places: Places,
+    /// Through what limits are shared.
+    limit_servers: Servers,
+    spans: Arc<SpanStats>,
 }
 
 /// What is served now, for readers.
 #[derive(Debug, Default)]
 struct Live {
     config: Option<Arc<Config>>,
-    routes: HashMap<RouteLabels, Arc<RouteStats>>,
+    table: Arc<Table>,
     layer4: HashMap<Layer4Labels, Arc<Layer4Stats>>,
     listeners: Vec<ListenerState>,
-    upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
+    upstreams: Arc<[Arc<SharedUpstream>]>,
 }
 
 impl Telemetry {
@@ -55,6 +70,10 @@ impl Telemetry {
             live: Mutex::default(),
             propagation: Mutex::new(Sharded::new(1)),
             overflow: Arc::new(RouteStats::new(workers)),
+            other_consumers: Arc::new(Sharded::new(workers)),
+            key_places: Places::default(),
+            limit_servers: Servers::default(),
+            spans: Arc::default(),
         }
     }
 
@@ -72,6 +91,7 @@ impl Telemetry {
             let live = self.live();
             (live.config.clone()?, live.upstreams.clone())
         };
+        let upstreams: HashMap<_, _> = upstreams.iter().map(|upstream| (upstream.key(), upstream)).collect();
         let mut config = (*config).clone();
         for (key, upstream) in &mut config.upstreams {
             if let Some(shared) = upstreams.get(key) {
@@ -96,9 +116,16 @@ impl Telemetry {
     /// The counters of every route that is served.
     #[must_use]
     pub fn routes(&self) -> Vec<(RouteLabels, Arc<RouteStats>)> {
-        let mut routes: Vec<_> =
-            self.live().routes.iter().map(|(labels, stats)| (labels.clone(), stats.clone())).collect();
+        let table = self.live().table.clone();
+        let all = table.hosts().iter().flat_map(|host| host.stats());
+        let mut routes: Vec<_> = all
+            .map(|(labels, stats)| match self.is_overflow(stats) {
+                true => (RouteLabels::default(), stats.clone()),
+                false => (labels, stats.clone()),
+            })
+            .collect();
         routes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        routes.dedup_by(|a, b| a.0 == b.0);
         routes
     }
 
@@ -127,7 +154,7 @@ impl Telemetry {
     /// Every upstream that is served, in the order of their keys.
     #[must_use]
     pub fn upstreams(&self) -> Vec<Arc<SharedUpstream>> {
-        let mut upstreams: Vec<_> = self.live().upstreams.values().cloned().collect();
+        let mut upstreams: Vec<_> = self.live().upstreams.to_vec();
         upstreams.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         upstreams
     }
@@ -143,39 +170,102 @@ impl Telemetry {
         self.propagation.lock().unwrap_or_else(PoisonError::into_inner).of(0).record(duration);
     }
 
-    /// Replaces what is served, keeping the counters of routes that stay. Returns them for the routing table.
+    /// Replaces what is served.
     pub(crate) fn publish(
         &self,
         config: &Arc<Config>,
-        upstreams: HashMap<UpstreamKey, Arc<SharedUpstream>>,
-        routes: impl Iterator<Item = RouteLabels>,
-        workers: usize,
-    ) -> HashMap<RouteLabels, Arc<RouteStats>> {
-        let old = self.live().routes.clone();
-        let mut new = HashMap::new();
-        for labels in routes {
-            let full = new.len() >= MAX_ROUTES;
-            let stats = match old.get(&labels) {
-                Some(stats) => stats.clone(),
-                None if full => self.overflow.clone(),
-                None => Arc::new(RouteStats::new(workers)),
-            };
-            new.insert(labels, stats);
-        }
+        upstreams: Arc<[Arc<SharedUpstream>]>,
+        table: Arc<Table>,
+    ) {
         let mut live = self.live();
         live.config = Some(config.clone());
         live.upstreams = upstreams;
-        live.routes =
-            new.iter().filter(|(_, stats)| !Arc::ptr_eq(stats, &self.overflow)).map(clone_pair).collect();
-        if live.routes.len() < new.len() {
-            live.routes.insert(RouteLabels::default(), self.overflow.clone());
-        }
-        new
+        live.table = table;
     }
 
-    #[cfg(test)]
-    pub(crate) fn overflow_stats(&self) -> Arc<RouteStats> {
-        self.overflow.clone()
+    /// The counters of a new route, with so many before it.
+    pub(crate) fn new_route(&self, before: usize) -> Arc<RouteStats> {
+        if before < MAX_ROUTES {
+            Arc::new(RouteStats::new(self.workers.iter().count()))
+        } else {
+            self.overflow.clone()
+        }
+    }
+
+    /// The counters of a new consumer, with so many before it.
+    pub(crate) fn new_consumer(&self, before: usize) -> Arc<ConsumerStats> {
+        match before {
+            0..MAX_CONSUMERS => Arc::new(Sharded::new(self.workers.iter().count())),
+            _ => self.other_consumers.clone(),
+        }
+    }
+
+    /// Where issuers of tokens publish their keys.
+    pub(crate) fn key_places(&self) -> &Places {
+        &self.key_places
+    }
+
+    /// Through what limits are shared.
+    pub(crate) fn limit_servers(&self) -> &Servers {
+        &self.limit_servers
+    }
+
+    /// What became of the spans that workers passed on.
+    #[must_use]
+    pub fn spans(&self) -> &Arc<SpanStats> {
+        &self.spans
+    }
+
+    /// The keys of each issuer of tokens that are fetched.
+    #[must_use]
+    pub fn published_keys(&self) -> Vec<PublishedKeys> {
+        let states = self.key_places.states().into_iter();
+        states.map(|(url, keys, fetched, failed)| PublishedKeys { url, keys, fetched, failed }).collect()
+    }
+
+    /// The counters of a new policy.
+    pub(crate) fn new_policy(&self) -> Arc<PolicyStats> {
+        Arc::new(Sharded::new(self.workers.iter().count()))
+    }
+
+    /// Every policy that guards a route.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicyState> {
+        let table = self.live().table.clone();
+        let mut policies: Vec<_> = table.policies().states().collect();
+        policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        policies
+    }
+
+    /// Every policy that says how requests of a route go on.
+    #[must_use]
+    pub fn traffic_policies(&self) -> Vec<TrafficState> {
+        let table = self.live().table.clone();
+        let mut policies: Vec<_> = table.policies().traffic_states().collect();
+        policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        policies
+    }
+
+    /// Counters of a policy for traffic, at zero.
+    pub(crate) fn new_traffic(&self) -> Arc<TrafficStats> {
+        Arc::new(Sharded::new(self.workers.iter().count()))
+    }
+
+    /// The counters of every consumer; without a name, those of all beyond [`MAX_CONSUMERS`].
+    #[must_use]
+    pub fn consumers(&self) -> Vec<(Option<RouteId>, Arc<ConsumerStats>)> {
+        let table = self.live().table.clone();
+        let all = table.consumers().iter().map(|known| (known.consumer.id.clone(), known.stats.clone()));
+        let is_own = |stats: &Arc<ConsumerStats>| !Arc::ptr_eq(stats, &self.other_consumers);
+        let (own, others): (Vec<_>, Vec<_>) = all.partition(|(_, stats)| is_own(stats));
+        let mut consumers: Vec<_> = own.into_iter().map(|(id, stats)| (Some(id), stats)).collect();
+        consumers.extend((!others.is_empty()).then(|| (None, self.other_consumers.clone())));
+        consumers
+    }
+
+    /// Whether these counters are those that routes beyond [`MAX_ROUTES`] share.
+    pub(crate) fn is_overflow(&self, stats: &Arc<RouteStats>) -> bool {
+        Arc::ptr_eq(stats, &self.overflow)
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, Live> {
@@ -268,6 +358,10 @@ pub struct WorkerStats {
     pub unrouted: Tally,
     /// `accept` failed, for lack of file descriptors for example.
     pub accept_errors: Tally,
+    /// Requests that have no span although their callers wanted one, since too many of them did.
+    pub spans_over_limit: Tally,
+    /// Spans that were dropped because they could not be sent as fast as they came.
+    pub spans_queue_full: Tally,
     /// Access log lines dropped because their writer did not keep up.
     pub log_dropped: Tally,
 }
@@ -316,6 +410,165 @@ pub struct CompressedStats {
 #[must_use]
 pub fn handshake_index(is_tls13: bool, is_resumed: bool) -> usize {
     usize::from(is_tls13) * 2 + usize::from(is_resumed)
+}
+
+/// A policy that guards a route.
+#[derive(Clone, Debug)]
+pub struct PolicyState {
+    /// The object that it was written in.
+    pub id: RouteId,
+    /// Whether it lets nobody in, because it cannot be honoured.
+    pub refuses: bool,
+    /// How it stands with sharing, for a policy whose limits are shared.
+    pub shared: Option<SharedState>,
+    /// What is counted of it.
+    pub stats: Arc<PolicyStats>,
+}
+
+/// How it stands with sharing limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedState {
+    /// Whether they are shared now; each data plane counts for itself otherwise.
+    pub is_up: bool,
+    /// How often something was told to others and learnt from them.
+    pub exchanged: u64,
+    /// How often that failed.
+    pub failed: u64,
+}
+
+/// The keys that an issuer of tokens publishes.
+#[derive(Clone, Debug)]
+pub struct PublishedKeys {
+    /// Where.
+    pub url: Box<str>,
+    /// How many are known.
+    pub keys: usize,
+    /// How often they were fetched.
+    pub fetched: u64,
+    /// How often that failed.
+    pub failed: u64,
+}
+
+/// What is counted for each policy.
+pub type PolicyStats = Sharded<PolicyShard>;
+
+/// A worker's part of [`PolicyStats`].
+#[derive(Debug, Default)]
+pub struct PolicyShard {
+    /// Requests that the policy let in.
+    pub admitted: Tally,
+    /// Requests that it turned away, by [`Denial::index`].
+    pub denied: Tallies<{ Denial::COUNT }>,
+    /// Preflights of browsers that it answered.
+    pub preflights: Tally,
+    /// Requests over a limit that is only tried out.
+    pub dry_runs: Tally,
+    /// What came of asking an HTTP service, by [`Check`].
+    pub checks: Tallies<{ Check::ALL.len() }>,
+}
+
+/// What came of asking an HTTP service about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// It let the request in.
+    Admitted,
+    /// It refused the request.
+    Refused,
+    /// It gave no answer, or none that means anything.
+    Failed,
+    /// Its answer was remembered: it was not asked.
+    Remembered,
+    /// The same was being asked: one answer is for both.
+    Shared,
+}
+
+impl Check {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Admitted, Self::Refused, Self::Failed, Self::Remembered, Self::Shared];
+
+    /// The stable name for metrics.
+    #[must_use]
+    pub fn result(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Remembered => "remembered",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+/// A policy that says how requests go on.
+#[derive(Clone, Debug)]
+pub struct TrafficState {
+    /// The object that it was written in.
+    pub id: RouteId,
+    /// What is counted of it.
+    pub stats: Arc<TrafficStats>,
+    /// What it keeps, if it keeps responses.
+    pub cache: Option<CacheState>,
+}
+
+/// What a policy keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheState {
+    /// The bytes that it takes.
+    pub bytes: u64,
+    /// The number of responses.
+    pub entries: u64,
+}
+
+/// What is counted for each policy that says how requests go on.
+pub type TrafficStats = Sharded<TrafficShard>;
+
+/// A worker's part of [`TrafficStats`].
+#[derive(Debug, Default)]
+pub struct TrafficShard {
+    /// Requests of its routes.
+    pub requests: Tally,
+    /// Requests that went to another upstream than the route's.
+    pub diverted: Tally,
+    /// Requests that it answered by a redirect or an answer of its own.
+    pub answered: Tally,
+    /// Requests that it kept waiting on purpose.
+    pub delayed: Tally,
+    /// Requests that it let fail on purpose.
+    pub aborted: Tally,
+    /// Requests that were not sent once more since its budget was used up.
+    pub over_budget: Tally,
+    /// Copies that were sent.
+    pub mirrored: Tally,
+    /// Copies that were not sent, or got no response.
+    pub mirror_failures: Tally,
+    /// Requests that were answered by a response that was kept, without asking for themselves.
+    pub cache_hits: Tally,
+    /// Requests that an endpoint was asked for, since nothing was kept that answers them as it is.
+    pub cache_misses: Tally,
+    /// Requests that have nothing to do with what is kept.
+    pub cache_bypassed: Tally,
+    /// Requests that were answered by a stale response since the endpoint has failed.
+    pub cache_stale: Tally,
+    /// Stale responses of which endpoints have said that they still hold.
+    pub cache_revalidated: Tally,
+    /// Responses that were kept.
+    pub cache_stored: Tally,
+    /// Responses that were thrown out to make room.
+    pub cache_evicted: Tally,
+}
+
+/// What is counted for each consumer.
+pub type ConsumerStats = Sharded<ConsumerShard>;
+
+/// A worker's part of [`ConsumerStats`].
+#[derive(Debug, Default)]
+pub struct ConsumerShard {
+    /// Responses, by the first digit of their status less one.
+    pub responses: Tallies<5>,
+    /// Requests that did not come to their proper end.
+    pub aborted: Tally,
+    /// Bytes of responses, heads included.
+    pub bytes_out: Tally,
 }
 
 /// What is counted for each route.
@@ -408,6 +661,10 @@ pub struct UpstreamShard {
     pub ejections: Tally,
     /// Endpoints that were readmitted.
     pub readmissions: Tally,
+    /// Health checks.
+    pub checks: Tally,
+    /// Those that were answered badly.
+    pub checks_failed: Tally,
     /// Unused connections that were closed because the endpoint closed them.
     pub pool_closed: Tally,
     /// From the request being written to the head of its response.

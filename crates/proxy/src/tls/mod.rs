@@ -5,12 +5,14 @@
 //! | [`stream`] | a connection, over rustls' core without I/O |
 //! | [`mod@accept`] | a client's handshake, within limits |
 //! | [`table`] | the names that are served, each with its certificates |
+//! | [`mod@own`] | the certificate for what has none |
 //! | [`client_auth`] | certificates of clients |
 //! | [`ticket`] | session tickets |
-//! | [`upstream`] | TLS with endpoints |
+//! | [`upstream`] | TLS with endpoints, and with servers that policies ask |
 
 mod accept;
 mod client_auth;
+mod own;
 mod stream;
 mod table;
 mod ticket;
@@ -28,7 +30,7 @@ pub(crate) use accept::{Accepted, Hello, accept, hear, refuse};
 pub(crate) use client_auth::identity;
 pub(crate) use stream::TlsStream;
 pub(crate) use table::{Compiler, Session, TlsTable};
-pub(crate) use upstream::Connector;
+pub(crate) use upstream::{Connector, handshake, verifying};
 
 /// The algorithms, with hybrid post-quantum key exchange (X25519MLKEM768) preferred.
 fn provider() -> Arc<CryptoProvider> {

@@ -11,6 +11,7 @@ use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames}
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, HostPattern, Settings, Tls};
 
 use super::client_auth::{self, AnyCertificate};
+use super::own::own_certificate;
 use super::ticket::{self, Tickets};
 use super::{certified_key, provider};
 use crate::failure::TlsFault;
@@ -117,6 +118,8 @@ pub(crate) struct Compiler {
     /// The keys that are in use, each with the certificate that it was made from.
     keys: Vec<(Arc<Certificate>, Arc<CertifiedKey>)>,
     own_secret: Option<TicketSecret>,
+    /// What is shown where the configuration has no default certificate that can be used.
+    own_certificate: Option<Arc<Certificate>>,
     latest: Option<(Arc<Tls>, TlsSettings, Arc<TlsTable>)>,
 }
 
@@ -127,7 +130,15 @@ impl Compiler {
                 "there are no random numbers to seal session tickets with: sessions are not resumed"
             );
         });
-        Self { keys: Vec::new(), own_secret: own_secret.ok(), latest: None }
+        let own_certificate = own_certificate().inspect_err(|error| {
+            tracing::warn!(%error, "no certificate can be made for names that have none: they are refused");
+        });
+        Self {
+            keys: Vec::new(),
+            own_secret: own_secret.ok(),
+            own_certificate: own_certificate.ok().map(Arc::new),
+            latest: None,
+        }
     }
 
     /// The table of a configuration. A certificate that cannot be used is left out, and told in the log: the control
@@ -158,7 +169,11 @@ impl Compiler {
             }
             usable
         };
-        let default = compiled(&tls.default);
+        let own: Vec<Arc<Certificate>> = self.own_certificate.iter().cloned().collect();
+        let (default_keys, default_certificates) = match compiled(&tls.default) {
+            keys if keys.is_empty() => (compiled(&own), own),
+            keys => (keys, tls.default.clone()),
+        };
         let secrets = match &*tls.ticket_secrets {
             [] => self.own_secret.iter().cloned().collect(),
             given => given.to_vec(),
@@ -167,7 +182,7 @@ impl Compiler {
         let mut host = |pattern, certificates: &[Arc<Certificate>], auth: &Option<Arc<ClientAuth>>| {
             let own = compiled(certificates);
             let (keys, certificates) = match own.is_empty() {
-                true => (default.clone(), tls.default.clone()),
+                true => (default_keys.clone(), default_certificates.clone()),
                 false => (own, certificates.to_vec()),
             };
             let sealed = match tickets.iter().find(|(known, _)| known == auth) {
@@ -195,7 +210,7 @@ impl Compiler {
         for entry in &tls.passthrough {
             hosts.insert(&entry.host, Entry::Passthrough);
         }
-        let default = host(None, &[], &None).filter(|_| !tls.default.is_empty());
+        let default = host(None, &[], &None).filter(|_| !default_keys.is_empty());
         let table = Arc::new(TlsTable { hosts, default, unknown_names: settings.tls.unknown_names });
         self.keys = keys.into_values().collect();
         self.latest = Some((tls.clone(), settings.tls.clone(), table.clone()));

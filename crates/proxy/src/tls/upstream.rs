@@ -55,9 +55,7 @@ impl Connector {
 
     /// Carries out the handshake on a connection to an endpoint.
     pub(crate) async fn connect(&self, tcp: TcpStream) -> io::Result<Box<TlsStream>> {
-        let stream = TlsStream::client(tcp, self.config.clone(), self.name.clone());
-        let mut stream = Box::new(stream.map_err(io::Error::other)?);
-        std::future::poll_fn(|cx| stream.poll_handshake(cx)).await?;
+        let stream = handshake(tcp, self.config.clone(), self.name.clone()).await?;
         if self.http2 && stream.protocol() != Some(b"h2") {
             return Err(io::Error::other("the endpoint does not offer h2 by ALPN"));
         }
@@ -69,6 +67,28 @@ impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connector").field("model", &self.model).finish_non_exhaustive()
     }
+}
+
+/// Carries out the handshake with the server of this name.
+pub(crate) async fn handshake(
+    tcp: TcpStream,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+) -> io::Result<Box<TlsStream>> {
+    let stream = TlsStream::client(tcp, config, name);
+    let mut stream = Box::new(stream.map_err(io::Error::other)?);
+    std::future::poll_fn(|cx| stream.poll_handshake(cx)).await?;
+    Ok(stream)
+}
+
+/// How TLS is spoken with a server for which these vouch; those whom browsers trust, if there are none.
+pub(crate) fn verifying(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, Error> {
+    let roots = match authorities {
+        [] => Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()),
+        _ => root_store(authorities)?,
+    };
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Takes every certificate of which the endpoint has the key.

@@ -1,5 +1,6 @@
 //! Choosing an endpoint.
 
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 use sluicegate_model::{Balance, settings::Resilience};
@@ -40,6 +41,20 @@ impl Tried {
     }
 }
 
+/// What a request wants of the choice, beside what its upstream says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    /// In place of the upstream's own.
+    pub(crate) balance: Option<Balance>,
+    /// Requests of the same hash go to the same endpoint, as far as it has room.
+    pub(crate) hash: Option<u64>,
+    /// The endpoint of this [`mark`](super::SharedEndpoint::mark), before anything else.
+    pub(crate) mark: Option<u64>,
+}
+
+/// How many requests of a worker an endpoint may have under way before consistent hashing looks at its share.
+const HASHED_MIN: u64 = 8;
+
 /// How often a choice that is not welcome is thrown again before all endpoints are looked through.
 const THROWS: usize = 4;
 
@@ -48,13 +63,18 @@ impl LocalUpstream {
     pub(crate) fn pick(
         &self,
         tried: &Tried,
+        wish: &Wish,
         resilience: &Resilience,
         now: Instant,
     ) -> Option<Rc<LocalEndpoint>> {
         let members = self.members.borrow();
+        if let Some(wished) = members.wished(wish, tried) {
+            return Some(wished.clone());
+        }
         let panic = members.is_panic(resilience);
+        let balance = wish.balance.unwrap_or(members.balance);
         for _ in 0..THROWS {
-            let thrown = self.throw(&members, now)?;
+            let thrown = self.throw(&members, balance, now)?;
             let welcome = !tried.doubts(thrown) && (panic || !thrown.shared.is_suspect());
             if welcome && members.is_free(thrown, tried) {
                 let share = thrown.shared.share(resilience.slow_start);
@@ -78,13 +98,18 @@ impl LocalUpstream {
         !members.eligible.is_empty() && members.eligible.iter().all(|endpoint| members.is_at_limit(endpoint))
     }
 
-    fn throw<'m>(&self, members: &'m Members, now: Instant) -> Option<&'m Rc<LocalEndpoint>> {
+    fn throw<'m>(
+        &self,
+        members: &'m Members,
+        balance: Balance,
+        now: Instant,
+    ) -> Option<&'m Rc<LocalEndpoint>> {
         let eligible = &members.eligible;
         let count = eligible.len();
         if count < 2 {
             return eligible.first();
         }
-        if members.balance == Balance::RoundRobin {
+        if balance == Balance::RoundRobin {
             let next = (self.cursor.get() % count + 1) % count;
             self.cursor.set(next);
             return Some(&eligible[next]);
@@ -92,7 +117,7 @@ impl LocalUpstream {
         let one = fastrand::usize(..count);
         let other = (one + fastrand::usize(1..count)) % count;
         let (one, other) = (&eligible[one], &eligible[other]);
-        let one_is_better = match members.balance {
+        let one_is_better = match balance {
             Balance::LeastRequest => one.stats().in_flight.get() <= other.stats().in_flight.get(),
             Balance::Ewma | Balance::RoundRobin => one.cost(now) <= other.cost(now),
         };
@@ -111,6 +136,29 @@ impl Members {
         !tried.contains(endpoint) && !self.is_at_limit(endpoint)
     }
 
+    /// The endpoint that is wished for, if it serves.
+    fn wished(&self, wish: &Wish, tried: &Tried) -> Option<&Rc<LocalEndpoint>> {
+        let serves = |endpoint: &&Rc<LocalEndpoint>| {
+            self.is_free(endpoint, tried) && !endpoint.shared.is_suspect() && !tried.doubts(endpoint)
+        };
+        let marked = wish.mark.and_then(|mark| {
+            self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
+        });
+        marked.or_else(|| self.hashed(wish.hash?, serves))
+    }
+
+    /// The first in the order that the hash gives (rendezvous hashing: of those that come and go nobody else moves) of those that
+    /// have not more than their share to do (Mirrokni et al., Consistent Hashing with Bounded Loads).
+    fn hashed(&self, hash: u64, serves: impl Fn(&&Rc<LocalEndpoint>) -> bool) -> Option<&Rc<LocalEndpoint>> {
+        let busy = |endpoint: &Rc<LocalEndpoint>| endpoint.stats().in_flight.get();
+        let total: u64 = self.eligible.iter().map(busy).sum();
+        // 5/4 of the mean, this request included.
+        let share = ((total + 1) * 5).div_ceil(self.eligible.len().max(1) as u64 * 4);
+        let most = share.max(HASHED_MIN);
+        let order = |endpoint: &&Rc<LocalEndpoint>| Reverse(mix(hash ^ endpoint.shared.mark()));
+        self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves).min_by_key(order)
+    }
+
     fn is_at_limit(&self, endpoint: &LocalEndpoint) -> bool {
         self.limits.max_requests_per_endpoint.is_some_and(|limit| {
             endpoint.shared.in_flight.load(std::sync::atomic::Ordering::Relaxed) >= u64::from(limit)
@@ -125,6 +173,34 @@ impl Members {
         }
         let trusted = self.eligible.iter().filter(|endpoint| !endpoint.shared.is_suspect()).count();
         trusted * 100 < threshold * self.eligible.len()
+    }
+}
+
+/// Spreads what a hash has in common with others over all bits (the last step of `SplitMix64`).
+pub(crate) fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+/// A hash that is the same in every process (FNV-1a): data planes agree on who serves what. It keeps nobody from choosing what
+/// comes out.
+pub(crate) struct StableHash(u64);
+
+impl StableHash {
+    pub(crate) fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// Takes a part, and its end.
+    pub(crate) fn part(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&[0]) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    pub(crate) fn finish(&self) -> u64 {
+        mix(self.0)
     }
 }
 
@@ -155,7 +231,9 @@ mod tests {
     fn picks(upstream: &LocalUpstream, times: usize, resilience: &Resilience) -> HashMap<u16, usize> {
         let mut counts = HashMap::new();
         for _ in 0..times {
-            if let Some(endpoint) = upstream.pick(&Tried::default(), resilience, Instant::now()) {
+            if let Some(endpoint) =
+                upstream.pick(&Tried::default(), &Wish::default(), resilience, Instant::now())
+            {
                 *counts.entry(endpoint.shared.address().port()).or_default() += 1;
             }
         }
@@ -201,7 +279,7 @@ mod tests {
         let mut tried = Tried::default();
         tried.doubt(&by_port(&upstream, 1));
         let port = |tried: &Tried| {
-            let picked = upstream.pick(tried, &Resilience::default(), Instant::now());
+            let picked = upstream.pick(tried, &Wish::default(), &Resilience::default(), Instant::now());
             picked.map(|endpoint| endpoint.shared.address().port())
         };
         assert!((0..50).all(|_| port(&tried) != Some(1)));
@@ -240,10 +318,75 @@ mod tests {
         let upstream = upstream(Balance::Ewma, 3);
         let mut tried = Tried::default();
         for _ in 0..3 {
-            let endpoint =
-                upstream.pick(&tried, &Resilience::default(), Instant::now()).expect("an endpoint");
+            let endpoint = upstream
+                .pick(&tried, &Wish::default(), &Resilience::default(), Instant::now())
+                .expect("an endpoint");
             tried.add(&endpoint);
         }
-        assert!(upstream.pick(&tried, &Resilience::default(), Instant::now()).is_none());
+        assert!(upstream.pick(&tried, &Wish::default(), &Resilience::default(), Instant::now()).is_none());
+    }
+
+    fn hashed(upstream: &LocalUpstream, hash: u64) -> u16 {
+        let wish = Wish { hash: Some(hash), ..Wish::default() };
+        let picked = upstream.pick(&Tried::default(), &wish, &Resilience::default(), Instant::now());
+        picked.map_or(0, |endpoint| endpoint.shared.address().port())
+    }
+
+    #[test]
+    fn hashes_are_spread_and_who_comes_moves_only_what_it_takes() {
+        let (ten, eleven) = (upstream(Balance::Ewma, 10), upstream(Balance::Ewma, 11));
+        let mut counts = HashMap::new();
+        let mut moved = 0;
+        for hash in (0..10_000).map(mix) {
+            let (before, after) = (hashed(&ten, hash), hashed(&eleven, hash));
+            *counts.entry(before).or_insert(0) += 1;
+            if before != after {
+                assert_eq!(after, 11, "moved to another one than the new");
+                moved += 1;
+            }
+        }
+        assert!(counts.values().all(|count| (800..1200).contains(count)), "{counts:?}");
+        assert!((700..1200).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn who_is_full_or_suspect_leaves_a_hash_to_the_next_and_gets_it_back() {
+        let upstream = upstream(Balance::RoundRobin, 3);
+        let first = hashed(&upstream, 7);
+        assert!((0..50).all(|_| hashed(&upstream, 7) == first));
+        let endpoint = by_port(&upstream, first);
+        endpoint.stats().in_flight.add(HASHED_MIN);
+        let second = hashed(&upstream, 7);
+        assert_ne!(second, first);
+        endpoint.stats().in_flight.sub(1);
+        assert_eq!(hashed(&upstream, 7), first);
+        endpoint.shared.suspect();
+        assert_eq!(hashed(&upstream, 7), second);
+    }
+
+    #[test]
+    fn who_is_marked_is_taken_while_it_serves() {
+        let upstream = upstream(Balance::RoundRobin, 3);
+        let endpoint = by_port(&upstream, 2);
+        let wish = Wish { mark: Some(endpoint.shared.mark()), ..Wish::default() };
+        let pick = |tried: &Tried| {
+            let picked = upstream.pick(tried, &wish, &Resilience::default(), Instant::now());
+            picked.map(|endpoint| endpoint.shared.address().port())
+        };
+        assert!((0..50).all(|_| pick(&Tried::default()) == Some(2)));
+        let mut tried = Tried::default();
+        tried.add(&endpoint);
+        assert_ne!(pick(&tried), Some(2));
+        endpoint.shared.suspect();
+        assert_ne!(pick(&Tried::default()), Some(2));
+    }
+
+    /// Cookies that clients hold, and the agreement of data planes of two versions, hang on it.
+    #[test]
+    fn the_hash_stays_the_same_for_ever() {
+        let mut hash = StableHash::new();
+        hash.part(b"a");
+        hash.part(b"");
+        assert_eq!(hash.finish(), 0xe841_4f3b_057f_42e7);
     }
 }

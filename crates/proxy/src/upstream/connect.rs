@@ -19,7 +19,7 @@ use sluicegate_model::{Protocol, Settings};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::balance::Tried;
+use super::balance::{Tried, Wish};
 use super::http2::Http2Connections;
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
@@ -146,14 +146,15 @@ impl LocalUpstream {
     pub(crate) async fn connect(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
+        (settings, wish): (&Settings, &Wish),
         tried: &mut Tried,
         mut turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Failure> {
-        let settings = worker.settings();
         let give_up = after(Instant::now(), settings.resilience.endpoint_wait);
         let mut race = Race {
             upstream: self,
             worker,
+            wish,
             racers: Vec::new(),
             hedge_at: None,
             give_up,
@@ -163,18 +164,19 @@ impl LocalUpstream {
         };
         loop {
             if race.racers.is_empty() {
-                let next = turn.take().or_else(|| self.pick(tried, &settings.resilience, Instant::now()));
+                let next =
+                    turn.take().or_else(|| self.pick(tried, wish, &settings.resilience, Instant::now()));
                 match next {
-                    Some(endpoint) => race.start(endpoint, tried, &settings),
-                    None => race.next_round(tried, &settings).await?,
+                    Some(endpoint) => race.start(endpoint, tried, settings),
+                    None => race.next_round(tried, settings).await?,
                 }
                 continue;
             }
             match race.next().await {
-                Event::Connected(racer, stream) => return race.won(racer, stream, &settings),
+                Event::Connected(racer, stream) => return race.won(racer, stream, settings),
                 Event::Failed(racer, failure) => race.lost(&racer, failure),
-                Event::Hedge => race.hedge(tried, &settings),
-                Event::Changed => race.follow_change(tried, &settings),
+                Event::Hedge => race.hedge(tried, settings),
+                Event::Changed => race.follow_change(tried, settings),
                 Event::End => return Err(Failure::ConnectTimeout),
             }
         }
@@ -216,6 +218,7 @@ impl LocalUpstream {
 struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
     worker: &'r Rc<Worker>,
+    wish: &'r Wish,
     racers: Vec<Racer>,
     /// When one more is started.
     hedge_at: Option<Instant>,
@@ -320,7 +323,7 @@ impl Race<'_> {
     /// One more connect, to an endpoint to which none is under way.
     fn hedge(&mut self, tried: &mut Tried, settings: &Settings) {
         self.hedge_at = None;
-        let pick = |tried: &Tried| self.upstream.pick(tried, &settings.resilience, Instant::now());
+        let pick = |tried: &Tried| self.upstream.pick(tried, self.wish, &settings.resilience, Instant::now());
         let endpoint = pick(tried).or_else(|| {
             if Instant::now() >= self.give_up {
                 return None;
@@ -390,7 +393,7 @@ fn connected(worker: &Worker, seat: &Seat, stream: Stream, took: Duration) -> So
 }
 
 /// Connects, and speaks TLS and HTTP/2 where that is wanted, within the same limit.
-async fn open(
+pub(super) async fn open(
     address: SocketAddr,
     security: Security,
     http2: Option<Rc<Http2Connections>>,

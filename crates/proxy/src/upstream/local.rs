@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sluicegate_model::{Balance, ProxyProtocol, UpstreamLimits};
+use sluicegate_model::{Balance, Ejection, Health, HealthCheck, ProxyProtocol, UpstreamLimits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -27,6 +27,11 @@ pub(crate) struct LocalUpstream {
     /// When there was an endpoint last, if there is none now.
     pub(super) emptied: Cell<Option<Instant>>,
     pub(super) connect_time: ConnectTime,
+    /// Whether somebody asks the endpoints how they are.
+    pub(super) checking: Cell<bool>,
+    /// Whether endpoints that answer badly are avoided.
+    pub(super) ejects: Cell<bool>,
+    retired: Cell<bool>,
 }
 
 /// The endpoints that a worker was last given.
@@ -36,6 +41,7 @@ pub(super) struct Members {
     pub(super) limits: UpstreamLimits,
     pub(super) security: Security,
     proxy_protocol: Option<ProxyProtocol>,
+    health: Option<Arc<Health>>,
     all: HashMap<u64, Rc<LocalEndpoint>>,
     pub(super) eligible: Vec<Rc<LocalEndpoint>>,
 }
@@ -50,6 +56,9 @@ impl LocalUpstream {
             changed: Notify::new(),
             emptied: Cell::new(None),
             connect_time: ConnectTime::default(),
+            checking: Cell::new(false),
+            ejects: Cell::new(false),
+            retired: Cell::new(false),
         }
     }
 
@@ -79,6 +88,8 @@ impl LocalUpstream {
         members.balance = set.balance;
         members.limits = set.limits;
         members.proxy_protocol = set.proxy_protocol;
+        self.ejects.set(set.health.as_ref().is_some_and(|health| health.ejection.is_some()));
+        members.health.clone_from(&set.health);
         if !members.security.is_same(&set.security) {
             // Who was trusted before need not be now.
             members.all.values().for_each(|endpoint| endpoint.close_unused());
@@ -97,9 +108,32 @@ impl LocalUpstream {
 
     /// The upstream is no longer routed to. Requests under way may still choose among its endpoints.
     pub(crate) fn retire(&self, drain: Duration) {
+        self.retired.set(true);
+        self.changed.notify_waiters();
         for endpoint in self.endpoints() {
             endpoint.remove(drain);
         }
+    }
+
+    /// How the endpoints are to be asked how they are.
+    pub(super) fn health_check(&self) -> Option<HealthCheck> {
+        let members = self.members.borrow();
+        members.health.as_ref().filter(|_| !self.retired.get())?.check.clone()
+    }
+
+    /// When endpoints that answer badly are avoided.
+    pub(super) fn ejection(&self) -> Option<Ejection> {
+        self.members.borrow().health.as_ref()?.ejection
+    }
+
+    /// The endpoints that may be chosen.
+    pub(super) fn eligible(&self) -> Vec<Rc<LocalEndpoint>> {
+        self.members.borrow().eligible.clone()
+    }
+
+    /// Whether connections are secured.
+    pub(super) fn security(&self) -> Security {
+        self.members.borrow().security.clone()
     }
 
     /// How many requests may be in flight over all workers.
@@ -136,6 +170,8 @@ pub(crate) struct LocalEndpoint {
     removed: Cell<Option<Instant>>,
     /// Fresh connections that were closed without a response, since the last response.
     pub(super) resets: Cell<u32>,
+    /// Requests in a row that it answered badly.
+    pub(super) errors: Cell<u32>,
     purges_seen: Cell<u64>,
 }
 
@@ -179,6 +215,7 @@ impl LocalEndpoint {
             connect_time: ConnectTime::default(),
             removed: Cell::new(None),
             resets: Cell::new(0),
+            errors: Cell::new(0),
         }
     }
 

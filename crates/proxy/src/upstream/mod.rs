@@ -7,6 +7,7 @@
 //! | `local` | a worker's load estimates and connections |
 //! | `admission` | how much it may be given at once |
 //! | `balance` | choosing an endpoint |
+//! | `check` | endpoints are asked how they are, where a policy wants it |
 //! | `connect` | a connection for a request: from the pool, or new ones raced |
 //! | `http2` | connections that many requests share |
 //! | `pool` | connections that wait for their next request |
@@ -14,6 +15,7 @@
 
 mod admission;
 mod balance;
+mod check;
 mod connect;
 mod http2;
 mod local;
@@ -22,7 +24,7 @@ mod probe;
 pub mod shared;
 
 pub(crate) use admission::Admission;
-pub(crate) use balance::Tried;
+pub(crate) use balance::{StableHash, Tried, Wish};
 pub(crate) use connect::{Connection, Seat};
 pub(crate) use http2::{Http2Call, NoWebSocket, Refused, fields};
 pub(crate) use local::{LocalEndpoint, LocalUpstream};

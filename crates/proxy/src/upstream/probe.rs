@@ -17,6 +17,9 @@ const RESETS_BEFORE_SUSPICION: u32 = 3;
 /// The shortest time that a probe waits for a connect.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often who is held is looked at.
+const HELD_LOOK: Duration = Duration::from_secs(5);
+
 impl LocalUpstream {
     /// An attempt at the endpoint failed: closes connections that are likely dead as well, and avoids the
     /// endpoint where that is called for.
@@ -27,6 +30,9 @@ impl LocalUpstream {
         failure: Failure,
     ) {
         endpoint.stats().failures.add(1);
+        if self.ejects.get() && !matches!(failure, Failure::Stale | Failure::Refused | Failure::Drained) {
+            self.note_error(worker, endpoint);
+        }
         match failure {
             Failure::Stale => endpoint.purge(),
             Failure::Reset => {
@@ -48,9 +54,42 @@ impl LocalUpstream {
 
     /// A connect or a response came from the endpoint.
     pub(crate) fn note_success(&self, endpoint: &LocalEndpoint) {
-        if endpoint.shared.is_suspect() && endpoint.shared.readmit() {
+        if endpoint.shared.is_suspect() && endpoint.shared.held_for().is_none() && endpoint.shared.readmit() {
             self.stats().readmissions.add(1);
             tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "endpoint readmitted");
+        }
+    }
+
+    /// The endpoint answered by this status.
+    pub(crate) fn note_status(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        endpoint: &Rc<LocalEndpoint>,
+        status: u16,
+    ) {
+        if !self.ejects.get() {
+            return;
+        }
+        if status >= 500 {
+            return self.note_error(worker, endpoint);
+        }
+        endpoint.errors.set(0);
+        endpoint.shared.forgive();
+    }
+
+    /// One more error in a row.
+    fn note_error(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
+        let Some(ejection) = self.ejection() else { return };
+        endpoint.errors.set(endpoint.errors.get() + 1);
+        if endpoint.errors.get() < ejection.consecutive_errors || endpoint.shared.is_suspect() {
+            return;
+        }
+        endpoint.errors.set(0);
+        let eligible = self.eligible();
+        let suspects = eligible.iter().filter(|endpoint| endpoint.shared.is_suspect()).count();
+        if (suspects + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent) {
+            endpoint.shared.hold(ejection.time);
+            self.suspect(worker, endpoint);
         }
     }
 
@@ -70,6 +109,10 @@ impl LocalUpstream {
 async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
     let resilience = worker.settings().resilience.clone();
     let mut interval = resilience.probe_interval;
+    while let Some(left) = endpoint.shared.held_for().filter(|_| !endpoint.is_removed()) {
+        // Not for all of it, since it may be removed meanwhile.
+        sleep(left.min(HELD_LOOK)).await;
+    }
     if upstream.shared.key().transport.protocol == Protocol::Udp {
         // Nothing can be asked that any endpoint would answer: the next client's datagram tells.
         sleep(resilience.probe_interval_max).await;

@@ -1,17 +1,24 @@
 //! The part of an upstream that all workers see: its identity, its endpoints' health, its counters.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sluicegate_model::{
-    Balance, Conditions, Endpoint, Protocol, ProxyProtocol, UpstreamKey, UpstreamLimits, UpstreamTls,
+    Balance, Conditions, Endpoint, Health, Protocol, ProxyProtocol, UpstreamKey, UpstreamLimits, UpstreamTls,
 };
 use tokio::time::Instant;
 
+use super::balance::StableHash;
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
 use crate::tls::Connector;
+
+/// Says that an endpoint answers its checks badly.
+const FAILING: u64 = 1 << 63;
+
+/// How often an endpoint is held for longer each time.
+const EJECTED_MOST: u32 = 10;
 
 /// An upstream, for as long as some route names it.
 #[derive(Debug)]
@@ -112,6 +119,8 @@ pub struct EndpointSet {
     pub(crate) security: Security,
     /// How endpoints are told whom a connection is from, if they are.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// Which endpoints are avoided although they take connections.
+    pub health: Option<Arc<Health>>,
     /// Every endpoint with its conditions.
     pub endpoints: Vec<(Arc<SharedEndpoint>, Conditions)>,
 }
@@ -143,8 +152,14 @@ pub struct SharedEndpoint {
     /// Unique in this process.
     pub(crate) id: u64,
     address: SocketAddr,
-    /// When it came under suspicion, by [`uptime_millis`]; 0 while it is trusted.
+    /// See [`mark`](Self::mark).
+    mark: u64,
+    /// When it came under suspicion, by [`uptime_millis`], and [`FAILING`]; 0 while it is trusted.
     suspect_since: AtomicU64,
+    /// Until when it is not trusted again, by [`uptime_millis`].
+    held_until: AtomicU64,
+    /// How often it was ejected in a row.
+    ejected: AtomicU32,
     /// From when its share grows, by [`uptime_millis`]; 0 if it has its full share.
     ramp_from: AtomicU64,
     /// Raised to make all workers close their unused connections to it.
@@ -161,7 +176,10 @@ impl SharedEndpoint {
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             address,
+            mark: mark(address),
             suspect_since: AtomicU64::new(0),
+            held_until: AtomicU64::new(0),
+            ejected: AtomicU32::new(0),
             ramp_from: AtomicU64::new(if ramp { uptime_millis() } else { 0 }),
             purges: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
@@ -173,6 +191,11 @@ impl SharedEndpoint {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// A hash of its address, by which all data planes know it.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// Its counters.
@@ -191,7 +214,7 @@ impl SharedEndpoint {
     /// For how long it has been suspect.
     #[must_use]
     pub fn suspect_for(&self) -> Option<Duration> {
-        match self.suspect_since.load(Ordering::Relaxed) {
+        match self.suspect_since.load(Ordering::Relaxed) & !FAILING {
             0 => None,
             since => Some(Duration::from_millis(uptime_millis().saturating_sub(since))),
         }
@@ -216,22 +239,70 @@ impl SharedEndpoint {
 
     /// From now on it is avoided. True for the one caller that changed it, who has to see to its probing.
     pub(crate) fn suspect(&self) -> bool {
-        self.suspect_since.compare_exchange(0, uptime_millis(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let since = uptime_millis();
+        let marked = |before: u64| (before & !FAILING == 0).then_some(before | since);
+        self.suspect_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked).is_ok()
     }
 
     /// It answered: it is trusted again, with a growing share. True for the one caller that changed it.
     pub(crate) fn readmit(&self) -> bool {
-        let changed = self.suspect_since.swap(0, Ordering::Relaxed) != 0;
+        let changed = self.suspect_since.fetch_and(FAILING, Ordering::Relaxed) & !FAILING != 0;
         if changed {
             self.ramp_from.store(uptime_millis(), Ordering::Relaxed);
         }
         changed
     }
 
+    /// Whether it answers its checks badly. True for the one caller that changed it.
+    pub(crate) fn set_failing(&self, fails: bool) -> bool {
+        match fails {
+            true => self.suspect_since.fetch_or(FAILING, Ordering::Relaxed) & FAILING == 0,
+            false => {
+                let changed = self.suspect_since.fetch_and(!FAILING, Ordering::Relaxed) & FAILING != 0;
+                if changed {
+                    self.ramp_from.store(uptime_millis(), Ordering::Relaxed);
+                }
+                changed
+            }
+        }
+    }
+
+    /// Whether it answers its checks badly.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.suspect_since.load(Ordering::Relaxed) & FAILING != 0
+    }
+
+    /// It is not trusted again before `time` is over, and for as much longer each time in a row.
+    pub(crate) fn hold(&self, time: Duration) {
+        let times = self.ejected.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(EJECTED_MOST);
+        let millis = u64::try_from((time * times).as_millis()).unwrap_or(u64::MAX);
+        self.held_until.store(uptime_millis().saturating_add(millis), Ordering::Relaxed);
+    }
+
+    /// For how long it is not trusted again, whatever it answers.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        let left = self.held_until.load(Ordering::Relaxed).checked_sub(uptime_millis())?;
+        (left > 0).then(|| Duration::from_millis(left))
+    }
+
+    /// It answers well: the next ejection is the first.
+    pub(crate) fn forgive(&self) {
+        if self.ejected.load(Ordering::Relaxed) > 0 {
+            self.ejected.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// All workers close their unused connections to it before they use another.
     pub(crate) fn purge(&self) {
         self.purges.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn mark(address: SocketAddr) -> u64 {
+    let mut hash = StableHash::new();
+    hash.part(address.to_string().as_bytes());
+    hash.finish()
 }
 
 /// Milliseconds since the first call, never 0.

@@ -27,15 +27,19 @@ use crate::date::{HttpDate, http_date};
 use crate::http::connection;
 use crate::layer4;
 use crate::listener::{Listener, Place, Protocol};
+use crate::policy::basic::PasswordMemory;
+use crate::policy::external::Externals;
+use crate::policy::tokens::TokenMemory;
 use crate::route::Table;
 use crate::stream::Stream;
 use crate::telemetry::access_log::LogBuffer;
 use crate::telemetry::{Telemetry, WorkerStats};
+use crate::trace::SpanBuffer;
 use crate::upstream::{IdleEvent, IdleEvents, LocalUpstream, Socket};
 use mailbox::Pending;
 use scratch::Spares;
 
-/// What the worker does at its leisure: closing unused connections, passing on its access log.
+/// What the worker does at its leisure: closing unused connections, passing on its access log and its spans.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// Everything that one worker has. It never leaves its thread.
@@ -57,7 +61,14 @@ pub(crate) struct Worker {
     /// Told when `stop` is set.
     stopped: Notify,
     date: Cell<(u64, HttpDate)>,
+    /// The tokens that it has verified.
+    pub(crate) tokens: RefCell<TokenMemory>,
+    /// The passwords that it has checked.
+    pub(crate) passwords: RefCell<PasswordMemory>,
+    /// The services that it asks about requests.
+    pub(crate) externals: Externals,
     pub(crate) log: Option<LogBuffer>,
+    pub(crate) spans: SpanBuffer,
 }
 
 /// What is served, as one worker holds it: counted without touching what other workers touch.
@@ -91,6 +102,7 @@ pub(crate) struct Start {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) table: Arc<Table>,
     pub(crate) log: Option<LogBuffer>,
+    pub(crate) spans: SpanBuffer,
 }
 
 /// Runs a worker on this thread until it is told to stop.
@@ -98,15 +110,16 @@ pub(crate) fn run(mut start: Start) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async move {
-        let worker = Rc::new(Worker::new(&mut start));
+        let listeners = std::mem::take(&mut start.listeners);
+        let worker = Rc::new(Worker::new(start));
         spawn_local(worker.clone().keep_house());
         spawn_local(worker.clone().watch_idle());
-        worker.obey(start.listeners).await
+        worker.obey(listeners).await
     })
 }
 
 impl Worker {
-    fn new(start: &mut Start) -> Self {
+    fn new(start: Start) -> Self {
         Self {
             id: start.id,
             telemetry: start.telemetry.clone(),
@@ -122,7 +135,11 @@ impl Worker {
             stop: Cell::new(None),
             stopped: Notify::new(),
             date: Cell::new((0, http_date(0))),
-            log: start.log.take(),
+            tokens: RefCell::default(),
+            passwords: RefCell::default(),
+            externals: Externals::default(),
+            log: start.log,
+            spans: start.spans,
         }
     }
 
@@ -255,6 +272,7 @@ impl Worker {
                     if let Some(log) = &self.log {
                         log.flush(self.stats());
                     }
+                    self.spans.flush(self.stats());
                     return Ok(());
                 }
             }
@@ -309,6 +327,10 @@ impl Worker {
                 }
                 if let Some(upstream) = &upstreams[slot] {
                     upstream.update(&set, drain);
+                    // One worker for all.
+                    if slot % self.mailboxes.len() == self.id {
+                        upstream.keep_checked();
+                    }
                 }
             }
             if let Some(old) = current
@@ -357,9 +379,11 @@ impl Worker {
             for upstream in upstreams {
                 upstream.expire_idle(now, idle);
             }
+            self.externals.keep_house(now);
             if let Some(log) = &self.log {
                 log.flush(self.stats());
             }
+            self.spans.flush(self.stats());
         }
     }
 

@@ -30,6 +30,12 @@ pub(crate) struct Scratch {
     pub(crate) response: Vec<u8>,
     /// Where a path is written that is not in normal form.
     pub(crate) path: Vec<u8>,
+    /// Header lines that policies add to the request.
+    pub(crate) request_lines: Vec<u8>,
+    /// Header lines that policies add to the response, whoever gives it.
+    pub(crate) response_lines: Vec<u8>,
+    /// The query, if a policy makes it another than the client's.
+    pub(crate) query: Option<Vec<u8>>,
 }
 
 impl Scratch {
@@ -44,6 +50,9 @@ impl Scratch {
             reply_head: ResponseHead::default(),
             response: Vec::with_capacity(BUFFER),
             path: Vec::new(),
+            request_lines: Vec::new(),
+            response_lines: Vec::new(),
+            query: None,
         }
     }
 
@@ -52,6 +61,7 @@ impl Scratch {
         self.input.bytes.len() == BUFFER
             && self.reply.bytes.len() == BUFFER
             && self.request.capacity() + self.response.capacity() + self.path.capacity() <= 8 * BUFFER
+            && self.request_lines.capacity() + self.response_lines.capacity() <= 2 * BUFFER
     }
 }
 

@@ -21,8 +21,9 @@ fn demand(config: &mut Config, policy: ClientAuth) {
     for host in ["a.test", "b.test"] {
         sluicegate_testkit::gateway::add_route(config, host, "/", "backend");
     }
-    config.hosts[0].routes[0].client_auth = Some(policy.clone());
-    config.hosts[0].routes[0].https_only = true;
+    let route = &mut Arc::make_mut(&mut config.hosts[0]).routes[0];
+    route.client_auth = Some(policy.clone());
+    route.https_only = true;
     let host = |name: &str, client_auth| {
         let certificates = vec![certificate(&[name])];
         Arc::new(TlsHost { host: HostPattern::Exact(name.into()), certificates, client_auth })

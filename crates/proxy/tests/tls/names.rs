@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::{ProtocolVersion, SignatureScheme};
@@ -5,8 +6,7 @@ use sluicegate_model::KeyKind;
 use sluicegate_model::tls::{Hsts, TlsVersion, UnknownNames};
 use sluicegate_proxy::failure::{ClientFault, TlsFault};
 use sluicegate_testkit::backend::{Backend, Behaviour};
-use sluicegate_testkit::gateway::Gateway;
-use sluicegate_testkit::tls::Authority;
+use sluicegate_testkit::tls::{Authority, ClientOptions};
 
 use crate::{TestResult, certificate, failed, get, serving, set_host, shown, trusting, with_names};
 
@@ -47,7 +47,7 @@ async fn a_client_gets_a_certificate_that_it_can_verify() -> TestResult {
         .map(|kind| Authority::of_process().issue_with(&["a.test"], kind, tomorrow).certificate);
     gateway
         .configure(|config| {
-            set_host(std::sync::Arc::make_mut(&mut config.tls), "a.test", &[ecdsa.clone(), rsa.clone()]);
+            set_host(Arc::make_mut(&mut config.tls), "a.test", &[ecdsa.clone(), rsa.clone()]);
         })
         .await;
     let client = gateway.connect_tls(&trusting(), "a.test").await?;
@@ -126,7 +126,7 @@ async fn plain_http_is_redirected_where_a_route_wants_https() -> TestResult {
     let gateway = with_names(&["a.test"]).backends([&backend]).start().await?;
     gateway
         .configure(|config| {
-            config.hosts[0].routes[0].https_only = true;
+            Arc::make_mut(&mut config.hosts[0]).routes[0].https_only = true;
             config.settings.trusted_peers = vec!["127.0.0.2/32".parse().expect("a network")];
         })
         .await;
@@ -179,12 +179,36 @@ async fn endpoints_and_browsers_are_told_of_https() -> TestResult {
 }
 
 #[tokio::test]
-async fn without_a_default_certificate_unknown_names_are_refused() -> TestResult {
+async fn what_has_no_certificate_gets_one_that_signs_for_itself() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let gateway = with_names(&["a.test"]).tls(|tls| tls.default.clear()).backends([&backend]).start().await?;
-    assert!(gateway.connect_tls(&trusting(), "localhost").await.is_err());
+    let start = || {
+        let builder = with_names(&["a.test"]).tls(|tls| {
+            tls.default.clear();
+            set_host(tls, "bare.test", &[]);
+        });
+        builder.backends([&backend]).start()
+    };
+    let gateway = start().await?;
     gateway.connect_tls(&trusting(), "a.test").await?;
-    let gateway = Gateway::builder().tls(|tls| tls.default.clear()).backends([&backend]).start().await?;
-    assert!(gateway.connect_tls(&trusting(), "a.test").await.is_err());
+    assert!(gateway.connect_tls(&trusting(), "localhost").await.is_err(), "nobody vouches for it");
+    let any = ClientOptions::default();
+    let mut client = gateway.connect_tls(&any, "unknown.test").await?;
+    assert_eq!(client.request(get("unknown.test")).await?.status, 200);
+    let own = shown(&client).to_vec();
+    // It stays the same as long as the process lives, for all names and whatever else changes.
+    gateway.configure(|config| config.settings.tls.min_version = TlsVersion::Tls13).await;
+    for name in ["bare.test", "127.0.0.1", "localhost"] {
+        assert_eq!(shown(&gateway.connect_tls(&any, name).await?), own, "{name}");
+    }
+    let other = start().await?;
+    assert_ne!(shown(&other.connect_tls(&any, "localhost").await?), own, "its key is nobody else's");
+    // A default certificate takes its place, and gives it back.
+    let given = certificate(&["localhost"]);
+    gateway.configure(|config| Arc::make_mut(&mut config.tls).default.push(given.clone())).await;
+    assert_eq!(shown(&gateway.connect_tls(&trusting(), "localhost").await?), given.chain[0].as_ref());
+    gateway.configure(|config| Arc::make_mut(&mut config.tls).default.clear()).await;
+    assert_eq!(shown(&gateway.connect_tls(&any, "localhost").await?), own);
+    gateway.configure(|config| config.settings.tls.unknown_names = UnknownNames::Refuse).await;
+    assert!(gateway.connect_tls(&any, "unknown.test").await.is_err());
     Ok(())
 }

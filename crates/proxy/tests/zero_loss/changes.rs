@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluicegate_model::{Conditions, Endpoint, Upstream};
+use sluicegate_model::{Change, Conditions, Endpoint, Upstream};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::{Gateway, add_route, key, ready, terminating};
 
@@ -50,6 +50,24 @@ async fn routes_that_move_to_another_service_lose_no_request() -> TestResult {
     let report = load.stop().await?;
     assert_eq!((report.failures(), report.reconnects), (0, 0), "{report}");
     assert!(here.requests() > 100 && there.requests() > 100, "both were served from");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_configuration_whose_endpoints_are_older_than_the_last_ones_brings_them_back() -> TestResult {
+    let backends = backends(2, Behaviour::ok()).await?;
+    let config = Arc::new(Gateway::builder().backends([&backends[0]]).into_config());
+    let gateway = Gateway::of([&backends[0]]).await?;
+    let mut client = gateway.connect().await?;
+    for _ in 0..2 {
+        gateway.proxy().apply(Change::Config(config.clone())).await;
+        gateway.set_addresses([backends[1].addr()]).await;
+        assert_eq!(client.request(GET).await?.status, 200);
+    }
+    assert_eq!((backends[0].requests(), backends[1].requests()), (0, 2));
+    gateway.proxy().apply(Change::Config(config)).await;
+    assert_eq!(client.request(GET).await?.status, 200);
+    assert_eq!(backends[0].requests(), 1, "its upstream is the same Arc, and not what is served");
     Ok(())
 }
 

@@ -266,6 +266,20 @@ fn send(gateway: &Process, signal: Signal) -> TestResult {
     Ok(kill_process(pid, signal)?)
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_may_open_as_many_files_as_the_system_allows_and_has_no_huge_pages() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Site::of([&backend])?.serve(&QUICK).await?;
+    let about = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", gateway.pid()));
+    let limits = about("limits")?;
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).context("a limit")?;
+    let [soft, hard] = [3, 4].map(|column| files.split_whitespace().nth(column));
+    assert_eq!(soft, hard, "{files}");
+    // Kernels without them have no such line.
+    assert!(!about("status")?.contains("THP_enabled:\t1"));
+    Ok(())
+}
+
 async fn wait_for_output(gateway: &mut Process, text: &str) -> TestResult {
     let end = std::time::Instant::now() + LIMIT;
     while !gateway.output().contains(text) {

@@ -7,8 +7,9 @@ use std::time::Instant;
 use sluicegate_netns::Process;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client;
+use sluicegate_testkit::client::Client;
 use sluicegate_testkit::load::Load;
-use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
+use sluicegate_testkit::tls::{Authority, ClientOptions, ExtendedKeyUsagePurpose, Issued};
 use tempfile::TempDir;
 
 use crate::support::{LIMIT, Site, free_address, ingress, sluicegate};
@@ -21,6 +22,7 @@ struct Planes {
     authority: Authority,
     dir: TempDir,
     link: SocketAddr,
+    https: SocketAddr,
     control_admin: SocketAddr,
 }
 
@@ -31,6 +33,7 @@ impl Planes {
             authority: Authority::new(),
             dir: tempfile::tempdir()?,
             link: free_address()?,
+            https: free_address()?,
             control_admin: free_address()?,
         };
         let names = ["sluicegate-control"];
@@ -63,7 +66,7 @@ impl Planes {
         let mut command = sluicegate();
         command.args(["control", "--manifests"]).arg(self.site.path());
         command.args(["--listen", &self.link.to_string(), "--admin", &self.control_admin.to_string()]);
-        command.arg("--tls-dir").arg(self.tls("control"));
+        command.arg("--tls-dir").arg(self.tls("control")).args(["--listen-https", &self.https.to_string()]);
         let mut control = Process::start(command)?;
         control.wait_for_ok(self.control_admin, "/readyz", LIMIT).await?;
         Ok(control)
@@ -75,8 +78,16 @@ impl Planes {
         command.args(["proxy", "--control", &self.link.to_string()]);
         command.arg("--tls-dir").arg(self.tls("proxy")).arg("--snapshot").arg(self.snapshot());
         command.args(["--listen", &self.site.http.to_string(), "--admin", &self.site.admin.to_string()]);
+        command.args(["--listen-https", &self.https.to_string()]);
         command.args(["--workers", "2", "--shutdown-grace", "0s", "--shutdown-idle", "300ms"]);
         Process::start(command)
+    }
+
+    /// The certificate that a client without a name in mind is shown.
+    async fn shown_certificate(&self) -> anyhow::Result<Vec<u8>> {
+        let client = Client::connect_tls(self.https, &ClientOptions::default(), "127.0.0.1").await?;
+        let chain = client.tls().and_then(|tls| tls.peer_certificates()).unwrap_or_default();
+        Ok(chain.first().map(|first| first.to_vec()).unwrap_or_default())
     }
 
     async fn proxy(&self) -> anyhow::Result<Process> {
@@ -151,6 +162,22 @@ async fn a_data_plane_that_starts_without_its_control_plane_serves_the_snapshot(
     let _control = planes.control().await?;
     planes.site.wait_for_status("/other", 200).await?;
     planes.site.wait_for_status("/", 404).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_control_plane_changes_no_certificate() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let planes = Planes::of([&backend])?;
+    let mut control = planes.control().await?;
+    let proxy = planes.proxy().await?;
+    let shown = planes.shown_certificate().await?;
+    control.kill()?;
+    std::fs::remove_file(planes.site.path().join("ingress.yaml"))?;
+    let _control = planes.control().await?;
+    // Now what the second one says is served.
+    planes.site.wait_for_status("/", 404).await?;
+    assert_eq!(planes.shown_certificate().await?, shown, "{}", proxy.output());
     Ok(())
 }
 

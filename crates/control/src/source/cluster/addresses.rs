@@ -8,10 +8,12 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch as state;
 use tokio::time::sleep;
 
 use super::status::Board;
 use super::watch::in_words;
+use crate::problem::Problem;
 use crate::translate::ObjectName;
 
 /// The time before what failed is tried again.
@@ -34,7 +36,8 @@ pub enum Addresses {
     /// These: IP addresses and host names.
     Fixed(Vec<Box<str>>),
     /// A Service: what its load balancer says, its external addresses, or else its cluster address (ingress-nginx
-    /// `publish-service`).
+    /// `publish-service`). While it is missing, or has none of them, the last ones stay: names in DNS that are made of
+    /// them must not go because it is deleted by mistake, or made anew and waits for its load balancer.
     Service(ObjectName),
     /// The nodes on which pods like this one are ready: their external addresses, or else their internal ones.
     Nodes {
@@ -43,15 +46,26 @@ pub enum Addresses {
     },
 }
 
-/// Keeps the board's addresses as they are, until the future is dropped.
-pub(super) async fn follow(client: Client, from: &Addresses, board: &Board) {
+/// Keeps the board's addresses as they are, until the future is dropped. `lack` is told why there are none.
+pub(super) async fn follow(
+    client: Client,
+    from: &Addresses,
+    board: &Board,
+    lack: &state::Sender<Option<Problem>>,
+) {
     match from {
         Addresses::Fixed(addresses) => board.set_addresses(addresses.clone()),
         Addresses::Service(name) => {
             let api: Api<Service> = Api::namespaced(client, &name.namespace);
             let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
             watch(api, config, |services: &BTreeMap<String, Service>| {
-                board.set_addresses(services.values().flat_map(of_service).collect());
+                let found = addresses_of(name, services.values().next());
+                let fault = found.as_ref().err();
+                let problem = fault.map(|fault| Problem::of_option("--publish-service", fault.clone()));
+                lack.send_if_modified(|lack| std::mem::replace(lack, problem.clone()) != problem);
+                if let Ok(addresses) = found {
+                    board.set_addresses(addresses);
+                }
             })
             .await;
         }
@@ -93,6 +107,19 @@ where
     }
 }
 
+/// The addresses of the Service of this name, or why there are none.
+fn addresses_of(name: &ObjectName, service: Option<&Service>) -> Result<Vec<Box<str>>, String> {
+    let lacks = |what| {
+        let ObjectName { namespace, name } = name;
+        format!(
+            "Service {namespace}/{name} {what}: Ingresses keep the addresses that they have in their status"
+        )
+    };
+    let service = service.ok_or_else(|| lacks("does not exist"))?;
+    let addresses = of_service(service);
+    if addresses.is_empty() { Err(lacks("has no address yet")) } else { Ok(addresses) }
+}
+
 fn of_service(service: &Service) -> Vec<Box<str>> {
     let spec = service.spec.clone().unwrap_or_default();
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
@@ -129,7 +156,7 @@ async fn of_nodes(client: Client, pod: &ObjectName, board: &Board) {
     let labels = own.metadata.labels.unwrap_or_default().into_iter();
     let labels = labels.filter(|(name, _)| !OWN_LABELS.contains(&&**name));
     let selector: Vec<String> = labels.map(|(name, value)| format!("{name}={value}")).collect();
-    let (nodes, mut wanted) = tokio::sync::watch::channel(BTreeSet::new());
+    let (nodes, mut wanted) = state::channel(BTreeSet::new());
     let following = watch(pods, watcher::Config::default().labels(&selector.join(",")), |pods| {
         nodes.send_replace(pods.values().filter(|pod| is_ready(pod)).filter_map(node).collect());
     });
@@ -207,6 +234,21 @@ mod tests {
             ["10.0.0.1".into()]
         );
         assert!(service(json!({"spec": {"clusterIP": "None"}})).is_empty());
+    }
+
+    #[test]
+    fn a_service_that_is_missing_or_waits_for_its_load_balancer_is_a_problem() {
+        let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
+        let told = |service: Option<&Service>| addresses_of(&name, service);
+        let says = |what| {
+            format!("Service edge/gate {what}: Ingresses keep the addresses that they have in their status")
+        };
+        assert_eq!(told(None), Err(says("does not exist")));
+        let mut service: Service =
+            serde_json::from_value(json!({"spec": {"type": "LoadBalancer"}})).expect("a Service");
+        assert_eq!(told(Some(&service)), Err(says("has no address yet")));
+        service.spec.get_or_insert_default().external_ips = Some(vec!["192.0.2.7".to_owned()]);
+        assert_eq!(told(Some(&service)), Ok(vec!["192.0.2.7".into()]));
     }
 
     #[test]

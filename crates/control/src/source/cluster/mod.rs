@@ -13,16 +13,17 @@
 //! | [`client`] | how the Kubernetes API is spoken with |
 //! | [`watch`] | one watch of one kind |
 //! | [`lease`] | which of several processes writes into the cluster |
-//! | [`status`], [`standing`] | what is written back to Ingresses, and what is there |
+//! | [`status`], [`standing`], [`policy_status`] | what is written back to Ingresses, policies and Consumers, and what is there |
 //! | [`addresses`] | where clients reach the gateway |
 //! | [`planes`] | the certificates by which two planes know each other |
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use foldhash::HashSet;
 use kube::Client;
 use tokio::sync::{mpsc, watch as state};
 use tokio::task::AbortHandle;
@@ -40,6 +41,7 @@ pub mod addresses;
 pub mod client;
 mod lease;
 pub mod planes;
+mod policy_status;
 mod standing;
 mod status;
 mod watch;
@@ -148,8 +150,9 @@ impl ClusterSource {
     pub async fn run(self, publish: impl Publish) -> Infallible {
         let mut resigned = self.resigned.subscribe();
         let board = self.status.as_ref().map(|_| Arc::new(Board::default()));
+        let (lack, lacking) = state::channel(None);
         let writing = self.status.zip(board.clone()).map(|(status, board)| {
-            let writing = write(self.client.clone(), status, board, self.leads);
+            let writing = write(self.client.clone(), status, board, self.leads, lack);
             async move {
                 tokio::select! {
                     never = writing => never,
@@ -173,6 +176,7 @@ impl ClusterSource {
             since: Instant::now(),
             waits_until: None,
             away: None,
+            lacking,
             board,
         };
         follower.watch_kinds();
@@ -192,6 +196,7 @@ async fn write(
     status: StatusOptions,
     board: Arc<Board>,
     leads: state::Sender<bool>,
+    lack: state::Sender<Option<Problem>>,
 ) -> Infallible {
     let elector = Elector::new(client.clone(), &status.lease, status.identity.clone());
     let mut elected = leads.subscribe();
@@ -201,13 +206,15 @@ async fn write(
         loop {
             until(&mut elected, true).await;
             let following = async {
-                addresses::follow(client.clone(), from, &board).await;
+                addresses::follow(client.clone(), from, &board, &lack).await;
                 pending::<()>().await;
             };
             tokio::select! {
                 () = following => {}
                 () = until(&mut elected, false) => {}
             }
+            // Whoever is elected next finds out for itself.
+            lack.send_replace(None);
         }
     };
     tokio::join!(elector.run(&leads), writing, addresses).0
@@ -239,6 +246,8 @@ struct Follower<P> {
     waits_until: Option<Instant>,
     /// How the API server began to be away, until no watch misses it any more.
     away: Option<String>,
+    /// Why there are no addresses to write back.
+    lacking: state::Receiver<Option<Problem>>,
     /// What is written back, if anything is.
     board: Option<Arc<Board>>,
     output: Output<P>,
@@ -280,6 +289,7 @@ impl<P: Publish> Follower<P> {
                     self.output.take(answer);
                     self.report();
                 }
+                Ok(()) = self.lacking.changed() => self.touched.problems = true,
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
@@ -309,6 +319,10 @@ impl<P: Publish> Follower<P> {
                 Kind::TcpRoute,
                 Kind::UdpRoute,
                 Kind::ReferenceGrant,
+                Kind::SecurityPolicy,
+                Kind::Consumer,
+                Kind::RateLimitPolicy,
+                Kind::TrafficPolicy,
             ] {
                 watch(kind, Fields::All);
             }
@@ -323,8 +337,8 @@ impl<P: Publish> Follower<P> {
             selection,
             task,
             is_settled: false,
-            objects: HashSet::new(),
-            unlisted: HashSet::new(),
+            objects: HashSet::default(),
+            unlisted: HashSet::default(),
             fault: None,
         };
         self.watches.insert(number, watch);
@@ -456,7 +470,7 @@ impl<P: Publish> Follower<P> {
         let mut faults: BTreeMap<(&str, Reason), Vec<&Selection>> = BTreeMap::new();
         for watch in self.watches.values() {
             match &watch.fault {
-                // Gateway API need not be installed.
+                // Gateway API need not be installed, nor our own definitions.
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
                 Some(fault) if fault.reason == Reason::Away => {}
                 Some(fault) => {
@@ -470,9 +484,10 @@ impl<P: Publish> Follower<P> {
             problem(&format!("{}: {message}", of.join(", ")), reason)
         });
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Away)));
-        self.output.report(&self.store, of_objects.chain(of_watches));
+        let of_addresses = self.lacking.borrow().clone();
+        self.output.report(&self.store, of_objects.chain(of_watches).chain(of_addresses));
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
-            board.want(&self.named.ingresses, &self.output.problems());
+            board.want(&self.named.ingresses, &self.output.problems(), self.output.standings());
         }
     }
 }
@@ -487,7 +502,12 @@ impl Selection {
 
     /// Whether there is something to serve without these objects, if they cannot be had for this reason.
     fn can_do_without(&self, reason: Reason) -> bool {
-        let is_needed = matches!(self.kind, Kind::Ingress | Kind::Service | Kind::EndpointSlice);
+        let is_needed = match self.kind {
+            Kind::Ingress | Kind::Service | Kind::EndpointSlice => true,
+            // Without them nobody would be kept out. Where there are no such kinds, there is no policy either.
+            Kind::SecurityPolicy | Kind::Consumer => reason == Reason::Forbidden,
+            _ => false,
+        };
         reason != Reason::Away && !is_needed
     }
 }

@@ -1,12 +1,21 @@
-//! How an Ingress stands in the cluster: what of it is written by us, and what is there now.
+//! How an object stands in the cluster: what of it is written by us, and what is there now.
 
 use k8s_openapi::api::networking::v1;
 
+use super::policy_status::PolicyStanding;
 use crate::object::annotation;
 
-/// What is written there.
+/// How an object stands.
+#[derive(Clone, Debug)]
+pub(super) enum Standing {
+    Ingress(IngressStanding),
+    /// A policy or a Consumer.
+    Policy(PolicyStanding),
+}
+
+/// What is written of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct IngressStanding {
     /// `metadata.uid`, by which an Event names it.
     pub(super) uid: Option<Box<str>>,
     /// `status.loadBalancer.ingress`: IP addresses and host names.
@@ -15,7 +24,7 @@ pub(super) struct Standing {
     pub(super) problems: Option<Box<str>>,
 }
 
-impl Standing {
+impl IngressStanding {
     pub(super) fn of(ingress: &v1::Ingress) -> Self {
         let status = ingress.status.as_ref().and_then(|status| status.load_balancer.as_ref());
         let addresses = status.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();

@@ -1,7 +1,7 @@
-//! What is written back into the cluster: addresses and problems of Ingresses, and Events.
+//! What is written back into the cluster: addresses and problems of Ingresses, the status of policies, and Events.
 //!
-//! A board holds how each Ingress stands and how it should; those that differ wait in a queue in which each is once, so
-//! it is never longer than there are Ingresses. The holder of the Lease takes them one by one. What is already as it
+//! A board holds how each object stands and how it should; those that differ wait in a queue in which each is once, so
+//! it is never longer than there are objects. The holder of the Lease takes them one by one. What is already as it
 //! should be is not written, whoever wrote it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -15,17 +15,19 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, watch as state};
 use tokio::time::sleep;
 
-use super::standing::Standing;
+use super::policy_status::{PolicyStanding, PolicyWish};
+use super::standing::{IngressStanding, Standing};
 use super::until;
 use super::watch::in_words;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
+use crate::translate::policy::standing::Standing as Verdict;
 
 /// The time between two writes, so that a thousand Ingresses are no burden on the API server.
 const PACE: Duration = Duration::from_millis(20);
@@ -61,9 +63,11 @@ pub(super) struct Board {
 #[derive(Debug, Default)]
 struct Cards {
     ingresses: HashMap<ObjectRef, Card>,
+    /// Policies and Consumers, and how they should stand once that is known.
+    policies: HashMap<ObjectRef, (PolicyStanding, Option<PolicyWish>)>,
     /// The addresses of the gateway, once they are known.
     addresses: Option<Vec<Box<str>>>,
-    /// The Ingresses that may not be as they should.
+    /// The objects that may not be as they should.
     queue: BTreeSet<ObjectRef>,
     /// Which was taken last: the others have their turn before it comes again.
     last: Option<ObjectRef>,
@@ -75,32 +79,44 @@ struct Cards {
 /// An Ingress.
 #[derive(Debug, Default)]
 struct Card {
-    standing: Standing,
+    standing: IngressStanding,
     is_ours: bool,
     /// Whether the annotation is to be taken off again, since it was ours.
     was_ours: bool,
     problems: Option<Box<str>>,
 }
 
-/// A write that brings an Ingress to where it should be.
+/// A write that brings an object to where it should be.
+#[derive(Debug, PartialEq)]
+enum Task {
+    Ingress(IngressTask),
+    /// The status of a policy or a Consumer, on top of this version of the object.
+    Policy {
+        status: Value,
+        version: Option<Box<str>>,
+    },
+}
+
+/// What to write of an Ingress.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Task {
+struct IngressTask {
     addresses: Option<Vec<Box<str>>>,
     problems: Option<Option<Box<str>>>,
 }
 
 impl Board {
-    /// Takes in how an Ingress stands.
+    /// Takes in how an object stands.
     pub(super) fn observe(&self, object: &ObjectRef, standing: Standing) {
         let mut cards = self.cards();
-        cards.ingresses.entry(object.clone()).or_default().standing = standing;
+        cards.stands(object, standing);
         self.queue_up(&mut cards, object);
     }
 
-    /// An Ingress is gone.
+    /// An object is gone.
     pub(super) fn forget(&self, object: &ObjectRef) {
         let mut cards = self.cards();
         cards.ingresses.remove(object);
+        cards.policies.remove(object);
         cards.queue.remove(object);
     }
 
@@ -122,8 +138,13 @@ impl Board {
         }
     }
 
-    /// Takes in which Ingresses are ours, and what is wrong.
-    pub(super) fn want(&self, ours: &HashSet<ObjectRef>, problems: &[Problem]) {
+    /// Takes in which Ingresses are ours, what is wrong, and how policies and Consumers should stand.
+    pub(super) fn want(
+        &self,
+        ours: &foldhash::HashSet<ObjectRef>,
+        problems: &[Problem],
+        verdicts: &[Verdict],
+    ) {
         let mut of_ingresses: BTreeMap<&ObjectRef, Vec<String>> = BTreeMap::new();
         let mut of_others = HashSet::new();
         for problem in problems.iter().filter(|problem| problem.severity != Severity::Note) {
@@ -146,12 +167,27 @@ impl Board {
             card.problems = text.filter(|_| card.is_ours).map(Into::into);
             self.queue_up(&mut cards, &object);
         }
+        self.want_policies(&mut cards, verdicts);
         let new: Vec<_> = of_others.difference(&cards.told).cloned().collect();
         cards.told = of_others;
         for (object, message) in new {
             cards.tell(object, message);
         }
         self.changed.notify_one();
+    }
+
+    fn want_policies(&self, cards: &mut Cards, verdicts: &[Verdict]) {
+        let mut of_objects: HashMap<&ObjectRef, Vec<Verdict>> = HashMap::new();
+        for verdict in verdicts {
+            of_objects.entry(&verdict.object).or_default().push(verdict.clone());
+        }
+        let all: Vec<ObjectRef> = cards.policies.keys().cloned().collect();
+        for object in all {
+            if let Some((standing, wish)) = cards.policies.get_mut(&object) {
+                *wish = Some(PolicyWish::new(of_objects.remove(&object).unwrap_or_default(), standing));
+            }
+            self.queue_up(cards, &object);
+        }
     }
 
     fn queue_up(&self, cards: &mut Cards, object: &ObjectRef) {
@@ -166,10 +202,24 @@ impl Board {
 }
 
 impl Cards {
-    /// What there is to write for an Ingress.
+    /// Takes in how an object stands.
+    fn stands(&mut self, object: &ObjectRef, standing: Standing) {
+        match standing {
+            Standing::Ingress(standing) => {
+                self.ingresses.entry(object.clone()).or_default().standing = standing;
+            }
+            Standing::Policy(standing) => self.policies.entry(object.clone()).or_default().0 = standing,
+        }
+    }
+
+    /// What there is to write for an object.
     fn task(&self, object: &ObjectRef) -> Option<Task> {
+        if let Some((standing, wish)) = self.policies.get(object) {
+            let status = standing.task(object, wish.as_ref()?)?;
+            return Some(Task::Policy { status, version: standing.version.clone() });
+        }
         let card = self.ingresses.get(object)?;
-        let mut task = Task::default();
+        let mut task = IngressTask::default();
         if let Some(addresses) = self.addresses.as_ref().filter(|_| card.is_ours) {
             let mut standing = card.standing.addresses.clone();
             standing.sort();
@@ -178,10 +228,16 @@ impl Cards {
         if card.was_ours && card.standing.problems != card.problems {
             task.problems = Some(card.problems.clone());
         }
-        (task != Task::default()).then_some(task)
+        (task != IngressTask::default()).then_some(Task::Ingress(task))
     }
 
-    /// Takes the next Ingress out of the queue.
+    /// By what Events name an object.
+    fn uid(&self, object: &ObjectRef) -> Option<Box<str>> {
+        let of_policy = || self.policies.get(object).map(|(standing, _)| &standing.uid);
+        self.ingresses.get(object).map(|card| &card.standing.uid).or_else(of_policy)?.clone()
+    }
+
+    /// Takes the next object out of the queue.
     fn next(&mut self) -> Option<ObjectRef> {
         let after = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.queue.range((after, Bound::Unbounded)).next().or_else(|| self.queue.first()).cloned();
@@ -249,30 +305,60 @@ impl Writer {
 
     /// Writes what is next; returns whether there was anything.
     async fn next(&self) -> kube::Result<bool> {
-        let told = self.board.cards().events.pop_front();
-        if let Some((object, message)) = told {
-            self.event(&object, None, &message).await;
+        let told = {
+            let mut cards = self.board.cards();
+            cards.events.pop_front().map(|(object, message)| (cards.uid(&object), object, message))
+        };
+        if let Some((uid, object, message)) = told {
+            self.event(&object, uid.as_deref(), &message).await;
             return Ok(true);
         }
         let next = {
             let mut cards = self.board.cards();
             let Some(object) = cards.next() else { return Ok(false) };
-            let uid = cards.ingresses.get(&object).and_then(|card| card.standing.uid.clone());
+            let uid = cards.uid(&object);
             cards.task(&object).map(|task| (object, uid, task))
         };
         let Some((object, uid, task)) = next else { return Ok(true) };
         let unwritten = Unwritten { board: &self.board, object: &object };
-        match self.carry_out(&object, uid.as_deref(), &task).await {
+        let done = match &task {
+            Task::Ingress(task) => self.write_ingress(&object, uid.as_deref(), task).await,
+            Task::Policy { status, version } => self.write_policy(&object, status, version.as_deref()).await,
+        };
+        match done {
             Ok(()) => {}
-            // It is gone, which the watch tells as well.
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // It is gone, or has changed meanwhile, which the watch tells as well.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => return Err(error),
         }
         std::mem::forget(unwritten);
         Ok(true)
     }
 
-    async fn carry_out(&self, object: &ObjectRef, uid: Option<&str>, task: &Task) -> kube::Result<()> {
+    /// Writes the status of a policy or a Consumer.
+    async fn write_policy(
+        &self,
+        object: &ObjectRef,
+        status: &Value,
+        version: Option<&str>,
+    ) -> kube::Result<()> {
+        let api_version = object.kind.api_versions()[0];
+        let (group, of_group) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupVersionKind::gvk(group, of_group, object.kind.as_str());
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &object.namespace, &resource);
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
+        let written = api.patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        self.board.cards().stands(object, Standing::Policy(PolicyStanding::of(&written)));
+        Ok(())
+    }
+
+    async fn write_ingress(
+        &self,
+        object: &ObjectRef,
+        uid: Option<&str>,
+        task: &IngressTask,
+    ) -> kube::Result<()> {
         let ingresses: Api<Ingress> = Api::namespaced(self.client.clone(), &object.namespace);
         let params = PatchParams::default();
         if let Some(problems) = &task.problems {
@@ -300,9 +386,7 @@ impl Writer {
 
     /// What was written stands, before the watch tells it.
     fn written(&self, object: &ObjectRef, ingress: &Ingress) {
-        if let Some(card) = self.board.cards().ingresses.get_mut(object) {
-            card.standing = Standing::of(ingress);
-        }
+        self.board.cards().stands(object, Standing::Ingress(IngressStanding::of(ingress)));
     }
 
     /// Tells of a problem by an Event, which nothing depends on: one that cannot be written is left out.
@@ -366,7 +450,7 @@ impl Drop for Unwritten<'_> {
 }
 
 /// At most this many bytes of a text.
-fn shortened(text: &str, most: usize) -> String {
+pub(super) fn shortened(text: &str, most: usize) -> String {
     const MORE: &str = " ...";
     if text.len() <= most {
         return text.to_owned();
@@ -394,35 +478,42 @@ mod tests {
         }
     }
 
-    fn task(board: &Board, object: &ObjectRef) -> Option<Task> {
-        board.cards().task(object)
+    fn task(board: &Board, object: &ObjectRef) -> Option<IngressTask> {
+        match board.cards().task(object)? {
+            Task::Ingress(task) => Some(task),
+            Task::Policy { .. } => None,
+        }
+    }
+
+    fn of_ingress(standing: IngressStanding) -> Standing {
+        Standing::Ingress(standing)
     }
 
     #[test]
     fn only_what_differs_is_written() {
         let (board, a) = (Board::default(), ingress("a"));
-        board.observe(&a, Standing::default());
+        board.observe(&a, of_ingress(IngressStanding::default()));
         assert_eq!(task(&board, &a), None, "nobody knows yet whose it is");
-        board.want(&HashSet::from([a.clone()]), &[problem(&a, "is odd")]);
+        board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], &[]);
         board.set_addresses(vec!["192.0.2.2".into(), "192.0.2.1".into()]);
         let wanted = task(&board, &a).expect("it differs");
         assert_eq!(wanted.addresses, Some(vec!["192.0.2.1".into(), "192.0.2.2".into()]));
         assert_eq!(wanted.problems, Some(Some("spec: is odd".into())));
         let addresses = vec!["192.0.2.2".into(), "192.0.2.1".into()];
         let problems = Some("spec: is odd".into());
-        board.observe(&a, Standing { uid: None, addresses, problems });
+        board.observe(&a, of_ingress(IngressStanding { uid: None, addresses, problems }));
         assert_eq!(task(&board, &a), None, "the order does not matter");
-        board.want(&HashSet::from([a.clone()]), &[]);
-        assert_eq!(task(&board, &a), Some(Task { addresses: None, problems: Some(None) }));
+        board.want(&[a.clone()].into_iter().collect(), &[], &[]);
+        assert_eq!(task(&board, &a), Some(IngressTask { addresses: None, problems: Some(None) }));
     }
 
     #[test]
     fn what_others_wrote_on_their_own_ingresses_stays() {
         let (board, theirs) = (Board::default(), ingress("theirs"));
         let problems = Some("of another gateway".into());
-        board.observe(&theirs, Standing { problems, ..Standing::default() });
+        board.observe(&theirs, of_ingress(IngressStanding { problems, ..IngressStanding::default() }));
         board.set_addresses(vec!["192.0.2.1".into()]);
-        board.want(&HashSet::new(), &[problem(&theirs, "is odd")]);
+        board.want(&foldhash::HashSet::default(), &[problem(&theirs, "is odd")], &[]);
         assert_eq!(task(&board, &theirs), None);
     }
 
@@ -430,11 +521,11 @@ mod tests {
     fn an_ingress_that_changes_its_class_loses_our_annotation() {
         let (board, a) = (Board::default(), ingress("a"));
         let problems = Some("spec: is odd".into());
-        board.observe(&a, Standing { problems, ..Standing::default() });
-        board.want(&HashSet::from([a.clone()]), &[problem(&a, "is odd")]);
+        board.observe(&a, of_ingress(IngressStanding { problems, ..IngressStanding::default() }));
+        board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], &[]);
         assert_eq!(task(&board, &a), None);
-        board.want(&HashSet::new(), &[]);
-        assert_eq!(task(&board, &a), Some(Task { addresses: None, problems: Some(None) }));
+        board.want(&foldhash::HashSet::default(), &[], &[]);
+        assert_eq!(task(&board, &a), Some(IngressTask { addresses: None, problems: Some(None) }));
     }
 
     #[test]
@@ -442,10 +533,10 @@ mod tests {
         let board = Board::default();
         let all = ["a", "b", "c"].map(ingress);
         for object in &all {
-            board.observe(object, Standing::default());
+            board.observe(object, of_ingress(IngressStanding::default()));
         }
         board.set_addresses(vec!["192.0.2.1".into()]);
-        board.want(&all.iter().cloned().collect(), &[]);
+        board.want(&all.iter().cloned().collect(), &[], &[]);
         let next = || board.cards().next().expect("one waits");
         assert_eq!(next(), all[0]);
         drop(Unwritten { board: &board, object: &all[0] });
@@ -457,18 +548,18 @@ mod tests {
     fn the_queue_holds_each_ingress_once_and_events_are_bounded() {
         let board = Board::default();
         let a = ingress("a");
-        board.observe(&a, Standing::default());
+        board.observe(&a, of_ingress(IngressStanding::default()));
         board.set_addresses(vec!["192.0.2.1".into()]);
         for _ in 0..3 {
-            board.want(&HashSet::from([a.clone()]), &[]);
+            board.want(&[a.clone()].into_iter().collect(), &[], &[]);
         }
         assert_eq!(board.cards().queue.len(), 1);
         let service = |n: usize| ObjectRef { kind: Kind::Service, ..ingress(&n.to_string()) };
         let problems: Vec<Problem> = (0..EVENTS_MAX + 5).map(|n| problem(&service(n), "is odd")).collect();
-        board.want(&HashSet::new(), &problems);
+        board.want(&foldhash::HashSet::default(), &problems, &[]);
         assert_eq!(board.cards().events.len(), EVENTS_MAX);
         board.cards().events.clear();
-        board.want(&HashSet::new(), &problems);
+        board.want(&foldhash::HashSet::default(), &problems, &[]);
         assert!(board.cards().events.is_empty(), "each is told once");
     }
 

@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::standing::Standing;
+use super::policy_status::{PolicyStanding, has_status};
+use super::standing::{IngressStanding, Standing};
 use crate::manifest::{ParsedObject, check};
 use crate::object::class::IngressClass;
 use crate::object::ingress::Ingress;
@@ -33,6 +34,10 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// The same for a kind that the API server does not know, or does not show us.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);
+
+/// Only after so many refusals in a row: an API server that starts on a busy machine may take half a minute to know anybody's
+/// rights, and one is to be in step soon after that as well.
+const REFUSALS_OF_A_START: u32 = 60;
 
 /// So many refusals in a row are not told of: an API server that has just started does not know anybody's rights yet.
 const REFUSALS_BORNE: u32 = 4;
@@ -144,7 +149,11 @@ impl Selection {
             | Kind::TlsRoute
             | Kind::TcpRoute
             | Kind::UdpRoute
-            | Kind::ReferenceGrant => {
+            | Kind::ReferenceGrant
+            | Kind::SecurityPolicy
+            | Kind::Consumer
+            | Kind::RateLimitPolicy
+            | Kind::TrafficPolicy => {
                 let namespace = self.namespace.clone();
                 tokio::spawn(telling.run_versions(client.clone(), namespace, config))
             }
@@ -294,11 +303,7 @@ impl Telling {
             self.delay = RETRY_FIRST;
         }
         let delay = self.delay;
-        let longest = match fault.reason {
-            Reason::Unknown | Reason::Forbidden => RETRY_REFUSED,
-            Reason::Away => RETRY_MAX,
-        };
-        self.delay = (delay * 2).min(longest);
+        self.delay = (delay * 2).min(longest_pause(fault.reason, self.refusals));
         if fault.reason != Reason::Forbidden || self.refusals > REFUSALS_BORNE {
             let news = News::Fault(fault);
             self.sender.send(Heard { watch: self.watch, at: Instant::now(), news }).await.ok()?;
@@ -315,7 +320,7 @@ impl Telling {
     /// Checks an object. What the API server has taken has a name.
     fn checked<K: Watched>(&self, raw: K) -> Option<(ParsedObject, Option<Standing>)> {
         let object = self.name(raw.meta())?;
-        let standing = raw.standing();
+        let standing = raw.standing(self.kind);
         let mut findings = Findings::default();
         let form = raw.check(&object, &mut findings);
         Some((ParsedObject { object, part: "".into(), form, findings }, standing))
@@ -331,6 +336,14 @@ fn next(code: Option<u16>, refusals: u32) -> Next {
         Some(404 | 504) => Next::Restart,
         _ if refusals >= REFUSALS_MAX => Next::Restart,
         _ => Next::Resume,
+    }
+}
+
+/// How long to wait at most before the next try, after so many refusals in a row.
+fn longest_pause(reason: Reason, refusals: u32) -> Duration {
+    match reason {
+        Reason::Unknown | Reason::Forbidden if refusals > REFUSALS_OF_A_START => RETRY_REFUSED,
+        Reason::Unknown | Reason::Forbidden | Reason::Away => RETRY_MAX,
     }
 }
 
@@ -359,7 +372,7 @@ trait Watched:
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object>;
 
     /// What of it is written back.
-    fn standing(&self) -> Option<Standing> {
+    fn standing(&self, _: Kind) -> Option<Standing> {
         None
     }
 }
@@ -369,8 +382,8 @@ impl Watched for networking::Ingress {
         Some(Object::Ingress(Arc::new(Ingress::check(self, &object.namespace, findings))))
     }
 
-    fn standing(&self) -> Option<Standing> {
-        Some(Standing::of(self))
+    fn standing(&self, _: Kind) -> Option<Standing> {
+        Some(Standing::Ingress(IngressStanding::of(self)))
     }
 }
 
@@ -404,17 +417,31 @@ impl Watched for core::ConfigMap {
     }
 }
 
-/// The kinds of Gateway API.
+/// The kinds of CustomResourceDefinitions: those of Gateway API, and our own.
 impl Watched for DynamicObject {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         let value = serde_json::to_value(self).ok()?;
         check(object, &value, findings)
+    }
+
+    fn standing(&self, kind: Kind) -> Option<Standing> {
+        has_status(kind).then(|| Standing::Policy(PolicyStanding::of(self)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_api_server_that_refuses_is_asked_each_second_at_first_and_then_less_often() {
+        for reason in [Reason::Unknown, Reason::Forbidden] {
+            assert_eq!(longest_pause(reason, 1), RETRY_MAX);
+            assert_eq!(longest_pause(reason, REFUSALS_OF_A_START), RETRY_MAX);
+            assert_eq!(longest_pause(reason, REFUSALS_OF_A_START + 1), RETRY_REFUSED);
+        }
+        assert_eq!(longest_pause(Reason::Away, 1000), RETRY_MAX);
+    }
 
     #[test]
     fn after_a_silence_and_after_many_refusals_everything_is_listed_anew() {

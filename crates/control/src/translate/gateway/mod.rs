@@ -66,6 +66,7 @@ pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
             Some(message) => built.foreign.push(at.note("spec.gatewayClassName", message)),
         }
     }
+    built.foreign.sort_unstable_by(|one, other| one.object.cmp(&other.object));
     gateways.sort_by_cached_key(|gateway| gateway.at.age(gateway.gateway.created));
     let sites = Sites::new(&gateways, options, &mut built.problems);
     let routes = store.layer4_routes();

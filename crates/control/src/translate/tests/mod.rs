@@ -11,6 +11,7 @@ mod classes;
 mod compression;
 mod gateways;
 mod passthrough;
+mod policies;
 mod problems;
 mod routes;
 mod tls;

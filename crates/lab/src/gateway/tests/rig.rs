@@ -19,7 +19,8 @@ use tempfile::TempDir;
 
 use crate::experiment::Work;
 
-use super::super::{ALL, Config, Driver, EXTRA, HOST, Kind, Part, Site};
+use super::super::api::Header;
+use super::super::{ALL, Api, Config, Driver, EXTRA, HOST, Kind, Part, Protocol, Site};
 use super::{authority, pods};
 
 /// When a test gives up on a change. All take a second or two; a busy machine takes longer.
@@ -64,6 +65,16 @@ pub(super) fn keep(
     pods: u8,
     promise: fn(&mut Running) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    keep_with(kind, pods, &Api::Nothing, promise)
+}
+
+/// The same with these functions of an API gateway.
+pub(super) fn keep_with(
+    kind: &'static Kind,
+    pods: u8,
+    api: &Api,
+    promise: fn(&mut Running) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     if let Err(error) = (kind.version)(&tools()) {
         if std::env::var("SLUICEGATE_PEERS").is_ok_and(|value| value == "require") {
             return Err(error.context("SLUICEGATE_PEERS=require"));
@@ -71,7 +82,7 @@ pub(super) fn keep(
         eprintln!("skipped: {}: {error:#}", kind.name);
         return Ok(());
     }
-    let mut running = Running::start(kind, pods)?;
+    let mut running = Running::start(kind, pods, api.clone())?;
     promise(&mut running).with_context(|| format!("it printed {:?}", running.process.output()))
 }
 
@@ -81,7 +92,7 @@ fn tools() -> PathBuf {
 }
 
 impl Running {
-    fn start(kind: &'static Kind, pods: u8) -> anyhow::Result<Self> {
+    fn start(kind: &'static Kind, pods: u8, api: Api) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         // Each has addresses of its own, so no test takes the port that another has just found free.
         static NETWORKS: AtomicU16 = AtomicU16::new(0);
@@ -101,9 +112,10 @@ impl Running {
         let certificate = authority::issue(&KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?)?;
         let config = Config {
             endpoints: vec![pods[0]],
-            protocol: crate::gateway::Protocol::Http1,
+            protocol: Protocol::Http1,
             certificate,
             hosts: Vec::new(),
+            api,
         };
         let prepared = (kind.prepare)(&site, &config)?;
         let process = Process::start(prepared.command)?;
@@ -118,7 +130,8 @@ impl Running {
             eventually("it accepts connections", || Ok(TcpStream::connect(addr).is_ok()))?;
         }
         self.driver.started(&self.process, &self.config)?;
-        eventually("it answers 200", || Ok(self.get(HOST).is_ok_and(|answer| answer.status == 200)))
+        let good = self.config.api.good().pop();
+        eventually("it answers 200", || Ok(self.call(good.as_ref()).is_ok_and(|answer| answer.status == 200)))
     }
 
     /// Tells the gateway of something new.
@@ -133,16 +146,25 @@ impl Running {
 
     /// A request over plain HTTP.
     pub(super) fn get(&self, host: &str) -> anyhow::Result<Answer> {
+        self.ask(host, None)
+    }
+
+    /// A call of an API, with what it shows.
+    pub(super) fn call(&self, header: Option<&Header>) -> anyhow::Result<Answer> {
+        self.ask(HOST, header)
+    }
+
+    fn ask(&self, host: &str, header: Option<&Header>) -> anyhow::Result<Answer> {
         let stream = connect(self.site.http)?;
         let client = stream.local_addr()?;
-        exchange(stream, host, client)
+        exchange(stream, host, header, client)
     }
 
     /// A request over HTTPS, in a connection that is secured for `name`.
     pub(super) fn get_secured(&self, host: &str, name: &str) -> anyhow::Result<Answer> {
         let stream = self.secured(name, rustls::ALL_VERSIONS, &[])?;
         let client = stream.sock.local_addr()?;
-        exchange(stream, host, client)
+        exchange(stream, host, None, client)
     }
 
     /// What is shown to new clients.
@@ -226,8 +248,14 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn exchange(mut stream: impl Read + Write, host: &str, client: SocketAddr) -> anyhow::Result<Answer> {
-    let request = format!("GET /path?query HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+fn exchange(
+    mut stream: impl Read + Write,
+    host: &str,
+    header: Option<&Header>,
+    client: SocketAddr,
+) -> anyhow::Result<Answer> {
+    let header = Header::line(header);
+    let request = format!("GET /path?query HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     // Not until the end, which some put off.

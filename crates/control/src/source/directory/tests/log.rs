@@ -134,3 +134,27 @@ async fn each_change_of_the_configuration_leaves_one_line() {
     );
     assert!(log.lines("endpoints changed").is_empty(), "it is for debugging");
 }
+
+#[tokio::test]
+async fn policies_and_consumers_that_change_are_counted() {
+    let log = Log::capture();
+    let policy = |allow: &str| {
+        format!(
+            "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {{name: p}}\n\
+             spec: {{targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: a}}], access: {{allow: [{allow}]}}, \
+             authentication: {{apiKey: {{}}}}}}\n---\napiVersion: sluicegate.dev/v1alpha1\nkind: Consumer\n\
+             metadata: {{name: c}}\nspec: {{groups: [gold]}}\n"
+        )
+    };
+    let mut followed =
+        Followed::with_files(&[("a.yaml", app("a", &[1])), ("p.yaml", policy("10.0.0.0/8"))]).await;
+    followed.write("p.yaml", &policy("10.0.0.0/16"));
+    followed.wait(|published| published.configs == 2).await;
+    assert_eq!(
+        log.lines("configuration changed"),
+        [
+            "INFO configuration changed routes=+1 -0 upstreams=+1 -0 certificates=+0 -0 policies=+1 -0 consumers=+1 -0",
+            "INFO configuration changed routes=+0 -0 upstreams=+0 -0 certificates=+0 -0 policies=+1 -1",
+        ]
+    );
+}

@@ -1,0 +1,155 @@
+//! Who may do what.
+
+use std::sync::Arc;
+
+use sluicegate_model::PathPattern;
+use sluicegate_model::policy::security::{Authentication, Method};
+use sluicegate_model::policy::{Authorization, AuthorizationRule};
+
+use super::written::authorization::{self as written, Action, PathMatch, PathType};
+use super::{address, header, jwt, list};
+use crate::object::{host, path};
+use crate::problem::Findings;
+
+/// The rules, of a policy in this namespace that has this authentication.
+pub(crate) fn check(
+    written: written::Authorization,
+    namespace: &Arc<str>,
+    authentication: Option<&Authentication>,
+    findings: &mut Findings,
+) -> Authorization {
+    let field = "spec.authorization.rules";
+    let written_rules = list::filled(Some(written.rules), 64, field, findings);
+    let rules: Vec<AuthorizationRule> = written_rules
+        .into_iter()
+        .enumerate()
+        .map(|(index, rule)| {
+            let field = format!("{field}[{index}]");
+            check_callers(&rule, authentication, &field, findings);
+            check_rule(rule, namespace, authentication, &field, findings)
+        })
+        .collect();
+    let allows_others = match written.default {
+        Some(action) => action == Action::Allow,
+        None => !rules.iter().any(|rule| rule.allows),
+    };
+    Authorization { rules, allows_others }
+}
+
+/// Rules about callers need to know who calls: a rule that nobody can meet would deny nobody.
+fn check_callers(
+    rule: &written::Rule,
+    authentication: Option<&Authentication>,
+    field: &str,
+    findings: &mut Findings,
+) {
+    let of_consumers =
+        [(rule.consumers.is_some(), "consumers"), (rule.groups.is_some(), "groups")].into_iter();
+    // A service that is asked names no Consumer.
+    let knows_consumers = authentication.is_some_and(|known| {
+        let is_service = |method: &Method| match method {
+            Method::External(_) => true,
+            Method::Unusable { method, .. } => &**method == "external",
+            Method::Jwt(_) | Method::ApiKey { .. } | Method::Basic(_) => false,
+        };
+        !known.methods.iter().all(is_service)
+    });
+    for (_, name) in of_consumers.filter(|(is_written, _)| *is_written && !knows_consumers) {
+        let fault = "needs spec.authentication by jwt, apiKey or basic, else nobody is known";
+        findings.error(format!("{field}.{name}"), fault);
+    }
+    let has_tokens = authentication
+        .is_some_and(|known| known.methods.iter().any(|method| matches!(method, Method::Jwt(_))));
+    if rule.claims.is_some() && !has_tokens {
+        findings.error(format!("{field}.claims"), "needs spec.authentication.jwt, else there are none");
+    }
+}
+
+fn check_rule(
+    written: written::Rule,
+    namespace: &Arc<str>,
+    authentication: Option<&Authentication>,
+    field: &str,
+    findings: &mut Findings,
+) -> AuthorizationRule {
+    let within = |name: &str| format!("{field}.{name}");
+    let consumers = list::filled(written.consumers, 64, &within("consumers"), findings);
+    let groups = list::filled(written.groups, 64, &within("groups"), findings);
+    let claims = list::filled(written.claims, 16, &within("claims"), findings);
+    let methods = list::filled(written.methods, 16, &within("methods"), findings);
+    let paths = list::filled(written.paths, 64, &within("paths"), findings);
+    let addresses = list::filled(written.addresses, 256, &within("addresses"), findings);
+    AuthorizationRule {
+        allows: written.action == Action::Allow,
+        consumers: check_consumers(consumers, namespace, authentication, &within("consumers"), findings),
+        groups: groups.into_iter().map(Into::into).collect(),
+        claims: jwt::check_claims(claims, &within("claims"), findings),
+        methods: check_methods(methods, &within("methods"), findings),
+        paths: check_paths(paths, &within("paths"), findings),
+        addresses: address::check(addresses, &within("addresses"), findings),
+    }
+}
+
+/// Consumers by namespace and name.
+fn check_consumers(
+    written: Vec<String>,
+    namespace: &Arc<str>,
+    authentication: Option<&Authentication>,
+    field: &str,
+    findings: &mut Findings,
+) -> Vec<(Arc<str>, Arc<str>)> {
+    let known = authentication.and_then(|authentication| authentication.consumers.as_ref());
+    let mut consumers = Vec::with_capacity(written.len());
+    for (index, text) in written.into_iter().enumerate() {
+        let (of, name) = match text.split_once('/') {
+            Some((of, name)) => (Arc::from(of), name),
+            None => (namespace.clone(), &*text),
+        };
+        let field = format!("{field}[{index}]");
+        if let Some(fault) = [&*of, name].into_iter().find_map(host::dns_name_fault) {
+            findings.error(field, format!("{text:?} {fault}"));
+        } else if known.is_some_and(|known| !known.contains(&of)) {
+            let fault = format!(
+                "the Consumers of namespace {of} are not known: add it to spec.authentication.consumers.namespaces"
+            );
+            findings.error(field, fault);
+        } else {
+            consumers.push((of, Arc::from(name)));
+        }
+    }
+    consumers
+}
+
+fn check_methods(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
+    let mut methods = Vec::with_capacity(written.len());
+    for (index, method) in written.into_iter().enumerate() {
+        let fault = match header::token_fault(&method) {
+            Some(fault) => format!("{method:?} {fault}"),
+            None if method.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+                format!("{method:?} is no method that clients use: write {}", method.to_ascii_uppercase())
+            }
+            None if method == "*" => "\"*\" is no method: leave methods out to mean all".to_owned(),
+            None => {
+                methods.push(method.into());
+                continue;
+            }
+        };
+        findings.error(format!("{field}[{index}]"), fault);
+    }
+    methods
+}
+
+fn check_paths(written: Vec<PathMatch>, field: &str, findings: &mut Findings) -> Vec<PathPattern> {
+    let mut paths = Vec::with_capacity(written.len());
+    for (index, PathMatch { kind, value }) in written.into_iter().enumerate() {
+        let kind = match kind {
+            PathType::Exact => "Exact",
+            PathType::Prefix => "Prefix",
+        };
+        match path::parse(&value, kind) {
+            Ok(pattern) => paths.push(pattern),
+            Err((_, fault)) => findings.error(format!("{field}[{index}].value"), fault),
+        }
+    }
+    paths
+}

@@ -1,0 +1,120 @@
+//! `Consumer`.
+
+use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+
+use super::secret::SecretValue;
+use super::written::consumer::{ConsumerSpec, Token};
+use super::{header, list, secret};
+use crate::object::gateway_api::Written;
+use crate::object::{ObjectRef, annotation};
+use crate::problem::Findings;
+
+/// A checked `Consumer`: the parts of it by which it can be known.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Consumer {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    pub(crate) username: Box<str>,
+    pub(crate) groups: Vec<Box<str>>,
+    /// Its API keys, each with its place in `spec.apiKeys`.
+    pub(crate) keys: Vec<(usize, SecretValue)>,
+    /// Each with its place in `spec.tokens`.
+    pub(crate) tokens: Vec<(usize, TokenSubject)>,
+    /// Each with its place in `spec.basicUsers`.
+    pub(crate) users: Vec<(usize, Box<str>)>,
+}
+
+impl Consumer {
+    pub(crate) fn check(raw: Written<ConsumerSpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
+        annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let written_username = spec.username.filter(|name| match header::value_fault(name) {
+            None => true,
+            Some(fault) => {
+                findings.error("spec.username", format!("{name:?} {fault}"));
+                false
+            }
+        });
+        let groups = list::bounded(spec.groups, 64, "spec.groups", findings);
+        let groups = check_groups(groups, "spec.groups", findings);
+        let keys = list::bounded(spec.api_keys, 16, "spec.apiKeys", findings);
+        let keys = keys.into_iter().enumerate().filter_map(|(index, key)| {
+            let field = format!("spec.apiKeys[{index}].secretRef");
+            Some((index, secret::check(key.secret_ref, "key", &object.namespace, &field, findings)?))
+        });
+        let keys: Vec<_> = keys.collect();
+        let tokens = list::bounded(spec.tokens, 16, "spec.tokens", findings).into_iter().enumerate();
+        let tokens: Vec<_> =
+            tokens.filter_map(|(index, token)| Some((index, check_token(token, index, findings)?))).collect();
+        let users = list::bounded(spec.basic_users, 16, "spec.basicUsers", findings);
+        let users = check_users(users, findings);
+        if keys.is_empty() && tokens.is_empty() && users.is_empty() {
+            let fault = "has none of apiKeys, tokens and basicUsers: nobody can be this Consumer";
+            findings.warning("spec", fault);
+        }
+        Self {
+            created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            username: written_username.as_deref().unwrap_or(&object.name).into(),
+            groups,
+            keys,
+            tokens,
+            users,
+        }
+    }
+}
+
+/// Names of groups, which endpoints get in one header.
+pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
+    let mut groups: Vec<Box<str>> = Vec::with_capacity(written.len());
+    for (index, group) in written.into_iter().enumerate() {
+        match header::value_fault(&group) {
+            Some(fault) => findings.error(format!("{field}[{index}]"), format!("{group:?} {fault}")),
+            None if groups.iter().any(|other| **other == *group) => {
+                findings.warning(format!("{field}[{index}]"), format!("{group:?} is written twice"));
+            }
+            None => groups.push(group.into()),
+        }
+    }
+    groups
+}
+
+fn check_token(written: Token, index: usize, findings: &mut Findings) -> Option<TokenSubject> {
+    let (claim, value) = match (written.subject, written.client_id) {
+        (Some(value), None) => (SubjectClaim::Subject, value),
+        (None, Some(value)) => (SubjectClaim::ClientId, value),
+        _ => {
+            let fault = "says not exactly one thing: write one of subject and clientId";
+            findings.error(format!("spec.tokens[{index}]"), fault);
+            return None;
+        }
+    };
+    for (name, is_empty) in
+        [("issuer", written.issuer.as_deref() == Some("")), ("subject or clientId", value.is_empty())]
+    {
+        if is_empty {
+            findings.error(format!("spec.tokens[{index}]"), format!("has an empty {name}"));
+            return None;
+        }
+    }
+    Some(TokenSubject { issuer: written.issuer.map(Into::into), claim, value: value.into() })
+}
+
+fn check_users(written: Vec<String>, findings: &mut Findings) -> Vec<(usize, Box<str>)> {
+    let mut users: Vec<(usize, Box<str>)> = Vec::with_capacity(written.len());
+    for (index, user) in written.into_iter().enumerate() {
+        // RFC 7617, 2: the first colon ends the name.
+        let fault = match &*user {
+            "" => Some("is empty"),
+            user if user.contains(':') || user.contains(char::is_control) => {
+                Some("has a colon or a control character, which no name has")
+            }
+            user if users.iter().any(|(_, other)| **other == *user) => Some("is written twice"),
+            _ => None,
+        };
+        match fault {
+            Some(fault) => findings.error(format!("spec.basicUsers[{index}]"), format!("{user:?} {fault}")),
+            None => users.push((index, user.into())),
+        }
+    }
+    users
+}

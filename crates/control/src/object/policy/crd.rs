@@ -1,0 +1,187 @@
+//! The CustomResourceDefinitions of our kinds, made of the types in [`written`](super::written).
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, transform};
+use serde_json::{Value, json};
+
+use super::written::consumer::ConsumerSpec;
+use super::written::rate_limit::RateLimitPolicySpec;
+use super::written::security::SecurityPolicySpec;
+use super::written::status::{ConsumerStatus, PolicyStatus};
+use super::written::traffic::TrafficPolicySpec;
+use super::{GROUP, VERSION};
+use crate::object::Kind;
+
+/// A CustomResourceDefinition.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// Its name, such as `consumers.sluicegate.dev`.
+    pub name: String,
+    /// It as YAML, without a `---`.
+    pub yaml: String,
+}
+
+/// The CustomResourceDefinitions of `SecurityPolicy`, `Consumer`, `RateLimitPolicy` and `TrafficPolicy`.
+#[must_use]
+pub fn definitions() -> Vec<Definition> {
+    let of_policy = [
+        column("Target", ".spec.targetRefs[*].name"),
+        column("Accepted", r#".status.ancestors[*].conditions[?(@.type=="Accepted")].status"#),
+    ];
+    let of_consumer = [
+        column("Username", ".spec.username"),
+        column("Accepted", r#".status.conditions[?(@.type=="Accepted")].status"#),
+    ];
+    vec![
+        definition::<SecurityPolicySpec, PolicyStatus>(Kind::SecurityPolicy, "sp", &of_policy),
+        definition::<ConsumerSpec, ConsumerStatus>(Kind::Consumer, "", &of_consumer),
+        definition::<RateLimitPolicySpec, PolicyStatus>(Kind::RateLimitPolicy, "rlp", &of_policy),
+        definition::<TrafficPolicySpec, PolicyStatus>(Kind::TrafficPolicy, "tp", &of_policy),
+    ]
+}
+
+/// A column of `kubectl get`.
+fn column(name: &str, path: &str) -> Value {
+    json!({ "name": name, "type": "string", "jsonPath": path })
+}
+
+fn definition<Spec: JsonSchema, Status: JsonSchema>(
+    kind: Kind,
+    short_name: &str,
+    columns: &[Value],
+) -> Definition {
+    let singular = kind.as_str().to_lowercase();
+    let plural = match singular.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{singular}s"),
+    };
+    let name = format!("{plural}.{GROUP}");
+    let spec = schema::<Spec>();
+    let description = spec.get("description").cloned();
+    let age = json!({ "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" });
+    let columns: Vec<&Value> = columns.iter().chain([&age]).collect();
+    let mut names = json!({
+        "kind": kind.as_str(), "listKind": format!("{kind}List"), "plural": plural, "singular": singular,
+        "categories": ["sluicegate"],
+    });
+    if !short_name.is_empty() {
+        names["shortNames"] = json!([short_name]);
+    }
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": name },
+        "spec": {
+            "group": GROUP,
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "additionalPrinterColumns": columns,
+                "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": {
+                    "description": description,
+                    "type": "object",
+                    "required": ["spec"],
+                    "properties": {
+                        // kubectl explain shows these as it shows those of any kind.
+                        "apiVersion": { "type": "string" },
+                        "kind": { "type": "string" },
+                        "metadata": { "type": "object" },
+                        "spec": spec,
+                        "status": schema::<Status>(),
+                    },
+                } },
+            }],
+        },
+    });
+    // Strings, numbers, lists and mappings can always be written.
+    let yaml = serde_saphyr::to_string(&definition).unwrap_or_default();
+    Definition { name, yaml }
+}
+
+/// The schema of a type, in the form that Kubernetes calls structural: without references, without alternatives.
+fn schema<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::openapi3();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    settings.transforms = vec![Box::new(structural)];
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// Leaves out what says nothing to Kubernetes, or something else than here.
+fn structural(schema: &mut Schema) {
+    transform::transform_subschemas(&mut structural, schema);
+    schema.remove("title");
+    schema.remove("default");
+    // An optional value is left out, and never null.
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [name] = &types[..] {
+            let name = name.clone();
+            schema.insert("type".to_owned(), name);
+        }
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    // Of alternatives of which one is null, the other one is left.
+    if let Some(Value::Array(alternatives)) = schema.get_mut("anyOf") {
+        alternatives.retain(|alternative| alternative.get("type") != Some(&json!("null")));
+        if let [Value::Object(only)] = &mut alternatives[..] {
+            let only = std::mem::take(only);
+            schema.remove("anyOf");
+            for (key, value) in only {
+                // What is said of the field goes before what is said of its type.
+                schema.ensure_object().entry(key).or_insert(value);
+            }
+        }
+    }
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        // Lines are broken here for people who read the code.
+        *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::definitions;
+
+    #[test]
+    fn the_definitions_of_the_chart_are_these() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/sluicegate/crds");
+        for definition in definitions() {
+            let path = folder.join(format!("{}.yaml", definition.name));
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(text == definition.yaml, "{} is not what is made: run `make manifests`", path.display());
+        }
+    }
+
+    #[test]
+    fn schemas_are_structural_and_every_field_is_explained() {
+        for definition in definitions() {
+            let schema: serde_json::Value = serde_saphyr::from_str(&definition.yaml).unwrap();
+            let versions = &schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+            check(&versions["spec"], "spec");
+            check(&versions["status"], "status");
+        }
+    }
+
+    fn check(schema: &serde_json::Value, path: &str) {
+        assert!(schema["type"].is_string(), "{path} has no type");
+        for unknown in ["anyOf", "oneOf", "$ref", "nullable", "default", "title"] {
+            assert!(schema.get(unknown).is_none(), "{path} has {unknown}");
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(field["description"].is_string(), "{path}.{name} is not explained");
+            check(field, &format!("{path}.{name}"));
+        }
+        if let Some(items) = schema.get("items") {
+            check(items, &format!("{path}[]"));
+        }
+    }
+}

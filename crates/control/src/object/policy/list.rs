@@ -1,0 +1,41 @@
+//! Lists, of which an empty one says something else than none.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::problem::Findings;
+
+/// A list that must have entries where it is written: `consumers: []` would be nobody to who wrote it, and everybody to
+/// who reads it.
+pub(crate) fn filled<T>(
+    written: Option<Vec<T>>,
+    most: usize,
+    field: &str,
+    findings: &mut Findings,
+) -> Vec<T> {
+    if written.as_ref().is_some_and(Vec::is_empty) {
+        findings.error(field, "is empty: write an entry, or leave it out");
+    }
+    bounded(written, most, field, findings)
+}
+
+/// A list that may be empty.
+pub(crate) fn bounded<T>(
+    written: Option<Vec<T>>,
+    most: usize,
+    field: &str,
+    findings: &mut Findings,
+) -> Vec<T> {
+    let list = written.unwrap_or_default();
+    if list.len() > most {
+        findings.error(field, format!("has {} entries, and can have {most}", list.len()));
+    }
+    list
+}
+
+/// The entries of a list that can be read, each with its place, where the object as a whole cannot.
+pub(crate) fn readable<T: DeserializeOwned>(object: &Value, name: &str) -> Vec<(usize, T)> {
+    let list = object.get("spec").and_then(|spec| spec.get(name)).and_then(Value::as_array);
+    let entries = list.into_iter().flatten().enumerate();
+    entries.filter_map(|(index, entry)| Some((index, serde_json::from_value(entry.clone()).ok()?))).collect()
+}

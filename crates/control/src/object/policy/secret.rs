@@ -1,0 +1,40 @@
+//! Values of Secrets that policies and consumers name.
+
+use std::sync::Arc;
+
+use super::written::credential::SecretKeyRef;
+use crate::object::{Kind, ObjectRef, host};
+use crate::problem::Findings;
+
+/// A value of a Secret in the namespace of who names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SecretValue {
+    pub(crate) secret: ObjectRef,
+    pub(crate) key: Box<str>,
+}
+
+/// The value that is named, with this key if it names none.
+pub(crate) fn check(
+    written: SecretKeyRef,
+    key: &str,
+    namespace: &Arc<str>,
+    field: &str,
+    findings: &mut Findings,
+) -> Option<SecretValue> {
+    if let Some(fault) = host::dns_name_fault(&written.name) {
+        findings.error(format!("{field}.name"), format!("{:?} {fault}", written.name));
+        return None;
+    }
+    if written.key.as_deref() == Some("") {
+        findings.error(format!("{field}.key"), "is empty: name a key of the Secret's data, or leave it out");
+        return None;
+    }
+    let secret = ObjectRef { kind: Kind::Secret, namespace: namespace.clone(), name: written.name.into() };
+    Some(SecretValue { secret, key: written.key.as_deref().unwrap_or(key).into() })
+}
+
+/// The bytes of a secret that was written as a line of text.
+pub(crate) fn without_line_end(value: &[u8]) -> &[u8] {
+    let end = value.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
+    end.map_or(&[], |end| &value[..=end])
+}

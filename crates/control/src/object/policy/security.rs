@@ -1,0 +1,161 @@
+//! `SecurityPolicy`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluicegate_model::policy::security::OriginPattern;
+use sluicegate_model::policy::{Access, Cors, Security};
+
+use super::authentication::{self, Need};
+use super::target::{self, Target};
+use super::written::security::{self as written, SecurityPolicySpec};
+use super::{address, authorization, duration, header, list, origin};
+use crate::object::gateway_api::Written;
+use crate::object::{ObjectRef, annotation};
+use crate::problem::{Findings, Severity};
+
+/// The methods of cross-origin requests, if a policy names none.
+const CORS_METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// How long a browser remembers a preflight, if a policy does not say (Fetch standard, "CORS-preflight fetch").
+const CORS_MAX_AGE: Duration = Duration::from_secs(5);
+
+/// The most: no browser remembers it for longer.
+const CORS_MAX_AGE_MAX: Duration = Duration::from_hours(24);
+
+/// A checked `SecurityPolicy`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SecurityPolicy {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    pub(crate) targets: Vec<Target>,
+    /// What it says. What a Secret holds of it cannot be used yet; with an error it refuses everything.
+    pub(crate) security: Arc<Security>,
+    /// What a Secret holds of it.
+    pub(crate) needs: Vec<Need>,
+}
+
+impl SecurityPolicy {
+    /// `findings` are those of reading it.
+    pub(crate) fn check(
+        raw: Written<SecurityPolicySpec>,
+        object: &ObjectRef,
+        findings: &mut Findings,
+    ) -> Self {
+        annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
+        let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
+        let Some(spec) = raw.spec else {
+            findings.error("spec", "is missing: write targetRefs and what is asked of callers");
+            return Self { created, ..Self::closed(object, Vec::new(), findings) };
+        };
+        // A target that is written wrongly is no reason to refuse what comes to the others.
+        let mut of_targets = Findings::default();
+        let targets = target::check(spec.target_refs.into_iter().enumerate().collect(), &mut of_targets);
+        let access = spec.access.map(|access| check_access(access, findings)).unwrap_or_default();
+        let cors = spec.cors.map(|cors| check_cors(cors, findings));
+        let (authentication, needs) = spec
+            .authentication
+            .map(|written| authentication::check(written, &object.namespace, findings))
+            .unzip();
+        let authorization = spec.authorization.map(|written| {
+            authorization::check(written, &object.namespace, authentication.as_ref(), findings)
+        });
+        let refuses = refusal(findings);
+        findings.0.append(&mut of_targets.0);
+        let security = Security { id: object.id(), refuses, access, cors, authentication, authorization };
+        Self { created, targets, security: Arc::new(security), needs: needs.unwrap_or_default() }
+    }
+
+    /// One that cannot be read as a whole: it refuses what comes to those targets that can be. The findings say why.
+    pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &Findings) -> Self {
+        // What is wrong with them has been told, or is told when the rest can be read.
+        let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
+        Self::closed(object, targets, findings)
+    }
+
+    fn closed(object: &ObjectRef, targets: Vec<Target>, findings: &Findings) -> Self {
+        let refuses = refusal(findings).or_else(|| Some("cannot be read".into()));
+        let security = Security {
+            id: object.id(),
+            refuses,
+            access: Access::default(),
+            cors: None,
+            authentication: None,
+            authorization: None,
+        };
+        Self { created: None, targets, security: Arc::new(security), needs: Vec::new() }
+    }
+}
+
+/// Why a policy cannot be honoured: the first of its errors.
+fn refusal(findings: &Findings) -> Option<Box<str>> {
+    let error = findings.0.iter().find(|finding| finding.severity == Severity::Error)?;
+    Some(format!("{}: {}", error.field, error.message).into())
+}
+
+fn check_access(written: written::Access, findings: &mut Findings) -> Access {
+    let allow = list::filled(written.allow, 256, "spec.access.allow", findings);
+    let deny = list::bounded(written.deny, 256, "spec.access.deny", findings);
+    Access {
+        allow: address::check(allow, "spec.access.allow", findings),
+        deny: address::check(deny, "spec.access.deny", findings),
+    }
+}
+
+fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
+    let credentials = written.allow_credentials.unwrap_or_default();
+    let written_origins = list::filled(Some(written.allow_origins), 64, "spec.cors.allowOrigins", findings);
+    let mut origins = Vec::new();
+    for (index, text) in written_origins.into_iter().enumerate() {
+        let field = format!("spec.cors.allowOrigins[{index}]");
+        match origin::parse(&text) {
+            Ok(OriginPattern::Any) if credentials => findings
+                .error(field, "* with allowCredentials lets any page act for its visitors: name the origins"),
+            Ok(origin) => origins.push(origin),
+            Err(fault) => findings.error(field, fault),
+        }
+    }
+    let methods = match written.allow_methods {
+        None => CORS_METHODS.map(Box::from).to_vec(),
+        Some(methods) => tokens(
+            list::filled(Some(methods), 32, "spec.cors.allowMethods", findings),
+            "spec.cors.allowMethods",
+            findings,
+        ),
+    };
+    let headers = list::bounded(written.allow_headers, 64, "spec.cors.allowHeaders", findings);
+    let expose = list::bounded(written.expose_headers, 64, "spec.cors.exposeHeaders", findings);
+    if credentials && expose.iter().any(|name| name == "*") {
+        let fault = "* does nothing with allowCredentials (Fetch standard): name the headers";
+        findings.warning("spec.cors.exposeHeaders", fault);
+    }
+    let max_age = written.max_age.and_then(|text| {
+        let range = Duration::ZERO..=CORS_MAX_AGE_MAX;
+        duration::check(&text, range, "0s and 24h", "spec.cors.maxAge", findings)
+    });
+    Cors {
+        origins,
+        methods,
+        headers: lower_case(tokens(headers, "spec.cors.allowHeaders", findings)),
+        expose: lower_case(tokens(expose, "spec.cors.exposeHeaders", findings)),
+        credentials,
+        max_age: max_age.unwrap_or(CORS_MAX_AGE),
+    }
+}
+
+/// Names of methods or headers; `*` is one.
+fn tokens(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
+    let mut tokens = Vec::with_capacity(written.len());
+    for (index, name) in written.into_iter().enumerate() {
+        match header::token_fault(&name) {
+            None => tokens.push(name.into()),
+            Some(fault) => findings.error(format!("{field}[{index}]"), format!("{name:?} {fault}")),
+        }
+    }
+    tokens
+}
+
+fn lower_case(names: Vec<Box<str>>) -> Vec<Box<str>> {
+    names.into_iter().map(|name| name.to_ascii_lowercase().into()).collect()
+}

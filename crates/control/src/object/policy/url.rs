@@ -1,0 +1,30 @@
+//! URLs of servers.
+
+use crate::problem::Findings;
+
+/// A URL of http or https with a host, written like the example. Says whether it is of http.
+pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findings) -> bool {
+    match text.parse::<http::Uri>() {
+        _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            findings.error(
+                field,
+                format!("{text:?} has characters that no URL can have: write them as %20 and the like"),
+            );
+            false
+        }
+        Ok(url) if url.authority().is_some_and(|authority| authority.as_str().contains('@')) => {
+            findings.error(field, "has a name or a password: nobody is told one");
+            false
+        }
+        Ok(url) if url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty()) => {
+            false
+        }
+        Ok(url) if url.scheme_str() == Some("http") && url.host().is_some_and(|host| !host.is_empty()) => {
+            true
+        }
+        _ => {
+            findings.error(field, format!("{text:?} is no URL: write it as {example}"));
+            false
+        }
+    }
+}

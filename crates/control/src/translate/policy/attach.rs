@@ -1,0 +1,246 @@
+//! From policies with their targets to routes (Gateway API: policy attachment, GEP-713).
+//!
+//! One policy of a kind governs a route, as a whole: the most specific, that is one for the port of the Service, then one
+//! for the Service, then one for the Ingress. Of several for the same target the oldest wins.
+
+use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet};
+use sluicegate_model::{Config, UpstreamKey};
+
+use super::standing::{Reason, Standing, TargetName};
+use crate::object::policy::target::Target;
+use crate::object::policy::written::target::TargetKind;
+use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::{Problem, Severity};
+use crate::store::Store;
+use crate::translate::reference::At;
+
+/// A policy of one kind.
+pub(super) struct Policy<'a, V> {
+    pub(super) at: At<'a>,
+    pub(super) created: Option<i64>,
+    pub(super) targets: &'a [Target],
+    /// What it asks for; nothing if that is nothing.
+    pub(super) value: Option<Arc<V>>,
+    /// What of it cannot be honoured, beside what is wrong with the object itself.
+    pub(super) fault: Option<String>,
+}
+
+/// What routes are looked up by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Ingress(Arc<str>, Arc<str>),
+    Service(Arc<str>, Arc<str>),
+    /// The namespace, the name and the key of the port.
+    Port(Arc<str>, Arc<str>, Arc<str>),
+}
+
+/// The policies of one kind, attached to their targets.
+pub(super) struct Attached<'a, V> {
+    /// The oldest first.
+    policies: Vec<Policy<'a, V>>,
+    /// The policy that has each place, and which of its targets it is.
+    holders: HashMap<Place, (usize, usize)>,
+    /// How each target of each policy stands, but for what is overridden.
+    verdicts: Vec<Vec<(Reason, String)>>,
+    /// For a policy and its target, the policies that govern some of the routes in its place.
+    overridden: HashMap<(usize, usize), BTreeSet<usize>>,
+}
+
+impl<'a, V> Attached<'a, V> {
+    /// Attaches policies to the Ingresses that are ours, and to Services.
+    pub(super) fn new(store: &Store, ours: &HashSet<&ObjectRef>, mut policies: Vec<Policy<'a, V>>) -> Self {
+        policies.sort_by_cached_key(|policy| policy.at.age(policy.created));
+        let mut holders = HashMap::default();
+        let mut verdicts = Vec::with_capacity(policies.len());
+        for (index, policy) in policies.iter().enumerate() {
+            let verdict = |(nth, target): (usize, &Target)| {
+                let (place, absence) = find(store, ours, policy.at, target);
+                match holders.entry(place) {
+                    Entry::Vacant(place) => {
+                        place.insert((index, nth));
+                        absence.unwrap_or((Reason::Accepted, String::new()))
+                    }
+                    Entry::Occupied(holder) if holder.get().0 == index => (Reason::Accepted, String::new()),
+                    Entry::Occupied(holder) => absence.unwrap_or_else(|| {
+                        let older: &Policy<'_, V> = &policies[holder.get().0];
+                        let message = format!(
+                            "is governed by the older {}: this policy does nothing there",
+                            older.at.object
+                        );
+                        (Reason::Conflicted, message)
+                    }),
+                }
+            };
+            verdicts.push(policy.targets.iter().enumerate().map(verdict).collect());
+        }
+        Self { policies, holders, verdicts, overridden: HashMap::default() }
+    }
+
+    /// What the route of this Ingress to this upstream is governed by.
+    pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Option<Arc<V>> {
+        let mut holders = self.holders_of(&ingress.namespace, &ingress.name, upstream);
+        let (governor, _) = holders.next()?;
+        let overridden: Vec<_> = holders.filter(|(policy, _)| *policy != governor).collect();
+        for holder in overridden {
+            self.overridden.entry(holder).or_default().insert(governor);
+        }
+        self.policies[governor].value.clone()
+    }
+
+    /// What an upstream itself is governed by.
+    pub(super) fn of_upstream(&self, upstream: &UpstreamKey) -> Option<&Arc<V>> {
+        let nobody = Arc::from("");
+        let (governor, _) = self.holders_of(&nobody, &nobody, upstream).next()?;
+        self.policies[governor].value.as_ref()
+    }
+
+    /// The policies that are attached to what a route comes from and leads to, the most specific first.
+    fn holders_of(
+        &self,
+        namespace: &Arc<str>,
+        ingress: &Arc<str>,
+        upstream: &UpstreamKey,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let UpstreamKey { namespace: within, service, port, .. } = upstream;
+        let places = (!self.holders.is_empty()).then(|| {
+            [
+                Place::Port(within.clone(), service.clone(), port.clone()),
+                Place::Service(within.clone(), service.clone()),
+                Place::Ingress(namespace.clone(), ingress.clone()),
+            ]
+        });
+        let found = places.map(|places| places.map(|place| self.holders.get(&place).copied()));
+        found.into_iter().flatten().flatten()
+    }
+
+    /// Those that have a target which is there.
+    pub(super) fn in_force(&self) -> impl Iterator<Item = &V> {
+        let of_verdicts = self.policies.iter().zip(&self.verdicts);
+        of_verdicts
+            .filter(|(_, verdicts)| verdicts.iter().any(|(reason, _)| *reason == Reason::Accepted))
+            .filter_map(|(policy, _)| policy.value.as_deref())
+    }
+
+    /// Each, whether it governs anything or not.
+    pub(super) fn policies(&self) -> &[Policy<'a, V>] {
+        &self.policies
+    }
+
+    /// Tells of connections to what is governed that are passed on unopened, so that no policy can do anything.
+    pub(super) fn tell_of_unopened(&self, config: &Config, problems: &mut Vec<Problem>) {
+        let mut told = HashSet::default();
+        for (host, route) in config.layer4_routes() {
+            for backend in &route.backends {
+                let of_ingress = route.id.kind == Kind::Ingress.as_str();
+                // A route of Gateway API is no Ingress, whatever its name is.
+                let name = if of_ingress { route.id.name.clone() } else { "".into() };
+                let holder = self.holders_of(&route.id.namespace, &name, &backend.upstream).next();
+                let Some((policy, target)) = holder.filter(|holder| told.insert((*holder, &route.id))) else {
+                    continue;
+                };
+                let Policy { at, targets, .. } = &self.policies[policy];
+                let message = format!(
+                    "does nothing for connections that {} passes on unopened, for host {host}",
+                    route.id
+                );
+                problems.push(at.problem(Severity::Error, &targets[target].field(), message));
+            }
+        }
+    }
+
+    /// Says how all stand.
+    pub(super) fn finish(
+        mut self,
+        store: &Store,
+        problems: &mut Vec<Problem>,
+        standings: &mut Vec<Standing>,
+    ) {
+        let objects: Vec<&ObjectRef> = self.policies.iter().map(|policy| policy.at.object).collect();
+        for (index, (policy, verdicts)) in self.policies.iter().zip(self.verdicts).enumerate() {
+            let fault = store.error_of(policy.at.object).or_else(|| policy.fault.clone());
+            for (nth, (target, (mut reason, mut message))) in policy.targets.iter().zip(verdicts).enumerate()
+            {
+                let field = target.field();
+                match reason {
+                    Reason::Foreign => problems.push(policy.at.note(&field, message.clone())),
+                    Reason::Conflicted | Reason::TargetNotFound => {
+                        problems.push(policy.at.warning(&field, message.clone()));
+                    }
+                    Reason::Accepted | Reason::Overridden | Reason::Invalid => {}
+                }
+                if let Some(by) = self.overridden.remove(&(index, nth)) {
+                    let by: Vec<String> = by.iter().take(3).map(|by| objects[*by].to_string()).collect();
+                    message = format!("the more specific {} governs some of its routes", by.join(", "));
+                    problems.push(policy.at.note(&field, message.clone()));
+                    reason = Reason::Overridden;
+                }
+                if let (true, Some(fault)) = (reason.is_accepted(), &fault) {
+                    (reason, message) = (Reason::Invalid, fault.clone());
+                }
+                let name = TargetName {
+                    kind: target.kind.kind(),
+                    name: target.name.clone(),
+                    section: target.port.clone(),
+                };
+                let object = policy.at.object.clone();
+                standings.push(Standing { object, target: Some(name), reason, message });
+            }
+        }
+    }
+}
+
+/// Where a target is, and why nothing can be attached there if that is so.
+fn find(
+    store: &Store,
+    ours: &HashSet<&ObjectRef>,
+    at: At<'_>,
+    target: &Target,
+) -> (Place, Option<(Reason, String)>) {
+    let namespace = at.object.namespace.clone();
+    let object = ObjectRef { kind: target.kind.kind(), namespace, name: target.name.clone() };
+    let missing = || {
+        let message = format!("{object} does not exist: the policy does nothing there");
+        (Reason::TargetNotFound, message)
+    };
+    let ObjectRef { namespace, name, .. } = object.clone();
+    match (target.kind, &target.port) {
+        (TargetKind::Ingress, _) => {
+            let absence = if ours.contains(&object) {
+                None
+            } else if store.knows(&object) {
+                let message =
+                    format!("{object} is of another class, or cannot be read: the policy does nothing there");
+                Some((Reason::Foreign, message))
+            } else {
+                Some(missing())
+            };
+            (Place::Ingress(namespace, name), absence)
+        }
+        (TargetKind::Service, None) => {
+            let absence = (!store.knows(&object)).then(missing);
+            (Place::Service(namespace, name), absence)
+        }
+        (TargetKind::Service, Some(port)) => {
+            let service = store.service(&namespace, &name).map(|(service, _)| service);
+            let known = service.and_then(|service| service.port(port, IpProtocol::Tcp));
+            let key = known.map_or_else(|| port.clone(), |known| known.key.clone());
+            let absence = match (known, service) {
+                (Some(_), _) => None,
+                (None, Some(service)) => {
+                    let ports = service.ports_in_words(IpProtocol::Tcp);
+                    let message = format!(
+                        "{object} has no port {port:?}, it has {ports}: the policy does nothing there"
+                    );
+                    Some((Reason::TargetNotFound, message))
+                }
+                (None, None) => Some(missing()),
+            };
+            (Place::Port(namespace, name, key), absence)
+        }
+    }
+}

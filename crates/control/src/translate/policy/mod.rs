@@ -1,0 +1,123 @@
+//! Which policies govern which routes, and who calls.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`attach`] | from policies with their targets to routes: who governs, who does not and why |
+//! | [`security`], [`rate_limit`] | what Secrets hold of policies |
+//! | [`traffic`] | the Services that a TrafficPolicy names |
+//! | [`consumer`] | the Consumers that policies know |
+//! | [`standing`] | what of a policy is in force, for its status |
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet};
+use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
+use sluicegate_model::{Config, UpstreamKey};
+
+use super::Source;
+use super::reference::{At, Reference};
+use crate::object::ObjectRef;
+use crate::object::policy::traffic::OfService;
+use crate::problem::Problem;
+use crate::store::Store;
+use attach::{Attached, Policy};
+use standing::Standing;
+
+mod attach;
+mod consumer;
+mod rate_limit;
+mod security;
+pub mod standing;
+mod traffic;
+
+/// The policies of a store, while routes ask for theirs.
+pub(super) struct Policies<'a> {
+    security: Attached<'a, Security>,
+    rate_limits: Attached<'a, RateLimits>,
+    traffic: Attached<'a, traffic::Value>,
+    problems: Vec<Problem>,
+}
+
+/// What governs a route.
+pub(super) struct Governed {
+    pub(super) security: Option<Arc<Security>>,
+    pub(super) rate_limits: Option<Arc<RateLimits>>,
+    pub(super) traffic: Option<Arc<Traffic>>,
+}
+
+/// What is left to say when every route has asked.
+#[derive(Default)]
+pub(super) struct Built<'a> {
+    /// In the order of their ids; none if no policy asks who calls.
+    pub(super) consumers: Vec<Arc<Consumer>>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) standings: Vec<Standing>,
+    /// The Services that policies name.
+    pub(super) references: Vec<Reference<'a>>,
+    /// What policies say of upstreams themselves.
+    pub(super) upstreams: HashMap<UpstreamKey, OfService>,
+}
+
+impl<'a> Policies<'a> {
+    pub(super) fn new(store: &'a Store, ingresses: &[Source<'a>]) -> Self {
+        let mut problems = Vec::new();
+        let mut secrets = security::Secrets::new(store);
+        let of_security = store.security_policies().map(|(object, policy, origin)| {
+            let at = At { object, origin };
+            let (value, fault) = secrets.complete(at, policy, &mut problems);
+            let targets = &policy.targets;
+            Policy { at, created: policy.created, targets, value: Some(value), fault }
+        });
+        let of_security: Vec<_> = of_security.collect();
+        let of_limits = store.rate_limit_policies().map(|(object, policy, origin)| {
+            let at = At { object, origin };
+            let (value, fault) = rate_limit::complete(store, at, policy, &mut problems);
+            Policy { at, created: policy.created, targets: &policy.targets, value, fault }
+        });
+        let of_limits: Vec<_> = of_limits.collect();
+        let of_traffic = store.traffic_policies().map(|(object, policy, origin)| Policy {
+            at: At { object, origin },
+            created: policy.created,
+            targets: &policy.targets,
+            value: Some(traffic::complete(store, policy)),
+            fault: None,
+        });
+        let of_traffic: Vec<_> = of_traffic.collect();
+        let has_any = !of_security.is_empty() || !of_limits.is_empty() || !of_traffic.is_empty();
+        let ours: HashSet<&ObjectRef> =
+            ingresses.iter().filter(|_| has_any).map(|source| source.object).collect();
+        Self {
+            security: Attached::new(store, &ours, of_security),
+            rate_limits: Attached::new(store, &ours, of_limits),
+            traffic: Attached::new(store, &ours, of_traffic),
+            problems,
+        }
+    }
+
+    /// The policies of a route that is written in this Ingress and leads to this upstream.
+    pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Governed {
+        Governed {
+            security: self.security.of(ingress, upstream),
+            rate_limits: self.rate_limits.of(ingress, upstream),
+            traffic: self.traffic.of(ingress, upstream).map(|value| value.traffic.clone()),
+        }
+    }
+
+    /// Ends it, when the configuration has all routes.
+    pub(super) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
+        let mut built = Built { problems: self.problems, ..Built::default() };
+        self.security.tell_of_unopened(config, &mut built.problems);
+        self.rate_limits.tell_of_unopened(config, &mut built.problems);
+        self.traffic.tell_of_unopened(config, &mut built.problems);
+        built.references = traffic::references(&self.traffic, config);
+        built.upstreams = traffic::upstreams(&self.traffic, config, &built.references);
+        let consumers = consumer::build(store, self.security.in_force());
+        built.consumers = consumers.consumers;
+        built.problems.extend(consumers.problems);
+        self.security.finish(store, &mut built.problems, &mut built.standings);
+        self.rate_limits.finish(store, &mut built.problems, &mut built.standings);
+        self.traffic.finish(store, &mut built.problems, &mut built.standings);
+        built.standings.extend(consumers.standings);
+        built
+    }
+}

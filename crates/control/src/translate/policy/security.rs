@@ -1,0 +1,223 @@
+//! What Secrets hold of SecurityPolicies.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use rustls_pki_types::CertificateDer;
+use sluicegate_jwt::{Algorithm, KeySet};
+use sluicegate_model::policy::security::{Basic, Method};
+use sluicegate_model::policy::{External, JwtKeys, RemoteKeys, Security};
+
+use crate::object::certificate;
+use crate::object::policy::authentication::{Need, Needed};
+use crate::object::policy::htpasswd::{self, Passwords};
+use crate::object::policy::jwt;
+use crate::object::policy::secret::{SecretValue, without_line_end};
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::{Problem, Severity};
+use crate::store::Store;
+use crate::translate::reference::At;
+
+/// The Secrets of a store, as policies need them.
+pub(super) struct Secrets<'a> {
+    store: &'a Store,
+    /// Keys that have been checked: many policies may name the same.
+    keys: HashMap<NamedKeys<'a>, Result<Arc<[u8]>, String>>,
+}
+
+/// Keys as a policy names them.
+#[derive(PartialEq, Eq, Hash)]
+struct NamedKeys<'a> {
+    value: &'a SecretValue,
+    /// Whether it is a secret that both sides know.
+    is_shared: bool,
+    algorithms: Vec<Algorithm>,
+}
+
+impl<'a> Secrets<'a> {
+    pub(super) fn new(store: &'a Store) -> Self {
+        Self { store, keys: HashMap::default() }
+    }
+
+    /// What a policy asks for, and what of it cannot be honoured.
+    pub(super) fn complete(
+        &mut self,
+        at: At<'a>,
+        policy: &'a SecurityPolicy,
+        problems: &mut Vec<Problem>,
+    ) -> (Arc<Security>, Option<String>) {
+        let security = &policy.security;
+        if security.refuses.is_some() {
+            // What is wrong with it is told of its field.
+            let message = "cannot be honoured: requests for what it governs are answered 503";
+            problems.push(at.problem(Severity::Error, "", message.to_owned()));
+            return (security.clone(), None);
+        }
+        tell_of_unknown_consumers(self.store, at, security, problems);
+        if policy.needs.is_empty() {
+            return (security.clone(), None);
+        }
+        let mut security = Security::clone(security);
+        let mut first = None;
+        for need in &policy.needs {
+            let method =
+                security.authentication.as_mut().and_then(|known| known.methods.get_mut(need.method));
+            let Some(method) = method else { continue };
+            if let Err(fault) = self.fill(at, need, method, problems) {
+                problems.push(at.problem(Severity::Error, &need.field, fault.clone()));
+                first.get_or_insert_with(|| format!("{}: {fault}", need.field));
+            }
+        }
+        (Arc::new(security), first)
+    }
+
+    /// Puts in its place what a Secret holds, or why there is nothing.
+    fn fill(
+        &mut self,
+        at: At<'_>,
+        need: &'a Need,
+        method: &mut Method,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), String> {
+        match (&need.what, method) {
+            (Needed::Keys(index) | Needed::Shared(index), Method::Jwt(taken)) => {
+                let Some(provider) = taken.providers.get_mut(*index).map(Arc::make_mut) else {
+                    return Ok(());
+                };
+                let is_shared = matches!(need.what, Needed::Shared(_));
+                match self.keys(&need.value, is_shared, &provider.algorithms) {
+                    Ok(keys) if is_shared => provider.keys = JwtKeys::Shared(keys),
+                    Ok(keys) => provider.keys = JwtKeys::Given(keys),
+                    Err(fault) => {
+                        provider.keys = JwtKeys::Unusable(fault.clone().into());
+                        return Err(format!("{fault}: no token of provider {:?} is taken", provider.name));
+                    }
+                }
+            }
+            (Needed::Authorities(index, keys), Method::Jwt(taken)) => {
+                let Some(provider) = taken.providers.get_mut(*index).map(Arc::make_mut) else {
+                    return Ok(());
+                };
+                match authorities(self.store, &need.value) {
+                    Ok(authorities) => {
+                        let keys = RemoteKeys { authorities, ..RemoteKeys::clone(keys) };
+                        provider.keys = JwtKeys::Remote(Arc::new(keys));
+                    }
+                    Err(fault) => {
+                        provider.keys = JwtKeys::Unusable(fault.clone().into());
+                        return Err(format!("{fault}: no token of provider {:?} is taken", provider.name));
+                    }
+                }
+            }
+            (Needed::Users { realm, forward }, method) => {
+                let users = self.users(at, need, problems);
+                *method = match users {
+                    Ok(Passwords { users, .. }) => {
+                        Method::Basic(Basic { realm: realm.clone(), users, forward: *forward })
+                    }
+                    Err(fault) => {
+                        let reason = fault.clone().into();
+                        *method = Method::Unusable { method: "basic".into(), reason };
+                        return Err(format!("{fault}: nobody can log in"));
+                    }
+                };
+            }
+            (Needed::Vouchers(external), method) => match authorities(self.store, &need.value) {
+                Ok(authorities) => {
+                    *method =
+                        Method::External(Arc::new(External { authorities, ..External::clone(external) }));
+                }
+                Err(fault) => {
+                    let reason = fault.clone().into();
+                    *method = Method::Unusable { method: "external".into(), reason };
+                    return Err(format!("{fault}: nobody gets in by {}", external.url));
+                }
+            },
+            (Needed::Keys(_) | Needed::Shared(_) | Needed::Authorities(..), _) => {}
+        }
+        Ok(())
+    }
+
+    fn keys(
+        &mut self,
+        value: &'a SecretValue,
+        is_shared: bool,
+        algorithms: &[Box<str>],
+    ) -> Result<Arc<[u8]>, String> {
+        let named = NamedKeys { value, is_shared, algorithms: jwt::algorithms(algorithms) };
+        match self.keys.entry(named) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                let checked = place.key().check(self.store);
+                place.insert(checked).clone()
+            }
+        }
+    }
+
+    fn users(&self, at: At<'_>, need: &Need, problems: &mut Vec<Problem>) -> Result<Passwords, String> {
+        let SecretValue { secret, key } = &need.value;
+        let passwords = htpasswd::parse(value_of(self.store, &need.value)?);
+        for (line, fault) in &passwords.faults {
+            problems.push(at.warning(&need.field, format!("{secret}: line {line} of data[{key}] {fault}")));
+        }
+        if passwords.users.is_empty() {
+            return Err(format!("{secret} has no line of name:hash in data[{key}] that can be used"));
+        }
+        Ok(passwords)
+    }
+}
+
+impl NamedKeys<'_> {
+    /// What a Secret holds, if it can be used.
+    fn check(&self, store: &Store) -> Result<Arc<[u8]>, String> {
+        let SecretValue { secret, key } = self.value;
+        let value = value_of(store, self.value)?;
+        if self.is_shared {
+            let value = without_line_end(value);
+            let shared = KeySet::shared(value, &self.algorithms);
+            return shared.map(|_| value.into()).map_err(|fault| format!("{secret}: data[{key}] {fault}"));
+        }
+        let given = KeySet::given(value, &self.algorithms);
+        given.map(|_| value.into()).map_err(|fault| format!("{secret}: the keys in data[{key}] {fault}"))
+    }
+}
+
+/// The value that is named, or why there is none.
+pub(super) fn value_of<'a>(store: &'a Store, named: &SecretValue) -> Result<&'a [u8], String> {
+    let SecretValue { secret, key } = named;
+    let data = store.data(secret).ok_or_else(|| match store.knows(secret) {
+        true => format!("{secret} cannot be read"),
+        false => format!("{secret} does not exist"),
+    })?;
+    data.get(key).ok_or_else(|| format!("{secret} has no data[{key}]"))
+}
+
+/// Certificates; at least one, since none would be those whom browsers trust.
+pub(super) fn authorities(
+    store: &Store,
+    named: &SecretValue,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let SecretValue { secret, key } = named;
+    let found = certificate::certificates(value_of(store, named)?);
+    found.map_err(|fault| format!("{secret}: data[{key}] {fault}")).and_then(|found| match found.len() {
+        0 => Err(format!("{secret} has no certificate in data[{key}]")),
+        _ => Ok(found),
+    })
+}
+
+/// Tells of rules that name somebody whom nobody can be.
+fn tell_of_unknown_consumers(store: &Store, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
+    let rules =
+        security.authorization.iter().flat_map(|authorization| authorization.rules.iter().enumerate());
+    for (rule, named) in rules.map(|(index, rule)| (index, &rule.consumers)) {
+        for (index, (namespace, name)) in named.iter().enumerate() {
+            let object = ObjectRef { kind: Kind::Consumer, namespace: namespace.clone(), name: name.clone() };
+            if !store.knows(&object) {
+                let field = format!("spec.authorization.rules[{rule}].consumers[{index}]");
+                problems.push(at.warning(&field, format!("{object} does not exist: nobody is it")));
+            }
+        }
+    }
+}

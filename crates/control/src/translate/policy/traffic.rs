@@ -1,0 +1,76 @@
+//! The Services that TrafficPolicies are for, and those that they name.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet};
+use sluicegate_model::policy::Traffic;
+use sluicegate_model::{Config, Protocol, UpstreamKey};
+
+use super::attach::{Attached, Policy};
+use crate::object::policy::traffic::{OfService, TrafficPolicy};
+use crate::store::Store;
+use crate::translate::reference::{Place, Reference};
+use crate::translate::upstream;
+
+/// What a policy says of routes, and of upstreams.
+pub(super) struct Value {
+    pub(super) traffic: Arc<Traffic>,
+    service: OfService,
+}
+
+/// A policy with the identities of the upstreams that it names.
+pub(super) fn complete(store: &Store, policy: &TrafficPolicy) -> Arc<Value> {
+    let TrafficPolicy { traffic: written, service, .. } = policy;
+    let service = service.clone();
+    if written.upstreams().next().is_none() {
+        return Arc::new(Value { traffic: written.clone(), service });
+    }
+    let mut traffic = Traffic::clone(written);
+    for branch in traffic.split.iter_mut().flat_map(|split| &mut split.branches) {
+        branch.upstream = upstream::key(store, &branch.upstream, None);
+    }
+    if let Some(mirror) = &mut traffic.mirror {
+        mirror.upstream = upstream::key(store, &mirror.upstream, None);
+    }
+    Arc::new(Value { traffic: Arc::new(traffic), service })
+}
+
+/// The upstreams of those policies that govern a route.
+pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) -> Vec<Reference<'a>> {
+    if attached.policies().is_empty() {
+        return Vec::new();
+    }
+    let governing: HashSet<_> =
+        config.routes().filter_map(|route| route.traffic.as_ref()).map(Arc::as_ptr).collect();
+    let in_force = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
+        let traffic = value.as_ref().map(|value| &value.traffic)?;
+        governing.contains(&Arc::as_ptr(traffic)).then_some((*at, traffic))
+    });
+    let references = in_force.flat_map(|(at, traffic)| {
+        let branches = traffic.split.iter().flat_map(|split| split.branches.iter().enumerate());
+        let branches = branches.map(|(index, branch)| (Place::Branch(index), &branch.upstream));
+        let mirror = traffic.mirror.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
+        let named = branches.chain(mirror);
+        named.map(move |(place, upstream)| Reference { at, place, upstream: upstream.clone() })
+    });
+    references.collect()
+}
+
+/// What policies say of the upstreams of all routes, and of those that policies name.
+pub(super) fn upstreams(
+    attached: &Attached<'_, Value>,
+    config: &Config,
+    references: &[Reference<'_>],
+) -> HashMap<UpstreamKey, OfService> {
+    if attached.policies().is_empty() {
+        return HashMap::default();
+    }
+    let of_routes = config.routes().map(|route| &route.upstream);
+    let named = references.iter().map(|reference| &reference.upstream);
+    let governed = of_routes.chain(named).filter_map(|upstream| {
+        let is_http = matches!(upstream.transport.protocol, Protocol::Http | Protocol::Http2);
+        let value = attached.of_upstream(upstream).filter(|_| is_http)?;
+        (value.service != OfService::default()).then(|| (upstream.clone(), value.service.clone()))
+    });
+    governed.collect()
+}

@@ -1,0 +1,223 @@
+//! Which policy governs which route.
+
+use std::sync::Arc;
+
+use super::{
+    A, ECHO, PORT, SERVICE, assert_lines, assert_problems, ingress, object, rules, shop, translated,
+};
+use crate::Translation;
+
+/// Each route with the names of the policies that govern it.
+fn governed(translation: &Translation) -> Vec<String> {
+    let name = |id: Option<&Arc<str>>| id.map_or("-".to_owned(), ToString::to_string);
+    let routes = translation.config.routes().map(|route| {
+        let security = name(route.security.as_ref().map(|security| &security.id.name));
+        let limits = name(route.rate_limits.as_ref().map(|limits| &limits.id.name));
+        format!("{} {} {security} {limits}", route.id.name, route.path)
+    });
+    routes.collect()
+}
+
+fn standings(translation: &Translation) -> Vec<String> {
+    let shown = translation.standings.iter().map(|standing| {
+        let target = standing.target.as_ref().map(|target| {
+            let section = target.section.as_ref().map(|section| format!(":{section}")).unwrap_or_default();
+            format!(" {} {}{section}", target.kind, target.name)
+        });
+        format!("{}{}: {}", standing.object.name, target.unwrap_or_default(), standing.reason.as_str())
+    });
+    let mut shown: Vec<String> = shown.collect();
+    shown.sort();
+    shown
+}
+
+fn security(name: &str, targets: &[&str]) -> String {
+    object("SecurityPolicy", name, &format!("targetRefs: [{}]", targets.join(", ")))
+}
+
+fn limits(name: &str, targets: &[&str]) -> String {
+    let limits = "limits: [{name: all, requests: 1, per: 1s}]";
+    object("RateLimitPolicy", name, &format!("targetRefs: [{}], {limits}", targets.join(", ")))
+}
+
+/// Two Services, the second with two ports, and an Ingress with a path to each and a default backend.
+fn two_services() -> String {
+    let paths =
+        rules(&["a.test Prefix /1 echo:http", "a.test Prefix /2 two:80", "a.test Prefix /3 two:admin"]);
+    let default = "defaultBackend: {service: {name: echo, port: {number: 80}}}";
+    format!(
+        "{}{ECHO}---\napiVersion: v1\nkind: Service\nmetadata: {{name: two}}\n\
+         spec: {{ports: [{{name: http, port: 80}}, {{name: admin, port: 81}}]}}\n",
+        ingress("name: a", &format!("{paths}, {default}"))
+    )
+}
+
+#[test]
+fn the_most_specific_policy_governs_a_route_as_a_whole() {
+    let two = "{group: \"\", kind: Service, name: two}";
+    let admin = "{group: \"\", kind: Service, name: two, sectionName: admin}";
+    let text = [
+        two_services(),
+        security("ingress", &[A]),
+        security("service", &[two]),
+        security("port", &[admin]),
+        limits("limits", &[A]),
+    ]
+    .concat();
+    let (translation, problems) = translated(&[&text]);
+    assert_lines(
+        &governed(&translation),
+        &["a /1 ingress limits", "a /2 service limits", "a /3 port limits", "a / ingress limits"],
+    );
+    assert_problems(
+        &problems,
+        &[
+            "SecurityPolicy default/ingress: spec.targetRefs[0]: the more specific SecurityPolicy default/port, SecurityPolicy default/service governs some",
+            "SecurityPolicy default/service: spec.targetRefs[0]: the more specific SecurityPolicy default/port governs some",
+        ],
+    );
+    assert_lines(
+        &standings(&translation),
+        &[
+            "ingress Ingress a: Overridden",
+            "limits Ingress a: Accepted",
+            "port Service two:admin: Accepted",
+            "service Service two: Overridden",
+        ],
+    );
+}
+
+#[test]
+fn all_routes_of_a_policy_share_it() {
+    let text = [two_services(), security("p", &[A]), limits("l", &[A])].concat();
+    let (translation, _) = translated(&[&text]);
+    let routes: Vec<_> = translation.config.routes().collect();
+    assert_eq!(routes.len(), 4);
+    for pair in routes.windows(2) {
+        assert!(Arc::ptr_eq(pair[0].security.as_ref().unwrap(), pair[1].security.as_ref().unwrap()));
+        assert!(Arc::ptr_eq(pair[0].rate_limits.as_ref().unwrap(), pair[1].rate_limits.as_ref().unwrap()));
+    }
+}
+
+#[test]
+fn of_equals_the_oldest_wins_and_the_other_is_told() {
+    let aged = |name: &str, created: &str| {
+        security(name, &[SERVICE])
+            .replace("metadata: {", &format!("metadata: {{creationTimestamp: \"{created}\", "))
+    };
+    let text = [
+        shop(),
+        security("a", &[SERVICE]),
+        aged("b", "2026-01-02T00:00:00Z"),
+        aged("c", "2026-01-01T00:00:00Z"),
+    ]
+    .concat();
+    let (translation, problems) = translated(&[&text]);
+    assert_lines(&governed(&translation), &["a / c -"]);
+    let conflict =
+        "spec.targetRefs[0]: is governed by the older SecurityPolicy default/c: this policy does nothing";
+    assert_problems(
+        &problems,
+        &[&format!("SecurityPolicy default/b: {conflict}"), &format!("SecurityPolicy default/a: {conflict}")],
+    );
+    assert_lines(
+        &standings(&translation),
+        &["a Service echo: Conflicted", "b Service echo: Conflicted", "c Service echo: Accepted"],
+    );
+    // Without a creation time the first by name wins.
+    let text = [shop(), limits("b", &[PORT]), limits("a", &[PORT])].concat();
+    assert_lines(&governed(&translated(&[&text]).0), &["a / - a"]);
+}
+
+#[test]
+fn a_port_is_the_same_by_whatever_a_backend_names_it() {
+    let by_number = format!("{}{ECHO}", ingress("name: a", &rules(&["a.test Prefix / echo:80"])));
+    let (translation, problems) = translated(&[&[by_number, security("p", &[PORT])].concat()]);
+    assert_lines(&governed(&translation), &["a / p -"]);
+    assert_problems(&problems, &[]);
+}
+
+#[test]
+fn a_target_that_is_not_there_is_told_and_the_others_are_governed() {
+    let foreign =
+        ingress("name: b", &format!("ingressClassName: nginx, {}", rules(&["b.test Prefix / echo:80"])));
+    let targets = [
+        A,
+        "{group: networking.k8s.io, kind: Ingress, name: b}",
+        "{group: networking.k8s.io, kind: Ingress, name: c}",
+        "{group: \"\", kind: Service, name: none}",
+        "{group: \"\", kind: Service, name: echo, sectionName: grpc}",
+    ];
+    let (translation, problems) = translated(&[&[shop(), foreign, security("p", &targets)].concat()]);
+    assert_lines(&governed(&translation), &["a / p -"]);
+    assert_problems(
+        &problems,
+        &[
+            "targetRefs[1]: Ingress default/b is of another class",
+            "targetRefs[2]: Ingress default/c does not exist",
+            "targetRefs[3]: Service default/none does not exist",
+            "targetRefs[4]: Service default/echo has no port \"grpc\", it has 80 (http)",
+        ],
+    );
+    assert_lines(
+        &standings(&translation),
+        &[
+            "p Ingress a: Accepted",
+            "p Ingress b: Foreign",
+            "p Ingress c: TargetNotFound",
+            "p Service echo:grpc: TargetNotFound",
+            "p Service none: TargetNotFound",
+        ],
+    );
+}
+
+#[test]
+fn policies_are_for_their_own_namespace_alone() {
+    let elsewhere = security("p", &[A, SERVICE]).replace("{name: p}", "{name: p, namespace: other}");
+    let (translation, problems) = translated(&[&[shop(), elsewhere].concat()]);
+    assert_lines(&governed(&translation), &["a / - -"]);
+    assert_problems(&problems, &["Ingress other/a does not exist", "Service other/echo does not exist"]);
+}
+
+#[test]
+fn targets_are_checked() {
+    for (target, problem) in [
+        (
+            "{group: apps, kind: Ingress, name: a}",
+            "spec.targetRefs[1].group: \"apps\" has no Ingress: write group: \"networking.k8s.io\"",
+        ),
+        ("{group: \"\", kind: Ingress, name: a}", "spec.targetRefs[1].group: \"\" has no Ingress"),
+        ("{group: \"\", kind: Service, name: A}", "spec.targetRefs[1].name: \"A\" has upper-case letters"),
+        (
+            "{group: networking.k8s.io, kind: Ingress, name: a, sectionName: http}",
+            "spec.targetRefs[1].sectionName: is the name of a port",
+        ),
+    ] {
+        // What is wrong with one target does not take the policy off the others, nor close them.
+        let (translation, problems) = translated(&[&[shop(), security("p", &[A, target])].concat()]);
+        assert_problems(&problems, &[problem]);
+        assert_lines(&governed(&translation), &["a / p -"]);
+        assert_eq!(super::security_of(&translation.config).refuses, None);
+        assert_lines(&standings(&translation), &["p Ingress a: Invalid"]);
+    }
+    let (translation, problems) = translated(&[&[shop(), security("p", &[])].concat()]);
+    assert_problems(&problems, &["spec.targetRefs: is missing"]);
+    assert_lines(&governed(&translation), &["a / - -"]);
+}
+
+#[test]
+fn what_is_passed_on_unopened_is_told_to_who_would_govern_it() {
+    let passing = ingress(
+        "name: a, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}",
+        &rules(&["a.test Prefix / echo:http"]),
+    );
+    for target in [A, SERVICE, PORT] {
+        let text = [passing.clone(), ECHO.to_owned(), security("p", &[target])].concat();
+        assert_problems(
+            &translated(&[&text]).1,
+            &[
+                "SecurityPolicy default/p: spec.targetRefs[0]: does nothing for connections that Ingress default/a passes on unopened, for host a.test",
+            ],
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Consumers, and whose a credential is.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use sluicegate_model::policy::consumer::SubjectClaim;
+
+use super::{assert_problems, object, policy, secret, shop, translated};
+
+const ALL: &str = "authentication: {apiKey: {}, basic: {secretRef: {name: users}}, \
+                   jwt: {providers: [{name: a, keys: {sharedSecretRef: {name: shared}}}]}}";
+
+/// What [`ALL`] needs.
+fn secrets() -> String {
+    secret("users", "auth: \"alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\"")
+        + &secret("shared", "secret: 0123456789abcdef")
+}
+
+fn consumer(name: &str, spec: &str) -> String {
+    object("Consumer", name, spec)
+}
+
+/// A key of its own in the Secret `keys`.
+fn keyed(name: &str, key: &str) -> String {
+    consumer(name, &format!("apiKeys: [{{secretRef: {{name: keys, key: {key}}}}}]"))
+}
+
+#[test]
+fn consumers_are_served_with_hashed_keys_in_the_order_of_their_names() {
+    let alice = consumer(
+        "alice",
+        "username: Alice, groups: [gold, silver], apiKeys: [{secretRef: {name: keys}}], \
+         tokens: [{issuer: \"https://a\", subject: \"42\"}, {clientId: app}], basicUsers: [alice]",
+    );
+    let keys = secret("keys", "key: \"0123456789abcdef\\n\", other: abcdefghijklmnop");
+    let text = [shop(), policy(ALL), secrets(), keys, keyed("bob", "other"), alice].concat();
+    let (translation, problems) = translated(&[&text]);
+    assert_problems(&problems, &[]);
+    let [alice, bob] = &translation.config.consumers[..] else {
+        panic!("{:?}", translation.config.consumers)
+    };
+    assert_eq!((alice.id.to_string(), &*alice.username), ("Consumer default/alice".to_owned(), "Alice"));
+    assert_eq!((bob.id.to_string(), &*bob.username), ("Consumer default/bob".to_owned(), "bob"));
+    assert_eq!(alice.groups, ["gold".into(), "silver".into()]);
+    assert_eq!(alice.keys[0].0, *digest(&SHA256, b"0123456789abcdef").as_ref());
+    assert_eq!((alice.tokens[0].claim, &*alice.tokens[0].value), (SubjectClaim::Subject, "42"));
+    assert_eq!((alice.tokens[1].claim, &alice.tokens[1].issuer), (SubjectClaim::ClientId, &None));
+    assert_eq!(alice.users, ["alice".into()]);
+}
+
+#[test]
+fn nobody_is_served_where_no_policy_asks_who_calls() {
+    let keys = secret("keys", "key: 0123456789abcdef");
+    for spec in
+        ["access: {allow: [10.0.0.0/8]}", "authentication: {apiKey: {}, consumers: {namespaces: [other]}}"]
+    {
+        let text = [shop(), policy(spec), keys.clone(), keyed("bob", "key")].concat();
+        let (translation, problems) = translated(&[&text]);
+        assert!(translation.config.consumers.is_empty());
+        assert_problems(
+            &problems,
+            &[
+                "Consumer default/bob: spec.apiKeys: is not used: no SecurityPolicy in force knows this Consumer and asks for API keys",
+            ],
+        );
+    }
+}
+
+#[test]
+fn credentials_that_nobody_asks_for_are_noted() {
+    let text = [
+        shop(),
+        policy("authentication: {apiKey: {}}"),
+        consumer("a", "tokens: [{subject: a}], basicUsers: [a]"),
+    ]
+    .concat();
+    assert_problems(&translated(&[&text]).1, &["spec.tokens: is not used", "spec.basicUsers: is not used"]);
+}
+
+#[test]
+fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
+    let keys = secret("keys", "one: 0123456789abcdef, two: 0123456789abcdef");
+    let aged = |text: String, day: u32| {
+        text.replace("metadata: {", &format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", "))
+    };
+    let text = [
+        shop(),
+        policy(ALL),
+        secrets(),
+        keys,
+        aged(keyed("a", "one"), 2),
+        aged(keyed("b", "two"), 1),
+        aged(consumer("c", "tokens: [{subject: x}], basicUsers: [x]"), 1),
+        aged(consumer("d", "tokens: [{subject: x}], basicUsers: [x]"), 2),
+    ]
+    .concat();
+    let (translation, problems) = translated(&[&text]);
+    let counts: Vec<_> = translation
+        .config
+        .consumers
+        .iter()
+        .map(|one| (one.keys.len(), one.tokens.len(), one.users.len()))
+        .collect();
+    assert_eq!(counts, [(0, 0, 0), (1, 0, 0), (0, 1, 1), (0, 0, 0)]);
+    assert_problems(
+        &problems,
+        &[
+            "Consumer default/a: spec.apiKeys[0]: the key is that of the older Consumer default/b, which keeps it",
+            "Consumer default/b: spec: the younger Consumer default/a has the key of this one too",
+            "Consumer default/d: spec.tokens[0]: the token of \"x\" is that of the older Consumer default/c",
+            "Consumer default/c: spec: the younger Consumer default/d has the token of \"x\"",
+            "Consumer default/d: spec.basicUsers[0]: the name \"x\" is that of the older Consumer default/c",
+            "Consumer default/c: spec: the younger Consumer default/d has the name \"x\"",
+        ],
+    );
+    assert!(!problems.concat().contains("0123456789abcdef"), "keys are not shown");
+    let invalid = translation.standings.iter().filter(|standing| !standing.reason.is_accepted());
+    let invalid: Vec<_> = invalid.map(|standing| &*standing.object.name).collect();
+    assert_eq!(invalid, ["a", "d"]);
+}
+
+#[test]
+fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
+    let other = consumer("a", "basicUsers: [x]").replace("{name: a}", "{name: a, namespace: other}");
+    let both = [consumer("b", "basicUsers: [x]"), other].concat();
+    for (scope, told) in [
+        ("", vec![]),
+        (
+            "consumers: {namespaces: [default, other]}, ",
+            vec![
+                "Consumer other/a: spec.basicUsers[0]: the name \"x\" is that of Consumer default/b too",
+                "Consumer default/b: spec: the name \"x\" is that of Consumer other/a too",
+            ],
+        ),
+        ("consumers: {namespaces: [\"*\"]}, ", vec!["Consumer other/a", "Consumer default/b"]),
+    ] {
+        let spec = ALL.replacen('{', &format!("{{{scope}"), 1);
+        let text = [shop(), policy(&spec), secrets(), both.clone()].concat();
+        let (translation, mut problems) = translated(&[&text]);
+        problems.retain(|problem| !problem.contains("is not used"));
+        assert_problems(&problems, &told);
+        assert!(translation.config.consumers.iter().all(|one| one.users.len() == 1), "each keeps it");
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_used_lets_nobody_in() {
+    for (data, told) in [
+        ("key: short", "has 5 bytes: write 8 at least, better 16 or more: it lets nobody in"),
+        ("key: \"\\n\"", "has 0 bytes"),
+        ("key: \"0123456789 abcdef\"", "has spaces or bytes that no header can carry"),
+        ("other: 0123456789abcdef", "Secret default/keys has no data[key]"),
+    ] {
+        let text = [shop(), policy("authentication: {apiKey: {}}"), secret("keys", data), keyed("a", "key")]
+            .concat();
+        let (translation, problems) = translated(&[&text]);
+        assert_problems(&problems, &[told]);
+        assert!(translation.config.consumers[0].keys.is_empty());
+    }
+    let text = [shop(), policy("authentication: {apiKey: {}}"), keyed("a", "key")].concat();
+    assert_problems(&translated(&[&text]).1, &["Secret default/keys does not exist: it lets nobody in"]);
+    let text =
+        [shop(), policy("authentication: {apiKey: {}}"), secret("keys", "key: abcdefgh"), keyed("a", "key")]
+            .concat();
+    let (translation, problems) = translated(&[&text]);
+    assert_problems(&problems, &["has 8 bytes and may be guessed"]);
+    assert_eq!(translation.config.consumers[0].keys.len(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_consumer_is_told_and_the_rest_is_known() {
+    for (spec, told) in [
+        ("", "spec: has none of apiKeys, tokens and basicUsers"),
+        ("basicUsers: [a], groups: [\"a,b\"]", "spec.groups[0]: \"a,b\" has a comma"),
+        ("basicUsers: [a], username: \"a\\nb\"", "spec.username"),
+        ("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]"),
+        ("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: says not exactly one thing"),
+        (
+            "basicUsers: [a], tokens: [{subject: x, clientId: app}]",
+            "spec.tokens[0]: says not exactly one thing",
+        ),
+        ("basicUsers: [a], tokens: [{subject: \"\"}]", "spec.tokens[0]: has an empty"),
+        ("basicUsers: [a], gruops: [gold]", "spec.gruops: is unknown: did you mean groups?"),
+    ] {
+        let text = [shop(), policy(ALL), secrets(), consumer("a", spec)].concat();
+        let (translation, problems) = translated(&[&text]);
+        assert_problems(&problems, &[told]);
+        assert_eq!(translation.config.consumers.len(), 1);
+    }
+}

@@ -1,0 +1,95 @@
+//! Policies, and who calls.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluicegate_model::Config;
+use sluicegate_model::policy::{RateLimits, Security};
+
+use super::{ECHO, assert_lines, assert_problems, ingress, rules};
+use crate::store::Store;
+use crate::{TranslateOptions, Translation, translate};
+
+mod attachment;
+mod consumers;
+mod rate_limits;
+mod secrets;
+mod security;
+mod traffic;
+
+/// What manifests come to, one after the other the same file, and what is wrong with them.
+fn translated(texts: &[&str]) -> (Translation, Vec<String>) {
+    let mut store = Store::default();
+    for text in texts {
+        store.set_file(Path::new("m.yaml"), text);
+    }
+    let translation = translate(&store, &TranslateOptions::default());
+    let problems = store.problems().chain(translation.problems.iter().cloned());
+    let problems = problems.map(|problem| problem.to_string()).collect();
+    (translation, problems)
+}
+
+/// The Ingress `a` with the path `/` of `a.test` to the port `http` of `echo`.
+fn shop() -> String {
+    format!("{}{ECHO}", ingress("name: a", &rules(&["a.test Prefix / echo:http"])))
+}
+
+/// An object of ours with this name and this spec in flow style, without braces.
+fn object(kind: &str, name: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: sluicegate.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+    )
+}
+
+/// A SecurityPolicy for the Ingress `a`.
+fn policy(spec: &str) -> String {
+    object("SecurityPolicy", "p", &format!("targetRefs: [{A}], {spec}"))
+}
+
+fn secret(name: &str, data: &str) -> String {
+    format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{data}}}\n")
+}
+
+/// The Ingress `a` as a target.
+const A: &str = "{group: networking.k8s.io, kind: Ingress, name: a}";
+
+/// The Service `echo` as a target.
+const SERVICE: &str = "{group: \"\", kind: Service, name: echo}";
+
+/// Its port as a target.
+const PORT: &str = "{group: \"\", kind: Service, name: echo, sectionName: http}";
+
+/// What the only route is governed by.
+#[track_caller]
+fn security_of(config: &Config) -> Arc<Security> {
+    let mut routes = config.routes();
+    let security = routes.next().and_then(|route| route.security.clone());
+    assert!(routes.next().is_none(), "there is one route");
+    security.expect("a policy governs the route")
+}
+
+#[track_caller]
+fn limits_of(config: &Config) -> Arc<RateLimits> {
+    let route = config.routes().next().expect("there is a route");
+    route.rate_limits.clone().expect("a policy governs the route")
+}
+
+#[test]
+fn every_example_of_the_guides_is_valid() {
+    for guide in ["policies.md", "traffic.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(guide);
+        let text = std::fs::read_to_string(path).unwrap();
+        let examples: Vec<&str> =
+            text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(examples.len() >= 5);
+        for example in examples {
+            let mut store = Store::default();
+            store.set_file(Path::new(guide), example);
+            let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+            assert_problems(&problems, &[]);
+            let count = store.security_policies().count() + store.rate_limit_policies().count();
+            let count = count + store.consumers().count() + store.traffic_policies().count();
+            assert!(count > 0, "{example}");
+        }
+    }
+}

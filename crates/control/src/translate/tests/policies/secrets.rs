@@ -1,0 +1,156 @@
+//! What Secrets hold of policies.
+
+use sluicegate_model::policy::JwtKeys;
+use sluicegate_model::policy::security::Method;
+
+use super::{assert_problems, policy, secret, security_of, shop, translated};
+
+const KEY: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+const ALICE: &str = "alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
+
+/// The method of a policy with this authentication, beside these Secrets, and what is wrong.
+fn method(authentication: &str, secrets: &str) -> (Method, Vec<String>) {
+    let text =
+        [shop(), policy(&format!("authentication: {{{authentication}}}")), secrets.to_owned()].concat();
+    let (translation, problems) = translated(&[&text]);
+    let security = security_of(&translation.config);
+    assert_eq!(security.refuses, None, "the other parts work");
+    let methods = &security.authentication.as_ref().expect("there is one").methods;
+    (methods[0].clone(), problems)
+}
+
+fn keys(method: &Method) -> &JwtKeys {
+    match method {
+        Method::Jwt(jwt) => &jwt.providers[0].keys,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn published_keys_are_vouched_for_by_a_secret_or_by_whom_browsers_trust() {
+    let authority = sluicegate_testkit::tls::Authority::of_process().pem();
+    let secrets = secret("issuer", &format!("ca.crt: {authority:?}, empty: \"\""));
+    let provider = |remote: &str| {
+        format!(
+            "jwt: {{providers: [{{name: acme, keys: {{remote: {{url: \"https://issuer/keys\"{remote}}}}}}}]}}"
+        )
+    };
+    let (plain, problems) = method(&provider(""), &secrets);
+    assert_problems(&problems, &[]);
+    let JwtKeys::Remote(remote) = keys(&plain) else { panic!("{plain:?}") };
+    assert_eq!((&*remote.url, remote.authorities.len()), ("https://issuer/keys", 0));
+    assert_eq!((remote.refresh.as_secs(), remote.timeout.as_secs()), (300, 5));
+    let own = provider(", caCertificateRef: {name: issuer}, refreshInterval: 1h, timeout: 200ms");
+    let (own, problems) = method(&own, &secrets);
+    assert_problems(&problems, &[]);
+    let JwtKeys::Remote(remote) = keys(&own) else { panic!("{own:?}") };
+    assert_eq!(
+        (remote.authorities.len(), remote.refresh.as_secs(), remote.timeout.as_millis()),
+        (1, 3600, 200)
+    );
+    // Not one of these is taken for those whom browsers trust.
+    for (named, problem) in [
+        ("{name: none}", "caCertificateRef: Secret default/none does not exist"),
+        ("{name: issuer, key: none}", "caCertificateRef: Secret default/issuer has no data[none]"),
+        ("{name: issuer, key: empty}", "caCertificateRef: Secret default/issuer: data[empty]"),
+    ] {
+        let (unusable, problems) = method(&provider(&format!(", caCertificateRef: {named}")), &secrets);
+        assert!(matches!(keys(&unusable), JwtKeys::Unusable(_)), "{named}");
+        assert_problems(&problems, &[problem]);
+    }
+    let clear = "jwt: {providers: [{name: acme, keys: {remote: {url: \"http://issuer/keys\"}}}]}";
+    let (_, problems) = method(clear, "");
+    assert_problems(&problems, &["remote.url: is asked in clear text"]);
+}
+
+#[test]
+fn the_server_of_a_service_is_vouched_for_by_a_secret_or_by_nobody() {
+    let authority = sluicegate_testkit::tls::Authority::of_process().pem();
+    let secrets = secret("authz", &format!("ca.crt: {authority:?}, empty: \"\""));
+    let external =
+        |named: &str| format!("external: {{url: \"https://authz/\", caCertificateRef: {{name: {named}}}}}");
+    let (good, problems) = method(&external("authz"), &secrets);
+    assert_problems(&problems, &[]);
+    assert!(matches!(good, Method::External(external) if external.authorities.len() == 1));
+    for (named, problem) in [
+        (
+            "none",
+            "external.caCertificateRef: Secret default/none does not exist: nobody gets in by https://authz/",
+        ),
+        ("authz, key: none", "caCertificateRef: Secret default/authz has no data[none]"),
+        ("authz, key: empty", "caCertificateRef: Secret default/authz: data[empty]"),
+    ] {
+        let (unusable, problems) = method(&external(named), &secrets);
+        assert!(matches!(unusable, Method::Unusable { .. }), "{named}");
+        assert_problems(&problems, &[problem]);
+    }
+}
+
+#[test]
+fn keys_and_passwords_come_from_secrets() {
+    let provider = |keys: &str| format!("jwt: {{providers: [{{name: acme, keys: {{{keys}}}}}]}}");
+    let jwks = secret(
+        "acme",
+        &format!("jwks.json: '{KEY}', other: '{KEY}', short: abc, secret: \"0123456789abcdef\\n\""),
+    );
+    let (given, problems) = method(&provider("secretRef: {name: acme}"), &jwks);
+    assert_problems(&problems, &[]);
+    assert!(matches!(keys(&given), JwtKeys::Given(text) if **text == *KEY.as_bytes()));
+    let (given, problems) = method(&provider("secretRef: {name: acme, key: other}"), &jwks);
+    assert_problems(&problems, &[]);
+    assert!(matches!(keys(&given), JwtKeys::Given(_)));
+    let (shared, problems) = method(&provider("sharedSecretRef: {name: acme}"), &jwks);
+    assert_problems(&problems, &[]);
+    assert!(matches!(keys(&shared), JwtKeys::Shared(secret) if **secret == *b"0123456789abcdef"));
+
+    let none = "no token of provider \"acme\" is taken";
+    for (named, problem) in [
+        ("secretRef: {name: none}", "keys.secretRef: Secret default/none does not exist"),
+        ("secretRef: {name: acme, key: none}", "keys.secretRef: Secret default/acme has no data[none]"),
+        (
+            "secretRef: {name: acme, key: short}",
+            "Secret default/acme: the keys in data[short] have no key that can be used",
+        ),
+        ("sharedSecretRef: {name: acme, key: short}", "Secret default/acme: data[short] has 3 bytes"),
+    ] {
+        let (unusable, problems) = method(&provider(named), &jwks);
+        assert!(matches!(keys(&unusable), JwtKeys::Unusable(_)), "{named}");
+        assert_problems(&problems, &[problem]);
+        assert!(problems[0].ends_with(none), "{problems:?}");
+    }
+}
+
+#[test]
+fn users_come_from_secrets() {
+    let basic = "basic: {secretRef: {name: users}, realm: shop}";
+    let (found, problems) = method(basic, &secret("users", &format!("auth: \"{ALICE}\\n\"")));
+    assert_problems(&problems, &[]);
+    let Method::Basic(found) = found else { panic!("{found:?}") };
+    assert_eq!((&*found.realm, &*found.users[0].0, found.forward), ("shop", "alice", false));
+
+    let (found, problems) = method(basic, &secret("users", &format!("auth: \"bob:plain\\n{ALICE}\"")));
+    assert!(matches!(found, Method::Basic(basic) if basic.users.len() == 1));
+    assert_problems(&problems, &["Secret default/users: line 1 of data[auth] has a hash of another kind"]);
+    assert!(!problems[0].contains("plain"), "nothing of a Secret is shown");
+
+    for (secrets, problem) in [
+        (String::new(), "basic.secretRef: Secret default/users does not exist: nobody can log in"),
+        (secret("users", "other: x"), "Secret default/users has no data[auth]"),
+        (secret("users", "auth: \"\""), "has no line of name:hash in data[auth]"),
+    ] {
+        let (unusable, problems) = method(basic, &secrets);
+        assert!(matches!(unusable, Method::Unusable { .. }));
+        assert_problems(&problems, &[problem]);
+    }
+}
+
+#[test]
+fn a_part_that_is_missing_is_told_in_the_standing() {
+    let (translation, _) =
+        translated(&[
+            &[shop(), policy("authentication: {apiKey: {}, basic: {secretRef: {name: users}}}")].concat()
+        ]);
+    let standing = &translation.standings[0];
+    assert_eq!(standing.reason.as_str(), "Invalid");
+    assert!(standing.message.starts_with("spec.authentication.basic.secretRef: Secret default/users"));
+}

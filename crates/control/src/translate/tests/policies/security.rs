@@ -1,0 +1,445 @@
+//! What a SecurityPolicy asks for, and what of it closes its routes.
+
+use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
+use sluicegate_model::policy::{Cors, External, JwtKeys, KeyPart, SignIn};
+
+use super::{assert_problems, policy, security_of, shop, translated};
+use crate::translate::tests::policies::object;
+
+/// The public key of RFC 8037, appendix A.2.
+const KEY: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+
+/// What a policy with this spec asks for, if nothing is wrong with it.
+#[track_caller]
+fn good(spec: &str) -> Security {
+    let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
+    assert_problems(&problems, &[]);
+    let security = security_of(&translation.config);
+    assert_eq!(security.refuses, None);
+    Security::clone(&security)
+}
+
+/// Checks that a policy with this spec closes its route, and why.
+#[track_caller]
+fn closed(spec: &str, problem: &str) {
+    let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
+    let refuses = security_of(&translation.config).refuses.clone();
+    let refuses = refuses.unwrap_or_else(|| panic!("it is open: {spec}"));
+    assert!(problems.iter().any(|told| told.contains(problem)), "{problems:#?}\nexpected {problem}");
+    assert!(problems.iter().any(|told| told.contains("are answered 503")), "{problems:#?}");
+    assert!(problem.ends_with('*') || refuses.contains(problem), "{refuses}\nexpected {problem}");
+}
+
+fn cors(spec: &str) -> Cors {
+    good(&format!("cors: {{{spec}}}")).cors.expect("there is one")
+}
+
+fn methods(spec: &str) -> Vec<Method> {
+    good(&format!("authentication: {{{spec}}}")).authentication.expect("there is one").methods
+}
+
+fn authorization(spec: &str) -> Authorization {
+    good(&format!("authorization: {{{spec}}}")).authorization.expect("there is one")
+}
+
+#[test]
+fn a_policy_without_anything_opens_what_less_specific_ones_close() {
+    let security = good("");
+    assert!(security.access.is_open() && security.cors.is_none());
+    assert!(security.authentication.is_none() && security.authorization.is_none());
+}
+
+#[test]
+fn addresses_are_networks() {
+    let access = good("access: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
+    let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(shown(&access.allow), ["10.0.0.0/8", "::1/128"]);
+    assert_eq!(shown(&access.deny), ["10.1.2.3/32"]);
+    assert!(good("access: {deny: []}").access.is_open());
+}
+
+#[test]
+fn cross_origin_requests_have_the_defaults_of_the_fetch_standard() {
+    let plain = cors("allowOrigins: [\"https://App.example.com\"]");
+    assert_eq!(plain.methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(Box::from));
+    assert_eq!((plain.max_age.as_secs(), plain.credentials), (5, false));
+    assert!(plain.headers.is_empty() && plain.expose.is_empty());
+    let full = cors(
+        "allowOrigins: [\"*\"], allowMethods: [GET], allowHeaders: [Content-Type, \"*\"], exposeHeaders: [X-Total], \
+         maxAge: 2h",
+    );
+    assert_eq!((&*full.headers[0], &*full.headers[1], &*full.expose[0]), ("content-type", "*", "x-total"));
+    assert_eq!(full.max_age.as_secs(), 7200);
+}
+
+#[test]
+fn methods_have_their_defaults_and_their_order() {
+    let inline = format!("keys: {{inline: '{KEY}'}}");
+    let all = methods(&format!(
+        "apiKey: {{}}, jwt: {{providers: [{{name: acme, {inline}, algorithms: [EdDSA], requiredClaims: [{{name: scope}}], \
+         claimToHeaders: [{{claim: sub, header: X-User}}]}}], from: [{{query: token}}, {{cookie: token}}]}}"
+    ));
+    let [Method::Jwt(jwt), Method::ApiKey { from, forward: false }] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(format!("{from:?}"), r#"[Header { name: "x-api-key", prefix: "" }]"#);
+    assert_eq!(format!("{:?}", jwt.from), r#"[Query("token"), Cookie("token")]"#);
+    assert!(jwt.forward);
+    let provider = &jwt.providers[0];
+    assert_eq!((provider.clock_skew.as_secs(), provider.allows_eternal), (60, false));
+    assert_eq!(provider.headers, [("sub".into(), "x-user".into())]);
+    assert!(provider.required[0].values.is_empty());
+    assert!(matches!(&provider.keys, JwtKeys::Given(text) if **text == *KEY.as_bytes()));
+
+    let bearer = methods(&format!("jwt: {{providers: [{{name: acme, {inline}}}]}}"));
+    let [Method::Jwt(jwt)] = &bearer[..] else { panic!("{bearer:?}") };
+    assert_eq!(format!("{:?}", jwt.from), r#"[Header { name: "authorization", prefix: "Bearer " }]"#);
+
+    let scope =
+        |spec: &str| good(&format!("authentication: {{apiKey: {{}}, {spec}}}")).authentication.unwrap();
+    assert_eq!(scope("").consumers, Some(vec!["default".into()]));
+    assert_eq!(scope("consumers: {namespaces: [b, a]}").consumers, Some(vec!["a".into(), "b".into()]));
+    assert_eq!(scope("consumers: {namespaces: [a, \"*\"]}").consumers, None);
+    assert!(!scope("require: Any").requires_all && scope("require: All").requires_all);
+}
+
+fn external(spec: &str) -> External {
+    let methods = methods(&format!("external: {{url: \"http://authz.default.svc:8080/check?a=b\"{spec}}}"));
+    let [Method::External(external)] = &methods[..] else { panic!("{methods:?}") };
+    External::clone(external)
+}
+
+#[test]
+fn a_service_that_is_asked_has_its_defaults() {
+    let plain = external("");
+    assert_eq!((&*plain.url, &*plain.method), ("http://authz.default.svc:8080/check?a=b", "GET"));
+    assert_eq!((plain.timeout.as_secs(), &plain.request_headers), (5, &None));
+    assert!(plain.response_headers.is_empty() && plain.sign_in.is_none() && plain.cache.is_none());
+    let full = external(
+        ", method: POST, timeout: 200ms, requestHeaders: [Authorization, X-A], responseHeaders: [X-User, Authorization], \
+         signIn: {url: /oauth2/start}",
+    );
+    assert_eq!((&*full.method, full.timeout.as_millis()), ("POST", 200));
+    assert_eq!(full.request_headers, Some(vec!["authorization".into(), "x-a".into()]));
+    assert_eq!(full.response_headers, ["x-user".into(), "authorization".into()]);
+    assert_eq!(full.sign_in, Some(SignIn { url: "/oauth2/start".into(), parameter: "rd".into() }));
+    let cache = |spec: &str| external(&format!(", cache: {{{spec}}}")).cache.unwrap();
+    let short = cache("key: [{type: Header, name: Authorization}]");
+    let authorization = Credential::Header { name: "authorization".into(), prefix: "".into() };
+    assert_eq!(short.key, [KeyPart::Value(authorization)]);
+    assert_eq!((short.admitted.as_secs(), short.refused.as_secs()), (60, 10));
+    let long = cache(
+        "admitted: 1h, refused: 0s, key: [{type: Cookie, name: Session}, {type: Query, name: T}, {type: Method}, \
+         {type: Host}, {type: Path}, {type: Address}]",
+    );
+    let values = [Credential::Cookie("Session".into()), Credential::Query("T".into())].map(KeyPart::Value);
+    let rest = [KeyPart::Method, KeyPart::Host, KeyPart::Path, KeyPart::Address];
+    assert_eq!(long.key, values.into_iter().chain(rest).collect::<Vec<_>>());
+    assert_eq!((long.admitted.as_secs(), long.refused.as_secs()), (3600, 0));
+}
+
+#[test]
+fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
+    for (spec, problem) in [
+        ("url: \"authz:8080\"", "external.url: \"authz:8080\" is no URL: write it as http://authz"),
+        ("url: \"ftp://authz\"", "external.url: \"ftp://authz\" is no URL"),
+        (
+            "url: \"http://authz/\u{fc}\"",
+            "external.url: \"http://authz/\u{fc}\" has characters that no URL can have",
+        ),
+        ("url: \"http://a:b@authz/\"", "external.url: has a name or a password"),
+        ("url: \"http://a\", timeout: 2m", "external.timeout: \"2m\" is not between 100ms and 60s"),
+        ("url: \"http://a\", requestHeaders: []", "external.requestHeaders: is empty"),
+        ("url: \"http://a\", requestHeaders: [Host]", "external.requestHeaders[0]: \"Host\" is needed"),
+        (
+            "url: \"http://a\", requestHeaders: [Content-Type]",
+            "requestHeaders[0]: \"Content-Type\" is about the body",
+        ),
+        ("url: \"http://a\", requestHeaders: [X-Original-URL]", "\"X-Original-URL\" is the gateway's own"),
+        (
+            "url: \"http://a\", responseHeaders: [Set-Cookie]",
+            "responseHeaders[0]: \"Set-Cookie\" goes to the client",
+        ),
+        (
+            "url: \"http://a\", responseHeaders: [X-Consumer-Username]",
+            "\"X-Consumer-Username\" is the gateway's own",
+        ),
+        (
+            "url: \"http://a\", responseHeaders: [Content-Length]",
+            "\"Content-Length\" is needed for the request",
+        ),
+        ("url: \"http://a\", responseHeaders: [\"a b\"]", "\"a b\" has characters that it cannot have"),
+        ("url: \"http://a\", signIn: {url: //evil}", "external.signIn.url: \"//evil\" is no URL"),
+        ("url: \"http://a\", signIn: {url: \"/a b\"}", "external.signIn.url: \"/a b\" is no path"),
+        ("url: \"http://a\", signIn: {url: \"https://b/#c\"}", "external.signIn.url: has a fragment"),
+        (
+            "url: \"http://a\", signIn: {url: /b, redirectParameter: \"a&b\"}",
+            "signIn.redirectParameter: \"a&b\" is not",
+        ),
+        ("url: \"http://a\", cache: {key: []}", "external.cache.key: is empty"),
+        ("url: \"http://a\", cache: {key: [{type: Header}]}", "external.cache.key[0].name: is missing"),
+        (
+            "url: \"http://a\", cache: {key: [{type: Path, name: x}]}",
+            "cache.key[0].name: is for type: Header",
+        ),
+        ("url: \"http://a\", cache: {key: [{type: Header, name: Cookie}]}", "\"Cookie\" is all cookies"),
+        (
+            "url: \"http://a\", cache: {key: [{type: Header, name: Host}]}",
+            "\"host\" is needed for the request itself",
+        ),
+        (
+            "url: \"http://a\", cache: {key: [{type: Host}], admitted: 25h}",
+            "cache.admitted: \"25h\" is not between",
+        ),
+        (
+            "url: \"http://a\", cache: {key: [{type: Host}]}, requestHeaders: [X-A]",
+            "requestHeaders: does nothing with cache",
+        ),
+    ] {
+        closed(&format!("authentication: {{external: {{{spec}}}}}"), problem);
+    }
+    closed(
+        "authentication: {external: {url: \"http://a\"}}, authorization: {rules: [{action: Deny, groups: [a]}]}",
+        "rules[0].groups: needs spec.authentication by jwt, apiKey or basic, else nobody is known",
+    );
+}
+
+#[test]
+fn who_meets_no_rule_is_let_in_where_nothing_is_allowed_to_others() {
+    assert!(!authorization("rules: [{action: Allow, methods: [GET]}]").allows_others);
+    assert!(authorization("rules: [{action: Deny, methods: [GET]}]").allows_others);
+    assert!(authorization("default: Allow, rules: [{action: Allow, methods: [GET]}]").allows_others);
+    assert!(!authorization("default: Deny, rules: [{action: Deny, methods: [GET]}]").allows_others);
+    let rules = authorization(
+        "rules: [{action: Deny, paths: [{type: Prefix, value: /admin/}, {type: Exact, value: /%61}], addresses: [10.0.0.1]}]",
+    )
+    .rules;
+    let paths: Vec<_> = rules[0].paths.iter().map(|path| (path.path_type(), path.as_str())).collect();
+    assert_eq!(paths, [("Prefix", "/admin"), ("Exact", "/a")]);
+}
+
+#[test]
+fn rules_name_consumers_of_namespaces_that_are_known() {
+    let consumer = |namespace: &str| {
+        object("Consumer", "bob", "basicUsers: [bob]")
+            .replace("{name: bob}", &format!("{{name: bob, namespace: {namespace}}}"))
+    };
+    let spec = "authentication: {apiKey: {}, consumers: {namespaces: [default, other]}}, \
+                authorization: {rules: [{action: Allow, consumers: [bob, other/bob, carol]}]}";
+    let text = [shop(), policy(spec), consumer("default"), consumer("other")].concat();
+    let (translation, problems) = translated(&[&text]);
+    let security = security_of(&translation.config);
+    let named = &security.authorization.as_ref().unwrap().rules[0].consumers;
+    let named: Vec<String> = named.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+    assert_eq!(named, ["default/bob", "other/bob", "default/carol"]);
+    assert!(
+        problems[0].contains("rules[0].consumers[2]: Consumer default/carol does not exist"),
+        "{problems:#?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_honoured_closes_the_route() {
+    for (spec, problem) in [
+        // An empty list is not taken for everybody.
+        ("access: {allow: []}", "spec.access.allow: is empty"),
+        ("access: {allow: [example.com]}", "spec.access.allow[0]: \"example.com\" is no network"),
+        ("access: {allow: [10.0.0.0/8, 10.1.2.3/8]}", "spec.access.allow[1]"),
+        ("access: {deny: [nobody]}", "spec.access.deny[0]"),
+        // Nothing is taken for what was left out.
+        ("access: {allow: }", "spec.access.allow: is empty"),
+        ("access: ", "spec.access: is empty"),
+        ("authentication: ", "spec.authentication: is empty"),
+        ("authentication: {}", "spec.authentication: has no method"),
+        ("authorization: {rules: []}", "spec.authorization.rules: is empty"),
+        ("authorization: {rules: [{action: Allow, methods: []}]}", "rules[0].methods: is empty"),
+        ("authorization: {rules: [{action: Allow, paths: []}]}", "rules[0].paths: is empty"),
+        ("authorization: {rules: [{action: Allow, addresses: []}]}", "rules[0].addresses: is empty"),
+        (
+            "authentication: {apiKey: {}}, authorization: {rules: [{action: Allow, consumers: []}]}",
+            "rules[0].consumers: is empty",
+        ),
+        (
+            "authentication: {apiKey: {}}, authorization: {rules: [{action: Allow, groups: []}]}",
+            "rules[0].groups: is empty",
+        ),
+        ("authentication: {apiKey: {}, consumers: {namespaces: []}}", "namespaces: is empty"),
+        // What is misspelt may be what was to keep somebody out.
+        ("acess: {allow: [10.0.0.0/8]}", "spec.acess: is unknown: did you mean access?"),
+        (
+            "authorization: {rules: [{action: Allow, method: [GET]}]}",
+            "spec.authorization.rules[0].method: is unknown: did you mean methods?",
+        ),
+        // Values.
+        ("cors: {}", "spec.cors.allowOrigins: is missing"),
+        (
+            "cors: {allowOrigins: [\"*\"], allowCredentials: true}",
+            "spec.cors.allowOrigins[0]: * with allowCredentials",
+        ),
+        ("cors: {allowOrigins: [example.com]}", "spec.cors.allowOrigins[0]"),
+        ("cors: {allowOrigins: [\"*\"], maxAge: 1d}", "spec.cors.maxAge: \"1d\" is not a duration"),
+        ("cors: {allowOrigins: [\"*\"], maxAge: 25h}", "spec.cors.maxAge: \"25h\" is not between 0s and 24h"),
+        ("cors: {allowOrigins: [\"*\"], allowHeaders: [\"a b\"]}", "spec.cors.allowHeaders[0]"),
+        (
+            "authentication: {require: any, apiKey: {}}",
+            "spec.authentication.require: \"any\" is unknown: write Any or All",
+        ),
+        (
+            "authentication: {apiKey: {from: [{header: {name: a}, query: b}]}}",
+            "apiKey.from[0]: names not exactly one place",
+        ),
+        (
+            "authentication: {apiKey: {from: [{header: {name: a, prefix: Key}}]}}",
+            "apiKey.from[0].header.prefix",
+        ),
+        ("authentication: {apiKey: {from: []}}", "apiKey.from: is empty"),
+        ("authentication: {basic: {}}", "spec.authentication.basic.secretRef: is missing"),
+        (
+            "authorization: {rules: [{action: allow}]}",
+            "rules[0].action: \"allow\" is unknown: write Allow or Deny",
+        ),
+        (
+            "authorization: {rules: [{action: Deny, methods: [get]}]}",
+            "rules[0].methods[0]: \"get\" is no method that clients use: write GET",
+        ),
+        (
+            "authorization: {rules: [{action: Deny, paths: [{type: Prefix, value: admin}]}]}",
+            "rules[0].paths[0].value",
+        ),
+        (
+            "authorization: {rules: [{action: Deny, paths: [{type: Regex, value: /a}]}]}",
+            "rules[0].paths[0].type: \"Regex\" is unknown: write Exact or Prefix",
+        ),
+        // Rules that nobody could meet.
+        (
+            "authorization: {rules: [{action: Deny, consumers: [a]}]}",
+            "rules[0].consumers: needs spec.authentication",
+        ),
+        (
+            "authorization: {rules: [{action: Deny, groups: [a]}]}",
+            "rules[0].groups: needs spec.authentication",
+        ),
+        (
+            "authentication: {apiKey: {}}, authorization: {rules: [{action: Deny, claims: [{name: a}]}]}",
+            "rules[0].claims: needs spec.authentication.jwt",
+        ),
+        (
+            "authentication: {apiKey: {}}, authorization: {rules: [{action: Deny, consumers: [b/a]}]}",
+            "the Consumers of namespace b are not known",
+        ),
+        // Types.
+        ("access: 5", "spec.access: must be a mapping, and is a number"),
+        ("access: {allow: 10.0.0.0/8}", "spec.access.allow: must be a list"),
+        ("authentication: {apiKey: true}", "spec.authentication.apiKey: must be a mapping"),
+        (
+            "authentication: {apiKey: {forward: \"yes\"}}",
+            "spec.authentication.apiKey.forward: must be true or false",
+        ),
+    ] {
+        closed(spec, problem);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_tokens_closes_the_route() {
+    for (provider, problem) in [
+        ("name: a", "providers[0].keys: is missing"),
+        ("name: a, keys: {}", "providers[0].keys: names not exactly one source"),
+        (
+            "name: a, keys: {inline: x, secretRef: {name: keys}}",
+            "providers[0].keys: names not exactly one source",
+        ),
+        ("name: a, keys: {inline: x}", "providers[0].keys.inline: have no key that can be used"),
+        (
+            "name: a, keys: {sharedSecretRef: {name: keys}}, algorithms: [RS256]",
+            "algorithms[0]: RS256 needs keys.inline, keys.secretRef or keys.remote",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, algorithms: [HS256]",
+            "algorithms[0]: HS256 needs keys.sharedSecretRef",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, algorithms: [none]",
+            "algorithms[0]: \"none\" is unknown: write HS256, HS384",
+        ),
+        ("name: a, keys: {remote: {url: \"ftp://a/b\"}}", "remote.url: \"ftp://a/b\" is no URL"),
+        ("name: a, keys: {remote: {url: \"https:///b\"}}", "remote.url: \"https:///b\" is no URL"),
+        ("name: a, keys: {remote: {url: \"https://a:b@c/\"}}", "remote.url: has a name or a password"),
+        (
+            "name: a, keys: {remote: {url: \"https://a/\", refreshInterval: 1s}}",
+            "remote.refreshInterval: \"1s\" is not between 10s and 24h",
+        ),
+        (
+            "name: a, keys: {remote: {url: \"https://a/\"}}, algorithms: [HS256]",
+            "algorithms[0]: HS256 needs keys.sharedSecretRef",
+        ),
+        ("name: a, keys: {secretRef: {name: keys}}, algorithms: []", "algorithms: is empty"),
+        ("name: a, keys: {secretRef: {name: keys}}, audiences: []", "audiences: is empty"),
+        ("name: a, keys: {secretRef: {name: keys}}, issuer: \"\"", "issuer: is empty"),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, clockSkew: 11m",
+            "clockSkew: \"11m\" is not between 0s and 10m",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, requiredClaims: [{name: a, values: []}]",
+            "requiredClaims[0].values: is empty",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, requiredClaims: [{name: a..b}]",
+            "requiredClaims[0].name",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, claimToHeaders: [{claim: a, header: Host}]",
+            "claimToHeaders[0].header: \"Host\" is needed for the request",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, claimToHeaders: [{claim: a, header: X-Forwarded-For}]",
+            "claimToHeaders[0].header: \"X-Forwarded-For\" is the gateway's own",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}, claimToHeaders: [{claim: a, header: X-A}, {claim: b, header: x-a}]",
+            "claimToHeaders[1].header: \"x-a\" is written twice",
+        ),
+        (
+            "name: a, keys: {secretRef: {name: keys}}}, {name: a, keys: {secretRef: {name: keys}}",
+            "providers[1].name: \"a\" is the name of two providers",
+        ),
+        ("name: a, keys: {secretRef: {name: Keys}}", "keys.secretRef.name: \"Keys\" has upper-case letters"),
+    ] {
+        closed(&format!("authentication: {{jwt: {{providers: [{{{provider}}}]}}}}"), problem);
+    }
+    closed("authentication: {jwt: {providers: []}}", "providers: is empty");
+}
+
+#[test]
+fn a_broken_form_leaves_the_good_one_in_service() {
+    let good = [shop(), policy("access: {allow: [10.0.0.0/8]}")].concat();
+    for broken in ["access: {allow: [nobody]}", "access: nobody", "acess: {}"] {
+        let (translation, problems) = translated(&[&good, &[shop(), policy(broken)].concat()]);
+        let security = security_of(&translation.config);
+        assert_eq!((security.refuses.as_ref(), security.access.allow.len()), (None, 1), "{broken}");
+        assert!(problems[0].contains("(the last good form stays in service)"), "{problems:#?}");
+        assert!(translation.standings[0].message.contains("(the last good form stays in service)"));
+        assert!(!translation.standings[0].reason.is_accepted());
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_closes_the_targets_that_can() {
+    let text = object(
+        "SecurityPolicy",
+        "p",
+        "targetRefs: [5, {group: networking.k8s.io, kind: Ingress, name: a}], access: nobody",
+    );
+    let (translation, _) = translated(&[&[shop(), text].concat()]);
+    assert!(security_of(&translation.config).refuses.is_some());
+    let nothing = "---\napiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\n";
+    let (_, problems) = translated(&[&[&shop(), nothing].concat()]);
+    assert!(problems[0].contains("spec: is missing"), "{problems:#?}");
+}
+
+#[test]
+fn policies_of_others_are_passed_over() {
+    let text = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\nspec: {x: 1}\n";
+    let (translation, problems) = translated(&[&[&shop(), text].concat()]);
+    assert_problems(&problems, &[]);
+    assert!(translation.config.routes().all(|route| route.security.is_none()));
+}

@@ -1,0 +1,382 @@
+//! What a TrafficPolicy makes of requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_model::policy::Traffic;
+use sluicegate_model::policy::traffic::*;
+use sluicegate_model::{
+    Balance, Config, Ejection, Health, HealthCheck, HealthCheckKind, UpstreamKey, UpstreamLimits,
+};
+
+use super::{A, PORT, SERVICE, assert_problems, object, shop, translated};
+
+fn policy(spec: &str) -> String {
+    object("TrafficPolicy", "t", &format!("targetRefs: [{A}], {spec}"))
+}
+
+#[track_caller]
+fn traffic_of(config: &Config) -> Arc<Traffic> {
+    let route = config.routes().next().expect("there is a route");
+    route.traffic.clone().expect("a policy governs the route")
+}
+
+/// What a policy without problems comes to.
+#[track_caller]
+fn valid(spec: &str) -> Arc<Traffic> {
+    let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
+    assert_problems(&problems, &[]);
+    traffic_of(&translation.config)
+}
+
+/// The Service `other` with the port 8080, which is called `web`.
+const OTHER: &str = "---
+apiVersion: v1
+kind: Service
+metadata: {name: other}
+spec: {ports: [{name: web, port: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: other-1, labels: {kubernetes.io/service-name: other}}
+addressType: IPv4
+ports: [{name: web, port: 9999}]
+endpoints: [{addresses: [10.9.9.9]}]
+";
+
+#[test]
+fn every_part_has_its_defaults_and_its_values() {
+    let traffic =
+        valid("timeouts: {request: 30s, connect: 1s, response: 2s, idle: 3s, requestBody: 4s, tunnel: 5h}");
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let expected = RouteTimeouts {
+        request: seconds(30),
+        connect: seconds(1),
+        response_head: seconds(2),
+        upstream_idle: seconds(3),
+        request_body: seconds(4),
+        tunnel_idle: seconds(5 * 3600),
+    };
+    assert_eq!(traffic.timeouts, expected);
+    let budget = Some(RetryBudget { percent: 20, min_per_second: 10 });
+    assert_eq!(
+        valid("retries: {budget: {}}").retries,
+        Some(Retries { attempts: 3, per_attempt: None, statuses: Vec::new(), budget })
+    );
+    let retries = valid("retries: {attempts: 5, perAttempt: 1s, statuses: [502, 503]}").retries.clone();
+    let statuses = vec![502, 503];
+    assert_eq!(retries, Some(Retries { attempts: 5, per_attempt: seconds(1), statuses, budget: None }));
+    for (written, bytes) in [("10Mi", 10 << 20), ("1k", 1000), ("\"0\"", 0), ("2Gi", 2 << 30), ("\"7\"", 7)] {
+        assert_eq!(valid(&format!("limits: {{requestBody: {written}}}")).request_body, Some(bytes));
+        let most = valid(&format!("limits: {{responseBody: {written}}}")).response_body;
+        assert_eq!(most, Some(bytes).filter(|bytes| *bytes > 0));
+    }
+    let headers = valid(
+        "requestHeaders: {set: [{name: X-A, value: \"1\"}], add: [{name: X-B, value: b}], remove: [X-C]}, \
+         responseHeaders: {remove: [Server]}",
+    );
+    let expected = HeaderRules {
+        set: vec![("X-A".into(), "1".into())],
+        add: vec![("X-B".into(), "b".into())],
+        remove: vec!["X-C".into()],
+    };
+    assert_eq!(headers.request_headers, expected);
+    assert_eq!(headers.response_headers.remove, ["Server".into()]);
+    let rewrite = valid("rewrite: {hostname: inner.test, path: {type: ReplacePrefixMatch, value: /a%7Eb}}")
+        .rewrite
+        .clone();
+    assert_eq!(
+        rewrite,
+        Rewrite { path: Some(PathRewrite::Prefix("/a~b".into())), host: Some("inner.test".into()) }
+    );
+    let redirect = valid(
+        "redirect: {scheme: https, port: 8443, path: {type: ReplaceFullPath, value: /new}, statusCode: 301}",
+    );
+    let expected = Redirect {
+        https: Some(true),
+        host: None,
+        port: Some(8443),
+        path: Some(PathRewrite::Full("/new".into())),
+        status: 301,
+    };
+    assert_eq!(redirect.answer, Some(Answer::Redirect(expected)));
+    let respond = valid("respond: {statusCode: 503, body: later}");
+    assert_eq!(
+        respond.answer,
+        Some(Answer::Fixed(Fixed { status: 503, content_type: None, body: "later".into() }))
+    );
+    let faults = valid("fault: {delay: {time: 1s}, abort: {percent: 5, statusCode: 500}}").faults.clone();
+    let expected = Faults {
+        delay: Some(Delay { percent: 100, time: Duration::from_secs(1) }),
+        abort: Some(Abort { percent: 5, status: 500 }),
+    };
+    assert_eq!(faults, expected);
+    let choice = valid(
+        "loadBalancing: {algorithm: ConsistentHash, hash: [{type: Address}, {type: Query, name: q}], \
+         affinity: {cookie: route, maxAge: 1h}}",
+    );
+    let cookie = Some(AffinityCookie { name: "route".into(), max_age: seconds(3600) });
+    let hash = vec![HashPart::Address, HashPart::Query("q".into())];
+    assert_eq!(choice.choice, Choice { balance: None, hash, cookie });
+    assert_eq!(valid("loadBalancing: {algorithm: RoundRobin}").choice.balance, Some(Balance::RoundRobin));
+}
+
+#[test]
+fn a_cache_has_its_defaults_and_its_limits() {
+    let default = Cache {
+        max_size: 64 << 20,
+        max_response_size: 1 << 20,
+        default_time: None,
+        stale_if_error: Duration::ZERO,
+        key_headers: Vec::new(),
+    };
+    assert_eq!(valid("cache: {}").cache.as_ref(), Some(&default));
+    let small = valid("cache: {maxSize: 1Mi}").cache.clone().expect("a cache");
+    assert_eq!((small.max_size, small.max_response_size), (1 << 20, 256 << 10));
+    let written = "cache: {maxSize: 8Mi, maxResponseSize: 2Mi, defaultTime: 90s, staleIfError: 1h, key: {headers: [X-Tenant]}}";
+    let expected = Cache {
+        max_size: 8 << 20,
+        max_response_size: 2 << 20,
+        default_time: Some(Duration::from_secs(90)),
+        stale_if_error: Duration::from_secs(3600),
+        key_headers: vec!["x-tenant".into()],
+    };
+    assert_eq!(valid(written).cache.as_ref(), Some(&expected));
+}
+
+#[test]
+fn other_services_are_upstreams_as_long_as_a_policy_leads_there() {
+    let split = "split: {weight: 90, backends: [{serviceRef: {name: other, port: 8080}, weight: 10, \
+                 match: [{header: X-Canary, value: always}], exclude: [{cookie: stable}]}]}, \
+                 mirror: {serviceRef: {name: other, port: 8080}, percent: 5}";
+    let (translation, problems) = translated(&[&[&shop(), OTHER, &policy(split)].concat()]);
+    assert_problems(&problems, &[]);
+    let key = UpstreamKey::new("default", "other", "web");
+    let traffic = traffic_of(&translation.config);
+    let branch = Branch {
+        upstream: key.clone(),
+        weight: 10,
+        matches: vec![RequestMatch {
+            place: MatchPlace::Header("x-canary".into()),
+            value: Some("always".into()),
+        }],
+        excludes: vec![RequestMatch { place: MatchPlace::Cookie("stable".into()), value: None }],
+    };
+    assert_eq!(traffic.split, Some(Split { weight: 90, branches: vec![branch] }));
+    assert_eq!(traffic.mirror, Some(Mirror { upstream: key.clone(), percent: 5 }));
+    assert_eq!(translation.config.upstreams[&key].endpoints.len(), 1);
+    // A Service that is missing is told where it is named.
+    let (translation, problems) = translated(&[&[shop(), policy(split)].concat()]);
+    assert_problems(
+        &problems,
+        &[
+            "spec.split.backends[0].serviceRef.name: there is no Service default/other: requests are answered 503",
+            "spec.mirror.serviceRef.name: there is no Service default/other",
+        ],
+    );
+    assert!(translation.config.upstreams.contains_key(&UpstreamKey::new("default", "other", "8080")));
+    // A policy for nobody has no upstreams.
+    let nobody = object(
+        "TrafficPolicy",
+        "t",
+        &format!("targetRefs: [{{group: \"\", kind: Service, name: none}}], {split}"),
+    );
+    let (translation, _) = translated(&[&[&shop(), OTHER, &nobody].concat()]);
+    assert!(!translation.config.upstreams.contains_key(&key));
+}
+
+#[test]
+fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
+    for (part, told) in [
+        ("retries: {attempts: 0}", "spec.retries.attempts: 0 is not between 1 and 10"),
+        ("retries: {statuses: [404]}", "spec.retries.statuses[0]: 404 is not between 500 and 599"),
+        ("retries: {statuses: []}", "spec.retries.statuses: is empty"),
+        ("retries: {budget: {percent: 101}}", "spec.retries.budget.percent: 101 is not between 0 and 100"),
+        ("limits: {requestBody: 1m}", "spec.limits.requestBody: \"1m\" is not a size"),
+        ("limits: {requestBody: 99999999999Gi}", "spec.limits.requestBody"),
+        (
+            "requestHeaders: {set: [{name: Host, value: a}]}",
+            "spec.requestHeaders.set[0].name: \"Host\" is changed by rewrite.hostname alone",
+        ),
+        (
+            "requestHeaders: {remove: [Connection]}",
+            "spec.requestHeaders.remove[0]: \"Connection\" is between neighbours",
+        ),
+        (
+            "requestHeaders: {add: [{name: X-Consumer-Name, value: a}]}",
+            "spec.requestHeaders.add[0].name: \"X-Consumer-Name\" is the gateway's own",
+        ),
+        (
+            "responseHeaders: {add: [{name: a b, value: a}]}",
+            "spec.responseHeaders.add[0].name: \"a b\" has characters",
+        ),
+        (
+            "responseHeaders: {add: [{name: a, value: \"a\\r\\nb: c\"}]}",
+            "spec.responseHeaders.add[0].value: has characters",
+        ),
+        (
+            "rewrite: {path: {type: ReplaceFullPath, value: a}}",
+            "spec.rewrite.path.value: \"a\" does not begin with '/'",
+        ),
+        (
+            "rewrite: {path: {type: ReplaceFullPath, value: /a/../b}}",
+            "spec.rewrite.path.value: \"/a/../b\" has a '.' or '..' segment",
+        ),
+        ("rewrite: {hostname: \"a b\"}", "spec.rewrite.hostname: \"a b\" is not a DNS name"),
+        ("redirect: {}", "spec.redirect: sends clients in circles"),
+        ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is none of"),
+        ("redirect: {scheme: https}, respond: {statusCode: 200}", "spec.redirect: is written beside respond"),
+        ("respond: {statusCode: 100}", "spec.respond.statusCode: 100 is not between 200 and 599"),
+        ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 has no body"),
+        ("respond: {statusCode: 200, contentType: \"a\\nb\"}", "spec.respond.contentType: has characters"),
+        ("fault: {abort: {statusCode: 200}}", "spec.fault.abort.statusCode: 200 is not between 400 and 599"),
+        ("fault: {delay: {time: 2h}}", "spec.fault.delay.time: \"2h\" is not between 1ms and 1h"),
+        ("split: {backends: []}", "spec.split.backends: is empty"),
+        (
+            "split: {backends: [{serviceRef: {name: echo, port: 0}, weight: 1}]}",
+            "spec.split.backends[0].serviceRef.port: 0 is not between 1 and 65535",
+        ),
+        (
+            "split: {weight: 0, backends: [{serviceRef: {name: echo, port: 80}, match: [{header: a}]}]}",
+            "spec.split.weight: leaves requests that match nothing without a Service",
+        ),
+        (
+            "split: {backends: [{serviceRef: {name: echo, port: 80}, match: [{header: a, cookie: b}]}]}",
+            "spec.split.backends[0].match[0].header: write header or cookie",
+        ),
+        ("loadBalancing: {algorithm: ConsistentHash}", "spec.loadBalancing.hash: is missing"),
+        (
+            "loadBalancing: {algorithm: RoundRobin, hash: [{type: Path}]}",
+            "spec.loadBalancing.hash: is for algorithm: ConsistentHash alone",
+        ),
+        (
+            "loadBalancing: {algorithm: ConsistentHash, hash: [{type: Header}]}",
+            "spec.loadBalancing.hash[0].name: is missing",
+        ),
+        (
+            "loadBalancing: {affinity: {cookie: \"a;b\"}}",
+            "spec.loadBalancing.affinity.cookie: \"a;b\" has characters",
+        ),
+        (
+            "mirror: {serviceRef: {name: UP, port: 80}}",
+            "spec.mirror.serviceRef.name: \"UP\" has upper-case letters",
+        ),
+        (
+            "mirror: {serviceRef: {name: echo, port: 80}, percent: 0}",
+            "spec.mirror.percent: 0 is not between 1 and 100",
+        ),
+        ("cache: {maxSize: 1Ki}", "spec.cache.maxSize: \"1Ki\" is not between 64Ki and 64Gi"),
+        (
+            "cache: {maxSize: 1Mi, maxResponseSize: 1Mi}",
+            "spec.cache.maxResponseSize: \"1Mi\" is not between 1 and a quarter of maxSize",
+        ),
+        ("cache: {defaultTime: 0s}", "spec.cache.defaultTime: \"0s\" is not between 1s and 8760h"),
+        ("cache: {staleIfError: 1d}", "spec.cache.staleIfError: \"1d\" is not a duration"),
+        ("cache: {key: {headers: [\"X Tenant\"]}}", "spec.cache.key.headers[0]: \"X Tenant\" has characters"),
+        ("cache: {key: {headers: []}}", "spec.cache.key.headers: is empty"),
+    ] {
+        let (translation, problems) =
+            translated(&[&[shop(), policy(&format!("timeouts: {{request: 7s}}, {part}"))].concat()]);
+        assert_problems(&problems, &[told]);
+        let traffic = traffic_of(&translation.config);
+        let timeouts = RouteTimeouts { request: Some(Duration::from_secs(7)), ..RouteTimeouts::default() };
+        let other = Traffic { id: traffic.id.clone(), timeouts, ..Traffic::new(traffic.id.clone()) };
+        assert_eq!(*traffic, other, "{part}");
+    }
+}
+
+#[test]
+fn what_is_misspelt_is_told_and_changes_nothing() {
+    let (translation, problems) = translated(&[&[shop(), policy("timeoutss: {request: 7s}")].concat()]);
+    assert_problems(&problems, &["spec.timeoutss: is unknown: did you mean timeouts?"]);
+    assert_eq!(traffic_of(&translation.config).timeouts, RouteTimeouts::default());
+    let (translation, problems) = translated(&[&[shop(), policy("retries: often")].concat()]);
+    assert_problems(&problems, &["spec.retries: "]);
+    assert_eq!(*traffic_of(&translation.config), Traffic::new(traffic_of(&translation.config).id.clone()));
+}
+
+#[test]
+fn the_most_specific_policy_governs_as_a_whole() {
+    let of = |name: &str, target: &str, time: &str| {
+        object("TrafficPolicy", name, &format!("targetRefs: [{target}], timeouts: {{request: {time}}}"))
+    };
+    let all = [of("ingress", A, "1s"), of("service", SERVICE, "2s"), of("port", PORT, "3s")];
+    for count in 1..=3 {
+        let (translation, _) = translated(&[&[shop(), all[..count].concat()].concat()]);
+        let expected = Some(Duration::from_secs(count as u64));
+        assert_eq!(traffic_of(&translation.config).timeouts.request, expected);
+    }
+}
+
+fn of_service(spec: &str) -> String {
+    object("TrafficPolicy", "t", &format!("targetRefs: [{SERVICE}], {spec}"))
+}
+
+#[test]
+fn limits_and_health_are_of_the_upstream() {
+    let spec = "circuitBreaker: {maxRequests: 100, ejection: {}}, \
+                healthCheck: {type: HTTP, path: \"/healthz?deep=1\", hostname: a.test, statuses: 200-204, interval: 1s}";
+    let (translation, problems) = translated(&[&[shop(), of_service(spec)].concat()]);
+    assert_problems(&problems, &[]);
+    let upstream = translation.config.upstreams.values().next().unwrap();
+    assert_eq!(upstream.limits, UpstreamLimits { max_requests: Some(100), max_requests_per_endpoint: None });
+    let ejection = Ejection { consecutive_errors: 5, time: Duration::from_secs(30), max_percent: 50 };
+    let kind = HealthCheckKind::Http {
+        path: "/healthz?deep=1".into(),
+        host: Some("a.test".into()),
+        from: 200,
+        to: 204,
+    };
+    let check = HealthCheck {
+        kind,
+        interval: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
+        healthy: 2,
+        unhealthy: 3,
+    };
+    assert_eq!(upstream.health.as_deref(), Some(&Health { ejection: Some(ejection), check: Some(check) }));
+    // Of the port before the Service, as a whole.
+    let port = object("TrafficPolicy", "p", &format!("targetRefs: [{PORT}], healthCheck: {{type: TCP}}"));
+    let (translation, _) = translated(&[&[shop(), of_service(spec), port].concat()]);
+    let upstream = translation.config.upstreams.values().next().unwrap();
+    assert_eq!(upstream.limits.max_requests, None);
+    let health = upstream.health.as_deref().unwrap();
+    assert_eq!(health.check.as_ref().map(|check| &check.kind), Some(&HealthCheckKind::Tcp));
+}
+
+#[test]
+fn what_is_wrong_with_limits_and_health_is_told() {
+    for (spec, told) in [
+        (
+            "circuitBreaker: {maxRequests: 0}",
+            "spec.circuitBreaker.maxRequests: 0 is not between 1 and 1000000",
+        ),
+        (
+            "circuitBreaker: {ejection: {consecutiveErrors: 0}}",
+            "spec.circuitBreaker.ejection.consecutiveErrors: 0 is not between 1 and 1000",
+        ),
+        ("healthCheck: {type: TCP, path: /}", "spec.healthCheck.path: is for type: HTTP alone"),
+        ("healthCheck: {type: HTTP, service: a}", "spec.healthCheck.service: is for type: GRPC alone"),
+        ("healthCheck: {type: HTTP, path: \"/a b\"}", "spec.healthCheck.path: \"/a b\" is no path"),
+        (
+            "healthCheck: {type: HTTP, statuses: 300-200}",
+            "spec.healthCheck.statuses: \"300-200\" is no range of statuses",
+        ),
+        (
+            "healthCheck: {type: GRPC, interval: 1ms}",
+            "spec.healthCheck.interval: \"1ms\" is not between 100ms and 1h",
+        ),
+        (
+            "healthCheck: {type: GRPC, healthyThreshold: 0}",
+            "spec.healthCheck.healthyThreshold: 0 is not between 1 and 100",
+        ),
+    ] {
+        let (translation, problems) = translated(&[&[shop(), of_service(spec)].concat()]);
+        assert_problems(&problems, &[told]);
+        let upstream = translation.config.upstreams.values().next().unwrap();
+        assert_eq!((upstream.limits, &upstream.health), (UpstreamLimits::default(), &None), "{spec}");
+    }
+    let (translation, problems) = translated(&[&[shop(), policy("healthCheck: {type: TCP}")].concat()]);
+    assert_problems(&problems, &["spec.healthCheck: is of a Service: write targetRefs to Services alone"]);
+    assert_eq!(translation.config.upstreams.values().next().unwrap().health, None);
+}

@@ -1,0 +1,150 @@
+//! Keys as JSON (RFC 7517; RFC 7518, 6; RFC 8037, 2).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Algorithm;
+use crate::key::{KEYS_MAX, Key, KeyFault};
+
+/// The shortest modulus of an RSA key, in bytes (RFC 7518, 3.3).
+const MODULUS_MIN: usize = 256;
+
+/// The longest, beyond which verifying takes too long.
+const MODULUS_MAX: usize = 1024;
+
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
+    alg: Option<String>,
+    kid: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+    k: Option<String>,
+}
+
+/// The keys of a JWK set, or the one of a JWK. Those that cannot be used are passed over (RFC 7517, 5).
+pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, KeyFault> {
+    let unreadable = |error: serde_json::Error| KeyFault::Unreadable(in_words(&error));
+    let value: Value = serde_json::from_slice(text).map_err(unreadable)?;
+    let all = match value.get("keys") {
+        Some(Value::Array(keys)) => keys.clone(),
+        Some(_) => return Err(KeyFault::Unreadable("\"keys\" is not a list".to_owned())),
+        None => vec![value],
+    };
+    if all.len() > KEYS_MAX {
+        return Err(KeyFault::TooMany);
+    }
+    let count = all.len();
+    let (mut keys, mut why) = (Vec::new(), "");
+    for jwk in all {
+        match serde_json::from_value::<Jwk>(jwk).map_err(|_| "is no JWK").and_then(|jwk| jwk.key(algorithms))
+        {
+            Ok(key) => keys.push(key),
+            Err(reason) => why = reason,
+        }
+    }
+    match keys.is_empty() {
+        true if count == 0 => Err(KeyFault::None(": the set is empty".to_owned())),
+        true => Err(KeyFault::None(format!(": the last one {why}"))),
+        false => Ok(keys),
+    }
+}
+
+/// Where JSON ends to be JSON, without any of its text.
+fn in_words(error: &serde_json::Error) -> String {
+    format!("not valid JSON at line {}, column {}", error.line(), error.column())
+}
+
+impl Jwk {
+    fn key(self, accepted: &[Algorithm]) -> Result<Key, &'static str> {
+        if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+            return Err("is not for signatures (use)");
+        }
+        if self.key_ops.as_ref().is_some_and(|ops| !ops.iter().any(|op| op == "verify")) {
+            return Err("is not for verifying (key_ops)");
+        }
+        let own;
+        let algorithms = match self.alg.as_deref().map(Algorithm::parse) {
+            None => accepted,
+            Some(Some(alg)) if accepted.is_empty() || accepted.contains(&alg) => {
+                own = [alg];
+                &own[..]
+            }
+            Some(_) => return Err("is for another algorithm (alg)"),
+        };
+        let id = self.kid.as_deref().map(Into::into);
+        if self.kty == "oct" {
+            let secret = decode(self.k.as_deref(), "has no k in base64url")?;
+            return Key::shared(id, &secret, algorithms)
+                .map_err(|_| "is a secret that is too short, or not for HMAC");
+        }
+        let public = self.public_key()?;
+        // Its curve is its kind's: a point of one is not taken for one of another.
+        Key::public(id, &public, algorithms)
+            .ok_or("is not valid, or fits none of the algorithms that are accepted")
+    }
+
+    fn public_key(&self) -> Result<Vec<u8>, &'static str> {
+        match (&*self.kty, self.crv.as_deref()) {
+            ("RSA", _) => {
+                let n = decode(self.n.as_deref(), "has no n in base64url")?;
+                let e = decode(self.e.as_deref(), "has no e in base64url")?;
+                let n = n.iter().position(|byte| *byte != 0).map_or(&[][..], |start| &n[start..]);
+                match n.len() {
+                    ..MODULUS_MIN => Err("is an RSA key of less than 2048 bits"),
+                    MODULUS_MIN..=MODULUS_MAX if (1..=8).contains(&e.len()) => Ok(rsa_public_key(n, &e)),
+                    _ => Err("is an RSA key of more than 8192 bits, or with a long exponent"),
+                }
+            }
+            ("EC", Some(curve @ ("P-256" | "P-384"))) => {
+                let length = if curve == "P-256" { 32 } else { 48 };
+                let (x, y) = (decode(self.x.as_deref(), "has no x")?, decode(self.y.as_deref(), "has no y")?);
+                // RFC 7518, 6.2.1.2: always as long as the curve's coordinates.
+                if x.len() != length || y.len() != length {
+                    return Err("has coordinates of another length than its curve's");
+                }
+                Ok([&[4][..], &x, &y].concat())
+            }
+            ("OKP", Some("Ed25519")) => decode(self.x.as_deref(), "has no x in base64url"),
+            _ => Err("is of a kind or a curve that is not supported"),
+        }
+    }
+}
+
+fn decode(text: Option<&str>, fault: &'static str) -> Result<Vec<u8>, &'static str> {
+    URL_SAFE_NO_PAD.decode(text.ok_or(fault)?).map_err(|_| fault)
+}
+
+/// `RSAPublicKey` (RFC 8017, A.1.1) in DER.
+fn rsa_public_key(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
+    fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+        let mut out = vec![tag];
+        let length = content.len().to_be_bytes();
+        let length = &length[length.iter().position(|byte| *byte != 0).unwrap_or(length.len() - 1)..];
+        if content.len() >= 0x80 {
+            // It has 8 bytes at most.
+            out.push(0x80 | u8::try_from(length.len()).unwrap_or(u8::MAX));
+        }
+        out.extend_from_slice(length);
+        out.extend_from_slice(content);
+        out
+    }
+    fn integer(value: &[u8]) -> Vec<u8> {
+        let start = value.iter().position(|byte| *byte != 0).unwrap_or(value.len());
+        let value = &value[start..];
+        // It is not negative.
+        match value.first() {
+            Some(0..0x80) => element(2, value),
+            _ => element(2, &[&[0], value].concat()),
+        }
+    }
+    element(0x30, &[integer(modulus), integer(exponent)].concat())
+}

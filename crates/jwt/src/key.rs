@@ -1,0 +1,225 @@
+//! Keys that tokens are verified by.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{
+    self, EcdsaVerificationAlgorithm, EdDSAParameters, ParsedPublicKey, RsaParameters,
+};
+use rustls_pki_types::pem::{PemObject as _, SectionKind};
+
+use crate::{Algorithm, Fault, jwk};
+
+/// Keys in one set, at most.
+pub const KEYS_MAX: usize = 128;
+
+/// Keys that a token without a `kid` is tried with, at most.
+const TRIED_MAX: usize = 8;
+
+/// The shortest secret, in bytes. RFC 7518, 3.2 asks for as many as the hash has, at least 32; many have less.
+const SECRET_MIN: usize = 16;
+
+/// Why keys cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyFault {
+    /// It is neither JSON nor PEM.
+    #[error("are neither a JWK set nor a JWK (JSON), nor public keys or certificates in PEM: {0}")]
+    Unreadable(String),
+    /// It is a private key.
+    #[error("have a private key in PEM: write the public one (openssl pkey -in KEY -pubout)")]
+    Private,
+    /// There is none.
+    #[error("have no key that can be used{0}")]
+    None(String),
+    /// There are too many.
+    #[error("are more than {KEYS_MAX}")]
+    TooMany,
+    /// A secret is too short to be one.
+    #[error(
+        "has {0} bytes: write a secret of at least {SECRET_MIN}, better as many as the hash of its algorithm has (32 for HS256)"
+    )]
+    ShortSecret(usize),
+    /// No algorithm of those that are accepted fits.
+    #[error("fit none of the algorithms that are accepted")]
+    Algorithm,
+}
+
+/// The keys of one issuer.
+#[derive(Clone, Debug, Default)]
+pub struct KeySet {
+    keys: Vec<Key>,
+}
+
+/// A key, and what it is for.
+#[derive(Clone)]
+pub(crate) struct Key {
+    pub(crate) id: Option<Box<str>>,
+    /// It verifies each of these in its own form.
+    pub(crate) verifiers: Vec<(Algorithm, Verifier)>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Verifier {
+    Shared(Box<hmac::Key>),
+    Public(ParsedPublicKey),
+}
+
+/// Keys are nobody's business.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let algorithms: Vec<_> = self.verifiers.iter().map(|(algorithm, _)| algorithm).collect();
+        f.debug_struct("Key").field("id", &self.id).field("algorithms", &algorithms).finish()
+    }
+}
+
+impl KeySet {
+    /// The keys of a JWK set or a JWK (RFC 7517), or public keys and certificates in PEM, for these algorithms, or for those
+    /// that fit if none is named. Keys for other uses and of unknown kinds are passed over (RFC 7517, 5).
+    ///
+    /// # Errors
+    /// If the text cannot be read, or there is no key in it for any of the algorithms.
+    pub fn given(text: &[u8], algorithms: &[Algorithm]) -> Result<Self, KeyFault> {
+        let keys = match text.trim_ascii_start() {
+            [b'{', ..] => jwk::read(text, algorithms)?,
+            _ => read_pem(text, algorithms)?,
+        };
+        match keys.len() {
+            0 => Err(KeyFault::None(String::new())),
+            1..=KEYS_MAX => Ok(Self { keys }),
+            _ => Err(KeyFault::TooMany),
+        }
+    }
+
+    /// A secret that both sides know, for these algorithms of HMAC, or for all if none is named.
+    ///
+    /// # Errors
+    /// If it is too short, or none of the algorithms is for a secret.
+    pub fn shared(secret: &[u8], algorithms: &[Algorithm]) -> Result<Self, KeyFault> {
+        let key = Key::shared(None, secret, algorithms)?;
+        Ok(Self { keys: vec![key] })
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Checks a signature. A `kid` chooses among the keys that have one; those without are tried as well.
+    pub(crate) fn verify(
+        &self,
+        algorithm: Algorithm,
+        id: Option<&str>,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Fault> {
+        let of_algorithm = |key: &'_ &Key| key.verifiers.iter().any(|(of, _)| *of == algorithm);
+        let is_named = |key: &'_ &Key| match (id, &key.id) {
+            (Some(id), Some(has)) => *id == **has,
+            _ => true,
+        };
+        if !self.keys.iter().any(|key| of_algorithm(&key)) {
+            return Err(Fault::Algorithm);
+        }
+        let mut fault = Fault::UnknownKey;
+        for key in self.keys.iter().filter(is_named).filter(of_algorithm).take(TRIED_MAX) {
+            if key.verify(algorithm, message, signature) {
+                return Ok(());
+            }
+            fault = Fault::Signature;
+        }
+        Err(fault)
+    }
+}
+
+impl Key {
+    pub(crate) fn shared(
+        id: Option<Box<str>>,
+        secret: &[u8],
+        algorithms: &[Algorithm],
+    ) -> Result<Self, KeyFault> {
+        if secret.len() < SECRET_MIN {
+            return Err(KeyFault::ShortSecret(secret.len()));
+        }
+        let hash = |algorithm| match algorithm {
+            Algorithm::Hs256 => Some(hmac::HMAC_SHA256),
+            Algorithm::Hs384 => Some(hmac::HMAC_SHA384),
+            Algorithm::Hs512 => Some(hmac::HMAC_SHA512),
+            _ => None,
+        };
+        let verifiers: Vec<_> = accepted(algorithms)
+            .filter_map(|algorithm| {
+                Some((algorithm, Verifier::Shared(Box::new(hmac::Key::new(hash(algorithm)?, secret)))))
+            })
+            .collect();
+        if verifiers.is_empty() { Err(KeyFault::Algorithm) } else { Ok(Self { id, verifiers }) }
+    }
+
+    /// A public key: a SubjectPublicKeyInfo (RFC 5280, 4.1.2.7), or its bare form.
+    pub(crate) fn public(id: Option<Box<str>>, der: &[u8], algorithms: &[Algorithm]) -> Option<Self> {
+        let verifiers: Vec<_> = accepted(algorithms)
+            .filter_map(|algorithm| Some((algorithm, Verifier::Public(public_key(algorithm, der)?))))
+            .collect();
+        (!verifiers.is_empty()).then_some(Self { id, verifiers })
+    }
+
+    fn verify(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+        self.verifiers.iter().filter(|(of, _)| *of == algorithm).any(|(_, verifier)| match verifier {
+            Verifier::Shared(key) => hmac::verify(key, message, signature).is_ok(),
+            Verifier::Public(key) => key.verify_sig(message, signature).is_ok(),
+        })
+    }
+}
+
+/// The algorithms that are accepted: all, if none is named.
+fn accepted(algorithms: &[Algorithm]) -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.into_iter().filter(|algorithm| algorithms.is_empty() || algorithms.contains(algorithm))
+}
+
+fn public_key(algorithm: Algorithm, der: &[u8]) -> Option<ParsedPublicKey> {
+    let rsa = |with: &'static RsaParameters| ParsedPublicKey::new(with, der).ok();
+    let ecdsa = |with: &'static EcdsaVerificationAlgorithm| ParsedPublicKey::new(with, der).ok();
+    let eddsa = |with: &'static EdDSAParameters| ParsedPublicKey::new(with, der).ok();
+    match algorithm {
+        Algorithm::Rs256 => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+        Algorithm::Rs384 => rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+        Algorithm::Rs512 => rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+        Algorithm::Ps256 => rsa(&signature::RSA_PSS_2048_8192_SHA256),
+        Algorithm::Ps384 => rsa(&signature::RSA_PSS_2048_8192_SHA384),
+        Algorithm::Ps512 => rsa(&signature::RSA_PSS_2048_8192_SHA512),
+        Algorithm::Es256 => ecdsa(&signature::ECDSA_P256_SHA256_FIXED),
+        Algorithm::Es384 => ecdsa(&signature::ECDSA_P384_SHA384_FIXED),
+        Algorithm::EdDsa => eddsa(&signature::ED25519),
+        Algorithm::Hs256 | Algorithm::Hs384 | Algorithm::Hs512 => None,
+    }
+}
+
+fn read_pem(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, KeyFault> {
+    let mut keys = Vec::new();
+    let mut passed_over = String::new();
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
+        let (kind, der) = section.map_err(|error| KeyFault::Unreadable(error.to_string()))?;
+        let key = match kind {
+            SectionKind::PublicKey => Key::public(None, &der, algorithms),
+            SectionKind::Certificate => match x509_parser::parse_x509_certificate(&der) {
+                Ok((_, certificate)) => Key::public(None, certificate.public_key().raw, algorithms),
+                Err(error) => return Err(KeyFault::Unreadable(error.to_string())),
+            },
+            SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => {
+                return Err(KeyFault::Private);
+            }
+            _ => continue,
+        };
+        match key {
+            Some(key) => keys.push(key),
+            None => passed_over = " for any of the algorithms that are accepted".to_owned(),
+        }
+    }
+    if keys.is_empty() { Err(KeyFault::None(passed_over)) } else { Ok(keys) }
+}

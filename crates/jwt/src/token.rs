@@ -1,0 +1,85 @@
+//! A token in its parts: a JWS in its compact form (RFC 7515, 7.1).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use crate::{Algorithm, Claims, Fault, KeySet};
+
+/// The longest token, in bytes.
+pub const MAX: usize = 16 * 1024;
+
+/// The longest signature, in bytes: that of an RSA key of 8192 bits.
+const SIGNATURE_MAX: usize = 1024;
+
+/// A token that was read, and not verified yet.
+#[derive(Debug)]
+pub struct Token<'t> {
+    algorithm: Algorithm,
+    key: Option<String>,
+    /// What is signed.
+    message: &'t [u8],
+    signature: Vec<u8>,
+    claims: Claims,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<IgnoredAny>,
+}
+
+impl<'t> Token<'t> {
+    /// Reads a token.
+    ///
+    /// # Errors
+    /// If it is none, or one that nobody can verify.
+    pub fn parse(text: &'t [u8]) -> Result<Self, Fault> {
+        if text.len() > MAX {
+            return Err(Fault::TooLong);
+        }
+        let mut parts = text.split(|byte| *byte == b'.');
+        let (Some(header), Some(payload), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Fault::Malformed);
+        };
+        let message = &text[..header.len() + 1 + payload.len()];
+        let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| Fault::Malformed)?;
+        if header.crit.is_some() {
+            return Err(Fault::Critical);
+        }
+        let algorithm = Algorithm::parse(&header.alg).ok_or(Fault::Algorithm)?;
+        let signature = decode(signature)?;
+        if signature.len() > SIGNATURE_MAX {
+            return Err(Fault::Malformed);
+        }
+        // Its depth is bounded by serde_json (128).
+        let claims: Map<String, Value> =
+            serde_json::from_slice(&decode(payload)?).map_err(|_| Fault::Malformed)?;
+        Ok(Self { algorithm, key: header.kid, message, signature, claims: Claims(claims) })
+    }
+
+    /// Who says that it has issued the token, by which the keys are chosen.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&str> {
+        self.claims.text("iss")
+    }
+
+    /// Checks the signature, and gives what the token says.
+    ///
+    /// # Errors
+    /// If none of the keys has signed it.
+    pub fn verify(&self, keys: &KeySet) -> Result<&Claims, Fault> {
+        keys.verify(self.algorithm, self.key.as_deref(), self.message, &self.signature)?;
+        Ok(&self.claims)
+    }
+}
+
+/// Without padding, and in its only form.
+fn decode(part: &[u8]) -> Result<Vec<u8>, Fault> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Malformed)
+}

@@ -1,0 +1,291 @@
+//! What an API gateway does with a call beside passing it on, and the calls that show whether it does.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use aws_lc_rs::encoding::AsDer as _;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
+use aws_lc_rs::{hmac, rand};
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+
+use crate::experiment::Functions;
+
+/// Who signs the tokens.
+pub(crate) const ISSUER: &str = "https://issuer.example.com";
+
+/// Where callers say their API key.
+pub(crate) const KEY_HEADER: &str = "X-API-Key";
+
+/// What pods get to know a caller by that has an API key.
+pub(crate) const CONSUMER_HEADER: &str = "X-Consumer-Username";
+
+/// Where callers show their token.
+const TOKEN_HEADER: &str = "Authorization";
+
+/// How long a token is good, and how long ago the expired one was: no gateway lets clocks be that far apart.
+const VALIDITY: Duration = Duration::from_hours(24);
+
+/// What a gateway does with a call beside passing it on.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Api {
+    #[default]
+    Nothing,
+    /// It verifies a token.
+    Jwt(Box<Jwt>),
+    /// It looks for whose key it is.
+    Keys(ApiKeys),
+}
+
+/// Whose tokens are taken, and some of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Jwt {
+    pub(crate) key: JwtKey,
+    tokens: Tokens,
+}
+
+#[derive(Clone, Debug)]
+struct Tokens {
+    /// One for each caller, all of one length.
+    good: Vec<String>,
+    /// What is bad of them, and they.
+    bad: Vec<(&'static str, String)>,
+}
+
+/// By what tokens are verified.
+#[derive(Clone, Debug)]
+pub(crate) enum JwtKey {
+    /// HS256: what the issuer knows too.
+    Secret(String),
+    /// RS256: the issuer's public key in PEM, and as a set of JWKs.
+    Public { pem: String, jwks: String },
+}
+
+/// Who may call.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiKeys {
+    /// At least one.
+    pub(crate) consumers: Vec<Consumer>,
+    /// How often each of them may.
+    pub(crate) limit: Option<Limit>,
+}
+
+/// Somebody who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Consumer {
+    pub(crate) name: String,
+    pub(crate) key: String,
+}
+
+/// How often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) requests: u32,
+    pub(crate) per: Duration,
+}
+
+/// A header of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+}
+
+impl Header {
+    /// Its line, or nothing where there is none.
+    pub(crate) fn line(header: Option<&Self>) -> String {
+        header.map_or(String::new(), |Self { name, value }| format!("{name}: {value}\r\n"))
+    }
+}
+
+/// A call that shows whether a gateway does what it is there for.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) what: &'static str,
+    pub(crate) header: Option<Header>,
+    /// How it has to be answered.
+    pub(crate) status: u16,
+}
+
+impl Limit {
+    /// Far above what any load reaches: what the limit costs is measured, not what it refuses.
+    pub(crate) const HIGH: Self = Self { requests: 1_000_000, per: Duration::from_secs(1) };
+
+    /// So low that a few calls are over it, and over so long that it is not filled again meanwhile.
+    pub(crate) const LOW: Self = Self { requests: 5, per: Duration::from_mins(10) };
+}
+
+impl Api {
+    /// These functions, with keys or tokens of so many callers that are made for it.
+    pub(crate) fn new(functions: Functions, callers: usize, limit: Limit) -> anyhow::Result<Self> {
+        let callers = callers.max(1);
+        let keys = |limit| -> anyhow::Result<Self> {
+            let consumers = (1..=callers).map(Consumer::new).collect::<Result<_, _>>()?;
+            Ok(Self::Keys(ApiKeys { consumers, limit }))
+        };
+        match functions {
+            Functions::None => Ok(Self::Nothing),
+            Functions::JwtHs256 => Ok(Self::Jwt(Box::new(Jwt::hs256(callers)?))),
+            Functions::JwtRs256 => Ok(Self::Jwt(Box::new(Jwt::rs256(callers)?))),
+            Functions::ApiKey => keys(None),
+            Functions::ApiKeyAndLimit => keys(Some(limit)),
+        }
+    }
+
+    /// What callers show to be let in, each in its turn; nothing, where nothing is asked for.
+    pub(crate) fn good(&self) -> Vec<Header> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Jwt(jwt) => jwt.tokens.good.iter().map(|token| bearer(token)).collect(),
+            Self::Keys(keys) => keys.consumers.iter().map(Consumer::header).collect(),
+        }
+    }
+
+    /// The calls that show whether it works, but for those over a limit.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let refused = |what, header| Call { what, header, status: 401 };
+        let mut calls = Vec::new();
+        // The last, which is known once all are.
+        let last = self.good().pop();
+        if last.is_some() {
+            calls.push(Call { what: "good", header: last, status: 200 });
+        }
+        match self {
+            Self::Nothing => {}
+            Self::Jwt(jwt) => {
+                calls.push(refused("no token", None));
+                calls.extend(jwt.tokens.bad.iter().map(|(what, token)| refused(what, Some(bearer(token)))));
+            }
+            Self::Keys(_) => {
+                calls.push(refused("no key", None));
+                calls.push(refused(
+                    "unknown key",
+                    Some(Header { name: KEY_HEADER, value: "0".repeat(Consumer::KEY_LENGTH) }),
+                ));
+            }
+        }
+        calls
+    }
+
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Keys(keys) => keys.limit,
+            Self::Nothing | Self::Jwt(_) => None,
+        }
+    }
+}
+
+fn bearer(token: &str) -> Header {
+    Header { name: TOKEN_HEADER, value: format!("Bearer {token}") }
+}
+
+impl Consumer {
+    /// As many for each, so that requests with different keys have one length.
+    const KEY_LENGTH: usize = 32;
+
+    fn new(number: usize) -> anyhow::Result<Self> {
+        let mut random = [0; Self::KEY_LENGTH / 2];
+        rand::fill(&mut random).context("making an API key")?;
+        Ok(Self { name: format!("caller-{number}"), key: hex(&random) })
+    }
+
+    fn header(&self) -> Header {
+        Header { name: KEY_HEADER, value: self.key.clone() }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Jwt {
+    fn hs256(callers: usize) -> anyhow::Result<Self> {
+        let secret = || -> anyhow::Result<String> {
+            let mut random = [0; 32];
+            rand::fill(&mut random).context("making a secret")?;
+            Ok(hex(&random))
+        };
+        let (ours, another) = (secret()?, secret()?);
+        let sign = |secret: &str, text: &str| {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            Ok(hmac::sign(&key, text.as_bytes()).as_ref().to_vec())
+        };
+        let tokens =
+            tokens("HS256", callers, &|text: &str| sign(&ours, text), &|text: &str| sign(&another, text))?;
+        Ok(Self { key: JwtKey::Secret(ours), tokens })
+    }
+
+    fn rs256(callers: usize) -> anyhow::Result<Self> {
+        let make = || KeyPair::generate(KeySize::Rsa2048).context("making an RSA key");
+        let (ours, another) = (make()?, make()?);
+        let sign = |key: &KeyPair, text: &str| {
+            let mut signature = vec![0; key.public_modulus_len()];
+            key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+                .context("signing a token")?;
+            Ok(signature)
+        };
+        let tokens =
+            tokens("RS256", callers, &|text: &str| sign(&ours, text), &|text: &str| sign(&another, text))?;
+        let public = ours.public_key();
+        let der = public.as_der().context("encoding a public key")?;
+        // RSAPublicKey (RFC 8017, A.1.1): heads of 9 bytes, as always with 2048 bits, the modulus, and an exponent of 65537.
+        let n = public
+            .as_ref()
+            .get(9..9 + ours.public_modulus_len())
+            .context("a public key that is no RSAPublicKey")?;
+        let n = BASE64_URL_SAFE_NO_PAD.encode(n);
+        let key = JwtKey::Public {
+            pem: pem("PUBLIC KEY", der.as_ref()),
+            jwks: format!(r#"{{"keys":[{{"kty":"RSA","use":"sig","alg":"RS256","n":"{n}","e":"AQAB"}}]}}"#),
+        };
+        Ok(Self { key, tokens })
+    }
+}
+
+/// A good token for each caller, and bad ones with what is bad of them.
+fn tokens(
+    algorithm: &str,
+    callers: usize,
+    ours: &dyn Fn(&str) -> anyhow::Result<Vec<u8>>,
+    another: &dyn Fn(&str) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<Tokens> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let claims = |expires: Duration, subject: &str| {
+        let (issued, expires) = ((now - VALIDITY).as_secs(), expires.as_secs());
+        format!(r#"{{"iss":"{ISSUER}","sub":"{subject}","iat":{issued},"exp":{expires}}}"#)
+    };
+    let head = format!(r#"{{"alg":"{algorithm}","typ":"JWT"}}"#);
+    let signed = |head: &str,
+                  claims: &str,
+                  sign: &dyn Fn(&str) -> anyhow::Result<Vec<u8>>|
+     -> anyhow::Result<String> {
+        let text = [head, claims].map(|part| BASE64_URL_SAFE_NO_PAD.encode(part)).join(".");
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(sign(&text)?);
+        Ok(format!("{text}.{signature}"))
+    };
+    let one = |number: usize| signed(&head, &claims(now + VALIDITY, &format!("caller-{number:06}")), ours);
+    let good = (1..=callers).map(one).collect::<Result<Vec<_>, _>>()?;
+    let signature = good.first().and_then(|token| token.rsplit('.').next()).unwrap_or_default();
+    let other = signed(&head, &claims(now + VALIDITY, "admin"), another)?;
+    let changed = other.rsplit_once('.').map_or("", |(text, _)| text);
+    let bad = vec![
+        ("forged signature", other.clone()),
+        ("changed claims", format!("{changed}.{signature}")),
+        ("expired", signed(&head, &claims(now - VALIDITY, "caller-000001"), ours)?),
+        (
+            "alg none",
+            signed(r#"{"alg":"none","typ":"JWT"}"#, &claims(now + VALIDITY, "caller-000001"), &|_| {
+                Ok(Vec::new())
+            })?,
+        ),
+    ];
+    Ok(Tokens { good, bad })
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let encoded = BASE64_STANDARD.encode(der);
+    let lines: Vec<_> = encoded.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}

@@ -1,0 +1,32 @@
+//! Whether a gateway does what an API gateway is there for: it lets the good call in, and no other.
+
+use super::Api;
+use super::api::{Call, Header};
+use crate::results::Checked;
+
+/// Makes the calls that show it; `ask` gives the status of an answer, or nothing if there is none.
+pub(crate) fn check(api: &Api, mut ask: impl FnMut(Option<&Header>) -> Option<u16>) -> Vec<Checked> {
+    let mut checked: Vec<Checked> = Vec::new();
+    for Call { what, header, status } in api.calls() {
+        let found = ask(header.as_ref());
+        checked.push(Checked { call: what.to_owned(), expected: status, status: found });
+    }
+    let good = api.good();
+    let (Some(limit), Some(one)) = (api.limit(), good.last()) else { return checked };
+    // A window that ends meanwhile begins with as many once more.
+    let tries = 2 * limit.requests + 1;
+    let answers = (0..tries).map(|_| ask(Some(one)));
+    let mut last = None;
+    for answer in answers {
+        last = answer;
+        if answer != Some(200) {
+            break;
+        }
+    }
+    checked.push(Checked { call: "over the limit".to_owned(), expected: 429, status: last });
+    if let Some(other) = good.first().filter(|_| good.len() > 1) {
+        let call = "another below it".to_owned();
+        checked.push(Checked { call, expected: 200, status: ask(Some(other)) });
+    }
+    checked
+}

@@ -1,0 +1,81 @@
+//! What an API gateway does with calls, tried on the real programs.
+
+use std::thread;
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::super::api::{Api, CONSUMER_HEADER, Header, Limit};
+use super::super::refusals::check;
+use super::super::{ALL, Kind};
+use super::rig::{Running, keep_with};
+use crate::experiment::Functions;
+
+/// Enough that each worker has seen more than one call.
+const CALLERS: usize = 20;
+
+/// Keeps each kind that has these functions to a promise, all at the same time.
+fn each(functions: Functions, promise: fn(&mut Running) -> anyhow::Result<()>) {
+    let kinds = ALL.into_iter().filter(|kind| kind.has(functions));
+    let broken: Vec<String> = thread::scope(|scope| {
+        let keep = |kind: &'static Kind| -> anyhow::Result<()> {
+            keep_with(kind, 1, &Api::new(functions, CALLERS, Limit::LOW)?, promise)
+        };
+        let threads: Vec<_> = kinds.map(|kind| (kind.name, scope.spawn(move || keep(kind)))).collect();
+        let results = threads.into_iter().map(|(name, thread)| (name, thread.join().expect("no panic")));
+        results.filter_map(|(name, result)| Some(format!("{name}: {:#}", result.err()?))).collect()
+    });
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// It lets the good call in, and no other.
+fn refuses(gateway: &mut Running) -> anyhow::Result<()> {
+    let checked = check(&gateway.config.api, |header| Some(gateway.call(header).ok()?.status));
+    ensure!(checked.len() > 2, "{checked:?}");
+    let broken: Vec<String> = checked
+        .iter()
+        .filter(|each| !each.is_kept())
+        .map(|each| format!("{}: {:?} instead of {}", each.call, each.status, each.expected))
+        .collect();
+    ensure!(broken.is_empty(), "{}", broken.join("; "));
+    Ok(())
+}
+
+#[test]
+fn only_tokens_of_the_shared_secret_are_let_in() {
+    each(Functions::JwtHs256, refuses);
+}
+
+#[test]
+fn only_tokens_of_the_public_key_are_let_in() {
+    each(Functions::JwtRs256, refuses);
+}
+
+#[test]
+fn only_known_keys_are_let_in() {
+    each(Functions::ApiKey, refuses);
+}
+
+#[test]
+fn who_calls_too_often_is_refused_and_others_are_not() {
+    each(Functions::ApiKeyAndLimit, refuses);
+}
+
+#[test]
+fn pods_are_told_who_calls_and_what_with() {
+    each(Functions::ApiKey, |gateway| {
+        let Api::Keys(keys) = gateway.config.api.clone() else { bail!("it has no keys") };
+        for (consumer, header) in keys.consumers.iter().zip(gateway.config.api.good()) {
+            let answer = gateway.call(Some(&header))?;
+            ensure!(answer.seen(CONSUMER_HEADER) == Some(&*consumer.name), "{answer:?}");
+            // As the others do it.
+            ensure!(answer.seen(header.name) == Some(&*header.value), "{answer:?}");
+        }
+        // Nobody says who they are by the header itself.
+        let known = gateway.config.api.good().pop().context("nobody may call")?;
+        let value = format!("{}\r\n{CONSUMER_HEADER}: admin", known.value);
+        let forged = Header { name: known.name, value };
+        let answer = gateway.call(Some(&forged))?;
+        ensure!(answer.seen(CONSUMER_HEADER).is_some_and(|name| name != "admin"), "{answer:?}");
+        Ok(())
+    });
+}

@@ -1,0 +1,365 @@
+//! API gateways: what each refuses, what it adds to one request, what its functions cost, and the study beside.
+
+use super::contest::OURS;
+use super::costs::{Measured, Work};
+use super::table::{Cell, Column, Row, Table};
+use super::words::{count, number, ratio, time};
+use crate::published::{Claim, Measure, Published};
+use crate::results::{Checked, Checks, OfGateway, Results};
+
+/// All tables, in the order in which they are shown.
+pub(super) fn tables(results: &Results, works: &[Work<'_>], published: Option<&Published>) -> Vec<Table> {
+    let mut all = Vec::new();
+    all.extend(checks(results));
+    all.extend(works.iter().filter_map(added));
+    all.extend(functions(results, works, published));
+    all.extend(callers(results, works));
+    all.extend(published.and_then(|published| beside(results, works, published)));
+    all
+}
+
+/// What became of the calls that each gateway has to let in or to refuse.
+fn checks(results: &Results) -> Option<Table> {
+    let gateways = columns_of(results, |gateway| !gateway.checks.is_empty());
+    let mut calls: Vec<(&str, &Checked)> = Vec::new();
+    for checks in results.gateways.iter().flat_map(|gateway| &gateway.checks) {
+        for checked in &checks.calls {
+            if !calls
+                .iter()
+                .any(|(functions, other)| *functions == checks.functions && other.call == checked.call)
+            {
+                calls.push((&checks.functions, checked));
+            }
+        }
+    }
+    let mut columns = vec![Column::words("functions"), Column::words("call"), Column::number("has to be")];
+    columns.extend(gateways.iter().map(|gateway| Column::number(gateway.title.clone())));
+    let rows = calls.into_iter().map(|(functions, wanted)| {
+        let mut cells = vec![
+            Cell::plain(functions),
+            Cell::plain(wanted.call.clone()),
+            Cell::plain(wanted.expected.to_string()),
+        ];
+        cells.extend(gateways.iter().map(|gateway| {
+            let checks = gateway.checks.iter().find(|checks| checks.functions == functions);
+            checks.map_or(Cell::quiet("–"), |checks| status(checks, &wanted.call))
+        }));
+        Row::of(cells)
+    });
+    let rows: Vec<Row> = rows.collect();
+    (!rows.is_empty()).then(|| Table {
+        caption: "What is let in, and what is refused".to_owned(),
+        columns,
+        rows,
+    })
+}
+
+fn status(checks: &Checks, call: &str) -> Cell {
+    match checks.calls.iter().find(|checked| checked.call == call) {
+        None => Cell::bad("not served"),
+        Some(checked) => {
+            let text = checked.status.map_or("no answer".to_owned(), |status| status.to_string());
+            if checked.is_kept() { Cell::plain(text) } else { Cell::bad(text) }
+        }
+    }
+}
+
+/// Those of whom something is shown, in their order.
+fn columns_of(results: &Results, is_shown: impl Fn(&OfGateway) -> bool) -> Vec<&OfGateway> {
+    results.gateways.iter().filter(|gateway| is_shown(gateway)).collect()
+}
+
+/// What each gateway adds to the latency of one request.
+fn added(work: &Work<'_>) -> Option<Table> {
+    let ours = work.measured.iter().find(|each| each.gateway.name == OURS).and_then(Measured::added);
+    let columns = vec![
+        Column::words("gateway"),
+        Column::number("straight").with_note("to a back end"),
+        Column::number("through it"),
+        Column::number("added").with_note("median"),
+        Column::number("least – most").with_note("medians of the turns"),
+        Column::number("added").with_note("of Sluicegate's"),
+        Column::number("CPU/request"),
+        Column::number("errors"),
+    ];
+    let rows = work.measured.iter().filter_map(|each| {
+        let [straight, added] = each.added()?;
+        let through = each.spread(|point| point.p50_ms);
+        let of_ours = ours.map_or("–".to_owned(), |[_, ours]| ratio(added.median, ours.median));
+        Some(Row::of([
+            Cell::contestant(each.gateway.title.clone(), each.slot),
+            Cell::plain(time(straight.median)),
+            Cell::plain(time(through.median)),
+            Cell::plain(time(added.median)),
+            Cell::plain(format!("{} – {}", number(added.least), number(added.most))),
+            Cell::plain(of_ours),
+            Cell::plain(format!("{} µs", number(each.cost().median))),
+            Cell::errors(each.errors()),
+        ]))
+    });
+    let rows: Vec<Row> = rows.collect();
+    let caption = format!("{}: latency that a gateway adds", work.name);
+    (!rows.is_empty()).then_some(Table { caption, columns, rows })
+}
+
+/// What functions cost: a row for each, a column for each gateway, and what was published.
+fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published>) -> Option<Table> {
+    let with: Vec<&Work<'_>> = works.iter().filter(|work| work.functions().is_some()).collect();
+    let gateways = columns_of(results, |gateway| with.iter().any(|work| work.of(gateway).is_some()));
+    let published = published.filter(|published| !published.functions.is_empty());
+    let mut columns = vec![Column::words("functions"), Column::number("callers")];
+    let note = "CPU time more for each call, calls for a second of CPU of those without";
+    columns.extend(gateways.iter().map(|gateway| Column::number(gateway.title.clone()).with_note(note)));
+    if published.is_some() {
+        columns.push(Column::published("Kong 3.10", "published: calls/s of those without"));
+    }
+    let rows = with.iter().filter_map(|work| {
+        let functions = work.functions()?;
+        let without = works.iter().find(|other| other.name == functions.without)?;
+        let mut cells =
+            vec![Cell::plain(functions.name.clone()), Cell::plain(count(functions.callers as u64))];
+        cells.extend(gateways.iter().map(|gateway| {
+            let costs = work.of(gateway).zip(without.of(gateway));
+            costs.map_or(Cell::quiet("–"), |(with, without)| {
+                let (with, without) = (with.cost().median, without.cost().median);
+                let sign = if with >= without { "+" } else { "" };
+                Cell::plain(format!("{sign}{} µs, {}", number(with - without), ratio(without, with)))
+            })
+        }));
+        if let Some(published) = published {
+            let rps = |name: &str| {
+                published.functions.iter().find(|each| each.functions == name).map(|each| each.rps)
+            };
+            // The first is without.
+            let whole = published.functions.first().map(|each| each.rps);
+            // Of one caller.
+            let share = rps(&functions.name).zip(whole).filter(|_| functions.callers <= 1);
+            cells.push(share.map_or(Cell::quiet("–"), |(part, whole)| Cell::plain(ratio(part, whole))));
+        }
+        Some(Row::of(cells))
+    });
+    let rows: Vec<Row> = rows.collect();
+    let caption = "What functions cost, beside the same without".to_owned();
+    (!rows.is_empty()).then_some(Table { caption, columns, rows })
+}
+
+/// What many callers cost beside few.
+fn callers(results: &Results, works: &[Work<'_>]) -> Option<Table> {
+    let mut rows = Vec::new();
+    let gateways = columns_of(results, |gateway| {
+        works.iter().any(|work| {
+            work.functions().is_some_and(|functions| functions.callers > 0) && work.of(gateway).is_some()
+        })
+    });
+    for work in works {
+        let Some(many) = work.functions().filter(|functions| functions.callers > 0) else { continue };
+        let fewer = works.iter().filter(|other| {
+            other.functions().is_some_and(|few| {
+                (&few.name, &few.without) == (&many.name, &many.without)
+                    && few.callers > 0
+                    && few.callers < many.callers
+            })
+        });
+        let Some(few) = fewer.min_by_key(|other| other.functions().map(|functions| functions.callers)) else {
+            continue;
+        };
+        let few_callers = few.functions().map_or(0, |functions| functions.callers);
+        let mut cells = vec![
+            Cell::plain(many.name.clone()),
+            Cell::plain(format!("{} by {}", count(many.callers as u64), count(few_callers as u64))),
+        ];
+        cells.extend(gateways.iter().map(|gateway| {
+            let costs = work.of(gateway).zip(few.of(gateway));
+            costs.map_or(Cell::quiet("–"), |(many, few)| {
+                Cell::plain(ratio(many.cost().median, few.cost().median))
+            })
+        }));
+        rows.push(Row::of(cells));
+    }
+    let mut columns = vec![Column::words("functions"), Column::number("callers")];
+    columns.extend(
+        gateways
+            .iter()
+            .map(|gateway| Column::number(gateway.title.clone()).with_note("CPU time, many by few")),
+    );
+    let caption = "What many callers cost beside few".to_owned();
+    (!rows.is_empty()).then_some(Table { caption, columns, rows })
+}
+
+/// How much better Sluicegate is than each other, beside how much better the study's gateway was than Kong.
+fn beside(results: &Results, works: &[Work<'_>], published: &Published) -> Option<Table> {
+    let ours = results.gateways.iter().find(|gateway| gateway.name == OURS)?;
+    let others = columns_of(results, |gateway| gateway.name != OURS && !gateway.points.is_empty());
+    let mut columns = vec![
+        Column::words("what"),
+        Column::published("the study's gateway", format!("published {}", published.short)),
+        Column::published("times as good", format!("as Kong, {}", published.short)),
+    ];
+    columns.extend(
+        others
+            .iter()
+            .map(|other| Column::number("Sluicegate").with_note(format!("times as good as {}", other.title))),
+    );
+    let rows = published.claims.iter().filter_map(|claim| {
+        let work = works.iter().find(|work| work.name == claim.work)?;
+        let mut cells = vec![
+            Cell::plain(claim.what.clone()),
+            Cell::plain(claim.says.clone()),
+            Cell::plain(format!("{}×", number(claim.factor))),
+        ];
+        cells.extend(
+            others
+                .iter()
+                .map(|other| advantage(claim, work, ours, other).map_or(Cell::quiet("–"), Cell::plain)),
+        );
+        Some(Row::of(cells))
+    });
+    let rows: Vec<Row> = rows.collect();
+    let caption = format!("How many times as good, beside the study of {}", published.short);
+    (!rows.is_empty() && !others.is_empty()).then_some(Table { caption, columns, rows })
+}
+
+/// How many times as good we are.
+fn advantage(claim: &Claim, work: &Work<'_>, ours: &OfGateway, other: &OfGateway) -> Option<String> {
+    let (one, two) = match claim.measure {
+        Measure::Cpu => at_one_rate(work, ours, other)?,
+        Measure::Added | Measure::Calls => (work.of(ours)?, work.of(other)?),
+    };
+    let cost = || ratio(two.cost().median, one.cost().median);
+    match claim.measure {
+        Measure::Added => {
+            let ([_, ours], [_, theirs]) = (one.added()?, two.added()?);
+            Some(ratio(theirs.median, ours.median))
+        }
+        // Where the load is slower than the gateways, only what they do with a second of CPU tells them apart.
+        Measure::Calls => {
+            let calls = ratio(one.requests_per_s().median, two.requests_per_s().median);
+            Some(format!("{calls}, by CPU {}", cost()))
+        }
+        Measure::Cpu => {
+            let rate = one.rate.map_or(String::new(), |rate| format!(" at {}/s", number(rate)));
+            Some(cost() + &rate)
+        }
+    }
+}
+
+/// Both at the highest rate that both keep.
+fn at_one_rate<'w, 'r>(
+    work: &'w Work<'r>,
+    ours: &OfGateway,
+    other: &OfGateway,
+) -> Option<(&'w Measured<'r>, &'w Measured<'r>)> {
+    let kept = |gateway: &OfGateway, rate: Option<f64>| {
+        work.measured
+            .iter()
+            .find(|each| std::ptr::eq(each.gateway, gateway) && each.rate == rate && !each.is_saturated())
+    };
+    let of_ours =
+        work.measured.iter().filter(|each| std::ptr::eq(each.gateway, ours) && !each.is_saturated());
+    let both = of_ours.filter_map(|each| Some((each, kept(other, each.rate)?)));
+    both.max_by(|(one, _), (two, _)| one.rate.unwrap_or(0.0).total_cmp(&two.rate.unwrap_or(0.0)))
+}
+
+/// What does not refuse what it has to, or does not let the good call in.
+pub(super) fn broken(gateway: &OfGateway) -> Option<String> {
+    let broken = gateway.checks.iter().filter(|checks| !checks.are_kept());
+    let each: Vec<String> = broken
+        .map(|Checks { functions, calls, failure }| {
+            let calls = calls.iter().filter(|checked| !checked.is_kept()).map(
+                |Checked { call, expected, status }| {
+                    let status = status.map_or("not answered".to_owned(), |status| status.to_string());
+                    format!("{call} {status} instead of {expected}")
+                },
+            );
+            let calls: Vec<String> = calls.collect();
+            if failure.is_some() {
+                format!("{functions}: it does not come to serve")
+            } else {
+                format!("{functions}: {}", calls.join(", "))
+            }
+        })
+        .collect();
+    (!each.is_empty()).then(|| each.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::costs::works;
+    use super::super::sample;
+    use super::*;
+    use crate::published;
+
+    /// The made-up results, table by table as text.
+    fn texts() -> Vec<(String, String)> {
+        let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "gateway").unwrap();
+        let study = published::find("gateway-2019");
+        let tables = tables(&results, &works(&results), study.as_ref());
+        tables.into_iter().map(|table| (table.caption.clone(), table.markdown())).collect()
+    }
+
+    #[test]
+    fn what_is_let_in_wrongly_stands_out() {
+        let (caption, text) = &texts()[0];
+        assert_eq!(caption, "What is let in, and what is refused");
+        assert!(text.contains("| JWT HS256 | expired | 401 | 200 | 401 |"), "{text}");
+        let checks = super::super::sample_costs::checks(200);
+        assert_eq!(status(&checks, "expired").tone, super::super::table::Tone::Bad);
+        assert_eq!(status(&checks, "good").tone, super::super::table::Tone::Plain);
+    }
+
+    #[test]
+    fn added_latency_is_beside_ours() {
+        let (_, text) = &texts()[1];
+        // The median of 0.051 and 0.052, and of 0.101 and 0.102.
+        assert!(
+            text.contains("| nginx, Lua | 0.100 ms | 0.200 ms | 0.102 ms | 0.101 – 0.102 | 1.97× |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn functions_are_beside_none_and_many_callers_beside_few() {
+        let all = texts();
+        let (_, functions) = &all[2];
+        assert!(
+            functions.contains("| JWT HS256 | 1 | +4.00 µs, 0.909× | +8.00 µs, 0.909× | – |"),
+            "{functions}"
+        );
+        assert!(
+            functions
+                .contains("| API key and rate limit | 10,000 | +6.00 µs, 0.870× | +12.0 µs, 0.870× | – |"),
+            "{functions}"
+        );
+        assert!(
+            functions
+                .contains("| API key and rate limit | 1 | +3.00 µs, 0.930× | +6.00 µs, 0.930× | 0.764× |"),
+            "{functions}"
+        );
+        let (_, callers) = &all[3];
+        assert!(callers.contains("| API key and rate limit | 10,000 by 1 | 1.07× | 1.07× |"), "{callers}");
+    }
+
+    #[test]
+    fn the_study_is_beside_what_was_measured() {
+        let all = texts();
+        let (_, text) = all.last().unwrap();
+        let has = |row: &str| assert!(text.contains(row), "{row}\n{text}");
+        has("| latency added to one request, 0 KB | Kong adds 44 % more | 1.44× | 1.97× | 1.49× |");
+        has("| calls/s, 0 KB | twice Kong's | 2.00× | 2.00×, by CPU 2.00× | 1.50×, by CPU 1.50× |");
+        // At 20,000 none keeps up.
+        has("| 40 % less than Kong | 1.67× | 2.00× at 5,000/s | 1.50× at 5,000/s |");
+        // What was not measured has no row.
+        assert!(
+            !text.contains("0 KB, JWT") && !text.contains("latency added to one request, 1 KB"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn other_experiments_have_none_of_it() {
+        for (name, results) in sample::all().into_iter().filter(|(name, _)| *name != "gateway") {
+            let study = results.published.as_deref().and_then(published::find);
+            assert!(tables(&results, &works(&results), study.as_ref()).is_empty(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether gateways do what they are there for, before anything is measured: what lets a forged token in is fast for nothing.
+
+use super::super::probe;
+use super::super::running::Place;
+use super::super::{Entrant, say};
+use super::bench::{Backends, Bench};
+use super::task::Task;
+use crate::experiment::{Compare, Functions, Work};
+use crate::gateway::api::Limit;
+use crate::gateway::{HOST, Kind, refusals};
+use crate::results::{Checked, Checks};
+
+/// So many that some of them call once another is over its limit.
+const CALLERS: usize = 3;
+
+/// How often a call without an answer is made: a busy machine must not decide.
+const TRIES: usize = 5;
+
+/// Looks at each gateway with all functions that it is compared in; for each gateway what was found.
+pub(super) async fn check(
+    compares: &[Compare],
+    bench: &Bench<'_>,
+    kinds: &[Entrant],
+) -> anyhow::Result<Vec<Vec<Checks>>> {
+    let mut wanted: Vec<Functions> = Vec::new();
+    for functions in compares.iter().flat_map(|compare| &compare.functions) {
+        if *functions != Functions::None && !wanted.contains(functions) {
+            wanted.push(*functions);
+        }
+    }
+    let mut all = Vec::new();
+    for Entrant { kind, .. } in kinds {
+        let mut checks = Vec::new();
+        for functions in wanted.iter().filter(|functions| kind.has(**functions)) {
+            let one = check_one(bench, kind, *functions).await?;
+            say(&line(kind.name, &one));
+            checks.push(one);
+        }
+        all.push(checks);
+    }
+    Ok(all)
+}
+
+async fn check_one(bench: &Bench<'_>, kind: &'static Kind, functions: Functions) -> anyhow::Result<Checks> {
+    bench.divide(1)?;
+    let backends = Backends::start().await?;
+    let task = Task { functions, callers: CALLERS, ..Task::plain(Work::Http) };
+    let functions = functions.name().to_owned();
+    let standing = match bench.start(kind, task, 1, Limit::LOW, &backends).await {
+        Ok(standing) => standing,
+        // Others may do better.
+        Err(error) => {
+            return Ok(Checks { functions, calls: Vec::new(), failure: Some(format!("{error:#}")) });
+        }
+    };
+    let (address, api) = (standing.gateway.site.http, &standing.gateway.config.api);
+    let once = |header: Option<&_>| Some(probe::call(address, HOST, "/", header).ok()?.status);
+    let ask = |header: Option<&_>| (0..TRIES).find_map(|_| once(header));
+    let calls = Place::Loopback.enter(|| refusals::check(api, ask))?;
+    Ok(Checks { functions, calls, failure: None })
+}
+
+/// What was found, in one line.
+fn line(name: &str, checks: &Checks) -> String {
+    let Checks { functions, failure, .. } = checks;
+    match (failure, &*broken(checks)) {
+        (Some(failure), _) => format!("{name:<14} {functions}: does not come to serve: {failure}"),
+        (None, "") => format!("{name:<14} {functions}: lets in what it has to, and refuses the rest"),
+        (None, broken) => format!("{name:<14} {functions}: {broken}"),
+    }
+}
+
+/// Which calls were answered otherwise than they have to be.
+fn broken(checks: &Checks) -> String {
+    let broken = checks.calls.iter().filter(|each| !each.is_kept());
+    let each = broken.map(|Checked { call, expected, status }| {
+        let status = status.map_or("not at all".to_owned(), |status| status.to_string());
+        format!("{call} is answered {status} instead of {expected}")
+    });
+    each.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,196 @@
+//! What gateways are loaded with, and the load's command for it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sluicegate_netns::Process;
+
+use super::super::machine::start_load;
+use super::super::running::{Gateway, Place};
+use crate::experiment::{Compare, Functions, Size, Work};
+use crate::gateway::api::Header;
+use crate::gateway::{HOST, Kind};
+use crate::report;
+use crate::results::WithFunctions;
+
+/// Connections of HTTP/2, and requests at a time on each.
+pub(super) const HTTP2_CONNECTIONS: u64 = 20;
+pub(super) const STREAMS: u64 = 10;
+
+/// How many new TLS connections are made at a time.
+pub(super) const HANDSHAKES: u64 = 16;
+
+/// How long connections take to be opened before the first request.
+pub(super) const RAMP: Duration = Duration::from_millis(500);
+
+/// What gateways are loaded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) work: Work,
+    /// Of the answers' bodies; none: what a pod says of itself.
+    pub(super) size: Option<Size>,
+    pub(super) functions: Functions,
+    /// 0 where nobody needs a key or a token.
+    pub(super) callers: usize,
+}
+
+impl Task {
+    /// All that a comparison has, each once.
+    pub(super) fn all(compare: &Compare) -> Vec<Self> {
+        let Compare { works, sizes, functions, callers, .. } = compare;
+        let sizes: Vec<Option<Size>> = match sizes.is_empty() {
+            true => vec![None],
+            false => sizes.iter().copied().map(Some).collect(),
+        };
+        let mut all = Vec::new();
+        for work in works {
+            for size in &sizes {
+                for functions in functions {
+                    for callers in callers {
+                        let callers = if *functions == Functions::None { 0 } else { *callers };
+                        let task = Self { work: *work, size: *size, functions: *functions, callers };
+                        if !all.contains(&task) {
+                            all.push(task);
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Without any functions.
+    pub(super) fn plain(work: Work) -> Self {
+        Self { work, size: None, functions: Functions::None, callers: 0 }
+    }
+
+    /// Its name in reports: `HTTP, 1 KB, API key, 10,000 callers`.
+    pub(super) fn name(&self) -> String {
+        let mut name = self.name_without();
+        if let Some(with) = self.with_functions() {
+            name += &format!(", {}, {}", with.name, report::counted(with.callers as u64, "caller"));
+        }
+        name
+    }
+
+    /// The name of the same without functions.
+    fn name_without(&self) -> String {
+        let size = self.size.map_or(String::new(), |size| format!(", {}", size.name()));
+        self.work.name().to_owned() + &size
+    }
+
+    pub(super) fn with_functions(&self) -> Option<WithFunctions> {
+        (self.functions != Functions::None).then(|| WithFunctions {
+            name: self.functions.name().to_owned(),
+            callers: self.callers,
+            without: self.name_without(),
+        })
+    }
+
+    /// Whether a kind of gateway can do it.
+    pub(super) fn suits(&self, kind: &Kind) -> bool {
+        // A single request is one like others.
+        let work = if self.work == Work::Single { Work::Http } else { self.work };
+        kind.can(work) && kind.has(self.functions)
+    }
+
+    /// Whether each request has a connection of its own, so that opening them is all that is measured.
+    pub(super) fn is_new_each(&self) -> bool {
+        matches!(self.work, Work::TlsRsa | Work::TlsP256)
+    }
+
+    pub(super) fn connections(&self, compare: &Compare) -> u64 {
+        match self.work {
+            Work::Single => 1,
+            Work::Http | Work::Https => compare.connections,
+            Work::Http2 | Work::Grpc => HTTP2_CONNECTIONS,
+            // What all of them can do.
+            Work::TlsRsa | Work::TlsP256 => HANDSHAKES,
+        }
+    }
+
+    /// Path and query.
+    pub(super) fn path(&self) -> String {
+        match (self.work, self.size) {
+            (Work::Grpc, _) => "/bench.Unary/Call".to_owned(),
+            (_, Some(size)) => format!("/?s={}", size.bytes),
+            (_, None) => "/".to_owned(),
+        }
+    }
+
+    /// The load, which writes to this folder.
+    pub(super) fn load(&self, connections: u64, gateway: &Gateway, scratch: &Path) -> anyhow::Result<Load> {
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut command = Command::new(program);
+        command.args(["load", "-t1"]).arg(format!("-c{connections}"));
+        match self.work {
+            Work::Single | Work::Http | Work::Https => {}
+            Work::Http2 => drop(command.args(["--h2", "--streams"]).arg(STREAMS.to_string())),
+            Work::Grpc => drop(command.args(["--h2", "--grpc", "--streams"]).arg(STREAMS.to_string())),
+            // What all of them can do.
+            Work::TlsRsa | Work::TlsP256 => drop(command.args(["--new-connections", "--curves", "X25519"])),
+        }
+        if !self.is_new_each() {
+            command.arg("--ramp").arg(format!("{}ms", RAMP.as_millis()));
+        }
+        match &*gateway.config.api.good() {
+            [] => {}
+            [Header { name, value }] => drop(command.arg("-H").arg(format!("{name}: {value}"))),
+            all @ [Header { name, .. }, ..] => {
+                let path = scratch.join("values");
+                let lines: String = all.iter().map(|header| format!("{}\n", header.value)).collect();
+                fs::write(&path, lines).with_context(|| format!("writing {}", path.display()))?;
+                command.arg("--header-values").arg(format!("{name}: {}", path.display()));
+            }
+        }
+        let is_plain = matches!(self.work, Work::Single | Work::Http);
+        let (scheme, address) =
+            if is_plain { ("http", gateway.site.http) } else { ("https", gateway.site.https) };
+        let json = scratch.join("load.json");
+        command.arg("--json").arg(&json).arg("--connect-to").arg(address.to_string());
+        command.arg(format!("{scheme}://{HOST}{}", self.path()));
+        Ok(Load { command, json })
+    }
+}
+
+/// A load that can be started.
+pub(super) struct Load {
+    pub(super) command: Command,
+    json: std::path::PathBuf,
+}
+
+impl Load {
+    /// Starts it from a thread of its own, whose priority it has.
+    pub(super) fn start(self) -> anyhow::Result<Process> {
+        Place::Loopback.enter(|| start_load(self.command))?
+    }
+
+    /// Where it writes what it counted.
+    pub(super) fn json(&self) -> &Path {
+        &self.json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    #[test]
+    fn tasks_are_named_by_what_is_different() {
+        let compare = Experiment::find("gateway").unwrap().declared.compare;
+        let names = |compare| Task::all(compare).iter().map(Task::name).collect::<Vec<_>>();
+        assert_eq!(names(&compare[0]), ["One request, 0 KB", "One request, 1 KB"]);
+        assert_eq!(names(&compare[2]), ["HTTP"]);
+        let all = names(&compare[3]);
+        let begin =
+            ["HTTP, 1 KB", "HTTP, 1 KB, JWT HS256, 1 caller", "HTTP, 1 KB, JWT HS256, 10,000 callers"];
+        assert_eq!(all[..3], begin);
+        assert_eq!(all.len(), 9, "{all:?}");
+        let last = *Task::all(&compare[3]).last().unwrap();
+        assert_eq!(last.with_functions().unwrap().without, all[0]);
+    }
+}

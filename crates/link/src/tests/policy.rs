@@ -1,0 +1,258 @@
+//! Any policies and consumers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use rustls_pki_types::CertificateDer;
+use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
+use sluicegate_model::policy::*;
+
+use super::model::{id, networks, path, text, time};
+
+pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
+    text().prop_map(Into::into)
+}
+
+fn texts() -> impl Strategy<Value = Vec<Box<str>>> {
+    vec(boxed(), 0..3)
+}
+
+fn claim() -> impl Strategy<Value = ClaimValues> {
+    (boxed(), texts()).prop_map(|(claim, values)| ClaimValues { claim, values })
+}
+
+fn origin() -> impl Strategy<Value = OriginPattern> {
+    prop_oneof![
+        Just(OriginPattern::Any),
+        text().prop_map(|name| OriginPattern::Exact(format!("https://{name}").into())),
+        text().prop_map(|name| OriginPattern::Below {
+            scheme: "https://".into(),
+            suffix: format!(".{name}").into()
+        }),
+    ]
+}
+
+fn cors() -> impl Strategy<Value = Cors> {
+    (vec(origin(), 0..3), texts(), texts(), texts(), any::<bool>(), time()).prop_map(
+        |(origins, methods, headers, expose, credentials, max_age)| {
+            let credentials = credentials && !origins.contains(&OriginPattern::Any);
+            Cors { origins, methods, headers, expose, credentials, max_age }
+        },
+    )
+}
+
+fn credential() -> impl Strategy<Value = Credential> {
+    let prefix = prop::sample::select(vec!["", "Bearer "]);
+    prop_oneof![
+        (boxed(), prefix).prop_map(|(name, prefix)| Credential::Header { name, prefix: prefix.into() }),
+        boxed().prop_map(Credential::Query),
+        boxed().prop_map(Credential::Cookie),
+    ]
+}
+
+fn keys() -> impl Strategy<Value = JwtKeys> {
+    let bytes = || vec(any::<u8>(), 1..20).prop_map(Into::into);
+    prop_oneof![
+        bytes().prop_map(JwtKeys::Given),
+        bytes().prop_map(JwtKeys::Shared),
+        boxed().prop_map(JwtKeys::Unusable),
+        (boxed(), vec(bytes_of(), 0..3), 0..1000_u64, 0..1000_u64).prop_map(
+            |(url, ders, refresh, timeout)| {
+                let authorities = ders.into_iter().map(CertificateDer::from).collect();
+                let (refresh, timeout) = (Duration::from_millis(refresh), Duration::from_millis(timeout));
+                JwtKeys::Remote(Arc::new(RemoteKeys { url, authorities, refresh, timeout }))
+            }
+        ),
+    ]
+}
+
+fn bytes_of() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 1..20)
+}
+
+fn provider() -> impl Strategy<Value = Arc<JwtProvider>> {
+    let names = (boxed(), option::of(boxed()), texts(), texts());
+    let claims = (vec(claim(), 0..2), vec((boxed(), boxed()), 0..2));
+    (names, keys(), time(), any::<bool>(), claims).prop_map(
+        |((name, issuer, audiences, algorithms), keys, clock_skew, allows_eternal, (required, headers))| {
+            Arc::new(JwtProvider {
+                name,
+                issuer,
+                audiences,
+                algorithms,
+                keys,
+                clock_skew,
+                allows_eternal,
+                required,
+                headers,
+            })
+        },
+    )
+}
+
+fn external() -> impl Strategy<Value = External> {
+    let part = prop_oneof![
+        credential().prop_map(KeyPart::Value),
+        prop::sample::select(vec![KeyPart::Method, KeyPart::Host, KeyPart::Path, KeyPart::Address]),
+    ];
+    let cache = (vec(part, 1..4), time(), time()).prop_map(|(key, admitted, refused)| ExternalCache {
+        key,
+        admitted,
+        refused,
+    });
+    let sign_in = (text(), boxed())
+        .prop_map(|(host, parameter)| SignIn { url: format!("https://{host}/").into(), parameter });
+    let method = prop::sample::select(vec!["GET", "HEAD", "POST"]);
+    let heads = (option::of(texts()), texts());
+    (boxed(), vec(bytes_of(), 0..3), method, time(), heads, option::of(sign_in), option::of(cache)).prop_map(
+        |(url, ders, method, timeout, (request_headers, response_headers), sign_in, cache)| External {
+            url,
+            authorities: ders.into_iter().map(CertificateDer::from).collect(),
+            method: method.into(),
+            timeout,
+            request_headers,
+            response_headers,
+            sign_in,
+            cache,
+        },
+    )
+}
+
+fn method() -> impl Strategy<Value = Method> {
+    let jwt = (vec(provider(), 0..3), vec(credential(), 0..3), any::<bool>())
+        .prop_map(|(providers, from, forward)| Method::Jwt(Jwt { providers, from, forward }));
+    let basic = (boxed(), vec((boxed(), boxed()), 0..3), any::<bool>())
+        .prop_map(|(realm, users, forward)| Method::Basic(Basic { realm, users, forward }));
+    prop_oneof![
+        jwt,
+        (vec(credential(), 0..3), any::<bool>()).prop_map(|(from, forward)| Method::ApiKey { from, forward }),
+        basic,
+        external().prop_map(|external| Method::External(Arc::new(external))),
+        (boxed(), boxed()).prop_map(|(method, reason)| Method::Unusable { method, reason }),
+    ]
+}
+
+fn authentication() -> impl Strategy<Value = Authentication> {
+    let namespaces = vec(text().prop_map(Into::into), 0..3);
+    (any::<bool>(), vec(method(), 1..3), option::of(namespaces))
+        .prop_map(|(requires_all, methods, consumers)| Authentication { requires_all, methods, consumers })
+}
+
+fn authorization() -> impl Strategy<Value = Authorization> {
+    let consumers = vec((text(), text()).prop_map(|(namespace, name)| (namespace.into(), name.into())), 0..3);
+    let names = (consumers, texts(), vec(claim(), 0..2));
+    let rule = (any::<bool>(), names, texts(), vec(path(), 0..3), networks()).prop_map(
+        |(allows, (consumers, groups, claims), methods, paths, addresses)| AuthorizationRule {
+            allows,
+            consumers,
+            groups,
+            claims,
+            methods,
+            paths,
+            addresses,
+        },
+    );
+    (vec(rule, 0..3), any::<bool>()).prop_map(|(rules, allows_others)| Authorization { rules, allows_others })
+}
+
+pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
+    let access = (networks(), networks()).prop_map(|(allow, deny)| Access { allow, deny });
+    let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
+    (id(), option::of(boxed()), access, parts).prop_map(
+        |(id, refuses, access, (cors, authentication, authorization))| {
+            Arc::new(Security { id, refuses, access, cors, authentication, authorization })
+        },
+    )
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    let number = 1..=1_000_000_u32;
+    let window =
+        prop_oneof![number.clone().prop_map(|burst| Window::TokenBucket { burst }), Just(Window::Sliding)];
+    let key = prop_oneof![
+        (1..=128_u8).prop_map(|ipv6_prefix| LimitKey::Address { ipv6_prefix }),
+        boxed().prop_map(LimitKey::Header),
+        boxed().prop_map(LimitKey::Claim),
+        Just(LimitKey::Consumer),
+        Just(LimitKey::Route),
+    ];
+    let per = (1..=30 * 24 * 3600 * 1000_u64).prop_map(Duration::from_millis);
+    (number, per, window, vec(key, 0..3), texts(), any::<bool>()).prop_map(
+        |(requests, per, window, key, groups, dry_run)| Limit {
+            name: Box::default(),
+            requests,
+            per,
+            window,
+            key,
+            groups,
+            dry_run,
+        },
+    )
+}
+
+fn redis() -> impl Strategy<Value = Redis> {
+    let tls = (boxed(), vec(bytes_of(), 0..2)).prop_map(|(server_name, authorities)| RedisTls {
+        server_name,
+        authorities: authorities.into_iter().map(CertificateDer::from).collect(),
+    });
+    let milliseconds = |most: u64| (5..=most).prop_map(Duration::from_millis);
+    let password = option::of(bytes_of().prop_map(Vec::into_boxed_slice));
+    (
+        boxed(),
+        option::of(boxed()),
+        password,
+        option::of(tls),
+        any::<u16>(),
+        boxed(),
+        milliseconds(1000),
+        milliseconds(5000),
+    )
+        .prop_map(|(address, username, password, tls, database, prefix, interval, timeout)| Redis {
+            address: format!("{address}:6379").into(),
+            username,
+            password,
+            tls,
+            database: database.into(),
+            prefix,
+            interval,
+            timeout,
+        })
+}
+
+fn shared() -> impl Strategy<Value = Shared> {
+    prop_oneof![redis().prop_map(|redis| Shared::Redis(Arc::new(redis))), boxed().prop_map(Shared::Unusable)]
+}
+
+pub(super) fn rate_limits() -> impl Strategy<Value = Arc<RateLimits>> {
+    let concurrency = btree_map("c[a-z0-9-]{1,8}", limit(), 0..3);
+    let parts =
+        (id(), btree_map("[a-b]{1,8}", limit(), 0..3), concurrency, any::<bool>(), option::of(shared()));
+    parts.prop_map(|(id, limits, concurrency, headers, shared)| {
+        let concurrency = concurrency.into_iter().map(|(name, limit)| {
+            let Limit { requests, key, groups, dry_run, .. } = limit;
+            Concurrency { name: name.into(), requests, key, groups, dry_run }
+        });
+        let concurrency = concurrency.collect();
+        let limits = limits.into_iter().map(|(name, limit)| Limit { name: name.into(), ..limit }).collect();
+        Arc::new(RateLimits { id, limits, concurrency, headers, shared })
+    })
+}
+
+pub(super) fn consumer() -> impl Strategy<Value = Arc<Consumer>> {
+    let claim = prop::sample::select(vec![SubjectClaim::Subject, SubjectClaim::ClientId]);
+    let token = (option::of(boxed()), claim, boxed()).prop_map(|(issuer, claim, value)| TokenSubject {
+        issuer,
+        claim,
+        value,
+    });
+    let keys = vec(any::<[u8; 32]>().prop_map(KeyHash), 0..3);
+    (id(), boxed(), texts(), keys, vec(token, 0..3), texts()).prop_map(
+        |(id, username, groups, keys, tokens, users)| {
+            Arc::new(Consumer { id, username, groups, keys, tokens, users })
+        },
+    )
+}

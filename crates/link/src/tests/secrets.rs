@@ -1,0 +1,131 @@
+//! What is confidential is shown nowhere.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use sluicegate_model::policy::security::Credential;
+use sluicegate_model::policy::*;
+use sluicegate_model::{Config, PathPattern, Route, RouteId, UpstreamKey};
+
+use crate::cut::cut;
+use crate::proto;
+use crate::resource::Kind;
+
+const SECRET: [u8; 32] = *b"what-nobody-may-see-in-any-dump!";
+
+fn config() -> Config {
+    let id = |name: &str| RouteId { kind: "Object", namespace: "default".into(), name: name.into() };
+    let provider = |keys| {
+        Arc::new(JwtProvider {
+            name: "issuer".into(),
+            issuer: None,
+            audiences: vec![],
+            algorithms: vec![],
+            keys,
+            clock_skew: std::time::Duration::ZERO,
+            allows_eternal: false,
+            required: vec![],
+            headers: vec![],
+        })
+    };
+    let providers =
+        vec![provider(JwtKeys::Shared(Arc::new(SECRET))), provider(JwtKeys::Given(Arc::new(SECRET)))];
+    let from = vec![Credential::Query("token".into())];
+    let hash = String::from_utf8_lossy(&SECRET);
+    let methods = vec![
+        Method::Jwt(Jwt { providers, from, forward: false }),
+        Method::Basic(Basic {
+            realm: "realm".into(),
+            users: vec![("user".into(), (&*hash).into())],
+            forward: false,
+        }),
+    ];
+    let security = Security {
+        id: id("security"),
+        refuses: None,
+        access: Access::default(),
+        cors: None,
+        authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
+        authorization: None,
+    };
+    let redis = Redis {
+        address: "redis:6379".into(),
+        username: None,
+        password: Some(SECRET.into()),
+        tls: None,
+        database: 0,
+        prefix: "a".into(),
+        interval: std::time::Duration::from_millis(20),
+        timeout: std::time::Duration::from_millis(50),
+    };
+    let limits = RateLimits {
+        id: id("limits"),
+        limits: vec![],
+        concurrency: vec![],
+        headers: true,
+        shared: Some(Shared::Redis(Arc::new(redis))),
+    };
+    let consumer = Consumer {
+        id: id("consumer"),
+        username: "alice".into(),
+        groups: vec![],
+        keys: vec![KeyHash(SECRET)],
+        tokens: vec![],
+        users: vec![],
+    };
+    let route = Route::new(id("route"), PathPattern::Prefix("/".into()), UpstreamKey::new("a", "b", "80"));
+    Config {
+        default_route: Some(Route {
+            security: Some(Arc::new(security)),
+            rate_limits: Some(Arc::new(limits)),
+            ..route
+        }),
+        consumers: vec![Arc::new(consumer)],
+        ..Config::default()
+    }
+}
+
+/// As text, as `Debug` shows bytes, and as hexadecimal digits.
+fn assert_hides_it(shown: &str, what: &str) {
+    let numbers = SECRET.map(|byte| byte.to_string());
+    let hex: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
+    let forms = [String::from_utf8_lossy(&SECRET).into_owned(), numbers.join(", "), numbers.join(","), hex];
+    for form in forms {
+        let begin = &form[..form.len() / 4];
+        assert!(!shown.contains(begin), "{what}: {shown}");
+    }
+}
+
+#[test]
+fn neither_debug_output_nor_the_dump_of_a_configuration_shows_keys_hashes_or_secrets() {
+    let config = config();
+    assert_hides_it(&format!("{config:?}"), "Debug");
+    assert_hides_it(&serde_json::to_string(&config).unwrap(), "the dump");
+    assert_hides_it(&serde_json::to_value(&config).unwrap().to_string(), "the dump");
+}
+
+#[test]
+fn neither_debug_output_of_messages_nor_why_they_are_refused_shows_them() {
+    let mut seen = 0;
+    for (name, body) in cut(&config()) {
+        let shown = match name.kind() {
+            Some(Kind::Security) => format!("{:?}", proto::Security::decode(body.clone()).unwrap()),
+            Some(Kind::RateLimits) => format!("{:?}", proto::RateLimits::decode(body.clone()).unwrap()),
+            Some(Kind::Consumer) => format!("{:?}", proto::Consumer::decode(body.clone()).unwrap()),
+            _ => continue,
+        };
+        seen += 1;
+        assert!(body.windows(SECRET.len()).any(|bytes| bytes == SECRET), "{name} has it");
+        assert!(shown.contains("(confidential)"), "{shown}");
+        assert_hides_it(&shown, "Debug");
+        // What is said of it in the log.
+        assert_hides_it(&name.to_string(), "the name");
+        for end in 0..body.len() {
+            let security = proto::Security::decode(body.slice(..end)).map_err(|error| error.to_string());
+            let read =
+                security.and_then(|security| Security::try_from(security).map_err(|error| error.to_string()));
+            assert_hides_it(&read.err().unwrap_or_default(), "a refusal");
+        }
+    }
+    assert_eq!(seen, 3);
+}

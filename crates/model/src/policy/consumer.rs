@@ -1,0 +1,61 @@
+//! Who calls (`Consumer`).
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::RouteId;
+
+/// Somebody who calls, known by one of these credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Consumer {
+    /// The object that it was written in.
+    pub id: RouteId,
+    /// What endpoints get to know it by (`X-Consumer-Username`).
+    pub username: Box<str>,
+    /// Its groups (`X-Consumer-Groups`).
+    pub groups: Vec<Box<str>>,
+    /// Its API keys, hashed.
+    pub keys: Vec<KeyHash>,
+    /// The tokens that are its own.
+    pub tokens: Vec<TokenSubject>,
+    /// Its names for Basic authentication.
+    pub users: Vec<Box<str>>,
+}
+
+/// Which tokens are a consumer's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct TokenSubject {
+    /// Of whom, if not of anybody whose tokens are taken.
+    pub issuer: Option<Box<str>>,
+    /// The claim that says whose a token is.
+    pub claim: SubjectClaim,
+    /// What it says.
+    pub value: Box<str>,
+}
+
+/// The claim that says whose a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum SubjectClaim {
+    /// `sub` (RFC 7519, 4.1.2).
+    Subject,
+    /// `client_id` (RFC 8693, 4.3), or `azp` where there is none.
+    ClientId,
+}
+
+/// An API key as its SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(pub [u8; 32]);
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHash")
+    }
+}
+
+/// Not shown: a short key can be found by its hash.
+impl Serialize for KeyHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("hidden")
+    }
+}

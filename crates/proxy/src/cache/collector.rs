@@ -1,0 +1,109 @@
+//! A response on its way to a client, collected.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluicegate_http1::{Chunk, ChunkedDecoder, ResponseFraming};
+
+use super::account::Charge;
+use super::entry::{Draft, Entry};
+use super::store::{Flight, Outcome};
+use crate::telemetry::TrafficStats;
+
+/// The least room that is made at once.
+const STEP: usize = 4096;
+
+/// Collects a response. Dropped before it is whole, nothing is kept.
+pub(crate) struct Collector {
+    flight: Flight,
+    draft: Draft,
+    body: Vec<u8>,
+    charge: Charge,
+    /// The longest body.
+    most: usize,
+    decoder: Option<ChunkedDecoder>,
+    /// Whose counters tell of it.
+    stats: (Arc<TrafficStats>, usize),
+}
+
+impl Collector {
+    /// None if there is no room for it, or no telling where it ends: what ends with the connection may have been cut off.
+    pub(crate) fn new(
+        flight: Flight,
+        draft: Draft,
+        framing: ResponseFraming,
+        stats: (Arc<TrafficStats>, usize),
+    ) -> Option<Self> {
+        let cache = flight.cache();
+        let most = usize::try_from(cache.rules().max_response_size).unwrap_or(usize::MAX);
+        let (length, decoder) = match framing {
+            ResponseFraming::None => (0, None),
+            ResponseFraming::Length(length) => (usize::try_from(length).ok()?, None),
+            ResponseFraming::Chunked => (0, Some(ChunkedDecoder::default())),
+            ResponseFraming::UntilClose => {
+                flight.is_of_no_use();
+                return None;
+            }
+        };
+        if length > most {
+            flight.is_of_no_use();
+            return None;
+        }
+        let charge = cache.charge(draft.size() + length)?;
+        // As long as it is not whole.
+        flight.ends(Outcome::Lost);
+        Some(Self { flight, draft, body: Vec::with_capacity(length), charge, most, decoder, stats })
+    }
+
+    /// Takes a piece of the body as the endpoint sent it. False if it is not to be kept.
+    pub(crate) fn take(&mut self, mut raw: &[u8]) -> bool {
+        let Some(mut decoder) = self.decoder.take() else { return self.add(raw) };
+        while !decoder.is_done() {
+            // It was decoded before without an error.
+            let Ok((used, chunk)) = decoder.next(raw) else { return false };
+            raw = &raw[used..];
+            match chunk {
+                Chunk::Data(data) if !self.add(data) => return false,
+                Chunk::Data(_) => {}
+                // Nobody who gets the response later could be told of them before.
+                Chunk::Trailers(_) => return false,
+                Chunk::Partial | Chunk::End => break,
+            }
+        }
+        self.decoder = Some(decoder);
+        true
+    }
+
+    fn add(&mut self, data: &[u8]) -> bool {
+        let needed = self.body.len() + data.len();
+        if needed > self.most {
+            self.flight.is_of_no_use();
+            return false;
+        }
+        let room = self.body.capacity();
+        if needed > room {
+            let wanted = needed.max(2 * room).max(STEP).min(self.most);
+            if !self.charge.grow(wanted - room) {
+                self.flight.ends(Outcome::OfNoUse);
+                return false;
+            }
+            self.body.reserve_exact(wanted - self.body.len());
+        }
+        self.body.extend_from_slice(data);
+        true
+    }
+
+    /// The whole response was taken: it is kept from here on.
+    pub(crate) fn complete(mut self) {
+        self.body.shrink_to_fit();
+        self.charge.shrink_to(self.draft.size() + self.body.len());
+        let entry = Arc::new(Entry::new(self.draft, Bytes::from(self.body), self.charge));
+        let evicted = self.flight.keep(entry);
+        let (stats, worker) = self.stats;
+        let shard = stats.of(worker);
+        if let Some(evicted) = evicted {
+            shard.cache_stored.add(1);
+            shard.cache_evicted.add(evicted);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the policy for its traffic makes of a request, once it is admitted: faults on purpose, answers without an endpoint, other
+//! upstreams, other paths and headers.
+
+use std::fmt::Write as _;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use sluicegate_model::Settings;
+use sluicegate_model::policy::traffic::{Answer, HashPart, Redirect};
+use tokio::time::{Instant, sleep_until};
+
+use super::exchange::{Exchange, Refusal, came_over_https};
+use crate::deadline::after;
+use crate::failure::ClientFault;
+use crate::policy::traffic::{Course, Traffic, TrafficPolicy};
+use crate::route::{RouteIndex, host_name};
+use crate::telemetry::{Tally, TrafficShard};
+use crate::upstream::{StableHash, Wish};
+
+/// A request on a course of its own.
+pub(super) struct Steered {
+    pub(super) policy: Arc<TrafficPolicy>,
+    /// Which endpoint it wants.
+    pub(super) wish: Wish,
+    /// Who gets a copy, by its slot.
+    pub(super) mirror: Option<usize>,
+}
+
+impl Exchange<'_> {
+    /// All that holds for the request.
+    pub(super) fn settings(&self) -> &Settings {
+        match &self.steered {
+            Some(steered) => &steered.policy.compiled.settings,
+            None => &self.snapshot.settings,
+        }
+    }
+
+    /// How long a response may take; less for an attempt that may be followed by another.
+    pub(super) fn response_limit(&self, repeatable: bool) -> Duration {
+        let limit = self.settings().timeouts.response_head;
+        let retries = self.steered.as_ref().and_then(|steered| steered.policy.retries());
+        let per_attempt = retries.and_then(|retries| retries.per_attempt);
+        match per_attempt.filter(|_| repeatable && self.upload.is_replayable()) {
+            Some(per_attempt) => limit.min(per_attempt),
+            None => limit,
+        }
+    }
+
+    /// Begins to follow the policy. From here on its settings hold.
+    pub(super) fn embark(&mut self, course: &Course) {
+        let policy = course.policy.clone();
+        let source = policy.source();
+        if let Some(most) = source.timeouts.request {
+            let due = after(self.record.started, most);
+            self.wanted_by = Some(self.wanted_by.map_or(due, |wanted_by| wanted_by.min(due)));
+        }
+        self.upload.set_limit(policy.compiled.settings.limits.request_body);
+        // Whoever answers, this gateway included.
+        self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
+        self.steered = Some(Steered { policy, wish: Wish::default(), mirror: None });
+    }
+
+    /// Follows the policy. Gives the slot of the upstream that the request goes to.
+    pub(super) async fn steer(&mut self, index: RouteIndex) -> Result<usize, Refusal> {
+        let snapshot = self.snapshot.clone();
+        let target = snapshot.table.target(index);
+        let Some(course) = target.course.as_deref() else { return Ok(target.upstream) };
+        let (source, compiled) = (course.policy.source(), &course.policy.compiled);
+        self.tally(course, |shard| &shard.requests);
+        if let Some(budget) = &compiled.budget {
+            budget.request(self.record.started);
+        }
+        self.edit(compiled);
+        if let Some(delay) = compiled.faults.delay.filter(|delay| falls_on(delay.percent)) {
+            self.tally(course, |shard| &shard.delayed);
+            self.wait(delay.time).await?;
+        }
+        if let Some(abort) = compiled.faults.abort.filter(|abort| falls_on(abort.percent)) {
+            self.tally(course, |shard| &shard.aborted);
+            self.record.policy = Some(source.id.clone());
+            return Err(Refusal::Aborted(abort.status));
+        }
+        match &source.answer {
+            Some(Answer::Fixed(_)) => {
+                self.tally(course, |shard| &shard.answered);
+                return Err(Refusal::Fixed(course.policy.clone()));
+            }
+            Some(Answer::Redirect(redirect)) => {
+                self.tally(course, |shard| &shard.answered);
+                self.write_redirect(course, redirect);
+                return Err(Refusal::Redirect(redirect.status));
+            }
+            None => {}
+        }
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let branch =
+            compiled.split.as_ref().and_then(|split| split.choose(head, buf, |below| fastrand::u64(..below)));
+        let slot = branch.and_then(|branch| course.branch(branch)).unwrap_or(target.upstream);
+        if branch.is_some() {
+            self.tally(course, |shard| &shard.diverted);
+        }
+        let wish = self.wish(course);
+        if let Some(steered) = &mut self.steered {
+            steered.wish = wish;
+            let percent = source.mirror.as_ref().map_or(0, |mirror| mirror.percent);
+            steered.mirror = course.mirror.filter(|_| falls_on(percent));
+        }
+        if let Some(rewrite) = &source.rewrite.path {
+            let mut path = Vec::with_capacity(self.path().len() + 64);
+            course.rewrite(rewrite, self.path(), &mut path);
+            self.set_path(path);
+        }
+        Ok(slot)
+    }
+
+    /// Changes headers of the request.
+    fn edit(&mut self, compiled: &Traffic) {
+        let scratch = &mut *self.scratch;
+        let buf = scratch.input.filled();
+        compiled.request.strip(&mut scratch.head.lines, buf);
+        scratch.request_lines.extend_from_slice(&compiled.request.lines);
+    }
+
+    /// Waits, as long as the client does and the request's time is not over.
+    async fn wait(&mut self, time: Duration) -> Result<(), Refusal> {
+        let until = after(Instant::now(), time);
+        let due = self.wanted_by;
+        let mut over = pin!(sleep_until(due.map_or(until, |due| until.min(due))));
+        poll_fn(|cx| {
+            if over.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            if self.upload.is_complete() {
+                self.watch_client(cx)?;
+            }
+            Poll::Pending
+        })
+        .await
+        .map_err(|fault: ClientFault| Refusal::from(fault))?;
+        match due.is_some_and(|due| Instant::now() >= due) {
+            true => Err(crate::failure::Failure::ResponseTimeout.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes where the client is sent.
+    fn write_redirect(&mut self, course: &Course, redirect: &Redirect) {
+        let mut path = Vec::new();
+        match &redirect.path {
+            Some(rewrite) => course.rewrite(rewrite, self.path(), &mut path),
+            None => path.extend_from_slice(self.path()),
+        }
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let is_secure = self.client.origin.session.is_some() || self.trusted && came_over_https(head, buf);
+        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
+        let name = host_name(authority);
+        let out = &mut self.scratch.request;
+        let host = redirect.host.as_ref().map_or(name, |host| host.as_bytes());
+        // Who names no host can only be told a path.
+        if !host.is_empty() {
+            let https = redirect.https.unwrap_or(is_secure);
+            out.extend_from_slice(if https { b"https://" } else { b"http://" });
+            out.extend_from_slice(host);
+            let named = authority
+                .get(name.len()..)
+                .and_then(|rest| std::str::from_utf8(rest.strip_prefix(b":")?).ok());
+            let own = if https { 443 } else { 80 };
+            let port = match (redirect.port, redirect.https) {
+                (Some(port), _) => Some(port),
+                (None, Some(_)) => None,
+                (None, None) => named.and_then(|port| port.parse().ok()),
+            };
+            if let Some(port) = port.filter(|port| *port != own) {
+                out.extend_from_slice(format!(":{port}").as_bytes());
+            }
+        }
+        out.extend_from_slice(&path);
+        if let Some(query) = head.query {
+            out.push(b'?');
+            out.extend_from_slice(query.of(buf));
+        }
+    }
+
+    /// Which endpoint the request wants.
+    fn wish(&self, course: &Course) -> Wish {
+        let compiled = &course.policy.compiled;
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let mark = compiled.affinity.as_ref().and_then(|affinity| {
+            let value = affinity.place.find(head, buf).ok()??;
+            u64::from_str_radix(std::str::from_utf8(&value).ok()?, 16).ok()
+        });
+        let hash = (!compiled.hash.is_empty()).then(|| {
+            let mut hash = StableHash::new();
+            for (part, place) in &compiled.hash {
+                match (part, place) {
+                    (HashPart::Address, _) => hash.part(self.client_address().to_string().as_bytes()),
+                    (HashPart::Path, _) => hash.part(self.path()),
+                    (_, Some(place)) => hash.part(&place.find(head, buf).ok().flatten().unwrap_or_default()),
+                    (_, None) => {}
+                }
+            }
+            hash.finish()
+        });
+        Wish { balance: course.policy.source().choice.balance, hash, mark }
+    }
+
+    /// Changes the head of the response, and tells the client which endpoint it had, if it had one.
+    pub(super) fn steer_response(&mut self, mark: Option<u64>) {
+        let Some(Steered { policy, wish, .. }) = &self.steered else { return };
+        let scratch = &mut *self.scratch;
+        policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
+        let (Some(mark), Some(affinity)) =
+            (mark.filter(|mark| wish.mark != Some(*mark)), &policy.compiled.affinity)
+        else {
+            return;
+        };
+        let mut line = format!("Set-Cookie: {}={mark:016x}; Path=/; HttpOnly", affinity.cookie.name);
+        if let Some(age) = affinity.cookie.max_age {
+            // Writing to a String does not fail.
+            let _ = write!(line, "; Max-Age={}", age.as_secs());
+        }
+        // A page of another site that is in a frame here has its cookie over HTTPS alone, which browsers ask for.
+        line.push_str(if self.client.origin.session.is_some() {
+            "; Secure; SameSite=None"
+        } else {
+            "; SameSite=Lax"
+        });
+        line.push_str("\r\n");
+        scratch.response_lines.extend_from_slice(line.as_bytes());
+    }
+
+    /// Whether an answer is one after which another endpoint is asked.
+    pub(super) fn is_unwanted(&self, status: u16) -> bool {
+        let retries = self.steered.as_ref().and_then(|steered| steered.policy.retries());
+        retries.is_some_and(|retries| retries.statuses.contains(&status))
+    }
+
+    /// Whether an attempt that took too long may be followed by another: it had less time than the request has.
+    pub(super) fn may_hurry(&self) -> bool {
+        let retries = self.steered.as_ref().and_then(|steered| steered.policy.retries());
+        retries.is_some_and(|retries| retries.per_attempt.is_some())
+            && self.wanted_by.is_none_or(|due| Instant::now() < due)
+    }
+
+    /// Whether the request may be sent once more.
+    pub(super) fn takes_of_budget(&self) -> bool {
+        let Some(Steered { policy, .. }) = &self.steered else { return true };
+        let Some(budget) = &policy.compiled.budget else { return true };
+        let is_free = budget.retry(Instant::now());
+        if !is_free {
+            policy.stats.of(self.worker.id).over_budget.add(1);
+        }
+        is_free
+    }
+
+    fn tally(&self, course: &Course, tally: fn(&TrafficShard) -> &Tally) {
+        tally(course.policy.stats.of(self.worker.id)).add(1);
+    }
+}
+
+/// Whether one of so many of 100 requests is this one.
+fn falls_on(percent: u8) -> bool {
+    percent >= 100 || percent > 0 && fastrand::u8(..100) < percent
+}

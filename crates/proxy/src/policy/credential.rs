@@ -1,0 +1,311 @@
+//! Where callers put what they are known by.
+
+use std::borrow::Cow;
+
+use sluicegate_http1::{Known, Line, RequestHead};
+use sluicegate_model::policy::Credential;
+
+/// Why a credential cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ambiguous;
+
+/// A place that is looked at.
+#[derive(Debug)]
+pub(crate) struct Place {
+    source: Credential,
+    /// The header, if it is known.
+    known: Known,
+}
+
+impl Place {
+    pub(crate) fn new(source: &Credential) -> Self {
+        let known = match source {
+            Credential::Header { name, .. } => Known::of(name.as_bytes()),
+            Credential::Query(_) => Known::Other,
+            Credential::Cookie(_) => Known::Cookie,
+        };
+        Self { source: source.clone(), known }
+    }
+
+    pub(crate) fn source(&self) -> &Credential {
+        &self.source
+    }
+
+    /// The parameter of the query that it is.
+    pub(super) fn parameter(&self) -> Option<&str> {
+        match &self.source {
+            Credential::Query(name) => Some(name),
+            Credential::Header { .. } | Credential::Cookie(_) => None,
+        }
+    }
+
+    /// What is there. Who sends two does not say which one counts, and a back end may take the other.
+    pub(crate) fn find<'b>(
+        &self,
+        head: &RequestHead,
+        buf: &'b [u8],
+    ) -> Result<Option<Cow<'b, [u8]>>, Ambiguous> {
+        match &self.source {
+            Credential::Header { name, prefix } => {
+                let mut values = head
+                    .lines
+                    .iter()
+                    .filter(|line| self.is_line(line, name, buf))
+                    .map(|line| line.value.of(buf));
+                let Some(value) = values.next() else { return Ok(None) };
+                if values.next().is_some() {
+                    return Err(Ambiguous);
+                }
+                Ok(behind(prefix.as_bytes(), value).map(Cow::Borrowed))
+            }
+            Credential::Query(name) => {
+                let query = head.query.map_or(&[][..], |query| query.of(buf));
+                let mut values = pairs(query, b'&').filter(|(found, _)| *decoded(found) == *name.as_bytes());
+                let value = values.next().map(|(_, value)| decoded(value));
+                if values.next().is_some() {
+                    Err(Ambiguous)
+                } else {
+                    Ok(value.filter(|value| !value.is_empty()))
+                }
+            }
+            Credential::Cookie(name) => {
+                let lines = head.lines.iter().filter(|line| line.known == Known::Cookie);
+                let mut values = lines
+                    .flat_map(|line| pairs(line.value.of(buf), b';'))
+                    .filter(|(found, _)| *found == name.as_bytes());
+                let value = values.next().map(|(_, value)| Cow::Borrowed(unquoted(value)));
+                if values.next().is_some() {
+                    Err(Ambiguous)
+                } else {
+                    Ok(value.filter(|value| !value.is_empty()))
+                }
+            }
+        }
+    }
+
+    /// Takes it out of what goes on: lines are marked, and what stays of the others is in `kept`.
+    pub(crate) fn strip(&self, head: &mut RequestHead, buf: &[u8], kept: &mut Kept) {
+        match &self.source {
+            Credential::Header { name, prefix } => {
+                let known = self.known;
+                for line in &mut head.lines {
+                    line.hop_by_hop |= is_line(line, known, name, buf)
+                        && behind(prefix.as_bytes(), line.value.of(buf)).is_some();
+                }
+            }
+            Credential::Query(name) => {
+                let query = match (&kept.query, head.query) {
+                    (Some(query), _) => query.clone(),
+                    (None, Some(query)) => query.of(buf).to_vec(),
+                    (None, None) => return,
+                };
+                let is_kept = |part: &&[u8]| *decoded(split(part).0) != *name.as_bytes();
+                let parts: Vec<&[u8]> = query.split(|byte| *byte == b'&').filter(is_kept).collect();
+                kept.query = Some(parts.join(&b'&'));
+            }
+            Credential::Cookie(name) => {
+                for line in
+                    head.lines.iter_mut().filter(|line| line.known == Known::Cookie && !line.hop_by_hop)
+                {
+                    let value = line.value.of(buf);
+                    let is_kept = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
+                    let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_kept).collect();
+                    if parts.len() < value.split(|byte| *byte == b';').count() {
+                        line.hop_by_hop = true;
+                        kept.cookie(parts.join(&b';').trim_ascii());
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_line(&self, line: &Line, name: &str, buf: &[u8]) -> bool {
+        is_line(line, self.known, name, buf)
+    }
+}
+
+/// What stays of a request from which something was taken out.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The query, if it is another than the client's.
+    pub(crate) query: Option<Vec<u8>>,
+    /// Header lines in place of those that were marked.
+    pub(crate) lines: Vec<u8>,
+}
+
+impl Kept {
+    fn cookie(&mut self, value: &[u8]) {
+        if !value.is_empty() {
+            self.lines.extend_from_slice(b"Cookie: ");
+            self.lines.extend_from_slice(value);
+            self.lines.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Whether this is a line of the header of this name.
+pub(crate) fn is_line(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
+    match known {
+        Known::Other => line.known == Known::Other && line.name.of(buf).eq_ignore_ascii_case(name.as_bytes()),
+        known => line.known == known,
+    }
+}
+
+/// A request target in which the values of these parameters cannot be read; nothing if it has none of them.
+pub(crate) fn mask(target: &[u8], names: &[Box<str>]) -> Option<Vec<u8>> {
+    let question = memchr::memchr(b'?', target)?;
+    let (path, query) = (&target[..=question], &target[question + 1..]);
+    let is_secret = |part: &[u8]| {
+        let name = decoded(split(part).0);
+        names.iter().any(|secret| *secret.as_bytes() == *name)
+    };
+    if !query.split(|byte| *byte == b'&').any(is_secret) {
+        return None;
+    }
+    let parts: Vec<Vec<u8>> = query
+        .split(|byte| *byte == b'&')
+        .map(|part| if is_secret(part) { [split(part).0, b"=***"].concat() } else { part.to_vec() })
+        .collect();
+    Some([path, &parts.join(&b'&')].concat())
+}
+
+/// What is behind a prefix, in any case, that is not empty.
+fn behind<'b>(prefix: &[u8], value: &'b [u8]) -> Option<&'b [u8]> {
+    let start = value.get(..prefix.len())?;
+    let rest = value[prefix.len()..].trim_ascii();
+    (start.eq_ignore_ascii_case(prefix) && !rest.is_empty()).then_some(rest)
+}
+
+/// The names and values of a list of pairs.
+fn pairs(list: &[u8], between: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
+    list.split(move |byte| *byte == between).map(|pair| {
+        let (name, value) = split(pair);
+        (name.trim_ascii(), value.trim_ascii())
+    })
+}
+
+fn split(pair: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'=', pair) {
+        Some(equals) => (&pair[..equals], &pair[equals + 1..]),
+        None => (pair, &[]),
+    }
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+/// A part of a query without its escapes (application/x-www-form-urlencoded).
+fn decoded(part: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'%', b'+', part).is_none() {
+        return Cow::Borrowed(part);
+    }
+    let hex = |byte: &u8| char::from(*byte).to_digit(16);
+    let mut out = Vec::with_capacity(part.len());
+    let mut rest = part;
+    while let Some((first, tail)) = rest.split_first() {
+        let escape = match (first, tail) {
+            (b'%', [high, low, ..]) => hex(high).zip(hex(low)),
+            _ => None,
+        };
+        rest = match escape {
+            // Two digits are a byte.
+            Some((high, low)) => {
+                out.push((high * 16 + low) as u8);
+                &tail[2..]
+            }
+            None => {
+                out.push(if *first == b'+' { b' ' } else { *first });
+                tail
+            }
+        };
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_http1::{HeadLimits, HeadScan};
+
+    use super::*;
+
+    fn head(target: &str, lines: &[&str]) -> (RequestHead, Vec<u8>) {
+        let text = format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            lines.iter().map(|line| format!("{line}\r\n")).collect::<String>()
+        );
+        let mut head = RequestHead::default();
+        assert!(head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default()).unwrap());
+        (head, text.into_bytes())
+    }
+
+    fn find(place: &Credential, target: &str, lines: &[&str]) -> Result<Option<String>, Ambiguous> {
+        let (head, buf) = head(target, lines);
+        let found = Place::new(place).find(&head, &buf)?;
+        Ok(found.map(|found| String::from_utf8_lossy(&found).into_owned()))
+    }
+
+    fn bearer() -> Credential {
+        Credential::Header { name: "authorization".into(), prefix: "Bearer ".into() }
+    }
+
+    #[test]
+    fn credentials_are_found_where_they_are_looked_for() {
+        let some = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(find(&bearer(), "/", &["Authorization: bearer  abc"]), some("abc"));
+        assert_eq!(find(&bearer(), "/", &["Authorization: Basic abc"]), Ok(None));
+        assert_eq!(find(&bearer(), "/", &["Authorization: Bearer"]), Ok(None));
+        let key = Credential::Header { name: "x-api-key".into(), prefix: "".into() };
+        assert_eq!(find(&key, "/", &["X-API-Key: abc"]), some("abc"));
+        assert_eq!(find(&key, "/", &["X-API-Key:"]), Ok(None));
+        let query = Credential::Query("api key".into());
+        assert_eq!(find(&query, "/?a=b&api%20key=%61b+c", &[]), some("ab c"));
+        assert_eq!(find(&query, "/", &[]), Ok(None));
+        let cookie = Credential::Cookie("token".into());
+        assert_eq!(find(&cookie, "/", &["Cookie: a=b; token=\"abc\"; c"]), some("abc"));
+        assert_eq!(find(&cookie, "/", &["Cookie: xtoken=1"]), Ok(None));
+    }
+
+    #[test]
+    fn two_of_one_kind_are_ambiguous() {
+        let two = ["Authorization: Bearer a", "Authorization: Bearer a"];
+        assert_eq!(find(&bearer(), "/", &two), Err(Ambiguous));
+        assert_eq!(
+            find(&bearer(), "/", &["Authorization: Basic x", "Authorization: Bearer a"]),
+            Err(Ambiguous)
+        );
+        assert_eq!(find(&Credential::Query("k".into()), "/?k=a&%6b=b", &[]), Err(Ambiguous));
+        assert_eq!(
+            find(&Credential::Cookie("k".into()), "/", &["Cookie: k=a", "Cookie: k=b"]),
+            Err(Ambiguous)
+        );
+    }
+
+    #[test]
+    fn secrets_in_a_target_cannot_be_read() {
+        let names = ["k".into()];
+        let masked = |target: &str| mask(target.as_bytes(), &names).map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(masked("/a?x=1&k=secret&%6b=secret&k").unwrap(), "/a?x=1&k=***&%6b=***&k=***");
+        assert_eq!(masked("/a?x=k"), None);
+        assert_eq!(masked("/k=1"), None);
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_the_rest() {
+        let (mut head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
+        let mut kept = Kept::default();
+        let places = [
+            Credential::Query("k".into()),
+            Credential::Cookie("k".into()),
+            Credential::Header { name: "x-k".into(), prefix: "".into() },
+        ];
+        for place in &places {
+            Place::new(place).strip(&mut head, &buf, &mut kept);
+        }
+        assert_eq!(kept.query.as_deref(), Some(&b"a=1&b"[..]));
+        assert_eq!(String::from_utf8_lossy(&kept.lines), "Cookie: a=1; b=3\r\n");
+        let gone: Vec<_> =
+            head.lines.iter().filter(|line| line.hop_by_hop).map(|line| line.value.of(&buf)).collect();
+        assert_eq!(gone, [&b"a=1; k=2; b=3"[..], b"1"]);
+    }
+}

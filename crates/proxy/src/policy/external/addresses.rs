@@ -1,0 +1,76 @@
+//! Where a service is.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::Instant;
+
+use crate::policy::service::Service;
+
+/// How long the addresses of a name are good.
+const GOOD_FOR: Duration = Duration::from_secs(10);
+
+/// How long a name that has none is not looked up again.
+const BAD_FOR: Duration = Duration::from_secs(1);
+
+/// The addresses of a service, as one worker knows them.
+#[derive(Default)]
+pub(super) struct Addresses {
+    known: RefCell<Option<Known>>,
+    /// The look-up that is under way. There is one at a time, however many wait for it and give up: it takes a thread.
+    lookup: Mutex<Option<JoinHandle<io::Result<Vec<SocketAddr>>>>>,
+}
+
+struct Known {
+    until: Instant,
+    addresses: Result<Rc<[SocketAddr]>, io::ErrorKind>,
+}
+
+impl Addresses {
+    /// At least one.
+    pub(super) async fn of(&self, service: &Service) -> io::Result<Rc<[SocketAddr]>> {
+        if let Ok(address) = service.host.parse::<IpAddr>() {
+            return Ok([SocketAddr::new(address, service.port)].into());
+        }
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let mut lookup = self.lookup.lock().await;
+        // Who waited may have been waiting for this.
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let running = lookup.get_or_insert_with(|| {
+            let (host, port) = (service.host.to_string(), service.port);
+            spawn_local(async move { Ok(lookup_host((host, port)).await?.collect()) })
+        });
+        let found = running.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        *lookup = None;
+        let addresses = match found {
+            Ok(found) if found.is_empty() => Err(io::ErrorKind::NotFound),
+            Ok(found) => Ok(found.into()),
+            Err(error) => Err(error.kind()),
+        };
+        let good_for = if addresses.is_ok() { GOOD_FOR } else { BAD_FOR };
+        let until = Instant::now() + good_for;
+        *self.known.borrow_mut() = Some(Known { until, addresses: addresses.clone() });
+        addresses.map_err(Into::into)
+    }
+
+    /// Nobody is at any of them: they are looked up again.
+    pub(super) fn doubt(&self) {
+        self.known.borrow_mut().take_if(|known| known.addresses.is_ok());
+    }
+
+    fn known(&self) -> Option<io::Result<Rc<[SocketAddr]>>> {
+        let known = self.known.borrow();
+        let known = known.as_ref().filter(|known| Instant::now() < known.until)?;
+        Some(known.addresses.clone().map_err(Into::into))
+    }
+}

@@ -1,0 +1,229 @@
+//! A worker's side of a service that is asked.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use foldhash::HashMap;
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout};
+
+use super::connection::{AskError, Connections};
+use super::memory::Memory;
+use super::{Answer, External, Question, Verdict};
+use crate::failure::Denial;
+use crate::telemetry::{Check, PolicyStats};
+
+/// How many questions of one policy a worker has under way.
+const UNDER_WAY_MAX: usize = 1024;
+
+/// The time between two lines in the log about the same service.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
+
+/// What came of a question.
+type Outcome = Result<Rc<Answer>, Denial>;
+
+/// The services that a worker asks.
+#[derive(Default)]
+pub(crate) struct Externals {
+    all: RefCell<HashMap<u64, Entry>>,
+    memory: Rc<RefCell<Memory>>,
+}
+
+struct Entry {
+    /// It is gone once no policy has it.
+    external: Weak<External>,
+    local: Rc<LocalExternal>,
+}
+
+/// A service that a worker asks.
+pub(crate) struct LocalExternal {
+    stats: Arc<PolicyStats>,
+    worker: usize,
+    connections: Rc<Connections>,
+    under_way: Rc<Cell<usize>>,
+    /// The questions on their way to which others wait for the answer.
+    flights: RefCell<HashMap<[u8; 32], watch::Receiver<Option<Outcome>>>>,
+    memory: Rc<RefCell<Memory>>,
+    warned: Cell<Option<Instant>>,
+}
+
+/// A question's place among those under way.
+pub(super) struct Place(Rc<Cell<usize>>);
+
+impl Externals {
+    /// This worker's side of a service.
+    pub(crate) fn of(
+        &self,
+        external: &Arc<External>,
+        stats: &Arc<PolicyStats>,
+        worker: usize,
+    ) -> Rc<LocalExternal> {
+        let mut all = self.all.borrow_mut();
+        let entry = all.entry(external.number).or_insert_with(|| Entry {
+            external: Arc::downgrade(external),
+            local: Rc::new(LocalExternal {
+                stats: stats.clone(),
+                worker,
+                connections: Rc::default(),
+                under_way: Rc::default(),
+                flights: RefCell::default(),
+                memory: self.memory.clone(),
+                warned: Cell::new(None),
+            }),
+        });
+        entry.local.clone()
+    }
+
+    /// Closes what is unused, and forgets what services have said that no policy has any more.
+    pub(crate) fn keep_house(&self, now: Instant) {
+        self.all.borrow_mut().retain(|number, entry| {
+            let stays = entry.external.strong_count() > 0;
+            match stays {
+                true => entry.local.connections.expire(now),
+                false => self.memory.borrow_mut().forget(*number),
+            }
+            stays
+        });
+    }
+}
+
+impl LocalExternal {
+    /// What the service says, or has said to whoever asked the same.
+    pub(crate) async fn ask(self: Rc<Self>, external: Arc<External>, question: Question) -> Outcome {
+        if !question.is_whole || external.cache().is_none() {
+            return self.ask_service(&external, &question.bytes).await;
+        }
+        let mark = external.mark(&question.bytes);
+        let remembered = self.memory.borrow_mut().find(&mark, Instant::now());
+        if let Some(answer) = remembered {
+            self.count(Check::Remembered);
+            return Ok(answer);
+        }
+        let flight = self.flights.borrow().get(&mark).cloned();
+        let Some(flight) = flight else {
+            let flight = self.clone().take_off(external, mark, question.bytes);
+            return landed(flight).await;
+        };
+        self.count(Check::Shared);
+        match landed(flight).await {
+            Ok(answer) if answer.is_personal() => self.ask_service(&external, &question.bytes).await,
+            outcome => outcome,
+        }
+    }
+
+    /// Asks in a task of its own: whoever began it may go, and the others still get the answer.
+    fn take_off(
+        self: Rc<Self>,
+        external: Arc<External>,
+        mark: [u8; 32],
+        question: Vec<u8>,
+    ) -> watch::Receiver<Option<Outcome>> {
+        let (tell, flight) = watch::channel(None);
+        self.flights.borrow_mut().insert(mark, flight.clone());
+        spawn_local(async move {
+            let landing = Landing { local: &self, mark };
+            let asked = Instant::now();
+            let outcome = self.ask_service(&external, &question).await;
+            if let Ok(answer) = &outcome
+                && !answer.good_for.is_zero()
+            {
+                let until = asked + answer.good_for;
+                self.memory.borrow_mut().remember(mark, external.number, until, answer.clone());
+            }
+            drop(landing);
+            tell.send_replace(Some(outcome));
+        });
+        flight
+    }
+
+    async fn ask_service(&self, external: &External, question: &[u8]) -> Outcome {
+        let asking = async {
+            let place = Place::take(&self.under_way)?;
+            self.connections.ask(external, question, place).await
+        };
+        let limit = external.timeout();
+        match timeout(limit, asking).await.unwrap_or(Err(AskError::Timeout(limit))) {
+            Ok(answer) => {
+                self.count(match answer.verdict {
+                    Verdict::Admitted => Check::Admitted,
+                    Verdict::Unauthorized | Verdict::Forbidden => Check::Refused,
+                });
+                Ok(Rc::new(answer))
+            }
+            Err(error) => {
+                self.count(Check::Failed);
+                self.warn(external, &error);
+                Err(error.denial())
+            }
+        }
+    }
+
+    fn count(&self, check: Check) {
+        self.stats.of(self.worker).checks[check as usize].add(1);
+    }
+
+    fn warn(&self, external: &External, error: &AskError) {
+        let now = Instant::now();
+        if self.warned.get().is_none_or(|before| now - before >= BETWEEN_WARNINGS) {
+            self.warned.set(Some(now));
+            let url = &*external.source.url;
+            tracing::warn!(url, %error, "the service that is asked about requests gives no answer: they are refused");
+        }
+    }
+}
+
+impl Place {
+    fn take(under_way: &Rc<Cell<usize>>) -> Result<Self, AskError> {
+        if under_way.get() >= UNDER_WAY_MAX {
+            return Err(AskError::Busy);
+        }
+        under_way.set(under_way.get() + 1);
+        Ok(Self(under_way.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Takes a question off the list of those on their way, however it ends.
+struct Landing<'l> {
+    local: &'l LocalExternal,
+    mark: [u8; 32],
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.local.flights.borrow_mut().remove(&self.mark);
+    }
+}
+
+async fn landed(mut flight: watch::Receiver<Option<Outcome>>) -> Outcome {
+    match flight.wait_for(Option::is_some).await.as_deref() {
+        Ok(Some(outcome)) => outcome.clone(),
+        // It broke off, which lets nobody in.
+        Ok(None) | Err(_) => Err(Denial::CheckUnreachable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_questions_are_under_way_and_no_more() {
+        let under_way = Rc::default();
+        let mut places: Vec<_> = (0..UNDER_WAY_MAX).map(|_| Place::take(&under_way).ok().unwrap()).collect();
+        assert!(matches!(Place::take(&under_way), Err(AskError::Busy)));
+        places.pop();
+        let place = Place::take(&under_way);
+        assert!(place.is_ok() && Place::take(&under_way).is_err());
+        drop((places, place));
+        assert_eq!(under_way.get(), 0);
+    }
+}

@@ -1,0 +1,254 @@
+//! What is counted by each key, for all workers: exact, bounded, and without a lock where a key is known.
+//!
+//! A key is the hash of what calls have in common. Where it has its place is a secret of the process, so that nobody can aim at
+//! the place of another. Each has one of eight slots of a set. A new key takes the slot that says least: an empty one, or the one that is
+//! forgotten first. So a flood of keys pushes out other keys of the flood, and not the one that has used up its limit.
+
+use std::array;
+use std::hash::{BuildHasher as _, DefaultHasher, RandomState};
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::clock::Clock;
+use super::pending::{Amount, Pending};
+use super::window::{Counted, Pace};
+
+/// Keys in a set.
+pub(super) const WAYS: usize = 8;
+
+/// Sets in a chunk, which is made when the first of its keys comes.
+pub(super) const CHUNK: usize = 16;
+
+/// Chunks of a limit: room for 65,536 keys in 1.1 MiB, or 1.6 MiB if others are told.
+pub(super) const CHUNKS: usize = 512;
+
+/// How often a worker looks whether another is done with taking a slot.
+pub(super) const SPINS: u32 = 64;
+
+pub(super) struct Buckets {
+    /// What the hashes of keys begin with.
+    pub(super) hasher: DefaultHasher,
+    /// What the places of keys depend on.
+    salt: u64,
+    clock: Arc<Clock>,
+    /// What others are told, if they are.
+    pending: Option<Pending>,
+    chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
+}
+
+#[derive(Default)]
+struct Set {
+    /// Odd while a worker takes a slot for a new key.
+    version: AtomicU64,
+    slots: [Slot; WAYS],
+}
+
+#[derive(Default)]
+struct Slot {
+    /// 0: nobody's.
+    key: AtomicU64,
+    state: AtomicU64,
+}
+
+impl std::fmt::Debug for Buckets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Buckets")
+    }
+}
+
+impl Buckets {
+    /// Those that count for this process alone. The hash of a key is a secret too.
+    pub(super) fn new() -> Self {
+        Self::by(RandomState::new().build_hasher(), Arc::new(Clock::new()), None)
+    }
+
+    /// Those that count together with others, who have the same hasher and the same clock.
+    pub(super) fn shared(hasher: DefaultHasher, clock: Arc<Clock>) -> Self {
+        Self::by(hasher, clock, Some(Pending::new()))
+    }
+
+    fn by(hasher: DefaultHasher, clock: Arc<Clock>, pending: Option<Pending>) -> Self {
+        let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
+        Self { hasher, salt: RandomState::new().hash_one(0), clock, pending, chunks }
+    }
+
+    /// Counts a call by its key.
+    pub(super) fn count(&self, key: u64, pace: &Pace, now: Instant) -> Counted {
+        let elapsed = self.clock.elapsed(now);
+        let now = self.clock.shown(elapsed);
+        let (key, at) = self.place(key);
+        let set = self.set(at);
+        let clear = |way| self.pending.iter().for_each(|pending| pending.clear(at, way));
+        let way = set.way(key, pace, now, clear);
+        let slot = &set.slots[way];
+        let mut state = slot.state.load(Ordering::Acquire);
+        let counted = loop {
+            let (next, counted) = pace.count(state, now);
+            if next == state {
+                break counted;
+            }
+            match slot.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break counted,
+                Err(newer) => state = newer,
+            }
+        };
+        if let (Some(pending), None) = (&self.pending, counted.wait) {
+            pending.add(at, way, elapsed);
+        }
+        counted
+    }
+
+    /// Takes what others have not been told yet: of `most` keys, and of up to as many more as a set has less one.
+    pub(super) fn take(&self, most: usize, now: Instant) -> Vec<(u64, Amount)> {
+        let (mut taken, elapsed) = (Vec::new(), self.clock.elapsed(now));
+        let Some(pending) = &self.pending else { return taken };
+        pending.marked(|at| {
+            for (way, slot) in self.set(at).slots.iter().enumerate() {
+                let key = slot.key.load(Ordering::Acquire);
+                let amount = pending.take(at, way, elapsed);
+                // A slot that was taken for another key meanwhile says nothing of this one.
+                let is_its = key != 0 && slot.key.load(Ordering::Acquire) == key;
+                taken.extend(amount.filter(|_| is_its).map(|amount| (key, amount)));
+            }
+            taken.len() < most
+        });
+        taken
+    }
+
+    /// Takes over how the others count a key, all that was taken here included.
+    pub(super) fn merge(&self, key: u64, pace: &Pace, others: u64, now: Instant) {
+        let now = self.clock.shown(self.clock.elapsed(now));
+        let (key, at) = self.place(key);
+        let set = self.set(at);
+        let Some(way) = set.find(key) else { return };
+        let own = self.pending.as_ref().map_or(0, |pending| pending.count(at, way));
+        let state = &set.slots[way].state;
+        let mut old = state.load(Ordering::Acquire);
+        loop {
+            let new = pace.merge(old, others, own, now);
+            match state.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(newer) => old = newer,
+            }
+        }
+    }
+
+    /// What a key is called, and the number of its set.
+    fn place(&self, key: u64) -> (u64, usize) {
+        // The highest bits of the product depend on all bits (Knuth, 6.4).
+        let mixed = (key ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (key.max(1), (mixed >> 32) as usize % (CHUNKS * CHUNK))
+    }
+
+    fn set(&self, at: usize) -> &Set {
+        let chunk = self.chunks[at / CHUNK].get_or_init(|| Box::new(array::from_fn(|_| Set::default())));
+        &chunk[at % CHUNK]
+    }
+}
+
+impl Set {
+    /// Which slot a key has.
+    fn find(&self, key: u64) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.key.load(Ordering::Acquire) == key)
+    }
+
+    /// The slot of a key, which it takes if it has none; `clear` is told of it before.
+    fn way(&self, key: u64, pace: &Pace, now: u64, clear: impl Fn(usize)) -> usize {
+        for _ in 0..SPINS {
+            let version = self.version.load(Ordering::Acquire);
+            if let Some(way) = self.find(key) {
+                return way;
+            }
+            let is_free = version.is_multiple_of(2);
+            // Two workers that bring the same key must not take two slots for it.
+            let taken = is_free
+                && self
+                    .version
+                    .compare_exchange(version, version + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok();
+            if taken {
+                let least = (0..WAYS).min_by_key(|way| self.slots[*way].forgotten(pace, now));
+                let way = least.unwrap_or(0);
+                let slot = &self.slots[way];
+                slot.key.store(0, Ordering::Release);
+                clear(way);
+                slot.state.store(0, Ordering::Release);
+                slot.key.store(key, Ordering::Release);
+                self.version.store(version + 2, Ordering::Release);
+                return way;
+            }
+            spin_loop();
+        }
+        // Whoever takes a slot was stopped in the middle of it. The call is counted by another key rather than waited for.
+        (key >> 32) as usize % WAYS
+    }
+}
+
+impl Slot {
+    fn forgotten(&self, pace: &Pace, now: u64) -> u64 {
+        match self.key.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => pace.forgotten(self.state.load(Ordering::Relaxed), now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::Hasher as _;
+    use std::time::Duration;
+
+    use sluicegate_model::policy::{Limit, Window};
+
+    use super::*;
+
+    fn pace(requests: u32) -> Pace {
+        Pace::new(&Limit {
+            name: "a".into(),
+            requests,
+            per: Duration::from_secs(3600),
+            window: Window::TokenBucket { burst: requests },
+            key: Vec::new(),
+            groups: Vec::new(),
+            dry_run: false,
+        })
+    }
+
+    fn hash(buckets: &Buckets, n: u64) -> u64 {
+        let mut hasher = buckets.hasher.clone();
+        hasher.write_u64(n);
+        hasher.finish()
+    }
+
+    #[test]
+    fn workers_that_count_at_once_let_in_exactly_as_many_as_may() {
+        let (buckets, pace, now) = (Buckets::new(), pace(10_000), Instant::now());
+        let counted = |_| {
+            let admitted = |n: u64| buckets.count(n % 7, &pace, now).wait.is_none();
+            (0..50_000).filter(|n| admitted(*n)).count()
+        };
+        let total: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || counted(n))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        // An hour is long enough that nothing comes back meanwhile.
+        assert_eq!(total, 7 * 10_000);
+    }
+
+    #[test]
+    fn a_flood_of_keys_neither_takes_more_memory_nor_frees_who_has_used_up_its_limit() {
+        let (buckets, pace, now) = (Buckets::new(), pace(100), Instant::now());
+        let key = hash(&buckets, 1 << 63);
+        for _ in 0..100 {
+            assert_eq!(buckets.count(key, &pace, now).wait, None);
+        }
+        for n in 0..1_000_000_u64 {
+            buckets.count(hash(&buckets, n), &pace, now);
+        }
+        assert!(buckets.count(key, &pace, now).wait.is_some());
+        let made = buckets.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
+        assert!(made <= CHUNKS && size_of::<[Set; CHUNK]>() * CHUNKS <= 1200 * 1024);
+    }
+}

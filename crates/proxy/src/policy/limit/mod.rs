@@ -1,0 +1,300 @@
+//! How often a route may be called.
+//!
+//! | module | what |
+//! |---|---|
+//! | `window` | how a limit counts |
+//! | `buckets` | what is counted by each key |
+//! | `clock` | by which time |
+//! | `flights` | how many calls of each key are under way |
+//! | `pending` | what others are to be told |
+//! | `shared` | the servers through which they are told |
+
+mod buckets;
+mod clock;
+mod flights;
+mod pending;
+pub(crate) mod shared;
+mod window;
+
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluicegate_jwt::Claims;
+use sluicegate_model::policy::{self, Consumer, LimitKey};
+
+use buckets::Buckets;
+use flights::Flights;
+pub(crate) use flights::Permit;
+use shared::{Server, ServerState, Servers};
+use window::{Counted, Pace};
+
+/// The limits of a policy, compiled.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    all: Vec<Limit>,
+    concurrency: Vec<Concurrency>,
+    /// The line that says what they are; empty if responses do not.
+    policy_line: Box<[u8]>,
+    shared: Option<Shared>,
+}
+
+/// Through what all data planes count together.
+#[derive(Debug)]
+enum Shared {
+    By(Arc<Server>),
+    Unusable,
+}
+
+#[derive(Debug)]
+struct Limit {
+    source: policy::Limit,
+    pace: Pace,
+    buckets: Arc<Buckets>,
+    /// Whether it is known only after authentication whom it is for.
+    needs_identity: bool,
+}
+
+#[derive(Debug)]
+struct Concurrency {
+    source: policy::Concurrency,
+    flights: Arc<Flights>,
+    /// Whether it is known only after authentication whom it is for.
+    needs_identity: bool,
+}
+
+/// What limits ask about.
+pub(crate) struct Caller<'c> {
+    pub(crate) address: IpAddr,
+    /// Which route it calls, by the same number in all data planes: one policy may govern many.
+    pub(crate) route: u64,
+    pub(crate) consumer: Option<&'c Consumer>,
+    pub(crate) claims: Option<&'c Claims>,
+    /// The value of a header.
+    pub(crate) header: &'c dyn Fn(&str) -> Option<&'c [u8]>,
+}
+
+/// What has come of limits of how many may be under way.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    /// Whether one is reached.
+    pub(crate) is_refused: bool,
+    /// How many were reached that are only tried out.
+    pub(crate) dry_runs: u64,
+}
+
+/// What has come of limits.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// How long to wait, if a limit is reached.
+    pub(crate) retry_after: Option<Duration>,
+    /// How many limits were reached that are only tried out.
+    pub(crate) dry_runs: u64,
+}
+
+impl Limits {
+    /// Limits that stay as they were `before` go on counting where they were.
+    pub(super) fn new(limits: &policy::RateLimits, before: Option<&Self>, servers: &Servers) -> Self {
+        let shared = limits.shared.as_ref().map(|shared| match shared {
+            policy::Shared::Redis(redis) => Shared::By(servers.at(redis)),
+            policy::Shared::Unusable(_) => Shared::Unusable,
+        });
+        let server = shared.as_ref().and_then(Shared::server);
+        let unshared = before;
+        let before = before.filter(|before| {
+            let old = before.shared.as_ref().and_then(Shared::server);
+            old.map(Arc::as_ptr) == server.map(Arc::as_ptr)
+        });
+        let limit = |source: &policy::Limit| {
+            let same = |limit: &&Limit| limit.source == *source;
+            let pace = Pace::new(source);
+            let buckets = match (before.and_then(|before| before.all.iter().find(same)), server) {
+                (Some(known), _) => known.buckets.clone(),
+                (None, Some(server)) => server.buckets(&limits.id, source, &pace),
+                (None, None) => Arc::new(Buckets::new()),
+            };
+            Limit::new(source, pace, buckets)
+        };
+        let all: Vec<_> = limits.limits.iter().map(limit).collect();
+        let concurrency = |source: &policy::Concurrency| {
+            let same = |limit: &&Concurrency| limit.source == *source;
+            let known = unshared.and_then(|before| before.concurrency.iter().find(same));
+            Concurrency {
+                source: source.clone(),
+                flights: known.map_or_else(|| Arc::new(Flights::new()), |limit| limit.flights.clone()),
+                needs_identity: needs_identity(&source.key, &source.groups),
+            }
+        };
+        let concurrency = limits.concurrency.iter().map(concurrency).collect();
+        let policy_line = if limits.headers && !all.is_empty() { policy_line(&all) } else { String::new() };
+        Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared }
+    }
+
+    /// Begins a call under each limit of how many may be under way, of those that need to know who calls, or of the others. The
+    /// call ends when `permits` do.
+    pub(crate) fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
+        let mut begun = Begun::default();
+        for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
+            let policy::Concurrency { requests, key, groups, dry_run, .. } = &limit.source;
+            let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
+            match limit.flights.begin(key, *requests) {
+                Some(permit) => permits.push(permit),
+                None if *dry_run => begun.dry_runs += 1,
+                None => {
+                    begun.is_refused = true;
+                    break;
+                }
+            }
+        }
+        begun
+    }
+
+    /// Counts a call, by the limits that need to know who calls, or by the others. `lines` gets what responses say.
+    pub(crate) fn count(
+        &self,
+        caller: &Caller<'_>,
+        with_identity: bool,
+        now: Instant,
+        lines: &mut Lines,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        for limit in self.all.iter().filter(|limit| limit.needs_identity == with_identity) {
+            let policy::Limit { key, groups, .. } = &limit.source;
+            let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
+            let counted = limit.buckets.count(key, &limit.pace, now);
+            if !self.policy_line.is_empty() {
+                lines.say(&limit.source.name, &counted);
+            }
+            match counted.wait {
+                None => {}
+                Some(_) if limit.source.dry_run => outcome.dry_runs += 1,
+                Some(wait) => {
+                    outcome.retry_after = Some(wait);
+                    break;
+                }
+            }
+        }
+        outcome
+    }
+
+    /// How it stands with what they are shared through, if they are.
+    pub(super) fn shared(&self) -> Option<ServerState> {
+        let shared = self.shared.as_ref()?;
+        Some(shared.server().map(|server| server.state()).unwrap_or_default())
+    }
+
+    /// The line that says what the limits are.
+    pub(crate) fn policy_line(&self) -> &[u8] {
+        &self.policy_line
+    }
+}
+
+/// What is left of limits, in one line (draft-ietf-httpapi-ratelimit-headers-10, 4).
+#[derive(Debug, Default)]
+pub(crate) struct Lines(String);
+
+impl Lines {
+    fn say(&mut self, name: &str, counted: &Counted) {
+        self.0.push_str(if self.0.is_empty() { "RateLimit: " } else { ", " });
+        // Writing to a String does not fail.
+        let _ = write!(self.0, "\"{name}\";r={};t={}", counted.left, seconds_up(counted.reset));
+    }
+
+    /// The line with its end; nothing, if nothing is said.
+    pub(crate) fn end(mut self) -> String {
+        if !self.0.is_empty() {
+            self.0.push_str("\r\n");
+        }
+        self.0
+    }
+}
+
+impl Shared {
+    fn server(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::By(server) => Some(server),
+            Self::Unusable => None,
+        }
+    }
+}
+
+impl Limit {
+    fn new(source: &policy::Limit, pace: Pace, buckets: Arc<Buckets>) -> Self {
+        Self {
+            pace,
+            needs_identity: needs_identity(&source.key, &source.groups),
+            source: source.clone(),
+            buckets,
+        }
+    }
+}
+
+/// Whether it is known only after authentication whom a limit is for.
+fn needs_identity(key: &[LimitKey], groups: &[Box<str>]) -> bool {
+    let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
+    key.iter().any(of_identity) || !groups.is_empty()
+}
+
+/// What a call is counted by; nothing if the limit is not for it.
+fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[Box<str>], caller: &Caller<'_>) -> Option<u64> {
+    let is_for = |consumer: &Consumer| groups.iter().any(|group| consumer.groups.contains(group));
+    if !groups.is_empty() && !caller.consumer.is_some_and(is_for) {
+        return None;
+    }
+    let mut hasher = hasher.clone();
+    for key in key {
+        match key {
+            LimitKey::Address { ipv6_prefix } => hash_address(&mut hasher, caller.address, *ipv6_prefix),
+            LimitKey::Header(name) => hash_text(&mut hasher, (caller.header)(name)),
+            LimitKey::Claim(name) => match caller.claims.and_then(|claims| claims.get(name)) {
+                Some(serde_json::Value::String(text)) => hash_text(&mut hasher, Some(text.as_bytes())),
+                Some(value) => hash_text(&mut hasher, Some(value.to_string().as_bytes())),
+                None => hash_text(&mut hasher, None),
+            },
+            LimitKey::Consumer => match caller.consumer {
+                Some(consumer) => {
+                    hash_text(&mut hasher, Some(consumer.id.namespace.as_bytes()));
+                    hash_text(&mut hasher, Some(consumer.id.name.as_bytes()));
+                }
+                None => hash_address(&mut hasher, caller.address, 64),
+            },
+            LimitKey::Route => hasher.write_u64(caller.route),
+        }
+    }
+    Some(hasher.finish())
+}
+
+fn hash_text(hasher: &mut impl std::hash::Hasher, text: Option<&[u8]>) {
+    hasher.write_u8(u8::from(text.is_some()));
+    hasher.write_usize(text.map_or(0, <[u8]>::len));
+    hasher.write(text.unwrap_or_default());
+}
+
+fn hash_address(hasher: &mut impl std::hash::Hasher, address: IpAddr, ipv6_prefix: u8) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => hasher.write_u32(address.to_bits()),
+        IpAddr::V6(address) => {
+            let shift = 128 - u32::from(ipv6_prefix.clamp(1, 128));
+            hasher.write_u128(address.to_bits() >> shift << shift);
+        }
+    }
+}
+
+fn policy_line(limits: &[Limit]) -> String {
+    let mut line = String::from("RateLimit-Policy: ");
+    for (index, limit) in limits.iter().enumerate() {
+        let policy::Limit { name, requests, per, .. } = &limit.source;
+        let separator = if index == 0 { "" } else { ", " };
+        // Writing to a String does not fail.
+        let _ = write!(line, "{separator}\"{name}\";q={requests};w={}", seconds_up(*per));
+    }
+    line.push_str("\r\n");
+    line
+}
+
+/// Seconds, as headers have them: rather one too many.
+pub(crate) fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}

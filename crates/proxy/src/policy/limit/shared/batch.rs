@@ -1,0 +1,114 @@
+//! What a server is told of one limit at once, and what it answers.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::connection::{APART_MAX, ServerError, command};
+use crate::policy::limit::buckets::Buckets;
+use crate::policy::limit::clock::{Clock, nanos, since_1970};
+use crate::policy::limit::pending::Amount;
+use crate::policy::limit::window::{BUCKETS_MAX, Pace, pack};
+
+/// Keys of a batch, to which a set may add: so many that the server is not kept from others for long.
+pub(super) const KEYS: usize = 256;
+
+const BUCKET: &str = include_str!("bucket.lua");
+const WINDOW: &str = include_str!("window.lua");
+
+/// A limit that is shared.
+#[derive(Clone)]
+pub(super) struct Member<B> {
+    /// What the names of its keys begin with.
+    pub(super) name: Arc<str>,
+    pub(super) pace: Pace,
+    pub(super) buckets: B,
+}
+
+/// What was let in of a limit, by its keys.
+pub(super) struct Batch {
+    member: Member<Arc<Buckets>>,
+    amounts: Vec<(u64, Amount)>,
+}
+
+impl Batch {
+    /// What is pending of a limit, if anything is, and whether that is all.
+    pub(super) fn take(member: Member<Arc<Buckets>>, now: Instant) -> Option<(Self, bool)> {
+        let amounts = member.buckets.take(KEYS, now);
+        let is_all = amounts.len() < KEYS;
+        (!amounts.is_empty()).then_some((Self { member, amounts }, is_all))
+    }
+
+    /// As a command.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut texts = Vec::with_capacity(3 * self.amounts.len() + 2);
+        texts.push(self.amounts.len().to_string());
+        for (key, _) in &self.amounts {
+            texts.push(format!("{}:{key:016x}", self.member.name));
+        }
+        let script = match self.member.pace {
+            Pace::Bucket { interval, tolerance } => {
+                texts.push((tolerance.saturating_mul(BUCKETS_MAX) / 1000).to_string());
+                for (_, Amount { count, age }) in &self.amounts {
+                    texts.push(u64::from(*count).saturating_mul(interval).div_ceil(1000).to_string());
+                    texts.push((age / 1000).to_string());
+                }
+                BUCKET
+            }
+            Pace::Sliding { window, .. } => {
+                texts.push((window / 1000).max(1).to_string());
+                for (_, Amount { count, age }) in &self.amounts {
+                    texts.push(count.to_string());
+                    texts.push((age / 1000).to_string());
+                }
+                WINDOW
+            }
+        };
+        let parts = [&b"EVAL"[..], script.as_bytes()].into_iter();
+        command(out, parts.chain(texts.iter().map(String::as_bytes)));
+    }
+
+    /// Takes over the answer.
+    pub(super) fn read(&self, numbers: &[i64], clock: &Clock, asked: Instant) -> Result<(), ServerError> {
+        let each = match self.member.pace {
+            Pace::Bucket { .. } => 1,
+            Pace::Sliding { .. } => 2,
+        };
+        let shown = set_clock(numbers, clock, asked)?;
+        let values = &numbers[1..];
+        if values.len() != each * self.amounts.len() || values.iter().any(|value| *value < 0) {
+            return Err(ServerError::Unexpected);
+        }
+        let now = Instant::now();
+        for ((key, _), values) in self.amounts.iter().zip(values.chunks(each)) {
+            let state = match (&self.member.pace, values) {
+                (Pace::Sliding { window, .. }, [before, current]) => {
+                    pack(shown / window, before.unsigned_abs(), current.unsigned_abs())
+                }
+                (_, [full, ..]) => full.unsigned_abs().saturating_mul(1000),
+                (_, []) => return Err(ServerError::Unexpected),
+            };
+            self.member.buckets.merge(*key, &self.member.pace, state, now);
+        }
+        Ok(())
+    }
+}
+
+/// Asks for nothing but the time, and whether we may write.
+pub(super) fn write_probe(prefix: &str, out: &mut Vec<u8>) {
+    let mut name = String::with_capacity(prefix.len() + 6);
+    // Writing to a String does not fail.
+    let _ = write!(name, "{prefix}:probe");
+    command(out, [&b"EVAL"[..], BUCKET.as_bytes(), b"1", name.as_bytes(), b"1000", b"1000", b"0"]);
+}
+
+/// What a probe or a batch answers first is the time.
+pub(super) fn set_clock(numbers: &[i64], clock: &Clock, asked: Instant) -> Result<u64, ServerError> {
+    let micros = numbers.first().and_then(|micros| u64::try_from(*micros).ok());
+    let shown = micros.ok_or(ServerError::Unexpected)?.saturating_mul(1000);
+    if shown.abs_diff(since_1970()) > nanos(APART_MAX) {
+        return Err(ServerError::Clock);
+    }
+    clock.set(shown, asked, Instant::now());
+    Ok(shown)
+}

@@ -1,0 +1,138 @@
+//! A connection to a server of Redis or Valkey.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+use sluicegate_model::policy::{Redis, RedisTls};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::reply::{Nonsense, Reply};
+use crate::tls::verifying;
+
+/// The longest reply, in bytes.
+const REPLY_MAX: usize = 32 * 1024;
+
+/// How far the clocks can be apart. What is counted by a clock that jumps is counted wrongly for as long as it jumps.
+pub(super) const APART_MAX: Duration = Duration::from_mins(1);
+
+/// How much of what a server says is wrong is told, in characters.
+const TOLD_MAX: usize = 200;
+
+pub(super) struct Connection {
+    stream: Box<dyn Stream>,
+    /// What has come and was not read yet: at most [`REPLY_MAX`].
+    input: Vec<u8>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Why limits are not shared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServerError {
+    #[error("{0}")]
+    Connection(#[from] io::Error),
+    #[error("{0:?} is no name that a certificate can be for")]
+    Name(Box<str>),
+    #[error("the authorities for its certificate cannot be used: {0}")]
+    Authorities(#[from] rustls::Error),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("it did not answer within {0:?}")]
+    Timeout(Duration),
+    #[error("it answers {0:?}")]
+    Refused(String),
+    #[error("its answer is no answer of Redis: {0}")]
+    Nonsense(#[from] Nonsense),
+    #[error("its answer is longer than {REPLY_MAX} bytes")]
+    Long,
+    #[error("its clock and that of this machine are more than {APART_MAX:?} apart")]
+    Clock,
+    #[error("its answer is not the one to what was asked")]
+    Unexpected,
+}
+
+impl Connection {
+    /// Connects, and says who we are.
+    pub(super) async fn open(redis: &Redis) -> Result<Self, ServerError> {
+        let stream = TcpStream::connect(&*redis.address).await?;
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match &redis.tls {
+            None => Box::new(stream),
+            Some(RedisTls { server_name, authorities }) => {
+                let name = ServerName::try_from(server_name.to_string());
+                let name = name.map_err(|_| ServerError::Name(server_name.clone()))?;
+                let tls = TlsConnector::from(Arc::new(verifying(authorities)?));
+                Box::new(tls.connect(name, stream).await?)
+            }
+        };
+        let mut connection = Self { stream, input: Vec::new() };
+        let mut greeting = Vec::new();
+        let mut commands = 0;
+        if let Some(password) = &redis.password {
+            let username = redis.username.as_ref().map(|username| username.as_bytes());
+            let parts = [Some(&b"AUTH"[..]), username, Some(&**password)];
+            command(&mut greeting, parts.into_iter().flatten());
+            commands += 1;
+        }
+        if redis.database != 0 {
+            command(&mut greeting, [&b"SELECT"[..], redis.database.to_string().as_bytes()]);
+            commands += 1;
+        }
+        connection.send(&greeting).await?;
+        for _ in 0..commands {
+            match connection.receive().await? {
+                Reply::Done => {}
+                _ => return Err(ServerError::Unexpected),
+            }
+        }
+        Ok(connection)
+    }
+
+    pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), ServerError> {
+        self.stream.write_all(commands).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    /// The next reply, if it is no error.
+    pub(super) async fn receive(&mut self) -> Result<Reply, ServerError> {
+        loop {
+            if let Some((reply, used)) = Reply::parse(&self.input)? {
+                self.input.drain(..used);
+                return match reply {
+                    Reply::Error(text) => Err(ServerError::Refused(text.chars().take(TOLD_MAX).collect())),
+                    reply => Ok(reply),
+                };
+            }
+            let room = REPLY_MAX - self.input.len();
+            if room == 0 {
+                return Err(ServerError::Long);
+            }
+            let mut piece = (&mut self.stream).take(room as u64);
+            if piece.read_buf(&mut self.input).await? == 0 {
+                return Err(ServerError::Closed);
+            }
+        }
+    }
+
+    /// Whether all that came was asked for.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.input.is_empty()
+    }
+}
+
+/// Writes a command: a list of strings (RESP, "Sending commands to a Redis server").
+pub(super) fn command<'p>(out: &mut Vec<u8>, parts: impl IntoIterator<Item = &'p [u8], IntoIter: Clone>) {
+    let parts = parts.into_iter();
+    out.extend_from_slice(format!("*{}\r\n", parts.clone().count()).as_bytes());
+    for part in parts {
+        out.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
+        out.extend_from_slice(part);
+        out.extend_from_slice(b"\r\n");
+    }
+}

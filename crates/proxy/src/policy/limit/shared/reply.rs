@@ -1,0 +1,159 @@
+//! Replies of Redis (RESP2), as far as we ask for any: one line, or a list of whole numbers.
+
+/// The longest line, in bytes.
+const LINE_MAX: usize = 1024;
+
+/// The longest list.
+const LIST_MAX: usize = 1024;
+
+/// A reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// `+OK` and the like.
+    Done,
+    /// What it says is for people; the first word tells programs what it is.
+    Error(Box<str>),
+    Numbers(Vec<i64>),
+}
+
+/// What is no reply that we have asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Nonsense {
+    #[error("a line is longer than {LINE_MAX} bytes")]
+    Long,
+    #[error("a line does not end with CR and LF")]
+    End,
+    #[error("it is of a type that was not asked for")]
+    Type,
+    #[error("it has a number that is none")]
+    Number,
+    #[error("a list has more than {LIST_MAX} entries, or less than none")]
+    Length,
+}
+
+impl Reply {
+    /// The reply at the beginning, and its length; nothing as long as it is not all there.
+    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, Nonsense> {
+        let Some((line, mut used)) = line(input)? else { return Ok(None) };
+        let reply = match line.split_first() {
+            Some((b'+', _)) => Self::Done,
+            Some((b'-', text)) => {
+                Self::Error(String::from_utf8_lossy(text).escape_debug().to_string().into())
+            }
+            Some((b':', text)) => Self::Numbers(vec![number(text)?]),
+            Some((b'*', text)) => {
+                let length = usize::try_from(number(text)?).ok().filter(|length| *length <= LIST_MAX);
+                let length = length.ok_or(Nonsense::Length)?;
+                let mut numbers = Vec::with_capacity(length);
+                for _ in 0..length {
+                    let Some((entry, end)) = self::line(&input[used..])? else { return Ok(None) };
+                    let Some((b':', text)) = entry.split_first() else { return Err(Nonsense::Type) };
+                    numbers.push(number(text)?);
+                    used += end;
+                }
+                Self::Numbers(numbers)
+            }
+            _ => return Err(Nonsense::Type),
+        };
+        Ok(Some((reply, used)))
+    }
+}
+
+/// The first line without its end, and its length with it.
+fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Nonsense> {
+    let window = &input[..input.len().min(LINE_MAX)];
+    match memchr::memchr(b'\n', window) {
+        Some(end) => match window[..end].strip_suffix(b"\r") {
+            Some(line) => Ok(Some((line, end + 1))),
+            None => Err(Nonsense::End),
+        },
+        None if input.len() >= LINE_MAX => Err(Nonsense::Long),
+        None => Ok(None),
+    }
+}
+
+fn number(text: &[u8]) -> Result<i64, Nonsense> {
+    let is_plain = text.strip_prefix(b"-").unwrap_or(text).iter().all(u8::is_ascii_digit);
+    let parsed = std::str::from_utf8(text).ok().filter(|_| is_plain).and_then(|text| text.parse().ok());
+    parsed.ok_or(Nonsense::Number)
+}
+
+/// What holds for any input: it does not matter in which pieces it comes, and no more is used than there is.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check(input: &[u8]) {
+    let whole = Reply::parse(input);
+    for end in 0..input.len() {
+        match Reply::parse(&input[..end]) {
+            Ok(None) => {}
+            early => assert_eq!(early, whole, "up to {end}"),
+        }
+    }
+    if let Ok(Some((_, used))) = whole {
+        assert!((3..=input.len()).contains(&used));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn replies_are_read_with_what_they_say() {
+        for (input, reply) in [
+            ("+OK\r\n", Reply::Done),
+            ("-NOAUTH who are \u{7}you\r\n", Reply::Error("NOAUTH who are \\u{7}you".into())),
+            (":-7\r\n", Reply::Numbers(vec![-7])),
+            ("*0\r\n", Reply::Numbers(vec![])),
+            ("*2\r\n:1\r\n:1700000000000000\r\n", Reply::Numbers(vec![1, 1_700_000_000_000_000])),
+        ] {
+            assert_eq!(Reply::parse(input.as_bytes()), Ok(Some((reply, input.len()))));
+            for end in 0..input.len() {
+                assert_eq!(Reply::parse(&input.as_bytes()[..end]), Ok(None), "{input:?} up to {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_refused_before_it_is_all_there() {
+        let long = ["+", &"x".repeat(LINE_MAX)].concat();
+        for (input, nonsense) in [
+            ("HTTP/1.1 400 Bad Request\r\n", Nonsense::Type),
+            ("\r\n", Nonsense::Type),
+            ("$5\r\nhello\r\n", Nonsense::Type),
+            ("*1\r\n*1\r\n", Nonsense::Type),
+            ("*1\r\n$1\r\n", Nonsense::Type),
+            ("*1000000000\r\n", Nonsense::Length),
+            ("*-1\r\n", Nonsense::Length),
+            (":\r\n", Nonsense::Number),
+            (":+1\r\n", Nonsense::Number),
+            (":99999999999999999999\r\n", Nonsense::Number),
+            ("+OK\n", Nonsense::End),
+            (&long, Nonsense::Long),
+        ] {
+            assert_eq!(Reply::parse(input.as_bytes()), Err(nonsense), "{input:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_breaks_it_and_the_pieces_do_not_matter(
+            words in proptest::collection::vec(
+                prop::sample::select(vec!["*", ":", "+", "-", "$", "\r\n", "\n", "2", "x"]), 0..24
+            ),
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            check(words.concat().as_bytes());
+            check(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_seeds_of_fuzzing_hold() {
+        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/redis_reply");
+        let files: Vec<_> = std::fs::read_dir(seeds).unwrap().collect();
+        assert!(files.len() >= 5);
+        files.into_iter().for_each(|file| check(&std::fs::read(file.unwrap().path()).unwrap()));
+    }
+}

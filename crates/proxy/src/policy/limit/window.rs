@@ -1,0 +1,279 @@
+//! How a limit counts: what is kept of each key is one number, so that it is changed in one step.
+
+use std::time::Duration;
+
+use sluicegate_model::policy::{self, Window};
+
+/// How fast calls may come.
+#[derive(Clone, Debug)]
+pub(super) enum Pace {
+    /// The generic cell rate algorithm (ITU-T I.371, A): the state is the time at which the bucket is full again.
+    Bucket {
+        /// Between two calls at an even pace, in nanoseconds.
+        interval: u64,
+        /// How far ahead of that pace calls may be, in nanoseconds.
+        tolerance: u64,
+    },
+    /// The state is the number of the window, what was counted in the one before, and in this one.
+    Sliding {
+        /// In nanoseconds.
+        window: u64,
+        most: u64,
+    },
+}
+
+/// What has come of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// How long to wait until there is room; nothing if there was.
+    pub(super) wait: Option<Duration>,
+    /// How many more calls there is room for.
+    pub(super) left: u64,
+    /// Until when there is room for all.
+    pub(super) reset: Duration,
+}
+
+const COUNT_BITS: u32 = 20;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const NUMBER_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
+
+/// How many windows a state can be ahead of the clock and still be believed.
+const AHEAD: u64 = 2;
+
+/// The most that is counted of what several data planes took from a bucket at once: what it holds, and as much again, by which
+/// it is overdrawn then.
+pub(super) const BUCKETS_MAX: u64 = 2;
+
+impl Pace {
+    pub(super) fn new(limit: &policy::Limit) -> Self {
+        let per = u64::try_from(limit.per.as_nanos()).unwrap_or(u64::MAX).max(1);
+        match limit.window {
+            Window::TokenBucket { burst } => {
+                let interval = (per / u64::from(limit.requests.max(1))).max(1);
+                // Half of the time that the numbers have, some 290 years.
+                let tolerance = interval.saturating_mul(u64::from(burst.max(1))).min(u64::MAX / 2);
+                Self::Bucket { interval, tolerance }
+            }
+            Window::Sliding => Self::Sliding { window: per, most: u64::from(limit.requests).min(COUNT_MASK) },
+        }
+    }
+
+    /// The state after a call at `now`, in nanoseconds, and what has come of it. A call for which there is no room leaves
+    /// the state.
+    pub(super) fn count(&self, state: u64, now: u64) -> (u64, Counted) {
+        match *self {
+            Self::Bucket { interval, tolerance } => {
+                let full = state.max(now);
+                let next = full.saturating_add(interval);
+                let wait = next.saturating_sub(now).saturating_sub(tolerance);
+                let full = if wait == 0 { next } else { full };
+                let counted = Counted {
+                    wait: (wait > 0).then(|| Duration::from_nanos(wait)),
+                    left: tolerance.saturating_sub(full - now) / interval,
+                    reset: Duration::from_nanos(full - now),
+                };
+                (if wait == 0 { next } else { state }, counted)
+            }
+            Self::Sliding { window, most } => {
+                let (number, within) = at(state, window, now);
+                let (before, current) = counts(state, number);
+                // The window before counts by the part of it that is still in sight.
+                let in_sight =
+                    (u128::from(before) * u128::from(window - within)).div_ceil(u128::from(window));
+                let used = u64::try_from(in_sight).unwrap_or(u64::MAX) + current;
+                if used < most {
+                    let counted = Counted {
+                        wait: None,
+                        left: most - used - 1,
+                        reset: Duration::from_nanos(window - within),
+                    };
+                    return (pack(number, before, current + 1), counted);
+                }
+                // Until so much of the window before is out of sight, or this one is over.
+                let excess = used - most + 1;
+                let wait = match before {
+                    1.. if current < most => {
+                        (u128::from(excess) * u128::from(window) / u128::from(before)) as u64
+                    }
+                    _ => window - within,
+                };
+                let wait = wait.clamp(1, window);
+                let counted = Counted {
+                    wait: Some(Duration::from_nanos(wait)),
+                    left: 0,
+                    reset: Duration::from_nanos(window - within),
+                };
+                (state, counted)
+            }
+        }
+    }
+
+    /// The state of a key that others count too: as they have it, with so many calls of our own that they do not know of, and
+    /// never less than what is known here. Of the
+    /// others' no more than [`BUCKETS_MAX`] is believed.
+    pub(super) fn merge(&self, state: u64, others: u64, own: u64, now: u64) -> u64 {
+        match *self {
+            Self::Bucket { interval, tolerance } => {
+                let most = now.saturating_add(tolerance.saturating_mul(BUCKETS_MAX));
+                state.max(others.min(most).saturating_add(own.saturating_mul(interval)))
+            }
+            Self::Sliding { window, .. } => {
+                let (number, _) = at(state, window, now);
+                let ((before, current), theirs) = (counts(state, number), counts(others, number));
+                pack(number, before.max(theirs.0), current.max(theirs.1 + own))
+            }
+        }
+    }
+
+    /// From when on a state says nothing any more, in nanoseconds.
+    pub(super) fn forgotten(&self, state: u64, now: u64) -> u64 {
+        match *self {
+            Self::Bucket { .. } => state,
+            Self::Sliding { window, .. } => {
+                let (number, _) = at(state, window, now);
+                match counts(state, number) {
+                    (0, 0) => 0,
+                    (_, 0) => (number + 1) * window,
+                    _ => (number + 2).saturating_mul(window),
+                }
+            }
+        }
+    }
+}
+
+/// The number of the window, and how far in it we are. Where a state is of a window that has only just begun elsewhere, or that
+/// a call came to before this one, it is that window.
+fn at(state: u64, window: u64, now: u64) -> (u64, u64) {
+    let number = now / window;
+    match (state >> (2 * COUNT_BITS)).wrapping_sub(number) & NUMBER_MASK {
+        ahead @ 1..=AHEAD if state != 0 => (number + ahead, 0),
+        _ => (number, now % window),
+    }
+}
+
+/// What was counted in the window before this one, and in this one.
+fn counts(state: u64, number: u64) -> (u64, u64) {
+    let (of, before, current) =
+        (state >> (2 * COUNT_BITS), state >> COUNT_BITS & COUNT_MASK, state & COUNT_MASK);
+    match number.wrapping_sub(of) & NUMBER_MASK {
+        0 => (before, current),
+        1 => (current, 0),
+        _ => (0, 0),
+    }
+}
+
+pub(super) fn pack(number: u64, before: u64, current: u64) -> u64 {
+    let (before, current) = (before.min(COUNT_MASK), current.min(COUNT_MASK));
+    (number & NUMBER_MASK) << (2 * COUNT_BITS) | before << COUNT_BITS | current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn pace(requests: u32, per: u64, window: Window) -> Pace {
+        Pace::new(&policy::Limit {
+            name: "a".into(),
+            requests,
+            per: Duration::from_secs(per),
+            window,
+            key: Vec::new(),
+            groups: Vec::new(),
+            dry_run: false,
+        })
+    }
+
+    /// How many of the calls at these times are let in.
+    fn let_in(pace: &Pace, times: impl IntoIterator<Item = u64>) -> u64 {
+        let mut state = 0;
+        let mut count = 0;
+        for now in times {
+            let (next, counted) = pace.count(state, now);
+            state = next;
+            count += u64::from(counted.wait.is_none());
+        }
+        count
+    }
+
+    #[test]
+    fn a_bucket_gives_what_it_holds_and_then_as_it_is_filled() {
+        let pace = pace(10, 1, Window::TokenBucket { burst: 5 });
+        assert_eq!(let_in(&pace, vec![SECOND; 100]), 5);
+        let (state, counted) = pace.count(0, SECOND);
+        assert_eq!((counted.left, counted.reset), (4, Duration::from_millis(100)));
+        let full = (0..4).fold(state, |state, _| pace.count(state, SECOND).0);
+        let (same, counted) = pace.count(full, SECOND);
+        assert_eq!((same, counted.wait, counted.left), (full, Some(Duration::from_millis(100)), 0));
+        assert_eq!(pace.count(full, SECOND + SECOND / 10).1.wait, None);
+        // Ten seconds at a hundred calls a second.
+        assert_eq!(let_in(&pace, (0..1000).map(|n| 5 * SECOND + n * SECOND / 100)), 5 + 99);
+    }
+
+    #[test]
+    fn a_sliding_window_never_lets_in_twice_as_many_around_its_border() {
+        let pace = pace(10, 1, Window::Sliding);
+        let late = (0..10).map(|n| 9 * SECOND / 10 + n);
+        let early = (0..10).map(|n| SECOND + SECOND / 10 + n);
+        assert_eq!(let_in(&pace, late.chain(early)), 11);
+        assert_eq!(let_in(&pace, (0..20).map(|n| SECOND / 2 + n)), 10);
+        let mut state = 0;
+        for _ in 0..10 {
+            state = pace.count(state, SECOND / 2).0;
+        }
+        let (_, counted) = pace.count(state, SECOND / 2);
+        assert_eq!(counted.wait, Some(Duration::from_millis(500)));
+        assert_eq!(pace.count(state, 3 * SECOND).1.left, 9, "long ago");
+    }
+
+    #[test]
+    fn what_others_have_let_in_counts_once_and_never_frees() {
+        let bucket = pace(10, 1, Window::TokenBucket { burst: 10 });
+        let now = 100 * SECOND;
+        // Four here, of which the others know three, and seven with theirs.
+        let own = (0..4).fold(0, |state, _| bucket.count(state, now).0);
+        let merged = bucket.merge(own, now + 7 * SECOND / 10, 1, now);
+        assert_eq!(merged, now + 8 * SECOND / 10);
+        assert_eq!(bucket.merge(merged, now + 8 * SECOND / 10, 0, now), merged, "told again");
+        assert_eq!(bucket.merge(merged, 0, 0, now), merged, "others that have forgotten");
+        assert_eq!(bucket.merge(merged, u64::MAX, 0, now), now + 2 * SECOND, "what cannot be");
+
+        let sliding = pace(10, 1, Window::Sliding);
+        let own = (0..4).fold(0, |state, _| sliding.count(state, now).0);
+        let merged = sliding.merge(own, pack(100, 5, 7), 1, now);
+        assert_eq!(merged, pack(100, 5, 8));
+        assert_eq!(sliding.merge(merged, pack(99, 9, 3), 0, now), merged, "what is over here");
+        assert_eq!(sliding.merge(merged, 0, 0, now), merged);
+        // A window that has begun for the others is on for us too, and a call that came before it is counted in it.
+        let ahead = sliding.merge(merged, pack(101, 8, 10), 0, now + SECOND);
+        assert!(sliding.count(ahead, now).1.wait.is_some());
+    }
+
+    #[test]
+    fn what_says_nothing_any_more_may_be_forgotten() {
+        for pace in [pace(10, 1, Window::TokenBucket { burst: 10 }), pace(10, 1, Window::Sliding)] {
+            let now = 7 * SECOND / 2;
+            let state = pace.count(0, now).0;
+            let then = pace.forgotten(state, now);
+            assert!(then > now && then <= now + 2 * SECOND, "{pace:?}");
+            let (fresh, known) = (pace.count(0, then).1, pace.count(state, then).1);
+            assert_eq!(fresh, known, "{pace:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_and_the_smallest_limits_do_not_overflow() {
+        for window in [Window::TokenBucket { burst: 1_000_000 }, Window::Sliding] {
+            for (requests, per) in [(1_000_000, 1), (1, 30 * 86_400), (1_000_000, 30 * 86_400)] {
+                let pace = pace(requests, per, window);
+                for now in [0, 1, SECOND, u64::MAX / 4] {
+                    let (state, counted) = pace.count(0, now);
+                    assert_eq!(counted.wait, None);
+                    pace.count(state, now);
+                    pace.forgotten(state, now);
+                }
+            }
+        }
+    }
+}

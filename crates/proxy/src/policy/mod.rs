@@ -1,0 +1,226 @@
+//! What policies make of routes: who may call, how often, and how requests go on; compiled once for all workers.
+//!
+//! A route without policies has no [`Guard`] and no [`Course`], and costs what it costs without this module.
+//!
+//! | module | what |
+//! |---|---|
+//! | `security` | the parts of a `SecurityPolicy` |
+//! | `networks` | addresses |
+//! | `cors` | cross-origin requests |
+//! | `credential` | where callers put what they are known by |
+//! | `tokens`, `basic`, `consumers` | what they are known by |
+//! | `external` | HTTP services that are asked about requests |
+//! | `service` | servers that policies ask, by their URLs |
+//! | `jwks` | keys that issuers of tokens publish |
+//! | `authorization` | what they may do |
+//! | `reading` | what back ends may make of a path |
+//! | `limit` | how often they may do it |
+//! | `traffic` | how requests go on |
+//!
+//! What is done with them in the life of a request is in `http/admit.rs` and `http/steer.rs`.
+
+pub(crate) mod authorization;
+pub(crate) mod basic;
+pub(crate) mod consumers;
+pub(crate) mod cors;
+pub(crate) mod credential;
+pub(crate) mod external;
+pub(crate) mod jwks;
+pub(crate) mod limit;
+mod networks;
+pub(crate) mod reading;
+pub(crate) mod security;
+mod service;
+pub(crate) mod tokens;
+pub(crate) mod traffic;
+
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use sluicegate_model::policy as model;
+use sluicegate_model::{HostPattern, Route, RouteId, Settings, UpstreamKey};
+
+use crate::telemetry::{CacheState, PolicyState, PolicyStats, SharedState, Telemetry, TrafficState};
+use limit::Limits;
+use limit::shared::ServerState;
+use security::Security;
+use traffic::{Course, Traffic, TrafficPolicy};
+
+/// What guards a route.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub(crate) security: Option<Arc<SecurityPolicy>>,
+    pub(crate) limits: Option<Arc<LimitPolicy>>,
+    /// For its limits, the route by a number that is the same in every process which serves it.
+    pub(crate) route: u64,
+}
+
+/// Who may call.
+pub(crate) type SecurityPolicy = Policy<model::Security, Security>;
+
+/// How often.
+pub(crate) type LimitPolicy = Policy<model::RateLimits, Limits>;
+
+/// A policy, which its routes share.
+#[derive(Debug)]
+pub(crate) struct Policy<S, C, T = PolicyStats> {
+    source: Arc<S>,
+    pub(crate) compiled: C,
+    pub(crate) stats: Arc<T>,
+}
+
+/// Policies of a kind, by the objects that they were written in.
+type ById<S, C, T> = HashMap<RouteId, Arc<Policy<S, C, T>>>;
+
+/// The policies of a table, by the objects that they were written in.
+#[derive(Debug, Default)]
+pub(crate) struct Policies {
+    security: HashMap<RouteId, Arc<SecurityPolicy>>,
+    limits: HashMap<RouteId, Arc<LimitPolicy>>,
+    traffic: HashMap<RouteId, Arc<TrafficPolicy>>,
+}
+
+impl Policies {
+    /// What guards a route. Policies that are as they were in the table before stay, with what they have counted and what
+    /// workers remember by them.
+    pub(crate) fn guard(
+        &mut self,
+        host: &HostPattern,
+        route: &Route,
+        before: &Self,
+        telemetry: &Telemetry,
+    ) -> Option<Box<Guard>> {
+        if route.security.is_none() && route.rate_limits.is_none() {
+            return None;
+        }
+        let security = route.security.as_ref().map(|source| {
+            let compile = |_: Option<&_>| Security::new(source, telemetry.key_places());
+            share(&mut self.security, (&before.security, true), source, || telemetry.new_policy(), compile)
+        });
+        let limits = route.rate_limits.as_ref().map(|source| {
+            let compile = |before: Option<&Limits>| Limits::new(source, before, telemetry.limit_servers());
+            share(&mut self.limits, (&before.limits, true), source, || telemetry.new_policy(), compile)
+        });
+        let number = limits.as_ref().map_or(0, |_| number_of(host, route));
+        Some(Box::new(Guard { security, limits, route: number }))
+    }
+
+    /// What a policy makes of the requests of a route. `settings` are those of the table; `before` has policies that may have
+    /// been compiled with the same ones.
+    pub(crate) fn course(
+        &mut self,
+        route: &Route,
+        (before, is_same): (&Self, bool),
+        (telemetry, settings): (&Telemetry, &Settings),
+        slot: impl Fn(&UpstreamKey) -> usize,
+    ) -> Option<Box<Course>> {
+        let source = route.traffic.as_ref()?;
+        let compile = |before: Option<&Traffic>| Traffic::new(source, settings, before);
+        let stats = || telemetry.new_traffic();
+        let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
+        Some(Box::new(Course::new(policy, &route.path, slot)))
+    }
+
+    /// Takes over how the requests of a route go on that stays as it was.
+    pub(crate) fn adopt_course(&mut self, course: &Course) {
+        let policy = &course.policy;
+        self.traffic.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
+    }
+
+    /// Each policy for traffic, and what is counted of it.
+    pub(crate) fn traffic_states(&self) -> impl Iterator<Item = TrafficState> {
+        self.traffic.iter().map(|(id, policy)| {
+            let cache = policy.compiled.cache.as_ref();
+            let cache = cache.map(|cache| CacheState { bytes: cache.bytes(), entries: cache.entries() });
+            TrafficState { id: id.clone(), stats: policy.stats.clone(), cache }
+        })
+    }
+
+    /// Takes over the policies of a route that stays as it was.
+    pub(crate) fn adopt(&mut self, guard: &Guard) {
+        if let Some(policy) = &guard.security {
+            self.security.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
+        }
+        if let Some(policy) = &guard.limits {
+            self.limits.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
+        }
+    }
+
+    /// Each policy, whether it lets nobody in because it cannot be honoured, and what is counted of it.
+    pub(crate) fn states(&self) -> impl Iterator<Item = PolicyState> {
+        let state = |id: &RouteId, refuses, stats: &Arc<PolicyStats>| PolicyState {
+            id: id.clone(),
+            refuses,
+            shared: None,
+            stats: stats.clone(),
+        };
+        let of_limits = move |(id, policy): (&RouteId, &Arc<LimitPolicy>)| PolicyState {
+            shared: policy.compiled.shared().map(|ServerState { is_up, exchanged, failed }| SharedState {
+                is_up,
+                exchanged,
+                failed,
+            }),
+            ..state(id, false, &policy.stats)
+        };
+        let security = self.security.iter();
+        let security = security.map(move |(id, policy)| state(id, policy.compiled.refuses, &policy.stats));
+        security.chain(self.limits.iter().map(of_limits))
+    }
+}
+
+impl Guard {
+    /// Whether a policy says which origins may read responses.
+    pub(crate) fn decides_on_origins(&self) -> bool {
+        self.security.as_ref().is_some_and(|policy| policy.compiled.cors.is_some())
+    }
+
+    /// Whether callers have to say who they are.
+    pub(crate) fn identifies(&self) -> bool {
+        self.security.as_ref().is_some_and(|policy| policy.compiled.authentication.is_some())
+    }
+
+    /// The parameters of queries that are nobody else's business.
+    pub(crate) fn secret_parameters(&self) -> &[Box<str>] {
+        let authentication =
+            self.security.as_ref().and_then(|policy| policy.compiled.authentication.as_ref());
+        authentication.map_or(&[], |authentication| &authentication.secret_parameters)
+    }
+}
+
+impl<S, C, T> Policy<S, C, T> {
+    pub(crate) fn source(&self) -> &S {
+        &self.source
+    }
+}
+
+/// A route by what tells its counters from those of others.
+fn number_of(host: &HostPattern, Route { id, path, upstream, .. }: &Route) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(format!("{host} {id} {} {upstream}", path.as_str()).as_bytes());
+    hasher.finish()
+}
+
+/// The policy of that id among those of the table that is made, or as it was in the table before if it may stay, or compiled.
+fn share<S: model::Written + PartialEq, C, T>(
+    made: &mut ById<S, C, T>,
+    (before, may_stay): (&ById<S, C, T>, bool),
+    source: &Arc<S>,
+    new_stats: impl FnOnce() -> Arc<T>,
+    compile: impl FnOnce(Option<&C>) -> C,
+) -> Arc<Policy<S, C, T>> {
+    let id = source.id();
+    let is_it =
+        |policy: &&Arc<Policy<S, C, T>>| Arc::ptr_eq(&policy.source, source) || *policy.source == **source;
+    let known = made.get(id).or_else(|| before.get(id).filter(|_| may_stay));
+    if let Some(policy) = known.filter(is_it).cloned() {
+        made.entry(id.clone()).or_insert_with(|| policy.clone());
+        return policy;
+    }
+    let old = before.get(id);
+    let stats = old.map_or_else(new_stats, |policy| policy.stats.clone());
+    let compiled = compile(old.map(|policy| &policy.compiled));
+    let policy = Arc::new(Policy { source: source.clone(), compiled, stats });
+    made.insert(id.clone(), policy.clone());
+    policy
+}

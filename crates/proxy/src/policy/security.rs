@@ -1,0 +1,179 @@
+//! A `SecurityPolicy`, compiled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_http1::Known;
+use sluicegate_model::policy as model;
+
+use super::authorization::Authorization;
+use super::basic::Passwords;
+use super::consumers::Scope;
+use super::cors::Cors;
+use super::credential::Place;
+use super::external::External;
+use super::jwks::Places;
+use super::networks::Networks;
+use super::tokens::Tokens;
+
+/// Who may call. Its parts are looked at in the order of the fields.
+#[derive(Debug)]
+pub(crate) struct Security {
+    /// Nobody.
+    pub(crate) refuses: bool,
+    pub(crate) access: Option<Access>,
+    pub(crate) cors: Option<Cors>,
+    pub(crate) authentication: Option<Authentication>,
+    pub(crate) authorization: Option<Authorization>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Access {
+    allow: Networks,
+    deny: Networks,
+}
+
+#[derive(Debug)]
+pub(crate) struct Authentication {
+    pub(crate) requires_all: bool,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) scope: Scope,
+    /// The header lines that a refusal has: how to say who one is (RFC 9110, 11.6.1).
+    pub(crate) challenges: Vec<u8>,
+    /// The parameters of queries that are nobody else's business.
+    pub(super) secret_parameters: Vec<Box<str>>,
+    /// The headers that callers cannot set, because they say who they are.
+    pub(crate) own_headers: Vec<(Known, Box<str>)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Method {
+    Jwt(Tokens),
+    ApiKey { places: Vec<Place>, forwards: bool },
+    Basic(Passwords),
+    External(Arc<External>),
+    Unusable,
+}
+
+impl Security {
+    pub(super) fn new(source: &model::Security, places: &Places) -> Self {
+        let authentication = source.authentication.as_ref();
+        let authentication = authentication.map(|source| Authentication::new(source, places));
+        Self {
+            refuses: source.refuses.is_some()
+                || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
+            access: (!source.access.is_open()).then(|| Access::new(&source.access)),
+            cors: source.cors.as_ref().map(Cors::new),
+            authentication,
+            authorization: source.authorization.as_ref().map(Authorization::new),
+        }
+    }
+}
+
+impl Access {
+    fn new(access: &model::Access) -> Self {
+        Self { allow: Networks::new(&access.allow), deny: Networks::new(&access.deny) }
+    }
+
+    pub(crate) fn allows(&self, address: std::net::IpAddr) -> bool {
+        (self.allow.is_empty() || self.allow.contains(address)) && !self.deny.contains(address)
+    }
+}
+
+impl Authentication {
+    fn new(source: &model::Authentication, places: &Places) -> Self {
+        let methods: Vec<_> = source.methods.iter().map(|method| Method::new(method, places)).collect();
+        let mut own_headers: Vec<(Known, Box<str>)> =
+            ["x-consumer-username", "x-consumer-groups"].map(|name| (Known::Other, name.into())).into();
+        let mut challenges = Vec::new();
+        let mut secret_parameters = Vec::new();
+        for method in &methods {
+            secret_parameters
+                .extend(method.places().iter().filter_map(|place| Some(place.parameter()?.into())));
+            challenges.extend_from_slice(method.challenge());
+            match method {
+                Method::Jwt(tokens) => {
+                    let named = tokens.headers().map(|name| (Known::of(name.as_bytes()), name.into()));
+                    own_headers.extend(named);
+                }
+                Method::External(external) => {
+                    own_headers.extend_from_slice(external.response_headers());
+                    secret_parameters.extend(external.parameters().map(Into::into));
+                }
+                Method::ApiKey { .. } | Method::Basic(_) | Method::Unusable => {}
+            }
+        }
+        Self {
+            requires_all: source.requires_all,
+            methods,
+            scope: source.consumers.clone(),
+            challenges,
+            secret_parameters,
+            own_headers,
+        }
+    }
+
+    /// Whether nobody can ever say who they are, because nothing by which they could is usable.
+    fn cannot_be_satisfied(&self) -> bool {
+        let is_unusable = |method: &Method| match method {
+            Method::Unusable => true,
+            Method::Jwt(tokens) => tokens.has_no_key(),
+            Method::ApiKey { .. } | Method::Basic(_) | Method::External(_) => false,
+        };
+        let mut methods = self.methods.iter();
+        if self.requires_all { methods.any(is_unusable) } else { methods.all(is_unusable) }
+    }
+}
+
+impl Method {
+    fn new(source: &model::Method, places: &Places) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        match source {
+            model::Method::Jwt(jwt) => Self::Jwt(Tokens::new(jwt, number, places)),
+            model::Method::ApiKey { from, forward } => {
+                Self::ApiKey { places: from.iter().map(Place::new).collect(), forwards: *forward }
+            }
+            model::Method::Basic(basic) => Self::Basic(Passwords::new(basic, number)),
+            model::Method::External(external) => match External::new(external, number) {
+                Ok(external) => Self::External(Arc::new(external)),
+                Err(error) => {
+                    tracing::error!(%error, url = &*external.url, "a service cannot be asked: nobody gets in by it");
+                    Self::Unusable
+                }
+            },
+            model::Method::Unusable { .. } => Self::Unusable,
+        }
+    }
+
+    /// Where credentials are looked for.
+    pub(crate) fn places(&self) -> &[Place] {
+        match self {
+            Self::Jwt(tokens) => &tokens.places,
+            Self::ApiKey { places, .. } => places,
+            Self::Basic(passwords) => std::slice::from_ref(&passwords.place),
+            Self::External(_) | Self::Unusable => &[],
+        }
+    }
+
+    /// Whether endpoints get credentials too.
+    pub(crate) fn forwards(&self) -> bool {
+        match self {
+            Self::Jwt(tokens) => tokens.forwards,
+            Self::ApiKey { forwards, .. } => *forwards,
+            Self::Basic(passwords) => passwords.forwards,
+            Self::External(_) | Self::Unusable => true,
+        }
+    }
+
+    fn challenge(&self) -> &[u8] {
+        match self {
+            // RFC 6750, 3.
+            Self::Jwt(_) => b"WWW-Authenticate: Bearer\r\n",
+            Self::ApiKey { .. } => b"WWW-Authenticate: Key\r\n",
+            Self::Basic(passwords) => &passwords.challenge,
+            // Its own, if it refuses.
+            Self::External(_) | Self::Unusable => b"",
+        }
+    }
+}

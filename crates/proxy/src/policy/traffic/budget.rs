@@ -1,0 +1,125 @@
+//! How many requests may be sent once more, over all workers: a share of those of the last 10 s, and so many each second.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_model::policy::traffic::RetryBudget;
+use tokio::time::Instant;
+
+/// The seconds that count.
+const SECONDS: u64 = 10;
+
+/// How many requests may be sent once more.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    source: RetryBudget,
+    /// Where its seconds are counted from.
+    begun: Instant,
+    /// By the seconds that they are of, modulo their number.
+    seconds: [Second; SECONDS as usize],
+}
+
+/// What happened in one second.
+#[derive(Debug, Default)]
+struct Second {
+    /// Which one.
+    number: AtomicU64,
+    requests: AtomicU64,
+    retries: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn new(source: RetryBudget) -> Self {
+        Self { source, begun: Instant::now(), seconds: Default::default() }
+    }
+
+    pub(crate) fn is_of(&self, source: RetryBudget) -> bool {
+        self.source == source
+    }
+
+    /// A request has come.
+    pub(crate) fn request(&self, at: Instant) {
+        self.second(self.second_of(at)).requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it may be sent once more, which is counted then.
+    pub(crate) fn retry(&self, at: Instant) -> bool {
+        let now = self.second_of(at);
+        let current = self.second(now);
+        let counts = self.seconds.iter().filter(|second| second.is_of_last(now));
+        let (requests, retries) = counts.fold((0, 0), |(requests, retries), second| {
+            (
+                requests + second.requests.load(Ordering::Relaxed),
+                retries + second.retries.load(Ordering::Relaxed),
+            )
+        });
+        let RetryBudget { percent, min_per_second } = self.source;
+        // The least is for each second by itself, so that a quiet time does not save up for a burst.
+        let least = u64::from(min_per_second);
+        let is_free =
+            current.retries.load(Ordering::Relaxed) < least || retries < requests * u64::from(percent) / 100;
+        if is_free {
+            current.retries.fetch_add(1, Ordering::Relaxed);
+        }
+        is_free
+    }
+
+    /// The number of a second, from 1: 0 is that of counts which were never begun.
+    fn second_of(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.begun).as_secs() + 1
+    }
+
+    /// The counts of a second, which begin at nothing. Two that begin one at the same time may lose some of each other's counts.
+    fn second(&self, number: u64) -> &Second {
+        let second = &self.seconds[(number % SECONDS) as usize];
+        if second.number.load(Ordering::Relaxed) != number
+            && second.number.swap(number, Ordering::Relaxed) != number
+        {
+            second.requests.store(0, Ordering::Relaxed);
+            second.retries.store(0, Ordering::Relaxed);
+        }
+        second
+    }
+}
+
+impl Second {
+    fn is_of_last(&self, now: u64) -> bool {
+        let number = self.number.load(Ordering::Relaxed);
+        number > 0 && now.saturating_sub(number) < SECONDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn retries_are_a_share_of_the_requests_of_the_last_ten_seconds() {
+        let budget = Budget::new(RetryBudget { percent: 20, min_per_second: 0 });
+        let at = |seconds: u64| budget.begun + Duration::from_secs(1000 + seconds);
+        assert!(!budget.retry(at(0)), "of no request");
+        for _ in 0..50 {
+            budget.request(at(0));
+        }
+        let granted = |seconds: u64| (0..100).filter(|_| budget.retry(at(seconds))).count();
+        assert_eq!(granted(0), 10);
+        assert_eq!(granted(9), 0, "they are still counted");
+        for _ in 0..10 {
+            budget.request(at(9));
+        }
+        assert_eq!(granted(9), 2);
+        assert_eq!(granted(10), 0, "of 10 requests 2 were sent again");
+        assert_eq!(granted(30), 0);
+    }
+
+    #[test]
+    fn so_many_each_second_are_always_granted() {
+        let budget = Budget::new(RetryBudget { percent: 0, min_per_second: 3 });
+        for second in [5, 6, 100] {
+            let granted =
+                (0..10).filter(|_| budget.retry(budget.begun + Duration::from_secs(second))).count();
+            assert_eq!(granted, 3, "{second}");
+        }
+    }
+}

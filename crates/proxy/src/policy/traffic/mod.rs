@@ -1,0 +1,279 @@
+//! How requests go on: the parts of a `TrafficPolicy`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `budget` | how many requests may be sent once more |
+//! | `split` | which upstream of several has a request |
+//!
+//! What is done with them in the life of a request is in `http/steer.rs`.
+
+pub(crate) mod budget;
+pub(crate) mod split;
+
+use std::sync::Arc;
+
+use sluicegate_http1::Known;
+use sluicegate_model::policy::traffic::{
+    AffinityCookie, Answer, Faults, Fixed, HashPart, HeaderRules, MatchPlace, PathRewrite, RequestMatch,
+    Retries,
+};
+use sluicegate_model::policy::{self as model, Credential};
+use sluicegate_model::{PathPattern, Settings, UpstreamKey};
+
+use super::Policy;
+use super::credential::{Place, is_line};
+use crate::cache::Cache;
+use crate::telemetry::TrafficStats;
+use budget::Budget;
+use split::Split;
+
+/// How requests go on.
+pub(crate) type TrafficPolicy = Policy<model::Traffic, Traffic, TrafficStats>;
+
+/// What a policy makes of the requests of one route.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) policy: Arc<TrafficPolicy>,
+    /// The slots of the other upstreams, in their order.
+    branches: Box<[usize]>,
+    /// The slot of the upstream that gets copies.
+    pub(crate) mirror: Option<usize>,
+    /// How much of a path the route's own is.
+    matched: usize,
+}
+
+/// A compiled policy.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    /// All that holds for requests of its routes.
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) request: HeaderEdit,
+    pub(crate) response: HeaderEdit,
+    pub(crate) budget: Option<Arc<Budget>>,
+    pub(crate) split: Option<Split>,
+    /// Where that is which requests to the same endpoint have in common; nothing stands for the address or the path.
+    pub(crate) hash: Vec<(HashPart, Option<Place>)>,
+    pub(crate) affinity: Option<Affinity>,
+    pub(crate) faults: Faults,
+    /// The responses that are kept. A policy that changes begins anew.
+    pub(crate) cache: Option<Arc<Cache>>,
+    /// Whether clients are told what the cache has done: unless the policy itself sets or removes that header.
+    pub(crate) tells_of_cache: bool,
+}
+
+/// A cookie by which a client comes back to its endpoint.
+#[derive(Debug)]
+pub(crate) struct Affinity {
+    pub(crate) place: Place,
+    pub(crate) cookie: AffinityCookie,
+}
+
+/// What becomes of headers.
+#[derive(Debug)]
+pub(crate) struct HeaderEdit {
+    /// The names that are taken out.
+    names: Box<[(Known, Box<str>)]>,
+    /// The lines that are put in.
+    pub(crate) lines: Box<[u8]>,
+}
+
+impl Traffic {
+    /// What `source` makes of these settings. `before` is what was made of an older form.
+    pub(crate) fn new(source: &model::Traffic, settings: &Settings, before: Option<&Self>) -> Self {
+        let budget = source.retries.as_ref().and_then(|retries| retries.budget).map(|budget| {
+            let before = before.and_then(|before| before.budget.as_ref());
+            before
+                .filter(|before| before.is_of(budget))
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Budget::new(budget)))
+        });
+        let hash = source.choice.hash.iter().map(|part| (part.clone(), place_of(part)));
+        Self {
+            settings: Arc::new(adapted(settings, source)),
+            request: HeaderEdit::new(&source.request_headers),
+            response: HeaderEdit::new(&source.response_headers),
+            budget,
+            split: source.split.as_ref().map(Split::new),
+            hash: hash.collect(),
+            affinity: source.choice.cookie.as_ref().map(|cookie| Affinity {
+                place: Place::new(&Credential::Cookie(cookie.name.clone())),
+                cookie: cookie.clone(),
+            }),
+            faults: source.faults.clone(),
+            cache: source.cache.as_ref().map(|rules| Arc::new(Cache::new(rules))),
+            tells_of_cache: !source
+                .response_headers
+                .names()
+                .any(|name| name.eq_ignore_ascii_case("cache-status")),
+        }
+    }
+}
+
+impl TrafficPolicy {
+    pub(crate) fn retries(&self) -> Option<&Retries> {
+        self.source().retries.as_ref()
+    }
+
+    /// What is always answered, if something is.
+    pub(crate) fn fixed(&self) -> Option<&Fixed> {
+        match &self.source().answer {
+            Some(Answer::Fixed(fixed)) => Some(fixed),
+            Some(Answer::Redirect(_)) | None => None,
+        }
+    }
+}
+
+/// The settings of a policy's routes.
+fn adapted(settings: &Settings, source: &model::Traffic) -> Settings {
+    let mut settings = settings.clone();
+    let timeouts = &mut settings.timeouts;
+    for (place, time) in [
+        (&mut timeouts.connect, source.timeouts.connect),
+        (&mut timeouts.response_head, source.timeouts.response_head),
+        (&mut timeouts.upstream_idle, source.timeouts.upstream_idle),
+        (&mut timeouts.request_body, source.timeouts.request_body),
+        (&mut timeouts.tunnel_idle, source.timeouts.tunnel_idle),
+    ] {
+        *place = time.unwrap_or(*place);
+    }
+    if let Some(retries) = &source.retries {
+        settings.resilience.attempts = retries.attempts;
+    }
+    if let Some(most) = source.request_body {
+        settings.limits.request_body = Some(most).filter(|most| *most > 0);
+    }
+    settings
+}
+
+fn place_of(part: &HashPart) -> Option<Place> {
+    let credential = match part {
+        HashPart::Address | HashPart::Path => return None,
+        HashPart::Header(name) => header(name),
+        HashPart::Cookie(name) => Credential::Cookie(name.clone()),
+        HashPart::Query(name) => Credential::Query(name.clone()),
+    };
+    Some(Place::new(&credential))
+}
+
+fn header(name: &str) -> Credential {
+    Credential::Header { name: name.into(), prefix: Box::default() }
+}
+
+/// Where a request has what is looked for.
+fn match_place(of: &RequestMatch) -> Place {
+    Place::new(&match &of.place {
+        MatchPlace::Header(name) => header(name),
+        MatchPlace::Cookie(name) => Credential::Cookie(name.clone()),
+    })
+}
+
+impl Course {
+    pub(crate) fn new(
+        policy: Arc<TrafficPolicy>,
+        path: &PathPattern,
+        slot: impl Fn(&UpstreamKey) -> usize,
+    ) -> Self {
+        let source = policy.source();
+        let branches = source.split.iter().flat_map(|split| &split.branches);
+        Self {
+            branches: branches.map(|branch| slot(&branch.upstream)).collect(),
+            mirror: source.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
+            matched: path.as_str().trim_end_matches('/').len(),
+            policy,
+        }
+    }
+
+    /// Whether the other upstreams are where they were.
+    pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
+        let slots = self.branches.iter().copied().chain(self.mirror);
+        slots.eq(self.policy.source().upstreams().map(slot))
+    }
+
+    /// The slot of another upstream.
+    pub(crate) fn branch(&self, index: usize) -> Option<usize> {
+        self.branches.get(index).copied()
+    }
+
+    /// Writes what a path becomes.
+    pub(crate) fn rewrite(&self, rewrite: &PathRewrite, path: &[u8], out: &mut Vec<u8>) {
+        match rewrite {
+            PathRewrite::Full(whole) => out.extend_from_slice(whole.as_bytes()),
+            PathRewrite::Prefix(prefix) => {
+                let rest = path.get(self.matched..).unwrap_or_default();
+                let prefix = match rest {
+                    [] | [b'/', ..] => prefix.trim_end_matches('/'),
+                    _ => prefix,
+                };
+                let start = out.len();
+                out.extend_from_slice(prefix.as_bytes());
+                out.extend_from_slice(rest);
+                if out.len() == start {
+                    out.push(b'/');
+                }
+            }
+        }
+    }
+}
+
+impl HeaderEdit {
+    fn new(rules: &HeaderRules) -> Self {
+        let names = rules.names();
+        let mut lines = Vec::new();
+        for (name, value) in rules.set.iter().chain(&rules.add) {
+            for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        Self {
+            names: names.map(|name| (Known::of(name.as_bytes()), name.clone())).collect(),
+            lines: lines.into(),
+        }
+    }
+
+    /// Marks the lines that do not go on.
+    pub(crate) fn strip(&self, lines: &mut [sluicegate_http1::Line], buf: &[u8]) {
+        if self.names.is_empty() {
+            return;
+        }
+        for line in lines {
+            line.hop_by_hop |= self.names.iter().any(|(known, name)| is_line(line, *known, name, buf));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_model::RouteId;
+
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_replaced_as_gateway_api_says() {
+        let id = RouteId { kind: "TrafficPolicy", namespace: "n".into(), name: "p".into() };
+        let rewritten = |pattern: PathPattern, prefix: &str, path: &str| {
+            let source = Arc::new(model::Traffic::new(id.clone()));
+            let compiled = Traffic::new(&source, &Settings::default(), None);
+            let policy = Arc::new(Policy { source, compiled, stats: Arc::new(TrafficStats::new(1)) });
+            let course = Course::new(policy, &pattern, |_| 0);
+            let mut out = Vec::new();
+            course.rewrite(&PathRewrite::Prefix(prefix.into()), path.as_bytes(), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let prefix = |path: &str| PathPattern::Prefix(path.into());
+        for (pattern, with, path, expected) in [
+            (prefix("/foo"), "/xyz", "/foo/bar", "/xyz/bar"),
+            (prefix("/foo"), "/xyz/", "/foo/bar", "/xyz/bar"),
+            (prefix("/foo"), "/xyz", "/foo", "/xyz"),
+            (prefix("/foo"), "/xyz", "/foo/", "/xyz/"),
+            (prefix("/foo"), "/", "/foo", "/"),
+            (prefix("/foo"), "/", "/foo/", "/"),
+            (prefix("/foo"), "/", "/foo/bar", "/bar"),
+            (prefix("/"), "/app", "/foo", "/app/foo"),
+            (prefix("/"), "/app", "/", "/app/"),
+            (PathPattern::Exact("/foo".into()), "/xyz", "/foo", "/xyz"),
+            (PathPattern::Starts("/fo".into()), "/xyz/", "/foo/bar", "/xyz/o/bar"),
+        ] {
+            assert_eq!(rewritten(pattern, with, path), expected, "{path} with {with}");
+        }
+    }
+}

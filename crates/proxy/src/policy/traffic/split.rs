@@ -1,0 +1,88 @@
+//! Which upstream of several has a request.
+
+use sluicegate_http1::RequestHead;
+use sluicegate_model::policy::traffic as model;
+
+use super::match_place;
+use crate::policy::credential::Place;
+
+/// The shares of upstreams.
+#[derive(Debug)]
+pub(crate) struct Split {
+    /// Of the route's own.
+    weight: u32,
+    branches: Vec<Branch>,
+    /// Whether a request has to be looked at.
+    looks: bool,
+}
+
+#[derive(Debug)]
+struct Branch {
+    weight: u32,
+    matches: Vec<Match>,
+    excludes: Vec<Match>,
+}
+
+/// What a request has.
+#[derive(Debug)]
+struct Match {
+    place: Place,
+    value: Option<Box<[u8]>>,
+}
+
+impl Split {
+    pub(crate) fn new(source: &model::Split) -> Self {
+        let matches = |list: &[model::RequestMatch]| {
+            let compiled = list.iter().map(|of| Match {
+                place: match_place(of),
+                value: of.value.as_ref().map(|value| value.as_bytes().into()),
+            });
+            compiled.collect::<Vec<_>>()
+        };
+        let branches = source.branches.iter().map(|branch| Branch {
+            weight: branch.weight,
+            matches: matches(&branch.matches),
+            excludes: matches(&branch.excludes),
+        });
+        let branches: Vec<_> = branches.collect();
+        let looks = branches.iter().any(|branch| !branch.matches.is_empty() || !branch.excludes.is_empty());
+        Self { weight: source.weight, branches, looks }
+    }
+
+    /// The other upstream that has a request; nothing for the route's own. `random` gives a number below another.
+    pub(crate) fn choose(
+        &self,
+        head: &RequestHead,
+        buf: &[u8],
+        random: impl FnOnce(u64) -> u64,
+    ) -> Option<usize> {
+        let holds = |matches: &[Match]| self.looks && matches.iter().any(|of| of.holds(head, buf));
+        if let Some(matched) = self.branches.iter().position(|branch| holds(&branch.matches)) {
+            return Some(matched);
+        }
+        let share = |branch: &Branch| match branch.weight {
+            0 => 0,
+            _ if holds(&branch.excludes) => 0,
+            weight => u64::from(weight),
+        };
+        let total = u64::from(self.weight) + self.branches.iter().map(share).sum::<u64>();
+        if total == 0 {
+            return None;
+        }
+        let mut left = random(total).checked_sub(u64::from(self.weight))?;
+        self.branches.iter().position(|branch| {
+            let share = share(branch);
+            let is_it = left < share;
+            left = left.saturating_sub(share);
+            is_it
+        })
+    }
+}
+
+impl Match {
+    /// Who sends two of a kind has sent none.
+    fn holds(&self, head: &RequestHead, buf: &[u8]) -> bool {
+        let found = self.place.find(head, buf).ok().flatten();
+        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| **value == *found))
+    }
+}

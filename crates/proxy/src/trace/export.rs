@@ -1,0 +1,458 @@
+//! Sending spans: OTLP over HTTP with protobuf (opentelemetry-proto, `ExportTraceServiceRequest`), which every collector takes
+//! and every load balancer lets through. gRPC would be the same bytes with a frame around them.
+//!
+//! A thread of its own does it, begun when there is a collector for the first time. Whatever the collector does is bounded in
+//! time and length, and costs spans at worst.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use sluicegate_model::{Collector, Tracing};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::buffer::{Batch, SpanBuffer};
+use super::context::Followed;
+use super::protobuf::{bytes, fields, text_attribute};
+
+/// How many batches may wait to be sent, before spans are dropped: 5 MiB at most.
+pub(super) const QUEUE: usize = 32;
+
+/// How long a batch may take to be sent and answered.
+const TIME: Duration = Duration::from_secs(5);
+
+/// How often a batch is sent when that fails in a way that may pass.
+const TRIES: u32 = 4;
+
+/// The time after the first try that failed; it doubles. Half of it is random.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest that a collector may ask to be left alone (`Retry-After`).
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What is read of a collector's answer, in bytes.
+const ANSWER_MAX: usize = 64 * 1024;
+
+/// How long spans are sent at the end of the process.
+const LAST: Duration = Duration::from_secs(2);
+
+/// What became of spans that workers passed on.
+#[derive(Debug, Default)]
+pub struct SpanStats {
+    exported: AtomicU64,
+    lost: [AtomicU64; SpanLoss::ALL.len()],
+}
+
+/// Why spans were dropped that workers had passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanLoss {
+    /// The collector could not be connected to, did not answer in time or not in HTTP, or asked for another time once too often.
+    Unreachable,
+    /// It refused the request for good: 400 or 404, for example.
+    Refused,
+    /// It took the request but not these spans (`rejected_spans`).
+    Rejected,
+    /// There was no collector any more, or the process ended.
+    Ended,
+}
+
+impl SpanLoss {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Unreachable, Self::Refused, Self::Rejected, Self::Ended];
+
+    /// The stable name for metrics.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Rejected => "rejected",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl SpanStats {
+    /// Spans that a collector took.
+    #[must_use]
+    pub fn exported(&self) -> u64 {
+        self.exported.load(Ordering::Relaxed)
+    }
+
+    /// Spans that were dropped for this reason.
+    #[must_use]
+    pub fn lost(&self, loss: SpanLoss) -> u64 {
+        self.lost[loss as usize].load(Ordering::Relaxed)
+    }
+
+    fn lose(&self, loss: SpanLoss, count: u64) {
+        self.lost[loss as usize].fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// What sends spans.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    tracing: watch::Sender<Option<Arc<Tracing>>>,
+    stats: Arc<SpanStats>,
+    /// Told when the process ends.
+    closing: Arc<Notify>,
+    /// Until there is a collector.
+    pub(super) batches: Option<mpsc::Receiver<Batch>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where workers' buffers pass their spans on.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    batches: mpsc::Sender<Batch>,
+    followed: Arc<Followed>,
+}
+
+impl Spans {
+    pub(crate) fn buffer(&self) -> SpanBuffer {
+        SpanBuffer::new(self.batches.clone(), self.followed.clone())
+    }
+}
+
+impl Exporter {
+    /// One without a collector, and where it gets spans from.
+    pub(crate) fn new(stats: Arc<SpanStats>) -> (Self, Spans) {
+        let (sender, batches) = mpsc::channel(QUEUE);
+        let (tracing, _) = watch::channel(None);
+        let exporter = Self { tracing, stats, closing: Arc::default(), batches: Some(batches), thread: None };
+        (exporter, Spans { batches: sender, followed: Arc::new(Followed::new()) })
+    }
+
+    /// Sends spans there from now on.
+    pub(crate) fn follow(&mut self, tracing: Option<&Tracing>) {
+        if self.tracing.borrow().as_deref() == tracing {
+            return;
+        }
+        self.tracing.send_replace(tracing.cloned().map(Arc::new));
+        let Some(batches) = self.batches.take() else { return };
+        let (tracing, stats, closing) = (self.tracing.subscribe(), self.stats.clone(), self.closing.clone());
+        let thread = std::thread::Builder::new().name("spans".into());
+        match thread.spawn(move || run(batches, tracing, &stats, &closing)) {
+            Ok(thread) => self.thread = Some(thread),
+            Err(error) => tracing::error!(%error, "no thread to send spans: none are sent"),
+        }
+    }
+
+    /// Ends it once the workers have ended: what they passed on is still sent, for two seconds at most.
+    pub(crate) fn close(&mut self) -> Option<JoinHandle<()>> {
+        self.closing.notify_one();
+        self.thread.take()
+    }
+}
+
+fn run(
+    mut batches: mpsc::Receiver<Batch>,
+    tracing: watch::Receiver<Option<Arc<Tracing>>>,
+    stats: &SpanStats,
+    closing: &Notify,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return tracing::error!(%error, "no runtime to send spans: none are sent"),
+    };
+    runtime.block_on(async {
+        let end = async {
+            closing.notified().await;
+            sleep(LAST).await;
+        };
+        tokio::select! {
+            () = export(&mut batches, tracing, stats) => {}
+            () = end => {}
+        }
+    });
+    while let Ok(batch) = batches.try_recv() {
+        stats.lose(SpanLoss::Ended, batch.count);
+    }
+    // It may be looking a name up, which nobody waits for.
+    runtime.shutdown_background();
+}
+
+/// Sends what comes until no worker is left.
+async fn export(
+    batches: &mut mpsc::Receiver<Batch>,
+    tracing: watch::Receiver<Option<Arc<Tracing>>>,
+    stats: &SpanStats,
+) {
+    let mut link = Link::default();
+    let mut told = String::new();
+    while let Some(batch) = batches.recv().await {
+        let Some(tracing) = tracing.borrow().clone() else {
+            stats.lose(SpanLoss::Ended, batch.count);
+            continue;
+        };
+        let count = batch.count;
+        let mut under_way = Lost { stats, count };
+        let sent = link.send(&tracing, batch).await;
+        under_way.count = 0;
+        let problem = match sent {
+            Ok(taken) => {
+                let rejected = taken.rejected.min(count);
+                stats.exported.fetch_add(count - rejected, Ordering::Relaxed);
+                stats.lose(SpanLoss::Rejected, rejected);
+                taken.message
+            }
+            Err(error) => {
+                stats.lose(error.loss(), count);
+                error.to_string()
+            }
+        };
+        if problem != told {
+            match problem.is_empty() {
+                true => tracing::info!(collector = %tracing.collector, "the collector takes spans again"),
+                false => {
+                    tracing::warn!(collector = %tracing.collector, problem, "spans are lost on their way to the collector");
+                }
+            }
+            told = problem;
+        }
+    }
+}
+
+/// Spans that are under way when the thread ends.
+struct Lost<'s> {
+    stats: &'s SpanStats,
+    count: u64,
+}
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        self.stats.lose(SpanLoss::Ended, self.count);
+    }
+}
+
+/// What a collector says of spans that it took.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Taken {
+    /// How many of them it did not take after all.
+    rejected: u64,
+    message: String,
+}
+
+impl Taken {
+    /// `ExportTraceServiceResponse.partial_success`. What cannot be read says nothing.
+    fn read(answer: &[u8]) -> Self {
+        let mut taken = Self::default();
+        let partial = fields(answer).find_map(|field| match field {
+            (1, Err(partial)) => Some(partial),
+            _ => None,
+        });
+        for field in fields(partial.unwrap_or_default()) {
+            match field {
+                (1, Ok(rejected)) => taken.rejected = rejected,
+                (2, Err(message)) => {
+                    taken.message = String::from_utf8_lossy(&message[..message.len().min(256)]).into_owned();
+                }
+                _ => {}
+            }
+        }
+        taken
+    }
+}
+
+/// Why spans were not taken.
+#[derive(Debug, thiserror::Error)]
+enum ExportError {
+    #[error("cannot connect: {0}")]
+    Connect(#[from] io::Error),
+    #[error("its authorities cannot be used: {0}")]
+    Authorities(rustls::Error),
+    #[error("its host is no name that a certificate can have")]
+    Name,
+    #[error("no HTTP: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("it did not answer within {TIME:?}")]
+    Timeout,
+    #[error("it answers {status}; {advice}", advice = advice(*status))]
+    Status { status: StatusCode, pause: Option<Duration> },
+}
+
+fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "does it take OTLP over HTTP at this URL with /v1/traces added?",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "does it take OTLP over HTTP in protobuf?",
+        _ => "its log may say why",
+    }
+}
+
+impl ExportError {
+    /// Whether another try may do better (OTLP, "Failures": these and no other statuses).
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+            Self::Authorities(_) | Self::Name => false,
+            Self::Connect(_) | Self::Http(_) | Self::Timeout => true,
+        }
+    }
+
+    fn loss(&self) -> SpanLoss {
+        match self {
+            Self::Status { .. } if !self.may_pass() => SpanLoss::Refused,
+            _ => SpanLoss::Unreachable,
+        }
+    }
+}
+
+/// The connection to a collector, which is kept.
+#[derive(Default)]
+struct Link(Option<Open>);
+
+struct Open {
+    tracing: Arc<Tracing>,
+    sender: SendRequest<Full<Bytes>>,
+    /// It ends with the link.
+    _driving: JoinSet<hyper::Result<()>>,
+}
+
+impl Link {
+    /// Sends spans, more than once if need be.
+    async fn send(&mut self, tracing: &Arc<Tracing>, batch: Batch) -> Result<Taken, ExportError> {
+        let message = Bytes::from(message(&tracing.service_name, &batch.spans));
+        drop(batch);
+        let mut pause = PAUSE;
+        for left in (0..TRIES).rev() {
+            let error = match timeout(TIME, self.post(tracing, message.clone())).await {
+                Ok(Ok(taken)) => return Ok(taken),
+                Ok(Err(error)) => error,
+                Err(_) => ExportError::Timeout,
+            };
+            // Whatever is the matter with it.
+            self.0 = None;
+            if left == 0 || !error.may_pass() {
+                return Err(error);
+            }
+            let asked = match &error {
+                ExportError::Status { pause, .. } => pause.unwrap_or_default(),
+                _ => Duration::ZERO,
+            };
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0).max(asked.min(PAUSE_MAX))).await;
+            pause *= 2;
+        }
+        Err(ExportError::Timeout)
+    }
+
+    async fn post(&mut self, tracing: &Arc<Tracing>, message: Bytes) -> Result<Taken, ExportError> {
+        let kept = self.0.take().filter(|open| open.tracing == *tracing && !open.sender.is_closed());
+        let mut open = match kept {
+            Some(open) => open,
+            None => connect(tracing).await?,
+        };
+        open.sender.ready().await?;
+        let collector = &tracing.collector;
+        let host = match collector.host.contains(':') {
+            true => format!("[{}]:{}", collector.host, collector.port),
+            false => format!("{}:{}", collector.host, collector.port),
+        };
+        let mut request = Request::new(Full::new(message));
+        *request.method_mut() = http::Method::POST;
+        // Both were parsed before, and hold no character that could not be here.
+        *request.uri_mut() = format!("{}/v1/traces", collector.path).parse().unwrap_or_default();
+        let headers = request.headers_mut();
+        headers.extend(host.parse().ok().map(|host| (HOST, host)));
+        headers.insert(CONTENT_TYPE, http::HeaderValue::from_static("application/x-protobuf"));
+        let agent = concat!("sluicegate/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, http::HeaderValue::from_static(agent));
+        let response = open.sender.send_request(request).await?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(ExportError::Status { status, pause: retry_after(response.headers()) });
+        }
+        // It has them. What it says of them is worth reading if it is short.
+        match Limited::new(response.into_body(), ANSWER_MAX).collect().await {
+            Ok(answer) => {
+                self.0 = Some(open);
+                Ok(Taken::read(&answer.to_bytes()))
+            }
+            Err(_) => Ok(Taken::default()),
+        }
+    }
+}
+
+/// How many seconds it asks to be left alone (RFC 9110, 10.2.3); dates are not read.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+async fn connect(tracing: &Arc<Tracing>) -> Result<Open, ExportError> {
+    let Collector { is_tls, host, port, .. } = &tracing.collector;
+    let stream = TcpStream::connect((&**host, *port)).await?;
+    stream.set_nodelay(true)?;
+    let (sender, driving) = match is_tls {
+        false => drive(stream).await?,
+        true => {
+            let name = ServerName::try_from(host.to_string()).map_err(|_| ExportError::Name)?;
+            let config = crate::tls::verifying(&tracing.authorities).map_err(ExportError::Authorities)?;
+            drive(TlsConnector::from(Arc::new(config)).connect(name, stream).await?).await?
+        }
+    };
+    Ok(Open { tracing: tracing.clone(), sender, _driving: driving })
+}
+
+type Driven = (SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>);
+
+async fn drive<S>(stream: S) -> Result<Driven, ExportError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut driving = JoinSet::new();
+    driving.spawn(connection);
+    Ok((sender, driving))
+}
+
+/// `ExportTraceServiceRequest` with one `ResourceSpans` and one `ScopeSpans`, whose spans are written already.
+fn message(service_name: &str, spans: &[u8]) -> Vec<u8> {
+    let mut resource = Vec::new();
+    text_attribute(&mut resource, 1, "service.name", service_name.as_bytes());
+    text_attribute(&mut resource, 1, "service.version", env!("CARGO_PKG_VERSION").as_bytes());
+    let mut scope = Vec::new();
+    bytes(&mut scope, 1, b"sluicegate");
+    bytes(&mut scope, 2, env!("CARGO_PKG_VERSION").as_bytes());
+    let mut scope_spans = Vec::with_capacity(spans.len() + 64);
+    bytes(&mut scope_spans, 1, &scope);
+    scope_spans.extend_from_slice(spans);
+    let mut resource_spans = Vec::with_capacity(scope_spans.len() + 256);
+    bytes(&mut resource_spans, 1, &resource);
+    bytes(&mut resource_spans, 2, &scope_spans);
+    let mut message = Vec::with_capacity(resource_spans.len() + 8);
+    bytes(&mut message, 1, &resource_spans);
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protobuf::integer;
+    use super::*;
+
+    #[test]
+    fn an_answer_says_how_many_spans_were_not_taken() {
+        let (mut partial, mut answer) = (Vec::new(), Vec::new());
+        integer(&mut partial, 1, 7);
+        bytes(&mut partial, 2, b"too old");
+        bytes(&mut answer, 1, &partial);
+        assert_eq!(Taken::read(&answer), Taken { rejected: 7, message: "too old".into() });
+        for nothing in [&b""[..], b"garbage", b"\x0a\xff", b"<html>", &[0xff; 100]] {
+            assert_eq!(Taken::read(nothing), Taken::default(), "{}", nothing.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What is told of a request: OpenTelemetry's stable conventions for HTTP servers (Semantic Conventions 1.23 and later), and
+//! what only a gateway knows as `sluicegate.*`. Never the query: it may have secrets, and its words are of no use to others.
+
+use std::fmt::Display;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use sluicegate_http1::Method;
+use sluicegate_model::{RouteId, UpstreamKey};
+
+use super::context::Trace;
+use super::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
+
+/// What is told of a path and of the rest, in bytes: a span is there to be looked at, and has to have an end.
+const PATH_MAX: usize = 1024;
+const TEXT_MAX: usize = 256;
+/// Of the state of a trace everything is kept (W3C Trace Context, 3.3.1.5) or nothing.
+const STATE_MAX: usize = 512;
+
+/// `Span.attributes` (opentelemetry/proto/trace/v1/trace.proto).
+const ATTRIBUTES: u32 = 9;
+
+/// A request that has ended.
+pub(crate) struct Span<'s> {
+    pub(crate) trace: &'s Trace,
+    /// `tracestate`, if the trace began before.
+    pub(crate) state: Option<&'s [u8]>,
+    pub(crate) start: SystemTime,
+    pub(crate) duration: Duration,
+    pub(crate) method: Method,
+    pub(crate) method_name: &'s [u8],
+    pub(crate) is_https: bool,
+    pub(crate) host: &'s [u8],
+    pub(crate) path: &'s [u8],
+    /// The pattern of its route.
+    pub(crate) pattern: Option<&'s str>,
+    pub(crate) version: &'static str,
+    pub(crate) user_agent: Option<&'s [u8]>,
+    pub(crate) client: IpAddr,
+    pub(crate) peer: IpAddr,
+    /// The status that the client got, 0 if none.
+    pub(crate) status: u16,
+    /// Whether it came to its proper end.
+    pub(crate) is_complete: bool,
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) route: Option<&'s RouteId>,
+    pub(crate) upstream: Option<&'s UpstreamKey>,
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) endpoint_duration: Option<Duration>,
+    pub(crate) attempts: u32,
+    pub(crate) consumer: Option<&'s RouteId>,
+    pub(crate) policy: Option<&'s RouteId>,
+}
+
+impl Span<'_> {
+    /// Writes it as the message `Span`.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        const SERVER: u64 = 2;
+        const ERROR: u64 = 2;
+        let Trace { trace, parent, span, flags } = *self.trace;
+        bytes(out, 1, &trace.to_be_bytes());
+        bytes(out, 2, &span.to_be_bytes());
+        if let Some(state) = self.state.filter(|state| state.len() <= STATE_MAX) {
+            bytes(out, 3, utf8(state).as_bytes());
+        }
+        if let Some(parent) = parent {
+            bytes(out, 4, &parent.to_be_bytes());
+        }
+        let method = if self.method == Method::Other { "HTTP" } else { self.method_text() };
+        match self.pattern {
+            Some(pattern) => parts(out, 5, &[method, " ", cut(pattern, PATH_MAX)]),
+            None => bytes(out, 5, method.as_bytes()),
+        }
+        integer(out, 6, SERVER);
+        let start = self.start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        fixed64(out, 7, nanos(start));
+        fixed64(out, 8, nanos(start + self.duration));
+        self.write_http(out);
+        self.write_gateway(out);
+        // Its own fault or an endpoint's. What breaks off after its head is one too, whoever's fault it is.
+        if self.status >= 500 || !self.is_complete && self.status > 0 {
+            out.extend_from_slice(&[15 << 3 | 2, 2, 3 << 3, ERROR as u8]);
+        }
+        // Whether the parent is remote is known: it always is (SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE, SPAN_FLAGS_CONTEXT_IS_REMOTE).
+        let remote = if parent.is_some() { 0x300 } else { 0x100 };
+        fixed32(out, 16, u32::from(flags) | remote);
+    }
+
+    fn write_http(&self, out: &mut Vec<u8>) {
+        put(out, "http.request.method", self.method_text().as_bytes());
+        if self.method == Method::Other {
+            put(out, "http.request.method_original", self.method_name);
+        }
+        put(out, "url.scheme", if self.is_https { b"https" } else { b"http" });
+        text_attribute(out, ATTRIBUTES, "url.path", &self.path[..self.path.len().min(PATH_MAX)]);
+        if let Some(pattern) = self.pattern {
+            text_attribute(out, ATTRIBUTES, "http.route", cut(pattern, PATH_MAX).as_bytes());
+        }
+        let (host, port) = host_and_port(self.host);
+        if !host.is_empty() {
+            put(out, "server.address", host);
+        }
+        if let Some(port) = port {
+            integer_attribute(out, ATTRIBUTES, "server.port", port.into());
+        }
+        show(out, "client.address", self.client);
+        show(out, "network.peer.address", self.peer);
+        put(out, "network.protocol.version", self.version.as_bytes());
+        if let Some(agent) = self.user_agent {
+            put(out, "user_agent.original", agent);
+        }
+        if self.status > 0 {
+            integer_attribute(out, ATTRIBUTES, "http.response.status_code", self.status.into());
+        }
+        match self.reason {
+            Some(reason) => put(out, "error.type", reason.as_bytes()),
+            None if self.status >= 500 => show(out, "error.type", self.status),
+            None if !self.is_complete => put(out, "error.type", b"aborted"),
+            None => {}
+        }
+    }
+
+    fn write_gateway(&self, out: &mut Vec<u8>) {
+        if let Some(route) = self.route {
+            show(out, "sluicegate.route", route);
+        }
+        if let Some(upstream) = self.upstream {
+            show(out, "sluicegate.upstream", upstream);
+            integer_attribute(out, ATTRIBUTES, "sluicegate.attempts", self.attempts.into());
+        }
+        if let Some(endpoint) = self.endpoint {
+            show(out, "sluicegate.endpoint", endpoint);
+        }
+        if let Some(duration) = self.endpoint_duration {
+            let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+            integer_attribute(out, ATTRIBUTES, "sluicegate.endpoint_duration_us", micros);
+        }
+        if let Some(RouteId { namespace, name, .. }) = self.consumer {
+            show(out, "sluicegate.consumer", format_args!("{namespace}/{name}"));
+        }
+        if let Some(policy) = self.policy {
+            show(out, "sluicegate.policy", policy);
+        }
+    }
+
+    /// The method's name if it is one that everybody knows: others would be names without number.
+    fn method_text(&self) -> &'static str {
+        match self.method {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+            Method::Patch => "PATCH",
+            Method::Trace => "TRACE",
+            Method::Connect => "CONNECT",
+            Method::Other => "_OTHER",
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// An attribute, cut to its longest.
+fn put(out: &mut Vec<u8>, key: &str, value: &[u8]) {
+    text_attribute(out, ATTRIBUTES, key, &value[..value.len().min(TEXT_MAX)]);
+}
+
+/// An attribute that is written as it is shown.
+fn show(out: &mut Vec<u8>, key: &str, value: impl Display) {
+    let mut text = Text::default();
+    // What does not fit is cut.
+    let _ = write!(text, "{value}");
+    put(out, key, text.as_bytes());
+}
+
+/// A text on the stack.
+struct Text {
+    bytes: [u8; TEXT_MAX],
+    length: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { bytes: [0; TEXT_MAX], length: 0 }
+    }
+}
+
+impl Text {
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl std::io::Write for Text {
+    fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+        let written = (&mut self.bytes[self.length..]).write(from)?;
+        self.length += written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// At most so many bytes of a text, in whole characters.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// What a client asks for, without and with its port.
+fn host_and_port(authority: &[u8]) -> (&[u8], Option<u16>) {
+    let host = crate::route::host_name(authority);
+    let rest = &authority[host.len()..];
+    let rest = rest.strip_prefix(b".").unwrap_or(rest);
+    let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
+    let port = rest.strip_prefix(b":").and_then(|port| std::str::from_utf8(port).ok()?.parse().ok());
+    (host, port)
+}

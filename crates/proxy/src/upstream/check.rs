@@ -1,0 +1,224 @@
+//! Endpoints are asked how they are, where a policy wants that.
+//!
+//! One worker asks for all: the answers are seen by all workers, and a check costs its endpoint the same with one worker
+//! as with many.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use sluicegate_http1::{Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseFraming, ResponseHead};
+use sluicegate_model::{HealthCheck, HealthCheckKind, Protocol};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::connect::open;
+use super::http2::Http2Connections;
+use super::local::{LocalEndpoint, LocalUpstream};
+use crate::deadline::after;
+use crate::stream::Stream;
+
+/// How many endpoints of an upstream are asked at a time.
+const AT_A_TIME: usize = 32;
+
+/// What is read of an answer.
+const LIMITS: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };
+
+/// Checks of an endpoint in a row that went the same way.
+#[derive(Clone, Copy, Default)]
+struct Streak {
+    good: u32,
+    bad: u32,
+}
+
+impl LocalUpstream {
+    /// Begins to ask its endpoints how they are, if that is wanted and not done already. It ends by itself.
+    pub(crate) fn keep_checked(self: &Rc<Self>) {
+        if self.health_check().is_some() && !self.checking.replace(true) {
+            spawn_local(keep_asking(self.clone()));
+        }
+    }
+}
+
+/// Asks in turns, until nobody wants to know.
+async fn keep_asking(upstream: Rc<LocalUpstream>) {
+    let mut streaks: HashMap<u64, Streak> = HashMap::new();
+    let mut asked = Instant::now();
+    while let Some(check) = upstream.health_check() {
+        // Some spread, so that the checks of many upstreams and data planes do not come at once.
+        let due = after(asked, check.interval.mul_f64(0.9 + 0.2 * fastrand::f64()));
+        tokio::select! {
+            // It may be wanted in another way now.
+            () = upstream.changed.notified() => continue,
+            () = sleep_until(due) => asked = Instant::now(),
+        }
+        let endpoints = upstream.eligible();
+        streaks.retain(|id, _| endpoints.iter().any(|endpoint| endpoint.shared.id == *id));
+        for some in endpoints.chunks(AT_A_TIME) {
+            let asks: Vec<(_, JoinHandle<bool>)> = some
+                .iter()
+                .map(|endpoint| {
+                    (endpoint, spawn_local(ask(upstream.clone(), endpoint.clone(), check.clone())))
+                })
+                .collect();
+            for (endpoint, ask) in asks {
+                let is_good = ask.await.unwrap_or(false);
+                upstream.note_check(
+                    endpoint,
+                    &check,
+                    is_good,
+                    streaks.entry(endpoint.shared.id).or_default(),
+                );
+            }
+        }
+    }
+    // What was found out holds no longer than it is asked for.
+    for endpoint in upstream.endpoints() {
+        endpoint.shared.set_failing(false);
+    }
+    upstream.checking.set(false);
+}
+
+impl LocalUpstream {
+    fn note_check(&self, endpoint: &LocalEndpoint, check: &HealthCheck, is_good: bool, streak: &mut Streak) {
+        self.stats().checks.add(1);
+        *streak = match is_good {
+            true => Streak { good: streak.good.saturating_add(1), bad: 0 },
+            false => {
+                self.stats().checks_failed.add(1);
+                Streak { good: 0, bad: streak.bad.saturating_add(1) }
+            }
+        };
+        let changed = match *streak {
+            Streak { good, .. } if good >= check.healthy => endpoint.shared.set_failing(false),
+            Streak { bad, .. } if bad >= check.unhealthy => endpoint.shared.set_failing(true),
+            Streak { .. } => false,
+        };
+        if !changed {
+            return;
+        }
+        let (upstream, address) = (self.shared.key(), endpoint.shared.address());
+        if is_good {
+            self.stats().readmissions.add(1);
+            tracing::info!(%upstream, endpoint = %address, "endpoint answers its health checks again");
+        } else {
+            self.stats().ejections.add(1);
+            tracing::warn!(%upstream, endpoint = %address, "endpoint fails its health checks");
+        }
+    }
+}
+
+/// Asks one endpoint.
+async fn ask(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>, check: HealthCheck) -> bool {
+    let address = endpoint.shared.address();
+    let asked = timeout(check.timeout, exchange(&upstream, address, &check));
+    match asked.await {
+        Ok(Ok(is_good)) => is_good,
+        Ok(Err(error)) => {
+            tracing::debug!(%address, %error, "health check");
+            false
+        }
+        Err(_) => {
+            tracing::debug!(%address, "health check: no answer in time");
+            false
+        }
+    }
+}
+
+async fn exchange(upstream: &LocalUpstream, address: SocketAddr, check: &HealthCheck) -> io::Result<bool> {
+    let is_grpc = matches!(check.kind, HealthCheckKind::Grpc { .. });
+    let is_http2 = is_grpc || upstream.shared.key().transport.protocol == Protocol::Http2;
+    // A connection of its own: one that others use would tell of itself, and not of the endpoint.
+    let http2 =
+        (is_http2 && check.kind != HealthCheckKind::Tcp).then(|| Rc::new(Http2Connections::default()));
+    let opened = open(address, upstream.security(), http2.clone(), check.timeout).await;
+    let mut stream = opened.map_err(io::Error::other)?;
+    let is_good = match &check.kind {
+        HealthCheckKind::Tcp => true,
+        HealthCheckKind::Http { path, host, from, to } => {
+            let host = host.as_ref().map_or_else(|| address.to_string(), ToString::to_string);
+            let close = if is_http2 { "" } else { "Connection: close\r\n" };
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sluicegate-health-check\r\nAccept: */*\r\n{close}\r\n"
+            );
+            let (head, _) = answer(&mut stream, request.as_bytes()).await?;
+            (*from..=*to).contains(&head.status)
+        }
+        HealthCheckKind::Grpc { service } => is_serving(&mut stream, address, service).await?,
+    };
+    if let Some(connections) = http2 {
+        connections.clear();
+    }
+    Ok(is_good)
+}
+
+/// Sends a request, and reads the head of the final response, and what came behind it.
+async fn answer(stream: &mut Stream, request: &[u8]) -> io::Result<(ResponseHead, Vec<u8>)> {
+    stream.write_all(request).await?;
+    stream.flush().await?;
+    let (mut bytes, mut head, mut scan) = (Vec::new(), ResponseHead::default(), HeadScan::default());
+    loop {
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        while !bytes.is_empty()
+            && head.parse(&bytes, &mut scan, Method::Get, &LIMITS).map_err(io::Error::other)?
+        {
+            bytes.drain(..head.len);
+            if head.status >= 200 {
+                return Ok((head, bytes));
+            }
+            scan = HeadScan::default();
+        }
+        if bytes.len() > LIMITS.bytes {
+            return Err(io::Error::other("the head is too long"));
+        }
+    }
+}
+
+/// Asks for the health of a service (grpc.health.v1, "GRPC Health Checking Protocol").
+async fn is_serving(stream: &mut Stream, address: SocketAddr, service: &str) -> io::Result<bool> {
+    // HealthCheckRequest: the service is field 1. Names are short enough for a length of one or two bytes.
+    let mut message = Vec::new();
+    if !service.is_empty() {
+        let length = service.len();
+        message.push(0x0a);
+        match length {
+            0..128 => message.push((length & 0x7f) as u8),
+            _ => message.extend([(length & 0x7f) as u8 | 0x80, (length >> 7 & 0x7f) as u8]),
+        }
+        message.extend_from_slice(service.as_bytes());
+    }
+    let mut request = format!(
+        "POST /grpc.health.v1.Health/Check HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/grpc\r\nTE: trailers\r\n\
+         User-Agent: sluicegate-health-check\r\nContent-Length: {}\r\n\r\n",
+        5 + message.len()
+    )
+    .into_bytes();
+    request.push(0);
+    request.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+    request.extend_from_slice(&message);
+    let (head, mut bytes) = answer(stream, &request).await?;
+    // HealthCheckResponse: the status is field 1, and 1 is SERVING.
+    const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 0x08, 1];
+    if head.framing != ResponseFraming::Chunked {
+        while bytes.len() < SERVING.len() && stream.read_buf(&mut bytes).await? > 0 {}
+        return Ok(head.status == 200 && bytes == SERVING);
+    }
+    let (mut decoder, mut body) = (ChunkedDecoder::default(), Vec::new());
+    while head.status == 200 && body.len() < SERVING.len() {
+        let (used, chunk) = decoder.next(&bytes).map_err(io::Error::other)?;
+        match chunk {
+            Chunk::Data(data) => body.extend_from_slice(data),
+            Chunk::End | Chunk::Trailers(_) => break,
+            Chunk::Partial => {}
+        }
+        bytes.drain(..used);
+        if used == 0 && stream.read_buf(&mut bytes).await? == 0 {
+            break;
+        }
+    }
+    Ok(body == SERVING)
+}

@@ -1,0 +1,225 @@
+//! Addresses, origins, rules, and ways around paths.
+
+use sluicegate_model::policy::security::OriginPattern;
+use sluicegate_model::policy::{Authorization, AuthorizationRule, Cors};
+use sluicegate_model::{PathPattern, Route};
+use sluicegate_testkit::gateway::key;
+
+use super::*;
+
+fn access(allow: &[&str], deny: &[&str]) -> Security {
+    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    Security { access: Access { allow: networks(allow), deny: networks(deny) }, ..open() }
+}
+
+#[tokio::test]
+async fn addresses_are_those_of_clients_and_forged_headers_change_nothing() -> TestResult {
+    let (_backend, gateway) = guarded(access(&["127.0.0.0/8"], &["127.0.0.2/32"])).await?;
+    let forged = ["X-Forwarded-For: 127.0.0.2", "X-Real-IP: 127.0.0.2", "Forwarded: for=127.0.0.2"];
+    assert_eq!(ask(&gateway, "/", &forged).await?.status, 200);
+    gateway.configure(|config| set_security(config, Some(access(&["127.0.0.0/8"], &["127.0.0.1/32"])))).await;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 403, "denied within what is allowed");
+    gateway.configure(|config| set_security(config, Some(access(&[], &["127.0.0.1/32"])))).await;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
+    gateway.configure(|config| set_security(config, Some(access(&["10.0.0.0/8"], &[])))).await;
+    let forged = ["X-Forwarded-For: 10.0.0.1", "X-Real-IP: 10.0.0.1"];
+    assert_eq!(ask(&gateway, "/", &forged).await?.status, 403);
+    assert_eq!(denied(&gateway, Denial::Address), 3);
+    // Behind a proxy that is trusted it is the address that this one saw, whatever the client wrote before it.
+    gateway.configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    assert_eq!(ask(&gateway, "/", &["X-Forwarded-For: 10.0.0.1"]).await?.status, 200);
+    assert_eq!(ask(&gateway, "/", &["X-Forwarded-For: 10.0.0.1, 192.0.2.1"]).await?.status, 403);
+    Ok(())
+}
+
+fn cors(origins: Vec<OriginPattern>, credentials: bool) -> Security {
+    let cors = Cors {
+        origins,
+        methods: vec!["GET".into(), "PUT".into()],
+        headers: vec!["content-type".into()],
+        expose: vec!["x-total".into()],
+        credentials,
+        max_age: Duration::from_secs(600),
+    };
+    Security { cors: Some(cors), ..asking(vec![shared_jwt()]) }
+}
+
+const PREFLIGHT: &str = "Access-Control-Request-Method: PUT";
+
+#[tokio::test]
+async fn preflights_are_answered_for_origins_that_may_and_need_no_token() -> TestResult {
+    let exact = OriginPattern::Exact("https://app.example.com".into());
+    let (backend, gateway) = guarded(cors(vec![exact], true)).await?;
+    for transport in [Transport::Http, Transport::Http2] {
+        let lines = ["Origin: https://app.example.com", PREFLIGHT];
+        let response = ask_by(&gateway, "OPTIONS", "/", &lines, transport).await?;
+        assert_eq!((response.status, response.body.len()), (204, 0));
+        for (name, value) in [
+            ("access-control-allow-origin", "https://app.example.com"),
+            ("access-control-allow-credentials", "true"),
+            ("access-control-allow-methods", "GET, PUT"),
+            ("access-control-allow-headers", "content-type"),
+            ("access-control-max-age", "600"),
+            ("vary", "Origin"),
+        ] {
+            assert_eq!(response.header(name), Some(value), "{name}");
+        }
+    }
+    for origin in
+        ["null", "https://evil.example", "https://app.example.com.evil.example", "http://app.example.com"]
+    {
+        let line = format!("Origin: {origin}");
+        let response = ask_by(&gateway, "OPTIONS", "/", &[&line, PREFLIGHT], Transport::Http).await?;
+        assert_eq!(response.status, 403, "{origin}");
+        assert_eq!(response.header("access-control-allow-origin"), None, "{origin}");
+    }
+    let two = ["Origin: https://app.example.com", "Origin: https://evil.example", PREFLIGHT];
+    assert_eq!(ask_by(&gateway, "OPTIONS", "/", &two, Transport::Http).await?.status, 403);
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn responses_say_which_origin_may_read_them_whatever_the_endpoint_says() -> TestResult {
+    let exact = OriginPattern::Exact("https://app.example.com".into());
+    let (backend, gateway) = guarded(cors(vec![exact], false)).await?;
+    backend.set(Behaviour::raw(
+        "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\nContent-Length: 0\r\n\r\n",
+    ));
+    let token = format!("Authorization: Bearer {}", good_token());
+    for transport in [Transport::Http, Transport::Http2] {
+        let good =
+            ask_by(&gateway, "GET", "/", &[&token, "Origin: https://app.example.com"], transport).await?;
+        assert_eq!(good.headers_named("access-control-allow-origin"), ["https://app.example.com"]);
+        assert_eq!(good.header("access-control-allow-credentials"), None);
+        assert_eq!(good.header("access-control-expose-headers"), Some("x-total"));
+        for origin in ["null", "https://evil.example"] {
+            let line = format!("Origin: {origin}");
+            let bad = ask_by(&gateway, "GET", "/", &[&token, &line], transport).await?;
+            assert_eq!((bad.status, bad.header("access-control-allow-origin")), (200, None), "{origin}");
+            assert_eq!(bad.header("vary"), Some("Origin"));
+        }
+        // A page has to be able to read why it was refused.
+        let refused = ask_by(&gateway, "GET", "/", &["Origin: https://app.example.com"], transport).await?;
+        assert_eq!(refused.status, 401);
+        assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example.com"));
+    }
+    gateway.configure(|config| set_security(config, Some(cors(vec![OriginPattern::Any], false)))).await;
+    let any = ask(&gateway, "/", &[&token, "Origin: https://evil.example"]).await?;
+    assert_eq!((any.header("access-control-allow-origin"), any.header("vary")), (Some("*"), None));
+    gateway.configure(|config| set_security(config, Some(cors(vec![OriginPattern::Any], true)))).await;
+    let any = ask(&gateway, "/", &[&token, "Origin: https://evil.example"]).await?;
+    assert_eq!(any.header("access-control-allow-origin"), None, "with credentials, nobody is anybody");
+    Ok(())
+}
+
+fn rule(allows: bool, path: &str) -> AuthorizationRule {
+    AuthorizationRule {
+        allows,
+        paths: vec![PathPattern::Prefix(path.into())],
+        ..AuthorizationRule::default()
+    }
+}
+
+#[tokio::test]
+async fn a_denied_path_cannot_be_reached_by_another_spelling() -> TestResult {
+    let authorization = Authorization { rules: vec![rule(false, "/admin")], allows_others: true };
+    let (backend, gateway) = guarded(Security { authorization: Some(authorization), ..open() }).await?;
+    for way in [
+        "/admin",
+        "//admin",
+        "/./admin",
+        "/x/../admin",
+        "/%61dmin",
+        "/%2e/admin",
+        "/x/%2e%2e/admin",
+        "/x/..%2fadmin",
+        "/%2fadmin",
+        "/Admin/x",
+        "/admin;a=b",
+        "/x/..;/admin",
+        "/admin.",
+        "/x%5c..%5cadmin",
+        "/%2561dmin",
+        "http://localhost/admin",
+    ] {
+        let response = ask(&gateway, way, &[]).await?;
+        assert_eq!(response.status, 403, "{way}");
+    }
+    assert_eq!(backend.requests(), 0);
+    assert_eq!(ask(&gateway, "/administrator", &[]).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_guarded_route_cannot_be_gone_around_by_an_open_one() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    let config = builder.config_mut();
+    let mut admin = Route::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
+    admin.security = Some(Arc::new(asking(vec![shared_jwt()])));
+    Arc::make_mut(&mut config.hosts[0]).routes.push(admin);
+    let gateway = builder.start().await?;
+    for (way, status) in [
+        ("/admin", 401),
+        ("//admin", 401),
+        ("/x/..%2fadmin", 400),
+        ("/x%2f..%2fadmin/y", 400),
+        ("/x/..;/admin", 400),
+        ("/;/admin", 400),
+        ("/%2fadmin", 400),
+        ("/x%5c..%5cadmin", 400),
+        ("/%2561dmin", 400),
+    ] {
+        assert_eq!(ask(&gateway, way, &[]).await?.status, status, "{way}");
+    }
+    assert_eq!(backend.requests(), 0);
+    assert_eq!(denied(&gateway, Denial::AmbiguousPath), 7);
+    for way in ["/", "/x%2fy", "/files/a;v=1", "/x/admin", "/100%25"] {
+        assert_eq!(ask(&gateway, way, &[]).await?.status, 200, "{way}");
+    }
+    let line = format!("Authorization: Bearer {}", good_token());
+    assert_eq!(ask(&gateway, "/admin/a%2fb", &[&line]).await?.status, 200, "within the guarded route");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rules_know_consumers_groups_and_claims() -> TestResult {
+    use sluicegate_model::policy::security::ClaimValues;
+    let authorization = Authorization {
+        rules: vec![
+            AuthorizationRule { groups: vec!["gold".into()], ..rule(true, "/gold") },
+            AuthorizationRule {
+                claims: vec![ClaimValues { claim: "scope".into(), values: vec!["write".into()] }],
+                methods: vec!["PUT".into()],
+                ..rule(true, "/")
+            },
+        ],
+        allows_others: false,
+    };
+    let security =
+        Security { authorization: Some(authorization), ..asking(vec![shared_jwt(), api_key("x-api-key")]) };
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(security));
+        config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
+    })
+    .await?;
+    let mut said = claims();
+    said["scope"] = json!("read write");
+    let writer = format!("Authorization: Bearer {}", token(&json!({"alg": "HS256"}), &said, SECRET));
+    let reader = format!("Authorization: Bearer {}", good_token());
+    for (method, target, line, status) in [
+        ("GET", "/gold/1", "X-API-Key: alice-key", 200),
+        ("GET", "/other", "X-API-Key: alice-key", 403),
+        ("PUT", "/other", &writer, 200),
+        ("GET", "/other", &writer, 403),
+        ("PUT", "/other", &reader, 403),
+        ("GET", "/gold/1", &reader, 403),
+    ] {
+        let response =
+            ask_by(&gateway, method, target, &[line, "Content-Length: 0"], Transport::Http).await?;
+        assert_eq!(response.status, status, "{method} {target} {line}");
+    }
+    assert_eq!(denied(&gateway, Denial::Forbidden), 4);
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! HTTP services that are asked about requests.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `hostile` | services that do not answer as they should |
+//! | `remembered` | answers that are remembered, and for whom |
+
+mod hostile;
+mod remembered;
+
+use sluicegate_model::policy::{External, ExternalCache, KeyPart, SignIn};
+use sluicegate_proxy::telemetry::Check;
+
+use super::*;
+
+/// A service at this address.
+fn service(server: &Backend) -> External {
+    External {
+        url: format!("http://{}/check?a=b", server.addr()).into(),
+        authorities: Vec::new(),
+        method: "GET".into(),
+        timeout: Duration::from_secs(5),
+        request_headers: None,
+        response_headers: Vec::new(),
+        sign_in: None,
+        cache: None,
+    }
+}
+
+fn by(external: External) -> Security {
+    asking(vec![Method::External(Arc::new(external))])
+}
+
+fn header(name: &str) -> KeyPart {
+    KeyPart::Value(Credential::Header { name: name.into(), prefix: "".into() })
+}
+
+fn cache(key: Vec<KeyPart>) -> ExternalCache {
+    ExternalCache { key, admitted: Duration::from_secs(600), refused: Duration::from_secs(600) }
+}
+
+/// A response with these lines and without a body.
+fn says(status: u16, lines: &[&str]) -> Behaviour {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    Behaviour::raw(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n{lines}\r\n"))
+}
+
+/// A service that knows Alice and Bob by their names as tokens.
+fn directory() -> Behaviour {
+    Behaviour::choose(|request| match request.header("authorization") {
+        Some(name @ ("alice" | "bob")) => says(200, &[&format!("X-User: {name}")]),
+        Some("eve") => says(403, &[]),
+        _ => says(401, &["WWW-Authenticate: Custom realm=\"x\""]),
+    })
+}
+
+/// A gateway of one worker, so that it is known who asks and remembers.
+async fn of_one_worker(external: External) -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]).workers(1);
+    set_security(builder.config_mut(), Some(by(external)));
+    Ok((backend, builder.start().await?))
+}
+
+fn checks(gateway: &Gateway, check: Check) -> u64 {
+    let policies = gateway.proxy().telemetry().policies();
+    policies.iter().map(|policy| policy.stats.sum(|shard| &shard.checks[check as usize])).sum()
+}
+
+#[tokio::test]
+async fn the_service_lets_in_refuses_and_tells_endpoints_who_calls() -> TestResult {
+    let server = Backend::start(directory()).await?;
+    let external = External { response_headers: vec!["x-user".into()], ..service(&server) };
+    let (backend, gateway) = of_one_worker(external).await?;
+    assert_eq!(ask(&gateway, "/", &["Authorization: alice", "X-User: root"]).await?.status, 200);
+    let seen = backend.last_request().unwrap();
+    let users: Vec<_> = seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-user")).collect();
+    assert_eq!(users, [&("X-User".to_owned(), "alice".to_owned())]);
+    let refused = ask(&gateway, "/", &[]).await?;
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Custom realm=\"x\"")));
+    assert_eq!(ask(&gateway, "/", &["Authorization: eve"]).await?.status, 403);
+    assert_eq!(backend.requests(), 1);
+    assert_eq!(denied(&gateway, Denial::CheckUnauthorized), 1);
+    assert_eq!(denied(&gateway, Denial::CheckForbidden), 1);
+    assert_eq!((checks(&gateway, Check::Admitted), checks(&gateway, Check::Refused)), (1, 2));
+    assert_eq!(server.accepted(), 1, "the connection is kept");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_service_is_told_what_the_endpoint_would_get_without_the_body() -> TestResult {
+    let server = Backend::start(says(200, &[])).await?;
+    let (_backend, gateway) = guarded(by(service(&server))).await?;
+    let lines = [
+        "Authorization: alice",
+        "Cookie: a=b",
+        "X-Original-URL: http://forged/",
+        "X-Forwarded-For: 1.2.3.4",
+        "X-Consumer-Username: root",
+        "X-Hop: 1",
+        "Connection: X-Hop",
+        "Content-Type: text/plain",
+        "If-None-Match: \"x\"",
+        "Content-Length: 4",
+        "Expect: 100-continue",
+    ];
+    let mut client = gateway.connect().await?;
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let head = format!("POST /x/../a%20b?c=d HTTP/1.1\r\nHost: localhost\r\n{lines}\r\nbody");
+    assert_eq!(client.request(head).await?.status, 200);
+    let asked = server.last_request().unwrap();
+    assert_eq!((&*asked.method, &*asked.target), ("GET", "/check?a=b"));
+    let mut names: Vec<_> = asked.headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    names.sort_unstable();
+    let expected = [
+        "authorization",
+        "cookie",
+        "host",
+        "x-auth-request-redirect",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-forwarded-scheme",
+        "x-original-method",
+        "x-original-url",
+        "x-real-ip",
+        "x-request-id",
+        "x-scheme",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(asked.header("host"), Some(&*server.addr().to_string()));
+    assert_eq!(asked.header("x-original-url"), Some("http://localhost/a%20b?c=d"));
+    assert_eq!(asked.header("x-original-method"), Some("POST"));
+    assert_eq!(asked.header("x-forwarded-for"), Some("127.0.0.1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_headers_that_are_named_are_told() -> TestResult {
+    let server = Backend::start(says(200, &[])).await?;
+    let request_headers = Some(vec!["authorization".into(), "x-a".into()]);
+    let external = External { request_headers, method: "POST".into(), ..service(&server) };
+    let (_backend, gateway) = of_one_worker(external).await?;
+    let lines = ["Authorization: alice", "X-A: 1", "X-A: 2", "X-B: 3", "Cookie: a=b", "User-Agent: me"];
+    assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
+    let asked = server.last_request().unwrap();
+    let values = |name: &str| -> Vec<_> {
+        let named = asked.headers.iter().filter(|(found, _)| found.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    };
+    assert_eq!((values("authorization"), values("x-a")), (vec!["alice"], vec!["1", "2"]));
+    assert_eq!((values("x-b").len(), values("cookie").len(), values("user-agent").len()), (0, 0, 0));
+    assert_eq!((&*asked.method, values("content-length")), ("POST", vec!["0"]));
+    assert_eq!(values("x-original-url"), ["http://localhost/"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_of_an_answer_goes_anywhere_but_what_is_named() -> TestResult {
+    let answer = [
+        "Set-Cookie: a=b",
+        "Set-Cookie: c=d",
+        "X-User: alice",
+        "X-Other: secret",
+        "Location: http://evil/",
+        "Connection: X-User-2",
+        "X-User-2: hop",
+        "Content-Security-Policy: none",
+    ];
+    let server = Backend::start(says(200, &answer)).await?;
+    let response_headers = vec!["x-user".into(), "x-user-2".into(), "x-missing".into()];
+    let (backend, gateway) = of_one_worker(External { response_headers, ..service(&server) }).await?;
+    for transport in [Transport::Http, Transport::Http2] {
+        let forged = ["X-Missing: forged", "X-User-2: forged"];
+        let response = ask_by(&gateway, "GET", "/", &forged, transport).await?;
+        assert_eq!(response.headers_named("set-cookie"), ["a=b", "c=d"]);
+        for name in ["x-user", "x-other", "location", "content-security-policy"] {
+            assert_eq!(response.header(name), None, "{name}");
+        }
+        let seen = backend.last_request().unwrap();
+        assert_eq!(seen.header("x-user"), Some("alice"));
+        for name in ["x-user-2", "x-missing", "x-other", "set-cookie", "location"] {
+            assert_eq!(seen.header(name), None, "{name}");
+        }
+        server.set(says(403, &answer));
+        let refused = ask_by(&gateway, "GET", "/", &[], transport).await?;
+        assert_eq!((refused.status, refused.text()), (403, "403 Forbidden\n".to_owned()));
+        assert_eq!(refused.headers_named("set-cookie"), ["a=b", "c=d"]);
+        assert_eq!((refused.header("location"), refused.header("x-user")), (None, None));
+        server.set(says(200, &answer));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_401_becomes_a_redirect_to_where_clients_sign_in() -> TestResult {
+    let server = Backend::start(says(401, &["Set-Cookie: csrf=1", "WWW-Authenticate: Basic"])).await?;
+    let wanted = "%2Fa%2520b%3Fc%3Dd%26e%3D%2522";
+    for (url, expected) in [
+        ("https://login.example/start?x=1", "https://login.example/start?x=1&rd=SCHEME%3A%2F%2Flocalhost"),
+        ("/oauth2/start", "/oauth2/start?rd="),
+    ] {
+        let sign_in = Some(SignIn { url: url.into(), parameter: "rd".into() });
+        let (backend, gateway) = of_one_worker(External { sign_in, ..service(&server) }).await?;
+        for (transport, scheme) in [(Transport::Http, "http"), (Transport::Http2, "https")] {
+            let response = ask_by(&gateway, "GET", "/a%20b?c=d&e=%22", &[], transport).await?;
+            let location = format!("{}{wanted}", expected.replace("SCHEME", scheme));
+            assert_eq!((response.status, response.header("location")), (302, Some(&*location)));
+            assert_eq!(response.header("set-cookie"), Some("csrf=1"));
+            assert_eq!(response.header("www-authenticate"), None);
+        }
+        assert_eq!((backend.requests(), denied(&gateway, Denial::SignIn)), (0, 2));
+        server.set(says(403, &[]));
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 403, "who signed in may still not do everything");
+        server.set(says(401, &["Set-Cookie: csrf=1", "WWW-Authenticate: Basic"]));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_is_asked_after_the_other_methods_and_only_if_they_leave_it_open() -> TestResult {
+    let server = Backend::start(directory()).await?;
+    for requires_all in [false, true] {
+        let before = server.requests();
+        let methods = vec![api_key("x-api-key"), Method::External(Arc::new(service(&server)))];
+        let authentication = Authentication { requires_all, methods, consumers: None };
+        let (backend, gateway) = with(|config| {
+            set_security(config, Some(Security { authentication: Some(authentication), ..open() }));
+            config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
+        })
+        .await?;
+        let status = async |lines: &[&str]| anyhow::Ok(ask(&gateway, "/", lines).await?.status);
+        let (key, token) = ("X-API-Key: alice-key", "Authorization: alice");
+        let (wrong, nobody) = ("X-API-Key: wrong-key", "Authorization: nobody");
+        let asked = async |lines: &[&str], expected: u16, questions: u64| {
+            let before = server.requests();
+            assert_eq!(status(lines).await?, expected, "{lines:?}");
+            assert_eq!(server.requests() - before, questions, "{lines:?}");
+            anyhow::Ok(())
+        };
+        if requires_all {
+            asked(&[], 401, 0).await?;
+            asked(&[token], 401, 0).await?;
+            asked(&[wrong, token], 401, 0).await?;
+            asked(&[key, nobody], 401, 1).await?;
+            asked(&[key, token], 200, 1).await?;
+            assert_eq!(backend.last_request().unwrap().header("x-consumer-username"), Some("alice"));
+        } else {
+            asked(&[key], 200, 0).await?;
+            asked(&[key, nobody], 200, 0).await?;
+            asked(&[wrong, token], 200, 1).await?;
+            asked(&[token], 200, 1).await?;
+            asked(&[], 401, 1).await?;
+            asked(&["X-API-Key: a", "X-API-Key: b", token], 400, 0).await?;
+        }
+        assert!(server.requests() > before);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_services_are_both_asked() -> TestResult {
+    let (one, two) = (Backend::start(says(200, &[])).await?, Backend::start(says(403, &[])).await?);
+    let methods = [&one, &two].map(|server| Method::External(Arc::new(service(server)))).to_vec();
+    let authentication = Authentication { requires_all: true, methods, consumers: None };
+    let policy = Security { authentication: Some(authentication), ..open() };
+    let (_backend, gateway) = guarded(policy).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
+    two.set(says(200, &[]));
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    assert_eq!((one.requests(), two.requests()), (2, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn its_server_is_looked_up_and_verified() -> TestResult {
+    use sluicegate_testkit::terminator::Terminator;
+    use sluicegate_testkit::tls::Authority;
+    let authority = Authority::new();
+    let server = Backend::start(says(200, &[])).await?;
+    let secure = Terminator::start(server.addr(), &authority.issue(&["localhost"]), None).await?;
+    for (host, authorities, is_good) in [
+        ("localhost", vec![authority.certificate()], true),
+        ("localhost", vec![Authority::new().certificate()], false),
+        ("localhost", Vec::new(), false),
+        ("127.0.0.1", vec![authority.certificate()], false),
+    ] {
+        let url = format!("https://{host}:{}/", secure.addr().port()).into();
+        let (_backend, gateway) = of_one_worker(External { url, authorities, ..service(&server) }).await?;
+        for _ in 0..3 {
+            assert_eq!(ask(&gateway, "/", &[]).await?.status, if is_good { 200 } else { 500 }, "{host}");
+        }
+        assert_eq!(denied(&gateway, Denial::CheckUnreachable), if is_good { 0 } else { 3 });
+    }
+    assert_eq!((server.requests(), server.accepted()), (3, 1), "the connection is kept");
+    Ok(())
+}
+
+#[tokio::test]
+async fn policies_change_under_load_without_a_lost_request() -> TestResult {
+    let servers = [Backend::start(says(200, &[])).await?, Backend::start(says(200, &[])).await?];
+    let (_backend, gateway) = guarded(by(service(&servers[0]))).await?;
+    let load = gateway.load().connections(8).posts(0.3, 100).start()?;
+    for change in 0..30 {
+        let mut external = service(&servers[change % 2]);
+        external.cache = (change % 3 == 0).then(|| cache(vec![KeyPart::Path]));
+        let policy = if change % 5 == 0 { open() } else { by(external) };
+        gateway.configure(|config| set_security(config, Some(policy))).await;
+        load.wait_for_ok(load.snapshot().ok + 20, Duration::from_secs(10)).await?;
+    }
+    let report = load.stop().await?;
+    assert_eq!((report.failures(), report.reconnects), (0, 0), "{report}");
+    assert!(servers.iter().all(|server| server.requests() > 20));
+    // Connections to a service that no policy names are closed.
+    gateway.configure(|config| set_security(config, None)).await;
+    for server in &servers {
+        server.wait_until(|server| server.open() == 0).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Which endpoints are avoided although they take connections.
+
+use sluicegate_model::{Ejection, Health, HealthCheck, HealthCheckKind, Upstream};
+use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
+
+use super::*;
+
+fn set_health(config: &mut Config, health: Option<Health>) {
+    for upstream in config.upstreams.values_mut() {
+        Arc::make_mut(upstream).health = health.clone().map(Arc::new);
+    }
+}
+
+fn check(kind: HealthCheckKind) -> Health {
+    let check = HealthCheck {
+        kind,
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_secs(2),
+        healthy: 2,
+        unhealthy: 2,
+    };
+    Health { ejection: None, check: Some(check) }
+}
+
+fn http(path: &str) -> Health {
+    check(HealthCheckKind::Http {
+        path: path.into(),
+        host: Some("checked.example".into()),
+        from: 200,
+        to: 299,
+    })
+}
+
+async fn checked(backends: &[Backend], health: Health) -> anyhow::Result<Gateway> {
+    let mut builder = Gateway::builder().backends(backends);
+    set_health(builder.config_mut(), Some(health));
+    builder.start().await
+}
+
+/// A back end whose `/healthz` is answered by this status, and all else by 200.
+fn healthy(status: u16) -> Behaviour {
+    Behaviour::choose(move |request| match request.target.as_str() {
+        "/healthz?deep=1" => Behaviour::status(status),
+        _ => Behaviour::ok(),
+    })
+}
+
+fn is_avoided(gateway: &Gateway, backend: &Backend) -> bool {
+    gateway.endpoint(backend.addr()).is_suspect()
+}
+
+#[tokio::test]
+async fn who_fails_its_checks_is_avoided_until_it_passes_them_again() -> TestResult {
+    let backends = Backend::group(2, healthy(200)).await?;
+    let gateway = checked(&backends, http("/healthz?deep=1")).await?;
+    backends[0].wait_until(|backend| backend.requests() >= 3).await?;
+    let last = backends[0].last_request().unwrap();
+    assert_eq!((&*last.target, last.header("host")), ("/healthz?deep=1", Some("checked.example")));
+    assert!(!is_avoided(&gateway, &backends[0]));
+    backends[0].set(healthy(503));
+    gateway.wait_until(|gateway| is_avoided(gateway, &backends[0])).await?;
+    for _ in 0..20 {
+        ask(&gateway, "/", &["X-Id: mine"]).await?;
+    }
+    assert!(!backends[0].ids().iter().any(|id| id == "mine"), "requests went to who fails its checks");
+    // It answers requests well; that does not count.
+    assert!(is_avoided(&gateway, &backends[0]));
+    // When all fail, all serve.
+    backends[1].set(healthy(503));
+    gateway.wait_until(|gateway| is_avoided(gateway, &backends[1])).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    backends[0].set(healthy(200));
+    gateway.wait_until(|gateway| !is_avoided(gateway, &backends[0])).await?;
+    // Who is asked no more is not avoided for what it answered.
+    gateway.configure(|config| set_health(config, None)).await;
+    gateway.wait_until(|gateway| !is_avoided(gateway, &backends[1])).await
+}
+
+#[tokio::test]
+async fn a_check_that_is_not_answered_or_not_understood_has_failed() -> TestResult {
+    for bad in
+        [Behaviour::silent(), Behaviour::garbage(), Behaviour::close_on_accept(), Behaviour::status(301)]
+    {
+        let backends = [Backend::start(bad).await?, Backend::start(Behaviour::ok()).await?];
+        let mut health = http("/");
+        if let Some(check) = &mut health.check {
+            check.timeout = Duration::from_millis(500);
+        }
+        let gateway = checked(&backends, health).await?;
+        gateway.wait_until(|gateway| is_avoided(gateway, &backends[0])).await?;
+        assert!(!is_avoided(&gateway, &backends[1]));
+        let failed = gateway.count(|shard| &shard.checks_failed);
+        assert!(failed >= 2 && failed < gateway.count(|shard| &shard.checks), "{failed}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_is_a_check_too() -> TestResult {
+    let mut backends = Backend::group(2, Behaviour::silent()).await?;
+    let gateway = checked(&backends, check(HealthCheckKind::Tcp)).await?;
+    gateway.wait_until(|gateway| gateway.count(|shard| &shard.checks) > 6).await?;
+    assert!(!is_avoided(&gateway, &backends[0]));
+    backends[0].kill().await;
+    gateway.wait_until(|gateway| gateway.endpoint(backends[0].addr()).is_failing()).await?;
+    backends[0].restart().await?;
+    gateway.wait_until(|gateway| !is_avoided(gateway, &backends[0])).await
+}
+
+#[tokio::test]
+async fn grpc_services_are_asked_by_their_own_protocol() -> TestResult {
+    let backend = Http2Backend::start(Manner::GrpcHealth(true), 100).await?;
+    let mut builder = Gateway::builder().http2_endpoints([backend.addr()]);
+    let kind = HealthCheckKind::Grpc { service: "shop.Orders".into() };
+    set_health(builder.config_mut(), Some(check(kind)));
+    let gateway = builder.start().await?;
+    let upstream = gateway.proxy().telemetry().upstreams().into_iter().next().unwrap();
+    let endpoint = upstream.endpoints().endpoints[0].0.clone();
+    gateway.wait_until(|_| upstream.shards().sum(|shard| &shard.checks) > 3).await?;
+    assert!(!endpoint.is_suspect());
+    let asked = backend.last();
+    assert_eq!((&asked["content-type"], &asked["te"]), (&"application/grpc".parse()?, &"trailers".parse()?));
+    backend.set(Manner::GrpcHealth(false));
+    gateway.wait_until(|_| endpoint.is_failing()).await?;
+    backend.set(Manner::GrpcHealth(true));
+    gateway.wait_until(|_| !endpoint.is_suspect()).await?;
+    backend.set(Manner::GrpcStatus(12));
+    gateway.wait_until(|_| endpoint.is_failing()).await
+}
+
+#[tokio::test]
+async fn checks_end_with_their_upstream_and_follow_its_endpoints() -> TestResult {
+    let backends = Backend::group(2, Behaviour::ok()).await?;
+    let gateway = checked(&backends[..1], http("/")).await?;
+    backends[0].wait_until(|backend| backend.requests() > 2).await?;
+    gateway.set_addresses([backends[1].addr()]).await;
+    backends[1].wait_until(|backend| backend.requests() > 2).await?;
+    let asked = backends[0].requests();
+    backends[1].wait_until(|backend| backend.requests() > 10).await?;
+    assert!(backends[0].requests() <= asked + 1, "who is removed is asked no more");
+    gateway
+        .configure(|config| {
+            config.hosts.clear();
+            config.upstreams.clear();
+        })
+        .await;
+    backends[1].wait_until(|backend| backend.open() == 0).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_answers_badly_in_a_row_is_ejected_for_a_time() -> TestResult {
+    let backends = Backend::group(3, Behaviour::ok()).await?;
+    let ejection = Ejection { consecutive_errors: 3, time: Duration::from_secs(2), max_percent: 50 };
+    let mut builder = Gateway::builder().backends(&backends).workers(1).settings(|settings| {
+        settings.resilience.slow_start = Duration::ZERO;
+        settings.resilience.probe_interval = Duration::from_millis(10);
+    });
+    for upstream in builder.config_mut().upstreams.values_mut() {
+        let upstream: &mut Upstream = Arc::make_mut(upstream);
+        upstream.balance = sluicegate_model::Balance::RoundRobin;
+        upstream.health = Some(Arc::new(Health { ejection: Some(ejection), check: None }));
+    }
+    let gateway = builder.start().await?;
+    backends[0].set(Behaviour::status(500));
+    backends[1].set(Behaviour::status(500));
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(ask(&gateway, "/", &[]).await?.status);
+    }
+    // One of three may be ejected, the second would be too many.
+    let avoided = backends.iter().filter(|backend| is_avoided(&gateway, backend)).count();
+    assert_eq!(avoided, 1, "{statuses:?}");
+    let ejected = backends.iter().find(|backend| is_avoided(&gateway, backend)).unwrap();
+    let asked = ejected.requests();
+    assert!(asked <= 4, "{asked}");
+    // Its time is over: it gets requests again, and is ejected again.
+    let others = backends.iter().filter(|backend| backend.addr() != ejected.addr());
+    others.for_each(|backend| backend.set(Behaviour::ok()));
+    gateway.wait_until(|gateway| !is_avoided(gateway, ejected)).await?;
+    for _ in 0..20 {
+        ask(&gateway, "/", &[]).await?;
+    }
+    assert!(is_avoided(&gateway, ejected) && ejected.requests() > asked);
+    // Who answers well is forgiven.
+    backends.iter().for_each(|backend| backend.set(Behaviour::ok()));
+    gateway.wait_until(|gateway| !is_avoided(gateway, ejected)).await?;
+    for _ in 0..10 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    }
+    Ok(())
+}

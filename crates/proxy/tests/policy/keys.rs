@@ -1,0 +1,207 @@
+//! API keys, passwords, and what endpoints get to know of who calls.
+
+use sluicegate_model::policy::Basic;
+use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+
+use super::*;
+
+fn set_consumers(config: &mut Config, consumers: Vec<Consumer>) {
+    config.consumers = consumers.into_iter().map(Arc::new).collect();
+}
+
+#[tokio::test]
+async fn a_key_is_known_by_each_place_and_does_not_reach_the_endpoint() -> TestResult {
+    let (backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_consumers(config, vec![consumer("alice", "alice-key"), consumer("bob", "bob-key")]);
+    })
+    .await?;
+    let forged = "X-Consumer-Username: root";
+    for (target, lines, name) in [
+        ("/?a=1", vec!["X-API-Key: alice-key", forged], "alice"),
+        ("/?a=1&key=bob-key", vec![forged, "X-Consumer-Groups: root"], "bob"),
+    ] {
+        assert_eq!(ask(&gateway, target, &lines).await?.status, 200);
+        let seen = backend.last_request().unwrap();
+        assert_eq!(seen.target, "/?a=1");
+        assert_eq!(seen.header("x-api-key"), None);
+        assert_eq!(seen.header("x-consumer-username"), Some(name));
+        assert_eq!(seen.header("x-consumer-groups"), Some("gold,eu"));
+        assert_eq!(String::from_utf8_lossy(&seen.head).matches("onsumer-").count(), 2);
+    }
+    for (target, lines, status) in [
+        ("/", vec![], 401),
+        ("/", vec!["X-API-Key: alice-kez"], 401),
+        ("/", vec!["X-API-Key: "], 401),
+        ("/?key=", vec![], 401),
+        ("/", vec!["X-API-Key: alice-key", "X-API-Key: bob-key"], 400),
+        ("/?key=alice-key&key=bob-key", vec![], 400),
+    ] {
+        let response = ask(&gateway, target, &lines).await?;
+        assert_eq!(response.status, status, "{target} {lines:?}");
+        assert_eq!(response.header("www-authenticate").is_some(), status == 401);
+    }
+    assert_eq!(backend.requests(), 2);
+    let consumers = gateway.proxy().telemetry().consumers();
+    let served: Vec<u64> =
+        consumers.iter().map(|(_, stats)| stats.sum(|shard| &shard.responses[1])).collect();
+    assert_eq!(served, [1, 1]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rotated_key_and_a_consumer_that_is_gone_take_effect_at_once() -> TestResult {
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_consumers(config, vec![consumer("alice", "one")]);
+    })
+    .await?;
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: one"]).await?.status, 200);
+    gateway.configure(|config| set_consumers(config, vec![consumer("alice", "two")])).await;
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: one"]).await?.status, 401);
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: two"]).await?.status, 200);
+    gateway.configure(|config| set_consumers(config, Vec::new())).await;
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: two"]).await?.status, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn consumers_of_other_namespaces_are_strangers_unless_the_policy_says_so() -> TestResult {
+    let mut security = asking(vec![api_key("x-api-key")]);
+    security.authentication.as_mut().unwrap().consumers = Some(vec!["default".into()]);
+    let mut stranger = consumer("alice", "stranger-key");
+    stranger.id.namespace = "elsewhere".into();
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(security.clone()));
+        set_consumers(config, vec![consumer("alice", "own-key"), stranger]);
+    })
+    .await?;
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: own-key"]).await?.status, 200);
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: stranger-key"]).await?.status, 401);
+    security.authentication.as_mut().unwrap().consumers = None;
+    gateway.configure(|config| set_security(config, Some(security))).await;
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: stranger-key"]).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_is_its_consumers() -> TestResult {
+    let mut alice = consumer("alice", "k");
+    alice.tokens = vec![TokenSubject {
+        issuer: Some("https://acme.example".into()),
+        claim: SubjectClaim::Subject,
+        value: "42".into(),
+    }];
+    let (backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![shared_jwt()])));
+        set_consumers(config, vec![alice]);
+    })
+    .await?;
+    let line = format!("Authorization: Bearer {}", good_token());
+    for _ in 0..2 {
+        assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
+        assert_eq!(backend.last_request().unwrap().header("x-consumer-username"), Some("alice"));
+    }
+    gateway.configure(|config| set_consumers(config, vec![consumer("bob", "k")])).await;
+    assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
+    assert_eq!(backend.last_request().unwrap().header("x-consumer-username"), None);
+    Ok(())
+}
+
+fn passwords() -> Method {
+    Method::Basic(Basic {
+        realm: "shop".into(),
+        users: vec![
+            ("alice".into(), "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC".into()),
+            ("bob".into(), "{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=".into()),
+        ],
+        forward: false,
+    })
+}
+
+#[tokio::test]
+async fn passwords_are_checked_once_and_remembered() -> TestResult {
+    let (backend, gateway) = guarded(asking(vec![passwords()])).await?;
+    for (name, password, status) in [
+        ("alice", "myPassword", 200),
+        ("alice", "myPassword", 200),
+        ("bob", "myPassword", 200),
+        ("alice", "wrong", 401),
+        ("alice", "", 401),
+        ("carol", "myPassword", 401),
+    ] {
+        let response = ask(&gateway, "/", &[&basic(name, password)]).await?;
+        assert_eq!(response.status, status, "{name}:{password}");
+        let challenge = response.header("www-authenticate");
+        let expected = (status == 401).then_some("Basic realm=\"shop\", charset=\"UTF-8\"");
+        assert_eq!(challenge, expected);
+    }
+    assert_eq!(backend.last_request().unwrap().header("authorization"), None);
+    assert_eq!(ask(&gateway, "/", &["Authorization: Basic !!!"]).await?.status, 401);
+    assert_eq!(denied(&gateway, Denial::Password), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_method_is_enough_or_all_are_needed() -> TestResult {
+    let (backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![shared_jwt(), api_key("x-api-key"), passwords()])));
+        set_consumers(config, vec![consumer("alice", "alice-key")]);
+    })
+    .await?;
+    let token = format!("Authorization: Bearer {}", good_token());
+    let (key, password) = ("X-API-Key: alice-key", basic("bob", "myPassword"));
+    for lines in [vec![&*token], vec![key], vec![&*password], vec!["Authorization: Bearer x", key]] {
+        assert_eq!(ask(&gateway, "/", &lines).await?.status, 200, "{lines:?}");
+    }
+    let response = ask(&gateway, "/", &[]).await?;
+    assert_eq!(response.headers_named("www-authenticate").len(), 3);
+    let mut all = asking(vec![shared_jwt(), api_key("x-api-key")]);
+    all.authentication.as_mut().unwrap().requires_all = true;
+    gateway.configure(|config| set_security(config, Some(all))).await;
+    for (lines, status) in [(vec![&*token], 401), (vec![key], 401), (vec![&*token, key], 200)] {
+        assert_eq!(ask(&gateway, "/", &lines).await?.status, status, "{lines:?}");
+    }
+    assert_eq!(backend.last_request().unwrap().header("x-user"), Some("42"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn strangers_cannot_say_who_they_are_where_nobody_asks() -> TestResult {
+    let (backend, gateway) = with(|_| {}).await?;
+    let lines = ["X-Consumer-Username: root", "x-consumer-groups: admin", "X-Constant: 1"];
+    assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
+    let seen = backend.last_request().unwrap();
+    assert_eq!((seen.header("x-consumer-username"), seen.header("x-consumer-groups")), (None, None));
+    assert_eq!(seen.header("x-constant"), Some("1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_log_says_who_called_and_which_policy_refused_and_no_secret() -> TestResult {
+    let file = tempfile::NamedTempFile::new()?;
+    let log = sluicegate_proxy::telemetry::access_log::AccessLog::open(
+        sluicegate_proxy::telemetry::access_log::LogFormat::Json,
+        Some(file.path()),
+    )?;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder =
+        Gateway::builder().backends([&backend]).options(|options| options.access_log = Some(log));
+    set_security(builder.config_mut(), Some(asking(vec![api_key("x-api-key")])));
+    set_consumers(builder.config_mut(), vec![consumer("alice", "alice-key")]);
+    let gateway = builder.start().await?;
+    ask(&gateway, "/?key=alice-key&a=1", &[]).await?;
+    ask(&gateway, "/?key=guessed-key", &[]).await?;
+    gateway.stop().await;
+    let read = || std::fs::read_to_string(file.path()).unwrap();
+    gateway.wait_until(|_| read().lines().count() == 2).await?;
+    let mut lines: Vec<Value> = read().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // Each worker writes for itself.
+    lines.sort_by_key(|line| line["status"].as_u64());
+    assert_eq!(lines[0]["consumer"], "default/alice");
+    assert_eq!(lines[0]["target"], "/?key=***&a=1");
+    assert_eq!(lines[1]["policy"], "SecurityPolicy default/shop");
+    assert_eq!(lines[1]["reason"], "unknown_key");
+    assert!(!read().contains("-key"), "{}", read());
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Rate limits.
+
+use sluicegate_model::policy::{Limit, LimitKey, Window};
+
+use super::*;
+
+pub(super) fn limit(name: &str, requests: u32, key: Vec<LimitKey>) -> Limit {
+    Limit {
+        name: name.into(),
+        requests,
+        per: Duration::from_secs(3600),
+        window: Window::TokenBucket { burst: requests },
+        key,
+        groups: Vec::new(),
+        dry_run: false,
+    }
+}
+
+fn limits(limits: Vec<Limit>) -> RateLimits {
+    RateLimits {
+        id: id("RateLimitPolicy", "calm"),
+        limits,
+        concurrency: Vec::new(),
+        headers: true,
+        shared: None,
+    }
+}
+
+/// How many of so many requests are let in.
+pub(super) async fn let_in(gateway: &Gateway, requests: u32, lines: &[&str]) -> anyhow::Result<u32> {
+    let mut count = 0;
+    for _ in 0..requests {
+        let response = ask(gateway, "/", lines).await?;
+        anyhow::ensure!(matches!(response.status, 200 | 429), "{}", response.status);
+        count += u32::from(response.status == 200);
+    }
+    Ok(count)
+}
+
+#[tokio::test]
+async fn what_is_over_the_limit_is_told_when_to_come_again() -> TestResult {
+    for window in [Window::TokenBucket { burst: 5 }, Window::Sliding] {
+        let (backend, gateway) = with(|config| {
+            set_limits(config, limits(vec![Limit { window, ..limit("all", 5, Vec::new()) }]));
+        })
+        .await?;
+        let first = ask(&gateway, "/", &[]).await?;
+        assert_eq!(first.header("ratelimit-policy"), Some("\"all\";q=5;w=3600"));
+        assert!(first.header("ratelimit").unwrap().starts_with("\"all\";r=4;t="), "{first:?}");
+        assert_eq!(let_in(&gateway, 10, &[]).await?, 4, "{window:?}: exact over workers");
+        for transport in [Transport::Http, Transport::Http2] {
+            let refused = ask_by(&gateway, "GET", "/", &[], transport).await?;
+            assert_eq!(refused.status, 429);
+            let wait: u64 = refused.header("retry-after").unwrap().parse()?;
+            assert!((1..=3600).contains(&wait), "{wait}");
+            assert!(refused.header("ratelimit").unwrap().starts_with("\"all\";r=0;t="));
+        }
+        assert_eq!(backend.requests(), 5);
+        assert_eq!(denied(&gateway, Denial::RateLimit), 8);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn callers_are_told_apart_by_the_key_and_cannot_forge_it() -> TestResult {
+    let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
+    let (_backend, gateway) = with(|config| set_limits(config, limits(vec![by_address]))).await?;
+    for n in 0..3 {
+        assert_eq!(let_in(&gateway, 1, &[&format!("X-Forwarded-For: 192.0.2.{n}")]).await?, 1);
+    }
+    let forged = [
+        "X-Forwarded-For: 192.0.2.9",
+        "X-Real-IP: 192.0.2.9",
+        "Forwarded: for=192.0.2.9",
+        "X-Client-IP: 192.0.2.9",
+    ];
+    assert_eq!(let_in(&gateway, 5, &forged).await?, 0);
+    gateway.configure(|config| config.settings.trusted_peers = vec!["127.0.0.1/32".parse().unwrap()]).await;
+    assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.1"]).await?, 3);
+    // What the client wrote in front of what the trusted peer saw changes nothing.
+    assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 198.51.100.7, 192.0.2.1"]).await?, 0);
+    assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.2"]).await?, 3);
+
+    let by_header = limit("tenant", 2, vec![LimitKey::Header("x-tenant".into())]);
+    gateway.configure(|config| set_limits(config, limits(vec![by_header]))).await;
+    for tenant in ["X-Tenant: a", "X-Tenant: b", "X-Other: c"] {
+        assert_eq!(let_in(&gateway, 4, &[tenant]).await?, 2, "{tenant}");
+    }
+    assert_eq!(let_in(&gateway, 1, &[]).await?, 0, "those without one are one");
+    Ok(())
+}
+
+#[tokio::test]
+async fn consumers_have_limits_of_their_own_and_groups_theirs() -> TestResult {
+    let mut alice = consumer("alice", "alice-key");
+    alice.groups = vec!["gold".into()];
+    let mut bob = consumer("bob", "bob-key");
+    bob.groups = vec!["bronze".into()];
+    let of = |group: &str, requests| Limit {
+        groups: vec![group.into()],
+        ..limit(group, requests, vec![LimitKey::Consumer])
+    };
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_limits(config, limits(vec![of("gold", 6), of("bronze", 2)]));
+        config.consumers = vec![Arc::new(alice), Arc::new(bob)];
+    })
+    .await?;
+    assert_eq!(let_in(&gateway, 10, &["X-API-Key: alice-key"]).await?, 6);
+    assert_eq!(let_in(&gateway, 10, &["X-API-Key: bob-key"]).await?, 2);
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn guesses_are_limited_before_they_are_checked() -> TestResult {
+    let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_limits(config, limits(vec![by_address]));
+        config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
+    })
+    .await?;
+    for _ in 0..3 {
+        assert_eq!(ask(&gateway, "/", &["X-API-Key: guessed"]).await?.status, 401);
+    }
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: guessed"]).await?.status, 429);
+    assert_eq!(denied(&gateway, Denial::Key), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_limit_that_is_tried_out_counts_and_lets_in() -> TestResult {
+    let dry = Limit { dry_run: true, ..limit("dry", 2, Vec::new()) };
+    let (_backend, gateway) = with(|config| set_limits(config, limits(vec![dry]))).await?;
+    assert_eq!(let_in(&gateway, 5, &[]).await?, 5);
+    let policy = &gateway.proxy().telemetry().policies()[0];
+    assert_eq!(policy.stats.sum(|shard| &shard.dry_runs), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_limit_that_stays_goes_on_counting_when_its_policy_changes() -> TestResult {
+    let stays = || limit("stays", 3, Vec::new());
+    let (_backend, gateway) = with(|config| set_limits(config, limits(vec![stays()]))).await?;
+    assert_eq!(let_in(&gateway, 2, &[]).await?, 2);
+    gateway
+        .configure(|config| set_limits(config, limits(vec![limit("new", 100, Vec::new()), stays()])))
+        .await;
+    assert_eq!(let_in(&gateway, 5, &[]).await?, 1);
+    gateway.configure(|config| set_limits(config, limits(vec![limit("stays", 4, Vec::new())]))).await;
+    assert_eq!(let_in(&gateway, 5, &[]).await?, 4, "another limit begins anew");
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Policies: who may call a route, how often, and the ways around them that there must not be.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `tokens` | JWT: honest ones, forged ones, withdrawn keys |
+//! | `keys` | API keys, passwords, consumers, what endpoints get |
+//! | `access` | addresses, origins, rules, ways around paths |
+//! | `published` | keys that issuers publish, and servers that publish nonsense |
+//! | `external` | services that are asked, and those that do not answer as they should |
+//! | `limits` | rate limits |
+//! | `cache` | responses that are kept for others, and never for another one |
+//! | `health` | health checks, and endpoints that answer badly |
+//! | `traffic` | time limits, retries, headers, rewrites, shares, copies, faults |
+//! | `limits`, `concurrency` | rate limits, and how many may be under way |
+//! | `shared` | rate limits that data planes share |
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod access;
+mod cache;
+mod concurrency;
+mod external;
+mod health;
+mod keys;
+mod limits;
+mod published;
+mod shared;
+mod tokens;
+mod traffic;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::{digest, hmac};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use sluicegate_model::policy::{
+    Access, Authentication, Consumer, Credential, Jwt, JwtKeys, JwtProvider, KeyHash, Method, RateLimits,
+    Security,
+};
+use sluicegate_model::{Config, RouteId, VirtualHost};
+use sluicegate_proxy::failure::Denial;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Response;
+use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::stream::Transport;
+
+type TestResult = anyhow::Result<()>;
+
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+/// A gateway whose only route this policy guards, and its back end.
+async fn guarded(security: Security) -> anyhow::Result<(Backend, Gateway)> {
+    with(|config| set_security(config, Some(security))).await
+}
+
+async fn with(change: impl FnOnce(&mut Config)) -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    change(builder.config_mut());
+    Ok((backend, builder.start().await?))
+}
+
+/// Changes every route.
+fn routes(config: &mut Config, change: impl Fn(&mut sluicegate_model::Route)) {
+    for host in &mut config.hosts {
+        let VirtualHost { routes, .. } = Arc::make_mut(host);
+        routes.iter_mut().for_each(&change);
+    }
+}
+
+fn set_security(config: &mut Config, security: Option<Security>) {
+    let security = security.map(Arc::new);
+    routes(config, |route| route.security.clone_from(&security));
+}
+
+fn set_limits(config: &mut Config, limits: RateLimits) {
+    let limits = Arc::new(limits);
+    routes(config, |route| route.rate_limits = Some(limits.clone()));
+}
+
+fn id(kind: &'static str, name: &str) -> RouteId {
+    RouteId { kind, namespace: "default".into(), name: name.into() }
+}
+
+/// A policy that asks for nothing.
+fn open() -> Security {
+    Security {
+        id: id("SecurityPolicy", "shop"),
+        refuses: None,
+        access: Access::default(),
+        cors: None,
+        authentication: None,
+        authorization: None,
+    }
+}
+
+/// One that asks for one of these.
+fn asking(methods: Vec<Method>) -> Security {
+    let authentication = Authentication { requires_all: false, methods, consumers: None };
+    Security { authentication: Some(authentication), ..open() }
+}
+
+fn bearer() -> Credential {
+    Credential::Header { name: "authorization".into(), prefix: "Bearer ".into() }
+}
+
+fn provider(keys: JwtKeys) -> JwtProvider {
+    JwtProvider {
+        name: "acme".into(),
+        issuer: Some("https://acme.example".into()),
+        audiences: vec!["shop".into()],
+        algorithms: Vec::new(),
+        keys,
+        clock_skew: Duration::ZERO,
+        allows_eternal: false,
+        required: Vec::new(),
+        headers: vec![("sub".into(), "X-User".into())],
+    }
+}
+
+fn jwt(provider: JwtProvider) -> Method {
+    Method::Jwt(Jwt { providers: vec![Arc::new(provider)], from: vec![bearer()], forward: true })
+}
+
+fn shared_jwt() -> Method {
+    jwt(provider(JwtKeys::Shared(SECRET.into())))
+}
+
+fn api_key(name: &str) -> Method {
+    let header = Credential::Header { name: name.into(), prefix: "".into() };
+    Method::ApiKey { from: vec![header, Credential::Query("key".into())], forward: false }
+}
+
+fn consumer(name: &str, key: &str) -> Consumer {
+    let hash = digest::digest(&digest::SHA256, key.as_bytes());
+    Consumer {
+        id: id("Consumer", name),
+        username: name.into(),
+        groups: vec!["gold".into(), "eu".into()],
+        keys: vec![KeyHash(hash.as_ref().try_into().unwrap())],
+        tokens: Vec::new(),
+        users: Vec::new(),
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// What a good token says.
+fn claims() -> Value {
+    json!({"iss": "https://acme.example", "aud": "shop", "sub": "42", "exp": now() + 600})
+}
+
+fn token(header: &Value, claims: &Value, secret: &[u8]) -> String {
+    let b64 = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let message = format!("{}.{}", b64(header), b64(claims));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag))
+}
+
+fn good_token() -> String {
+    token(&json!({"alg": "HS256"}), &claims(), SECRET)
+}
+
+fn basic(name: &str, password: &str) -> String {
+    format!("Authorization: Basic {}", STANDARD.encode(format!("{name}:{password}")))
+}
+
+/// Asks on a connection of its own.
+async fn ask(gateway: &Gateway, target: &str, lines: &[&str]) -> anyhow::Result<Response> {
+    ask_by(gateway, "GET", target, lines, Transport::Http).await
+}
+
+async fn ask_by(
+    gateway: &Gateway,
+    method: &str,
+    target: &str,
+    lines: &[&str],
+    transport: Transport,
+) -> anyhow::Result<Response> {
+    let mut client =
+        sluicegate_testkit::client::Client::connect_by(gateway.addr_of(transport), transport).await?;
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    Ok(client.request(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n")).await?)
+}
+
+/// How many requests the policies have turned away for this reason.
+fn denied(gateway: &Gateway, denial: Denial) -> u64 {
+    let policies = gateway.proxy().telemetry().policies();
+    policies.iter().map(|policy| policy.stats.sum(|shard| &shard.denied[denial.index()])).sum()
+}

@@ -1,0 +1,227 @@
+//! JSON Web Tokens.
+
+use sluicegate_jwt::Fault;
+use sluicegate_model::policy::security::ClaimValues;
+
+use super::*;
+
+#[tokio::test]
+async fn a_good_token_gets_in_by_each_transport_and_its_claims_reach_the_endpoint() -> TestResult {
+    let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let line = format!("Authorization: Bearer {}", good_token());
+    for transport in [Transport::Http, Transport::Https, Transport::Http2] {
+        let lines = [&*line, "X-User: admin", "X-Consumer-Username: admin"];
+        let response = ask_by(&gateway, "GET", "/", &lines, transport).await?;
+        assert_eq!(response.status, 200, "{transport:?}");
+        let seen = backend.last_request().unwrap();
+        let users: Vec<_> =
+            seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-user")).collect();
+        assert_eq!(users.len(), 1, "{users:?}");
+        assert_eq!(seen.header("x-user"), Some("42"));
+        assert_eq!(seen.header("x-consumer-username"), None);
+        assert_eq!(seen.header("authorization").map(|it| it.len()), Some(line.len() - 15));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_shows_no_good_token_is_told_how_and_does_not_reach_the_endpoint() -> TestResult {
+    let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut claims = claims();
+        change(&mut claims);
+        token(&json!({"alg": "HS256"}), &claims, SECRET)
+    };
+    let unsigned = {
+        let token = token(&json!({"alg": "none"}), &claims(), SECRET);
+        format!("{}.", token.rsplit_once('.').unwrap().0)
+    };
+    let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
+    let deep = URL_SAFE_NO_PAD.encode(format!("{{\"a\":{deep}}}"));
+    for (token, fault) in [
+        (unsigned, Fault::Algorithm),
+        (token(&json!({"alg": "HS256"}), &claims(), b"another secret that is long"), Fault::Signature),
+        (with(&|claims| claims["exp"] = json!(now() - 1)), Fault::Expired),
+        (with(&|claims| claims["nbf"] = json!(now() + 60)), Fault::NotYetValid),
+        (with(&|claims| claims["aud"] = json!("another")), Fault::Audience),
+        (with(&|claims| claims["iss"] = json!("https://evil.example")), Fault::Issuer),
+        (with(&|claims| claims["exp"] = json!(null)), Fault::Malformed),
+        (format!("{}.x", good_token()), Fault::Malformed),
+        (format!("e30.{deep}.x"), Fault::Malformed),
+        ("x".repeat(20_000), Fault::TooLong),
+    ] {
+        let response = ask(&gateway, "/", &[&format!("Authorization: Bearer {token}")]).await?;
+        assert_eq!(response.status, 401, "{fault}");
+        assert_eq!(response.header("www-authenticate"), Some("Bearer"), "{fault}");
+        assert_eq!(denied(&gateway, Denial::Token(fault)), 1, "{fault}");
+        // Faults are counted one by one.
+        gateway.configure(|config| set_security(config, None)).await;
+        gateway.configure(|config| set_security(config, Some(asking(vec![shared_jwt()])))).await;
+    }
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 401);
+    assert_eq!(ask(&gateway, "/", &["Authorization: Bearer"]).await?.status, 401);
+    assert_eq!(ask(&gateway, "/", &["Authorization: Basic YTpi"]).await?.status, 401);
+    assert_eq!(denied(&gateway, Denial::NoCredentials), 3);
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_authorization_headers_are_refused_in_either_order() -> TestResult {
+    let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let (good, bad) =
+        (format!("Authorization: Bearer {}", good_token()), "Authorization: Bearer x".to_owned());
+    for lines in [[&*good, &*bad], [&*bad, &*good], [&*good, &*good]] {
+        assert_eq!(ask(&gateway, "/", &lines).await?.status, 400);
+    }
+    assert_eq!(denied(&gateway, Denial::AmbiguousCredentials), 3);
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_withdrawn_key_takes_effect_at_once_though_tokens_are_remembered() -> TestResult {
+    let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let line = format!("Authorization: Bearer {}", good_token());
+    for _ in 0..5 {
+        assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
+    }
+    let other = jwt(provider(JwtKeys::Shared(b"another secret, as long as it has to be".as_slice().into())));
+    gateway.configure(|config| set_security(config, Some(asking(vec![other])))).await;
+    for _ in 0..5 {
+        assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 401);
+    }
+    gateway.configure(|config| set_security(config, Some(asking(vec![shared_jwt()])))).await;
+    assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_remembered_token_is_good_until_it_expires_and_for_its_own_policy() -> TestResult {
+    let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let mut short = claims();
+    short["exp"] = json!(now() + 1);
+    let line = format!("Authorization: Bearer {}", token(&json!({"alg": "HS256"}), &short, SECRET));
+    let mut last = ask(&gateway, "/", &[&line]).await?.status;
+    let began = now();
+    while last == 200 && now() < began + 10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        last = ask(&gateway, "/", &[&line]).await?.status;
+    }
+    assert_eq!((last, denied(&gateway, Denial::Token(Fault::Expired))), (401, 1));
+
+    // The same key and issuer, and a claim that is asked for besides.
+    let good = format!("Authorization: Bearer {}", good_token());
+    assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 200);
+    let mut strict = provider(JwtKeys::Shared(SECRET.into()));
+    strict.required = vec![ClaimValues { claim: "role".into(), values: vec!["admin".into()] }];
+    gateway.configure(|config| set_security(config, Some(asking(vec![jwt(strict)])))).await;
+    assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_issuer_is_verified_by_its_own_keys_alone() -> TestResult {
+    let other_secret = b"fedcba9876543210fedcba9876543210";
+    let one = provider(JwtKeys::Shared(SECRET.into()));
+    let other = JwtProvider {
+        issuer: Some("https://other.example".into()),
+        ..provider(JwtKeys::Shared(other_secret.as_slice().into()))
+    };
+    let method = Method::Jwt(Jwt {
+        providers: vec![Arc::new(one), Arc::new(other)],
+        from: vec![bearer(), Credential::Cookie("token".into())],
+        forward: false,
+    });
+    let (backend, gateway) = guarded(asking(vec![method])).await?;
+    let of = |issuer: &str, secret: &[u8]| {
+        let mut claims = claims();
+        claims["iss"] = json!(issuer);
+        token(&json!({"alg": "HS256"}), &claims, secret)
+    };
+    for (token, status) in [
+        (of("https://acme.example", SECRET), 200),
+        (of("https://other.example", other_secret), 200),
+        (of("https://acme.example", other_secret), 401),
+        (of("https://other.example", SECRET), 401),
+    ] {
+        let lines = [&*format!("Cookie: a=b; token={token}")];
+        assert_eq!(ask(&gateway, "/", &lines).await?.status, status);
+    }
+    assert_eq!(backend.last_request().unwrap().header("cookie"), Some("a=b"), "the token stays here");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_names_an_issuer_is_not_taken_for_one_that_names_none() -> TestResult {
+    let other_secret = b"fedcba9876543210fedcba9876543210";
+    let nameless = JwtProvider { issuer: None, ..provider(JwtKeys::Shared(other_secret.as_slice().into())) };
+    let providers = vec![Arc::new(provider(JwtKeys::Shared(SECRET.into()))), Arc::new(nameless)];
+    let method = Method::Jwt(Jwt { providers, from: vec![bearer()], forward: true });
+    let (_backend, gateway) = guarded(asking(vec![method])).await?;
+    for (issuer, secret, status) in [
+        (json!("https://acme.example"), SECRET, 200),
+        (json!("https://acme.example"), other_secret, 401),
+        (json!("https://third.example"), other_secret, 200),
+        (json!(null), other_secret, 200),
+        (json!(null), SECRET, 401),
+    ] {
+        let mut claims = claims();
+        claims["iss"] = issuer.clone();
+        let line = format!("Authorization: Bearer {}", token(&json!({"alg": "HS256"}), &claims, secret));
+        assert_eq!(ask(&gateway, "/", &[&line]).await?.status, status, "{issuer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_honoured_lets_nobody_in() -> TestResult {
+    let unusable = jwt(provider(JwtKeys::Unusable("Secret default/keys does not exist".into())));
+    let (backend, gateway) = guarded(asking(vec![unusable.clone()])).await?;
+    let line = format!("Authorization: Bearer {}", good_token());
+    assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 503);
+    let broken = Method::Unusable { method: "basic".into(), reason: "no Secret".into() };
+    for (requires_all, methods, status) in [
+        (true, vec![shared_jwt(), broken.clone()], 503),
+        (false, vec![shared_jwt(), broken.clone()], 200),
+        (false, vec![unusable, broken], 503),
+        (true, vec![jwt(provider(JwtKeys::Given(b"nonsense".as_slice().into())))], 503),
+    ] {
+        let mut security = asking(methods);
+        security.authentication.as_mut().unwrap().requires_all = requires_all;
+        gateway.configure(|config| set_security(config, Some(security))).await;
+        assert_eq!(ask(&gateway, "/", &[&line]).await?.status, status);
+    }
+    let refusing = Security { refuses: Some("spec.access.allow[0] is no network".into()), ..open() };
+    gateway.configure(|config| set_security(config, Some(refusing))).await;
+    assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 503);
+    assert_eq!(backend.requests(), 1);
+    assert!(denied(&gateway, Denial::Unusable) >= 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn policies_change_under_load_without_a_lost_request() -> TestResult {
+    let (_backend, gateway) = with(|_| {}).await?;
+    let query = Credential::Query("access_token".into());
+    let token = |from| {
+        Method::Jwt(Jwt {
+            providers: vec![Arc::new(provider(JwtKeys::Shared(SECRET.into())))],
+            from,
+            forward: true,
+        })
+    };
+    let load = gateway.load().path(&format!("/?access_token={}", good_token())).expect_own_id().start()?;
+    for round in 1..=20 {
+        let security = match round % 3 {
+            0 => Some(asking(vec![token(vec![query.clone()])])),
+            1 => Some(asking(vec![token(vec![bearer(), query.clone()]), api_key("x-api-key")])),
+            _ => None,
+        };
+        gateway.configure(|config| set_security(config, security)).await;
+        gateway.wait_until(|gateway| gateway.count(|shard| &shard.attempts) > round * 20).await?;
+    }
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report:?}");
+    Ok(())
+}

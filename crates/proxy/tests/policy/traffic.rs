@@ -1,0 +1,535 @@
+//! How requests go on.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use sluicegate_model::policy::Traffic;
+use sluicegate_model::policy::traffic::*;
+use sluicegate_model::{Balance, Upstream};
+use sluicegate_proxy::telemetry::{Tally, TrafficShard};
+use sluicegate_testkit::gateway::{add_route, key, ready};
+use sluicegate_testkit::hole::Hole;
+
+use super::*;
+
+/// A policy that changes something.
+fn traffic(change: impl FnOnce(&mut Traffic)) -> Arc<Traffic> {
+    let mut traffic = Traffic::new(id("TrafficPolicy", "ways"));
+    change(&mut traffic);
+    Arc::new(traffic)
+}
+
+/// A gateway all of whose routes it governs: `/` to back ends, and `/shop` to the same.
+async fn governed<'b>(
+    backends: impl IntoIterator<Item = &'b Backend>,
+    change: impl FnOnce(&mut Traffic),
+) -> anyhow::Result<Gateway> {
+    let mut builder = Gateway::builder().backends(backends);
+    add_route(builder.config_mut(), "*", "/shop", "backend");
+    let traffic = traffic(change);
+    routes(builder.config_mut(), |route| route.traffic = Some(traffic.clone()));
+    builder.start().await
+}
+
+async fn echo(change: impl FnOnce(&mut Traffic)) -> anyhow::Result<(Backend, Gateway)> {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = governed([&backend], change).await?;
+    Ok((backend, gateway))
+}
+
+/// Gives the gateway one more upstream.
+fn add_upstream(config: &mut Config, name: &str, addresses: &[SocketAddr]) {
+    let endpoints = addresses.iter().copied().map(ready).collect();
+    config.upstreams.insert(key(name), Arc::new(Upstream { endpoints, ..Upstream::default() }));
+}
+
+fn counted(gateway: &Gateway, tally: fn(&TrafficShard) -> &Tally) -> u64 {
+    gateway.proxy().telemetry().traffic_policies().iter().map(|policy| policy.stats.sum(tally)).sum()
+}
+
+fn lines(lines: &[(&str, &str)]) -> Vec<(Box<str>, Box<str>)> {
+    lines.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+}
+
+const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::Http2];
+
+#[tokio::test]
+async fn headers_are_set_added_and_removed_both_ways() -> TestResult {
+    let (backend, gateway) = echo(|traffic| {
+        traffic.request_headers = HeaderRules {
+            set: lines(&[("X-Set", "ours"), ("Accept", "text/plain")]),
+            add: lines(&[("X-Add", "ours")]),
+            remove: vec!["x-Remove".into(), "user-agent".into()],
+        };
+        traffic.response_headers = HeaderRules {
+            set: lines(&[("X-Frame-Options", "DENY")]),
+            add: lines(&[("X-Add", "ours")]),
+            remove: vec!["server".into()],
+        };
+    })
+    .await?;
+    let said =
+        ["x-set: theirs", "X-SET: theirs", "x-add: theirs", "X-Remove: a", "User-Agent: b", "Accept: */*"];
+    for transport in TRANSPORTS {
+        let echoed = ask_by(&gateway, "GET", "/", &said, transport).await?;
+        let request = echoed.text().to_ascii_lowercase();
+        for (line, times) in
+            [("x-set: ours", 1), ("x-add: theirs", 1), ("x-add: ours", 1), ("accept: text/plain", 1)]
+        {
+            assert_eq!(request.matches(line).count(), times, "{line}: {request}");
+        }
+        for line in ["x-set: theirs", "x-remove", "user-agent", "*/*"] {
+            assert!(!request.contains(line), "{line}: {request}");
+        }
+        assert_eq!(echoed.headers_named("x-frame-options"), ["DENY"]);
+    }
+    let answer = "HTTP/1.1 200 OK\r\nServer: secret\r\nX-Frame-Options: ALLOW\r\nx-add: theirs\r\nContent-Length: 0\r\n\r\n";
+    backend.set(Behaviour::raw(answer));
+    for transport in TRANSPORTS {
+        let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
+        assert_eq!(response.headers_named("server"), [""; 0]);
+        assert_eq!(response.headers_named("x-frame-options"), ["DENY"]);
+        assert_eq!(response.headers_named("x-add"), ["theirs", "ours"]);
+    }
+    // What is said to browsers holds for the gateway's own answers too.
+    gateway.set_addresses([]).await;
+    gateway.configure(|config| config.settings.resilience.endpoint_wait = Duration::ZERO).await;
+    let failed = ask(&gateway, "/", &[]).await?;
+    assert_eq!((failed.status, failed.header("x-frame-options")), (503, Some("DENY")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn paths_and_hosts_are_rewritten_and_the_query_stays() -> TestResult {
+    let (backend, gateway) = echo(|traffic| {
+        traffic.rewrite =
+            Rewrite { path: Some(PathRewrite::Prefix("/app".into())), host: Some("inner.example".into()) };
+    })
+    .await?;
+    for (target, expected) in [
+        ("/shop/cart?a=/shop/b", "/app/cart?a=/shop/b"),
+        ("/shop", "/app"),
+        ("/shopping", "/app/shopping"),
+        ("/./shop//x%2fy", "/app/x%2Fy"),
+    ] {
+        for transport in TRANSPORTS {
+            assert_eq!(ask_by(&gateway, "GET", target, &[], transport).await?.status, 200);
+            let request = backend.last_request().unwrap();
+            assert_eq!(request.target, expected, "{target}");
+            assert_eq!(request.header("host"), Some("inner.example"));
+            assert_eq!(request.header("x-forwarded-host"), Some("localhost"));
+        }
+    }
+    let full = traffic(|traffic| traffic.rewrite.path = Some(PathRewrite::Full("/one".into())));
+    gateway.configure(|config| routes(config, |route| route.traffic = Some(full.clone()))).await;
+    assert!(ask(&gateway, "/shop/cart?a=b", &[]).await?.text().starts_with("GET /one?a=b HTTP/1.1\r\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn clients_are_sent_elsewhere() -> TestResult {
+    let redirect = Redirect { https: None, host: None, port: None, path: None, status: 302 };
+    let host = Some("new.example".into());
+    for (redirect, host_header, expected) in [
+        (
+            Redirect { https: Some(true), ..redirect.clone() },
+            "a.example:8080",
+            "https://a.example/shop/x?q=1",
+        ),
+        (
+            Redirect { host: host.clone(), ..redirect.clone() },
+            "a.example:8080",
+            "http://new.example:8080/shop/x?q=1",
+        ),
+        (
+            Redirect { port: Some(444), status: 308, ..redirect.clone() },
+            "a.example",
+            "http://a.example:444/shop/x?q=1",
+        ),
+        (
+            Redirect { https: Some(true), port: Some(443), ..redirect.clone() },
+            "[::1]:80",
+            "https://[::1]/shop/x?q=1",
+        ),
+        (
+            Redirect { path: Some(PathRewrite::Prefix("/new".into())), status: 301, ..redirect.clone() },
+            "a.example",
+            "http://a.example/new/x?q=1",
+        ),
+        (
+            Redirect { host, path: Some(PathRewrite::Full("/".into())), status: 307, ..redirect.clone() },
+            "a.example",
+            "http://new.example/?q=1",
+        ),
+    ] {
+        let status = redirect.status;
+        let (backend, gateway) = echo(|traffic| {
+            traffic.answer = Some(Answer::Redirect(redirect.clone()));
+            traffic.response_headers.set = lines(&[("x-ours", "1")]);
+        })
+        .await?;
+        let mut client = gateway.connect().await?;
+        let asked = format!("GET /shop/x?q=1 HTTP/1.1\r\nHost: {host_header}\r\n\r\n");
+        let response = client.request(&asked).await?;
+        assert_eq!((response.status, response.header("location")), (status, Some(expected)));
+        assert_eq!(response.header("x-ours"), Some("1"));
+        assert_eq!(client.request(&asked).await?.status, status, "the connection goes on");
+        assert_eq!((backend.requests(), counted(&gateway, |shard| &shard.answered)), (0, 2));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_fixed_answer_needs_no_endpoint() -> TestResult {
+    let fixed =
+        Fixed { status: 503, content_type: Some("text/html".into()), body: "<h1>Back soon</h1>".into() };
+    let (backend, gateway) = echo(|traffic| traffic.answer = Some(Answer::Fixed(fixed))).await?;
+    for transport in TRANSPORTS {
+        let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
+        assert_eq!((response.status, response.header("content-type")), (503, Some("text/html")));
+        assert_eq!(response.text(), "<h1>Back soon</h1>");
+        let head = ask_by(&gateway, "HEAD", "/", &[], transport).await?;
+        assert_eq!((head.status, head.header("content-length"), &*head.text()), (503, Some("18"), ""));
+    }
+    let bodiless = Fixed { status: 204, content_type: None, body: "".into() };
+    let policy = traffic(|traffic| traffic.answer = Some(Answer::Fixed(bodiless)));
+    gateway.configure(|config| routes(config, |route| route.traffic = Some(policy.clone()))).await;
+    for transport in TRANSPORTS {
+        let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
+        assert_eq!((response.status, response.header("content-length")), (204, None));
+    }
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_may_be_as_long_as_the_route_says() -> TestResult {
+    let (_backend, gateway) = echo(|traffic| traffic.request_body = Some(10)).await?;
+    gateway.configure(|config| config.settings.limits.request_body = Some(5)).await;
+    let post =
+        |body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    assert_eq!(gateway.connect().await?.request(post("0123456789")).await?.status, 200);
+    assert_eq!(gateway.connect().await?.request(post("0123456789a")).await?.status, 413);
+    let chunked =
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n0\r\n\r\n";
+    assert_eq!(gateway.connect().await?.request(chunked).await?.status, 413);
+    let unlimited = traffic(|traffic| traffic.request_body = Some(0));
+    gateway.configure(|config| routes(config, |route| route.traffic = Some(unlimited.clone()))).await;
+    assert_eq!(gateway.connect().await?.request(post(&"x".repeat(100_000))).await?.status, 200);
+    gateway.configure(|config| routes(config, |route| route.traffic = None)).await;
+    assert_eq!(gateway.connect().await?.request(post("0123456")).await?.status, 413);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_response_may_be_as_long_as_the_route_says() -> TestResult {
+    let (backend, gateway) = echo(|traffic| traffic.response_body = Some(1000)).await?;
+    for transport in TRANSPORTS {
+        backend.set(Behaviour::sized(1000));
+        assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 200);
+        backend.set(Behaviour::sized(1001));
+        assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 502);
+        let chunks = |size: usize| Behaviour::chunked(vec![vec![b'x'; size]; 2], Duration::ZERO, &[]);
+        backend.set(chunks(400));
+        assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.body.len(), 800);
+        backend.set(chunks(100_000));
+        let broken = ask_by(&gateway, "GET", "/", &[], transport).await;
+        assert!(broken.is_err() || broken.is_ok_and(|response| response.status == 502));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_change_of_the_settings_holds_for_governed_routes_too() -> TestResult {
+    let (_backend, gateway) =
+        echo(|traffic| traffic.timeouts.request = Some(Duration::from_secs(60))).await?;
+    assert_eq!(ask(&gateway, "/", &["X_y: 1"]).await?.status, 200);
+    gateway.configure(|config| config.settings.limits.request_body = Some(1)).await;
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";
+    assert_eq!(gateway.connect().await?.request(post).await?.status, 413);
+    Ok(())
+}
+
+#[tokio::test]
+async fn time_limits_are_those_of_the_route() -> TestResult {
+    let silent = Backend::start(Behaviour::silent()).await?;
+    let soon = Some(Duration::from_millis(50));
+    for timeouts in [
+        RouteTimeouts { request: soon, ..RouteTimeouts::default() },
+        RouteTimeouts { response_head: soon, ..RouteTimeouts::default() },
+    ] {
+        let gateway = governed([&silent], |traffic| traffic.timeouts = timeouts.clone()).await?;
+        for transport in TRANSPORTS {
+            assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 504, "{timeouts:?}");
+        }
+    }
+    // Also where nobody answers a connect.
+    let hole = Hole::start().await?;
+    let gateway = governed([], |traffic| traffic.timeouts.request = soon).await?;
+    gateway.set_addresses([hole.addr()]).await;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
+    // And where a fault holds it up.
+    let gateway = governed([&silent], |traffic| {
+        traffic.timeouts.request = soon;
+        traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_secs(3600) });
+    })
+    .await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
+    let gateway = governed([&silent], |traffic| traffic.timeouts.request_body = soon).await?;
+    let unfinished = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab";
+    assert_eq!(gateway.connect().await?.request(unfinished).await?.status, 408);
+    Ok(())
+}
+
+/// Which endpoint answers by which status, and who was asked.
+async fn two(bad: Behaviour) -> anyhow::Result<(Backend, Backend)> {
+    Ok((Backend::start(bad).await?, Backend::start(Behaviour::ok()).await?))
+}
+
+fn retries() -> Retries {
+    Retries { attempts: 3, per_attempt: None, statuses: Vec::new(), budget: None }
+}
+
+#[tokio::test]
+async fn an_unwanted_status_is_asked_again_elsewhere_if_that_is_safe() -> TestResult {
+    let (bad, good) = two(Behaviour::status(503)).await?;
+    let gateway = governed([&bad, &good], |traffic| {
+        traffic.choice.balance = Some(Balance::RoundRobin);
+        traffic.retries = Some(Retries { statuses: vec![502, 503], ..retries() });
+    })
+    .await?;
+    for _ in 0..20 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    }
+    assert!(bad.requests() > 0, "it was asked");
+    let mut statuses = BTreeMap::new();
+    for _ in 0..20 {
+        let post = gateway
+            .connect()
+            .await?
+            .request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na")
+            .await?;
+        *statuses.entry(post.status).or_insert(0) += 1;
+    }
+    assert!(statuses[&503] > 0, "a POST is answered once: {statuses:?}");
+    // When all say so, the client is told what they say.
+    good.set(Behaviour::status(503));
+    let asked = bad.requests() + good.requests();
+    let response = ask(&gateway, "/", &[]).await?;
+    assert_eq!((response.status, bad.requests() + good.requests() - asked), (503, 3));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_followed_by_another() -> TestResult {
+    let (slow, good) = two(Behaviour::silent()).await?;
+    let gateway = governed([&slow, &good], |traffic| {
+        traffic.choice.balance = Some(Balance::RoundRobin);
+        traffic.retries = Some(Retries { per_attempt: Some(Duration::from_millis(300)), ..retries() });
+    })
+    .await?;
+    for _ in 0..6 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    }
+    assert!(slow.requests() > 0);
+    // The last attempt has all the time that there is.
+    for backend in [&slow, &good] {
+        backend.set(Behaviour::ok().delay(Duration::from_millis(700)));
+    }
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn retries_end_with_their_budget() -> TestResult {
+    let (bad, worse) =
+        (Backend::start(Behaviour::status(500)).await?, Backend::start(Behaviour::status(500)).await?);
+    let gateway = governed([&bad, &worse], |traffic| {
+        let budget = Some(RetryBudget { percent: 20, min_per_second: 0 });
+        traffic.retries = Some(Retries { attempts: 2, statuses: vec![500], budget, ..retries() });
+    })
+    .await?;
+    for _ in 0..50 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 500);
+    }
+    let extra = bad.requests() + worse.requests() - 50;
+    assert!((8..=10).contains(&extra), "{extra} of 50");
+    assert_eq!(counted(&gateway, |shard| &shard.over_budget), 50 - extra);
+    Ok(())
+}
+
+#[tokio::test]
+async fn faults_happen_to_as_many_as_they_should() -> TestResult {
+    let (backend, gateway) = echo(|traffic| {
+        traffic.faults.abort = Some(Abort { percent: 50, status: 418 });
+        traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_millis(1) });
+    })
+    .await?;
+    let mut client = gateway.connect().await?;
+    let mut aborted = 0;
+    for _ in 0..200 {
+        aborted += u64::from(client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?.status == 418);
+    }
+    assert!((50..150).contains(&aborted), "{aborted} of 200");
+    assert_eq!(backend.requests(), 200 - aborted);
+    assert_eq!(counted(&gateway, |shard| &shard.aborted), aborted);
+    assert_eq!(counted(&gateway, |shard| &shard.delayed), 200);
+    drop(client);
+    // Who goes away while it is kept waiting is let go.
+    let forever = traffic(|traffic| {
+        traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_secs(3600) });
+    });
+    gateway.configure(|config| routes(config, |route| route.traffic = Some(forever.clone()))).await;
+    let mut client = gateway.connect().await?;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    gateway.wait_until(|gateway| counted(gateway, |shard| &shard.delayed) > 200).await?;
+    drop(client);
+    gateway.wait_until_idle().await
+}
+
+fn matches(place: MatchPlace, value: Option<&str>) -> Vec<RequestMatch> {
+    vec![RequestMatch { place, value: value.map(Into::into) }]
+}
+
+async fn split(branch: impl FnOnce(&mut Branch)) -> anyhow::Result<(Backend, Backend, Gateway)> {
+    let (stable, canary) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
+    let mut builder = Gateway::builder().backends([&stable]);
+    add_upstream(builder.config_mut(), "canary", &[canary.addr()]);
+    let mut other = Branch { upstream: key("canary"), weight: 0, matches: Vec::new(), excludes: Vec::new() };
+    branch(&mut other);
+    let policy = traffic(|traffic| traffic.split = Some(Split { weight: 75, branches: vec![other] }));
+    routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
+    Ok((stable, canary, builder.start().await?))
+}
+
+#[tokio::test]
+async fn a_canary_has_its_share_and_those_that_ask_for_it() -> TestResult {
+    let (stable, canary, gateway) = split(|branch| {
+        branch.weight = 25;
+        branch.matches = matches(MatchPlace::Header("x-canary".into()), Some("always"));
+        branch.matches.extend(matches(MatchPlace::Cookie("beta".into()), None));
+        branch.excludes = matches(MatchPlace::Header("x-canary".into()), Some("never"));
+    })
+    .await?;
+    for _ in 0..400 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    }
+    assert!((50..160).contains(&canary.requests()), "{} of 400", canary.requests());
+    assert_eq!(counted(&gateway, |shard| &shard.diverted), canary.requests());
+    let (before, stable_before) = (canary.requests(), stable.requests());
+    for _ in 0..10 {
+        ask(&gateway, "/", &["X-Canary: always"]).await?;
+        ask(&gateway, "/", &["Cookie: a=b; beta=1"]).await?;
+    }
+    assert_eq!(canary.requests(), before + 20);
+    for _ in 0..20 {
+        ask(&gateway, "/", &["X-Canary: never"]).await?;
+    }
+    assert_eq!((canary.requests(), stable.requests()), (before + 20, stable_before + 20));
+    // The canary comes and goes without a lost request.
+    let load = gateway.load().connections(4).start()?;
+    for _ in 0..20 {
+        gateway
+            .configure(|config| {
+                config.upstreams.remove(&key("canary"));
+                routes(config, |route| route.traffic = None);
+            })
+            .await;
+        gateway
+            .configure(|config| {
+                add_upstream(config, "canary", &[canary.addr()]);
+                let branch =
+                    Branch { upstream: key("canary"), weight: 1, matches: Vec::new(), excludes: Vec::new() };
+                let policy =
+                    traffic(|traffic| traffic.split = Some(Split { weight: 1, branches: vec![branch] }));
+                routes(config, |route| route.traffic = Some(policy.clone()));
+            })
+            .await;
+    }
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_of_one_hash_go_to_one_endpoint_and_others_are_spread() -> TestResult {
+    let backends = Backend::group(4, Behaviour::ok()).await?;
+    let gateway = governed(&backends, |traffic| {
+        traffic.choice.hash = vec![HashPart::Header("x-user".into()), HashPart::Query("q".into())];
+    })
+    .await?;
+    let served = || backends.iter().map(Backend::requests).collect::<Vec<_>>();
+    for user in 0..12 {
+        let before = served();
+        for _ in 0..5 {
+            ask(&gateway, "/?q=1", &[&format!("X-User: {user}")]).await?;
+        }
+        let now = served();
+        let by: Vec<_> =
+            now.iter().zip(before).map(|(now, before)| now - before).filter(|count| *count > 0).collect();
+        assert_eq!(by, [5], "user {user}");
+    }
+    assert!(served().iter().filter(|count| **count > 0).count() > 1, "{:?}", served());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cookie_leads_a_client_back_to_its_endpoint_as_long_as_that_serves() -> TestResult {
+    let mut backends = Backend::group(3, Behaviour::ok()).await?;
+    let gateway = governed(&backends, |traffic| {
+        let max_age = Some(Duration::from_secs(60));
+        traffic.choice.balance = Some(Balance::RoundRobin);
+        traffic.choice.cookie = Some(AffinityCookie { name: "route".into(), max_age });
+    })
+    .await?;
+    let first = ask(&gateway, "/", &[]).await?;
+    let cookie = first.header("set-cookie").unwrap().to_owned();
+    assert!(cookie.ends_with("; Path=/; HttpOnly; Max-Age=60; SameSite=Lax"), "{cookie}");
+    let pair = format!("Cookie: other=1; {}", cookie.split(';').next().unwrap());
+    let mine = backends.iter().position(|backend| backend.requests() == 1).unwrap();
+    for transport in [Transport::Http, Transport::Http2].repeat(5) {
+        let again = ask_by(&gateway, "GET", "/", &[&pair], transport).await?;
+        assert_eq!((again.status, again.header("set-cookie")), (200, None));
+    }
+    assert_eq!(backends[mine].requests(), 11);
+    backends[mine].kill().await;
+    let moved = ask(&gateway, "/", &[&pair]).await?;
+    assert_eq!(moved.status, 200);
+    assert!(moved.header("set-cookie").is_some_and(|new| new != cookie), "it has another endpoint now");
+    for forged in ["route=", "route=zz", "route=0000000000000000", "route=1; route=2"] {
+        assert_eq!(ask(&gateway, "/", &[&format!("Cookie: {forged}")]).await?.status, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn copies_go_to_another_upstream_and_nobody_waits_for_them() -> TestResult {
+    let (backend, shadow) =
+        (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::echo()).await?);
+    let mut builder = Gateway::builder().backends([&backend]);
+    add_upstream(builder.config_mut(), "shadow", &[shadow.addr()]);
+    let policy = traffic(|traffic| traffic.mirror = Some(Mirror { upstream: key("shadow"), percent: 100 }));
+    routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
+    let gateway = builder.start().await?;
+    for transport in TRANSPORTS {
+        let lines = ["X-Id: 7", "Content-Length: 5"];
+        let mut client =
+            sluicegate_testkit::client::Client::connect_by(gateway.addr_of(transport), transport).await?;
+        let head = format!("POST /a?b HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\nhello", lines.join("\r\n"));
+        assert_eq!(client.request(head).await?.status, 200);
+    }
+    shadow.wait_until(|shadow| shadow.requests() == 2).await?;
+    let (original, copy) = (backend.last_request().unwrap(), shadow.last_request().unwrap());
+    assert_eq!((copy.head, copy.body), (original.head, original.body));
+    gateway.wait_until(|gateway| counted(gateway, |shard| &shard.mirrored) == 2).await?;
+    // One that never answers holds nobody up, and no more than so many are begun.
+    shadow.set(Behaviour::silent());
+    for _ in 0..200 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    }
+    assert!(counted(&gateway, |shard| &shard.mirror_failures) >= 200 - 2 * 64);
+    let long = "x".repeat(300_000);
+    let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{long}");
+    assert_eq!(gateway.connect().await?.request(post).await?.status, 200);
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! How spans come to a collector.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sluicegate_proxy::telemetry::SpanLoss;
+use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_testkit::terminator::Terminator;
+use sluicegate_testkit::tls::Authority;
+
+use super::*;
+
+#[tokio::test]
+async fn spans_are_sent_each_second_on_a_connection_that_stays() -> TestResult {
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let gateway = traced(&backend, to(collector.addr())).start().await?;
+    ask(&gateway, "/", &[]).await?;
+    gateway.wait_until(|_| collector.spans().len() == 1).await?;
+    gateway.wait_until(|gateway| gateway.proxy().telemetry().spans().exported() == 1).await?;
+    let requests = collector.requests();
+    assert!(requests[0].starts_with("POST /v1/traces HTTP/1.1\r\n"), "{}", requests[0]);
+    assert!(requests[0].contains("content-type: application/x-protobuf\r\n"), "{}", requests[0]);
+    assert!(requests[0].contains(&format!("host: {}\r\n", collector.addr())), "{}", requests[0]);
+    Ok(())
+}
+
+/// Spans that were lost for this reason.
+fn lost(gateway: &Gateway, loss: SpanLoss) -> u64 {
+    gateway.proxy().telemetry().spans().lost(loss)
+}
+
+/// Every span that there was: none goes uncounted.
+fn accounted(gateway: &Gateway) -> u64 {
+    let telemetry = gateway.proxy().telemetry();
+    let not_passed_on = telemetry.workers().sum(|worker| &worker.spans_queue_full);
+    let lost: u64 = SpanLoss::ALL.into_iter().map(|loss| lost(gateway, loss)).sum();
+    telemetry.spans().exported() + lost + not_passed_on
+}
+
+/// Requests under load with a collector that behaves like this: none fails, and no span is unaccounted for.
+async fn under_load(behaviour: Behaviour, loss: Option<SpanLoss>) -> TestResult {
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
+    let gateway = traced(&backend, to(collector.addr())).start().await?;
+    let report = gateway.load().connections(4).rate(400.0).run(Duration::from_millis(500)).await?;
+    assert_eq!(report.failures(), 0, "{report:?}");
+    assert!(report.requests() > 0);
+    match loss {
+        Some(loss) => gateway.wait_until(|gateway| lost(gateway, loss) > 0).await?,
+        None => {
+            gateway.wait_until(|gateway| gateway.proxy().telemetry().spans().exported() > 0).await?;
+        }
+    }
+    gateway.stop().await;
+    let exported = gateway.proxy().telemetry().spans().exported();
+    assert_eq!(exported > 0, loss.is_none());
+    assert_eq!(accounted(&gateway), report.requests());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_collector_that_refuses_costs_spans_and_no_request() -> TestResult {
+    tokio::try_join!(
+        under_load(Behaviour::status(400), Some(SpanLoss::Refused)),
+        under_load(Behaviour::status(404), Some(SpanLoss::Refused)),
+        under_load(
+            Behaviour::raw("HTTP/1.1 307 x\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
+            Some(SpanLoss::Refused)
+        ),
+    )?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_or_talks_nonsense_is_asked_some_times_and_costs_no_request() -> TestResult {
+    tokio::try_join!(
+        under_load(Behaviour::close_on_accept(), Some(SpanLoss::Unreachable)),
+        under_load(Behaviour::garbage(), Some(SpanLoss::Unreachable)),
+        under_load(Behaviour::status(503), Some(SpanLoss::Unreachable)),
+    )?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_is_not_read_beyond_its_use() -> TestResult {
+    let endless = Behaviour::chunked(vec![vec![b'x'; 16 * 1024]; 64], Duration::from_millis(1), &[]);
+    under_load(Behaviour::sized(8 << 20), None).await?;
+    under_load(endless, None).await
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_costs_no_request_and_two_seconds_at_the_end() -> TestResult {
+    for behaviour in [Behaviour::silent(), Behaviour::hold_on_accept()] {
+        let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
+        let gateway = traced(&backend, to(collector.addr())).start().await?;
+        let report = gateway.load().connections(4).rate(400.0).run(Duration::from_millis(500)).await?;
+        assert_eq!(report.failures(), 0, "{report:?}");
+        gateway.stop().await;
+        assert_eq!(
+            (lost(&gateway, SpanLoss::Ended), accounted(&gateway)),
+            (report.requests(), report.requests())
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_collector_that_was_away_for_a_moment_gets_its_spans_once() -> TestResult {
+    let tries = Arc::new(AtomicU64::new(0));
+    let behaviour = Behaviour::choose({
+        let tries = tries.clone();
+        move |_| match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => Behaviour::raw("HTTP/1.1 429 x\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"),
+            _ => Behaviour::status(200),
+        }
+    });
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
+    let gateway = traced(&backend, to(collector.addr())).start().await?;
+    ask(&gateway, "/", &[]).await?;
+    gateway.wait_until(|gateway| gateway.proxy().telemetry().spans().exported() == 1).await?;
+    assert_eq!((tries.load(Ordering::Relaxed), accounted(&gateway)), (2, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn spans_that_the_collector_did_not_take_after_all_are_counted() -> TestResult {
+    // partial_success { rejected_spans: 1, error_message: "old" }
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n\x0a\x07\x08\x01\x12\x03old".to_vec();
+    let (backend, collector) =
+        (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::raw(answer)).await?);
+    let gateway = traced(&backend, to(collector.addr())).workers(1).start().await?;
+    ask(&gateway, "/", &[]).await?;
+    gateway.wait_until(|gateway| lost(gateway, SpanLoss::Rejected) == 1).await?;
+    assert_eq!(gateway.proxy().telemetry().spans().exported(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn over_tls_only_a_collector_that_is_vouched_for_gets_spans() -> TestResult {
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let (ours, strange) = (Authority::new(), Authority::new());
+    let terminator = Terminator::start(collector.addr(), &ours.issue(&["localhost"]), None).await?;
+    let by = |authority: &Authority| Tracing {
+        authorities: vec![authority.certificate()],
+        collector: format!("https://localhost:{}/otlp/", terminator.addr().port()).parse().unwrap(),
+        ..to(collector.addr())
+    };
+    let gateway = traced(&backend, by(&strange)).start().await?;
+    ask(&gateway, "/", &[]).await?;
+    gateway.wait_until(|gateway| lost(gateway, SpanLoss::Unreachable) == 1).await?;
+    assert_eq!(collector.requests().len(), 0);
+    // Changed while it runs.
+    gateway.configure(|config| config.settings.tracing = Some(by(&ours))).await;
+    ask(&gateway, "/", &[]).await?;
+    assert_eq!(all(&gateway, &collector).await.len(), 1);
+    assert!(collector.requests()[0].starts_with("POST /otlp/v1/traces "), "{:?}", collector.requests());
+    Ok(())
+}
+
+#[tokio::test]
+async fn tracing_begins_and_ends_with_the_settings() -> TestResult {
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let gateway = Gateway::of([&backend]).await?;
+    let mut client = gateway.connect().await?;
+    let request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client.request(request).await?;
+    gateway.configure(|config| config.settings.tracing = Some(to(collector.addr()))).await;
+    client.request(request).await?;
+    assert!(got(&seen(&backend), "traceparent").is_some());
+    gateway.wait_until(|_| collector.spans().len() == 1).await?;
+    gateway.configure(|config| config.settings.tracing = None).await;
+    client.request(request).await?;
+    assert_eq!(got(&seen(&backend), "traceparent"), None);
+    assert_eq!(all(&gateway, &collector).await.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_access_log_names_the_trace_and_the_span() -> TestResult {
+    let file = tempfile::NamedTempFile::new()?;
+    let log = AccessLog::open(LogFormat::Json, Some(file.path()))?;
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let builder = traced(&backend, Tracing { sample_percent: 0.0, ..to(collector.addr()) });
+    let gateway = builder.options(|options| options.access_log = Some(log)).start().await?;
+    ask(&gateway, "/traced", &[&format!("traceparent: 00-{TRACE}-{PARENT}-01")]).await?;
+    ask(&gateway, "/untraced", &[]).await?;
+    let spans = all(&gateway, &collector).await;
+    let read = || std::fs::read_to_string(file.path()).unwrap();
+    gateway.wait_until(|_| read().lines().count() == 2).await?;
+    let text = read();
+    let (traced, untraced) = match text.lines().collect::<Vec<_>>()[..] {
+        [one, two] if one.contains("/traced") => (one, two),
+        [one, two] => (two, one),
+        _ => panic!("{text}"),
+    };
+    let wanted = format!("\"trace_id\":\"{TRACE}\",\"span_id\":\"{}\"", spans[0].span);
+    assert!(traced.contains(&wanted), "{traced}");
+    assert!(!untraced.contains("_id\":\"\"") && !untraced.contains("trace_id"), "{untraced}");
+    Ok(())
+}

@@ -1,0 +1,254 @@
+"""Policies and Consumers in a cluster: definitions, status, Secrets that change."""
+
+import time
+import unittest
+from typing import Any
+
+from harness import Api, Cluster, ClusterError, wait_until
+from harness.api import ApiError
+from harness.paths import PROJECT
+
+from .policies import consumer, jwt, rate_limit_policy, security_policy, token, traffic_policy
+from .process import Answer, Gateway, Manifest, secret
+from .test_controller import OnCluster, say
+
+ONE, TWO = b"one secret, as long as it has to be", b"another secret, as long as it has to be"
+
+
+def install(cluster: Cluster) -> None:
+    """Installs the definitions of the chart."""
+    cluster.kubectl("apply", f"--filename={PROJECT / 'charts/sluicegate/crds'}")
+    kinds = [f"crd/{kind}.sluicegate.dev" for kind in ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies")]
+    cluster.kubectl("wait", "--for=condition=Established", *kinds)
+
+
+def created(api: Api, made: Manifest) -> bool:
+    """Creates an object of a kind that the API server may not serve yet."""
+    try:
+        api.create(made)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+class Policies(OnCluster):
+    """A gateway, and an Ingress that a policy guards."""
+
+    cluster_name = "test-policies"
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        install(cls.site.cluster)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.shop()
+        self.route("web")
+
+    def make(self, *objects: Manifest) -> None:
+        self.api.create(*objects)
+        for each in objects:
+            self.addCleanup(lambda of=each: self.api.find(of) and self.api.delete(of))
+
+    def asks(self, gateway: Gateway, **headers: str) -> Answer:
+        return gateway.ask(self.host(), headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    def await_answer(self, gateway: Gateway, status: int, **headers: str) -> float:
+        """Waits until a request is answered so; returns after how many seconds."""
+        began = time.monotonic()
+        try:
+            wait_until(lambda: self.asks(gateway, **headers).status == status, f"{status} for {headers}", 30, 0.002)
+        except ClusterError as error:
+            raise ClusterError(f"{error}, not {self.asks(gateway, **headers)}; the log:\n{gateway.log()[-3000:]}") from None
+        return time.monotonic() - began
+
+    def condition(self, of: Manifest) -> dict[str, Any]:
+        """What its status says of its only target, or of a Consumer."""
+        status = self.api.get(of).get("status", {})
+        ancestors = status.get("ancestors", [status])
+        found: list[dict[str, Any]] = [each for ancestor in ancestors for each in ancestor.get("conditions", [])]
+        return found[0] if found else {}
+
+    def await_condition(self, of: Manifest, status: str, reason: str) -> dict[str, Any]:
+        def right() -> bool:
+            found = self.condition(of)
+            return (found.get("status"), found.get("reason")) == (status, reason)
+
+        try:
+            wait_until(right, f"{status} {reason}", 30, 0.02)
+        except ClusterError as error:
+            raise ClusterError(f"{error}, not {self.condition(of)}") from None
+        return self.condition(of)
+
+    def test_tokens_are_asked_for_and_a_key_is_rotated_by_its_secret(self) -> None:
+        keys = secret(self.namespace, "acme", {"secret": ONE})
+        policy = security_policy(self.namespace, "shop", "web", authentication=jwt("acme"))
+        gateway = self.gateway()
+        self.make(keys, policy)
+        self.await_answer(gateway, 401)
+        one, two = (f"Bearer {token(each)}" for each in (ONE, TWO))
+        self.await_answer(gateway, 200, Authorization=one)
+        self.assertEqual(self.asks(gateway, Authorization=two).status, 401)
+        self.await_condition(policy, "True", "Accepted")
+        self.assertEqual(self.condition(policy)["observedGeneration"], 1)
+        self.api.patch(keys, {"data": secret(self.namespace, "acme", {"secret": TWO})["data"]})
+        took = self.await_answer(gateway, 401, Authorization=one)
+        self.assertEqual(self.asks(gateway, Authorization=two).status, 200)
+        say(f"a token by a key that was taken out of its Secret is refused after {took * 1000:.0f} ms")
+        self.api.delete(policy)
+        self.await_answer(gateway, 200)
+
+    def test_what_cannot_be_honoured_closes_the_route_and_says_so(self) -> None:
+        policy = security_policy(self.namespace, "shop", "web", authentication=jwt("acme"))
+        gateway = self.gateway()
+        self.make(policy)
+        self.await_answer(gateway, 503)
+        self.assertEqual(self.asks(gateway, Authorization=f"Bearer {token(ONE)}").status, 503)
+        condition = self.await_condition(policy, "False", "Invalid")
+        self.assertIn("acme", condition["message"])
+        self.assertEqual(gateway.metric("sluicegate_policy_unusable"), 1)
+        gateway.await_line("ERROR", f"SecurityPolicy {self.namespace}/shop", "acme")
+        wait_until(lambda: any("acme" in note for note in self.notes(policy)), "an Event")
+        self.make(secret(self.namespace, "acme", {"secret": ONE}))
+        self.await_answer(gateway, 200, Authorization=f"Bearer {token(ONE)}")
+        self.await_condition(policy, "True", "Accepted")
+        self.assertEqual(gateway.metric("sluicegate_policy_unusable"), 0)
+
+    def test_consumers_come_and_go_with_their_secrets(self) -> None:
+        policy = security_policy(self.namespace, "shop", "web", authentication={"apiKey": {}})
+        alice = consumer(self.namespace, "alice", groups=["gold"], apiKeys=[{"secretRef": {"name": "alice"}}])
+        key = secret(self.namespace, "alice", {"key": b"the-first-key-of-alice"})
+        gateway = self.gateway()
+        self.make(key, alice, policy)
+        self.await_answer(gateway, 401)
+        self.await_answer(gateway, 200, X_API_Key="the-first-key-of-alice")
+        self.await_condition(alice, "True", "Accepted")
+        self.api.patch(key, {"data": secret(self.namespace, "alice", {"key": b"the-second-key-of-alice"})["data"]})
+        took = self.await_answer(gateway, 401, X_API_Key="the-first-key-of-alice")
+        self.await_answer(gateway, 200, X_API_Key="the-second-key-of-alice")
+        say(f"a key that was taken out of its Secret is refused after {took * 1000:.0f} ms")
+        self.api.delete(key)
+        self.await_answer(gateway, 401, X_API_Key="the-second-key-of-alice")
+        self.await_condition(alice, "False", "Invalid")
+        self.assertIn('sluicegate_consumer_requests_total{namespace="' + self.namespace, gateway.admin("/metrics").text)
+
+    def test_the_older_policy_wins_and_the_other_is_told(self) -> None:
+        older = rate_limit_policy(self.namespace, "b-older", "web", limits=[{"name": "a", "requests": 2, "per": "1h"}])
+        newer = rate_limit_policy(self.namespace, "a-newer", "web", limits=[{"name": "a", "requests": 1000, "per": "1h"}])
+        missing = rate_limit_policy(self.namespace, "missing", "nothing", limits=[{"name": "a", "requests": 1, "per": "1h"}])
+        gateway = self.gateway()
+        self.make(older)
+        # Creation times have seconds.
+        made = self.api.get(older)["metadata"]["creationTimestamp"]
+        wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > made, "the next second")
+        self.make(newer, missing)
+        self.await_condition(older, "True", "Accepted")
+        self.assertIn("b-older", self.await_condition(newer, "False", "Conflicted")["message"])
+        self.await_condition(missing, "False", "TargetNotFound")
+        self.await_answer(gateway, 429)
+        answer = self.asks(gateway)
+        self.assertIn("Retry-After", answer.headers)
+        self.assertEqual(answer.headers["RateLimit-Policy"], '"a";q=2;w=3600')
+        self.api.delete(older)
+        self.await_condition(newer, "True", "Accepted")
+        self.await_answer(gateway, 200)
+
+    def test_a_traffic_policy_changes_requests_and_says_how_it_stands(self) -> None:
+        marked = {"set": [{"name": "X-Marked", "value": "yes"}]}
+        policy = traffic_policy(self.namespace, "ways", "web", responseHeaders=marked, timeouts={"request": "10s"})
+        gateway = self.gateway()
+        self.make(policy)
+        wait_until(lambda: self.asks(gateway).headers.get("X-Marked") == "yes", "the header", 30, 0.002)
+        self.await_condition(policy, "True", "Accepted")
+        self.api.patch(policy, {"spec": {"respond": {"statusCode": 418, "body": "short and stout"}}})
+        self.await_answer(gateway, 418)
+        self.api.patch(policy, {"spec": {"respond": None, "redirect": {"scheme": "https", "hostname": "b.test"}}})
+        self.await_answer(gateway, 302)
+        self.assertEqual(self.asks(gateway).headers["Location"], "https://b.test/")
+        elsewhere = {"backends": [{"serviceRef": {"name": "missing", "port": 80}, "match": [{"header": "x-canary"}]}]}
+        self.api.patch(policy, {"spec": {"redirect": None, "split": elsewhere}})
+        self.await_answer(gateway, 200)
+        self.await_answer(gateway, 503, X_Canary="1")
+        gateway.await_line("WARN", f"TrafficPolicy {self.namespace}/ways", "missing")
+        self.api.delete(policy)
+        wait_until(lambda: "X-Marked" not in self.asks(gateway).headers, "no header", 30, 0.002)
+
+    def test_status_is_written_once_and_by_one(self) -> None:
+        policy = security_policy(self.namespace, "shop", "web", access={"deny": ["192.0.2.0/24"]})
+        first, second = self.gateway(lease_name="policies"), self.gateway(lease_name="policies")
+        self.make(policy)
+        self.await_condition(policy, "True", "Accepted")
+        version = self.api.get(policy)["metadata"]["resourceVersion"]
+        for n in range(3):
+            self.route(f"more-{n}")
+            for gateway in (first, second):
+                gateway.await_status(self.host(f"more-{n}"))
+        self.assertEqual(self.api.get(policy)["metadata"]["resourceVersion"], version)
+        self.api.patch(policy, {"status": {"ancestors": []}}, "/status")
+        self.await_condition(policy, "True", "Accepted")
+
+    def test_the_api_server_refuses_what_makes_no_sense(self) -> None:
+        def refused(object_: Manifest, *words: str) -> None:
+            with self.assertRaises(ApiError) as caught:
+                self.make(object_)
+            for word in words:
+                self.assertIn(word, str(caught.exception))
+
+        both = jwt("acme")
+        both["jwt"]["providers"][0]["keys"]["inline"] = "{}"
+        refused(security_policy(self.namespace, "a", "web", authentication=both), "keys")
+        refused(security_policy(self.namespace, "a", "web", authentication={}), "authentication")
+        refused(security_policy(self.namespace, "a", "web", cors={"allowOrigins": ["*"], "allowCredentials": True}), "allowCredentials")
+        refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 0, "per": "1s"}]), "requests")
+        refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 1, "per": "soon"}]), "per")
+        refused(consumer(self.namespace, "a", tokens=[{"subject": "a", "clientId": "b"}]), "exactly one")
+        refused(traffic_policy(self.namespace, "a", "web", redirect={"scheme": "https"}, respond={"statusCode": 200}), "not both")
+        refused(traffic_policy(self.namespace, "a", "web", retries={"attempts": 0}), "attempts")
+        refused(traffic_policy(self.namespace, "a", "web", healthCheck={"type": "TCP"}), "Services alone")
+        refused(traffic_policy(self.namespace, "a", "web", loadBalancing={"algorithm": "ConsistentHash"}), "hash")
+        refused(security_policy(self.namespace, "a", "web", authentication={"external": {}}), "url")
+        wrong = security_policy(self.namespace, "a", "web", access={"deny": ["10.0.0.0/8"]})
+        wrong["spec"]["targetRefs"][0]["kind"] = "Pod"
+        refused(wrong, "targetRefs")
+
+    def test_kubectl_explains_every_field(self) -> None:
+        for field, words in [
+            ("securitypolicy.spec", "authentication"),
+            ("securitypolicy.spec.authentication.jwt.providers.keys", "sharedSecretRef"),
+            ("consumer.spec.apiKeys", "secretRef"),
+            ("ratelimitpolicy.spec.limits", "requests"),
+            ("ratelimitpolicy.spec.shared.redis", "address"),
+            ("securitypolicy.spec.authentication.external", "requestHeaders"),
+            ("trafficpolicy.spec.retries", "perAttempt"),
+            ("trafficpolicy.spec.healthCheck", "unhealthyThreshold"),
+        ]:
+            self.assertIn(words, self.cluster.kubectl("explain", field))
+        for kind in ("securitypolicy", "consumer", "ratelimitpolicy", "trafficpolicy"):
+            text = self.cluster.kubectl("explain", kind, "--recursive=false")
+            self.assertNotIn("<empty>", text)
+        listed = self.cluster.kubectl("get", "securitypolicies,consumers,ratelimitpolicies,trafficpolicies", "--all-namespaces")
+        self.assertNotIn("error", listed)
+
+
+class Definitions(OnCluster):
+    """A cluster that does not know policies at first."""
+
+    cluster_name = "test-definitions"
+
+    def test_definitions_that_come_later_are_followed(self) -> None:
+        self.shop()
+        self.route("web")
+        gateway = self.gateway()
+        gateway.await_backend(self.host(), "one")
+        self.assertEqual([*gateway.lines(" WARN "), *gateway.lines(" ERROR ")], [])
+        install(self.cluster)
+        policy = security_policy(self.namespace, "shop", "web", access={"deny": ["127.0.0.0/8"]})
+        wait_until(lambda: created(self.api, policy), "the API server to know the kind")
+        gateway.await_status(self.host(), 403)
+
+
+if __name__ == "__main__":
+    unittest.main()
