@@ -25,11 +25,12 @@ pub(crate) const KIND: Kind = Kind {
     prepare,
 };
 
-/// The fault that the lab has to find: each request has one try, and what does not answer is waited for.
+/// The fault that the lab has to find: each request has one try, and what does not answer is waited for. Endpoints take turns,
+/// since one that was slow once could be spared, and its death would not be felt.
 pub(crate) const BARE: Kind = Kind {
     name: "sluicegate-bare",
     title: "Sluicegate, retries and hedging off",
-    learns: "As Sluicegate, with --attempts 1 and all that sends a request or a connect again off.",
+    learns: "As Sluicegate, with --attempts 1, all that sends a request or a connect again off, and endpoints that take turns.",
     version: KIND.version,
     works: KIND.works,
     has_functions: true,
@@ -52,13 +53,18 @@ fn program() -> PathBuf {
 fn prepare_bare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     // First, so that what the user gives still decides.
     let options = ONE_TRY.iter().map(|option| (*option).to_owned()).chain(site.options.clone()).collect();
-    prepare(&Site { options, ..site.clone() }, config)
+    prepare_with(&Site { options, ..site.clone() }, config, "{sluicegate.dev/load-balance: round_robin}")
 }
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
+    prepare_with(site, config, "{}")
+}
+
+/// With these annotations of the Service.
+fn prepare_with(site: &Site, config: &Config, of_service: &'static str) -> anyhow::Result<Prepared> {
     let manifests = site.directory.join("manifests");
     fs::create_dir(&manifests).with_context(|| format!("making {}", manifests.display()))?;
-    let driver = Sluicegate { manifests };
+    let driver = Sluicegate { manifests, of_service };
     for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
         driver.write(part, config)?;
     }
@@ -71,7 +77,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
     command.args(&site.options);
     let mut files = vec![
-        ConfigFile::new("ingress.yaml", &ingress(config)),
+        ConfigFile::new("ingress.yaml", &ingress(config, of_service)),
         ConfigFile::new("endpoints.yaml", &endpoints(config)),
     ];
     if !policies.is_empty() {
@@ -82,6 +88,8 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
 
 struct Sluicegate {
     manifests: PathBuf,
+    /// The annotations of the Service.
+    of_service: &'static str,
 }
 
 impl Driver for Sluicegate {
@@ -95,14 +103,14 @@ impl Sluicegate {
         let (name, text) = match part {
             Part::Endpoints => ("endpoints.yaml", endpoints(config)),
             Part::Certificate => ("secret.yaml", secret(&config.certificate)),
-            Part::Hosts => ("ingress.yaml", ingress(config)),
+            Part::Hosts => ("ingress.yaml", ingress(config, self.of_service)),
         };
         replace(&self.manifests.join(name), &text)
     }
 }
 
 /// One Ingress for all hosts, and the Service.
-fn ingress(config: &Config) -> String {
+fn ingress(config: &Config, of_service: &str) -> String {
     let mut text = "apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: app, namespace: default, annotations: {sluicegate.dev/ssl-redirect: \"false\"}}
@@ -127,7 +135,7 @@ spec:
         "---
 apiVersion: v1
 kind: Service
-metadata: {{name: app, namespace: default}}
+metadata: {{name: app, namespace: default, annotations: {of_service}}}
 spec:
   ports: [{{name: http, port: 80, appProtocol: {protocol}}}]
 "
