@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use sluicegate_http1::{HeadLimits, HeadScan, Method, ResponseHead};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::tls::TlsStream;
@@ -30,6 +31,34 @@ impl Stream {
             Self::Plain(tcp) => Some(tcp),
             Self::Tls(tls) => Some(tls.tcp()),
             Self::Http2(_) => None,
+        }
+    }
+
+    /// Reads the head of the final response, and what came behind it.
+    pub(crate) async fn read_response_head(
+        &mut self,
+        method: Method,
+        limits: &HeadLimits,
+    ) -> io::Result<(ResponseHead, Vec<u8>)> {
+        let (mut bytes, mut head, mut scan) = (Vec::new(), ResponseHead::default(), HeadScan::default());
+        let mut interim = 0;
+        loop {
+            if self.read_buf(&mut bytes).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            while !bytes.is_empty()
+                && head.parse(&bytes, &mut scan, method, limits).map_err(io::Error::other)?
+            {
+                bytes.drain(..head.len);
+                if head.status >= 200 {
+                    return Ok((head, bytes));
+                }
+                interim += head.len;
+                scan = HeadScan::default();
+            }
+            if interim + bytes.len() > limits.bytes {
+                return Err(io::Error::other("the head is too long"));
+            }
         }
     }
 

@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use sluicegate_http1::{HeadLimits, HeadScan, ResponseError, Version};
 use tokio::io::AsyncWrite;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::encode::{ResponsePlan, http2_response, write_response};
 use super::exchange::Exchange;
@@ -169,6 +169,28 @@ impl Exchange<'_> {
     /// requests, which stay in the buffer.
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) -> Result<(), ClientFault> {
         self.client.wire.poll_gone(cx, &mut self.scratch.input)
+    }
+
+    /// What comes of something, for as long as the client waits for it. None if it is not there by `until`.
+    pub(super) async fn awaited<T>(
+        &mut self,
+        something: impl Future<Output = T>,
+        until: Option<Instant>,
+    ) -> Result<Option<T>, ClientFault> {
+        let mut something = pin!(something);
+        // Boxed, so that those for whom there is no such time do not carry its room.
+        let mut over = until.map(|until| Box::pin(sleep_until(until)));
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = something.as_mut().poll(cx) {
+                return Poll::Ready(Ok(Some(output)));
+            }
+            if over.as_mut().is_some_and(|over| over.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Ok(None));
+            }
+            self.watch_client(cx)?;
+            Poll::Pending
+        })
+        .await
     }
 
     /// The upload came this far: sets the limit for what comes next.

@@ -1,18 +1,15 @@
 //! Where the cache meets the life of a request: answers without an endpoint, and what is kept of those that endpoints give.
 
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::SystemTime;
 
 use sluicegate_http1::{HeadLimits, HeadScan, Known, Line, Method, RequestFraming, ResponseHead};
 use sluicegate_model::UpstreamKey;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::download::Body;
-use super::exchange::{Begun, Exchange, Persist, Refusal, came_over_https};
+use super::exchange::{Begun, Exchange, Persist, Refusal};
 use crate::cache::{
     Asked, Cache, Collector, Draft, Entered, Entry, Flight, Outcome, RequestDirectives, Times, UnderWay,
     WAIT, is_condition, sent,
@@ -130,13 +127,12 @@ impl Exchange<'_> {
     /// What is asked for, as an endpoint is about to be asked.
     fn asked(&self, cache: &Cache, upstream: &UpstreamKey) -> Asked {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let is_secure = self.client.origin.session.is_some() || self.trusted && came_over_https(head, buf);
         let mut key = Vec::with_capacity(256);
         let mut part = |bytes: &[u8]| {
             key.extend_from_slice(&bytes.len().to_le_bytes());
             key.extend_from_slice(bytes);
         };
-        part(if is_secure { b"https" } else { b"http" });
+        part(if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" });
         part(&head.authority.map_or(&[][..], |authority| authority.of(buf)).to_ascii_lowercase());
         part(self.path());
         let query = match &self.scratch.query {
@@ -188,19 +184,7 @@ impl Exchange<'_> {
         let due = self.wanted_by;
         let until = until.min(under_way.until());
         let until = due.map_or(until, |due| due.min(until));
-        let (mut end, mut over) = (pin!(under_way.end()), pin!(sleep_until(until)));
-        let outcome = poll_fn(|cx| {
-            if let Poll::Ready(outcome) = end.as_mut().poll(cx) {
-                return Poll::Ready(Ok(Some(outcome)));
-            }
-            if over.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(None));
-            }
-            self.watch_client(cx)?;
-            Poll::Pending
-        })
-        .await
-        .map_err(|fault: ClientFault| Refusal::from(fault))?;
+        let outcome = self.awaited(under_way.end(), Some(until)).await?;
         match due.is_some_and(|due| Instant::now() >= due) {
             true => Err(Failure::ResponseTimeout.into()),
             false => Ok(outcome),

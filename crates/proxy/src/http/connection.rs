@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustls::ProtocolVersion;
-use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
+use sluicegate_http1::{HeadLimits, HeadScan, Known, Rejection, RequestHead};
 use sluicegate_model::Settings;
 use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -64,6 +64,19 @@ pub(crate) struct Origin {
     pub(crate) forwarding: Box<[u8]>,
     /// What the client's certificate tells endpoints, as header lines.
     pub(crate) identity: Box<[u8]>,
+}
+
+impl Origin {
+    /// Whether the client uses HTTPS, here or as a trusted peer says.
+    pub(super) fn is_https(&self, trusted: bool, head: &RequestHead, buf: &[u8]) -> bool {
+        self.session.is_some() || trusted && came_over_https(head, buf)
+    }
+}
+
+/// Whether a peer says that the client came to it over HTTPS.
+fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
+    let said = head.header(buf, Known::XForwardedProto).or_else(|| head.header(buf, Known::XForwardedScheme));
+    said.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
 /// How reading a head ended without one.

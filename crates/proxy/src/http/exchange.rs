@@ -1,12 +1,9 @@
 //! The life of a request: route, guard, rewrite, attempt, respond; recorded when it ends.
 
-use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate_http1::{
@@ -16,7 +13,7 @@ use sluicegate_http1::{
 use sluicegate_model::Settings;
 use sluicegate_model::policy::traffic::Fixed;
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::cached::{Cached, Settled};
 use super::connection::Client;
@@ -271,9 +268,8 @@ impl<'c> Exchange<'c> {
         let index = self.snapshot.table.find(authority, path).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
-        let is_insecure =
-            self.client.origin.session.is_none() && !(self.trusted && came_over_https(head, buf));
-        let mut redirects = target.https_only && is_insecure && !is_acme_challenge(path);
+        let is_insecure = || !self.client.origin.is_https(self.trusted, head, buf);
+        let mut redirects = target.https_only && !is_acme_challenge(path) && is_insecure();
         if let Some(required) = &target.client_auth {
             match &self.client.origin.session {
                 None => redirects = true,
@@ -421,19 +417,9 @@ impl<'c> Exchange<'c> {
         tried: &mut Tried,
         turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Fault> {
-        let mut connecting = pin!(upstream.connect(self.worker, ways, tried, turn));
-        let mut late = self.wanted_by.map(|wanted_by| Box::pin(sleep_until(wanted_by)));
-        poll_fn(|cx| {
-            if let Poll::Ready(connected) = connecting.as_mut().poll(cx) {
-                return Poll::Ready(connected.map_err(Fault::from));
-            }
-            if late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) {
-                return Poll::Ready(Err(Failure::ResponseTimeout.into()));
-            }
-            self.watch_client(cx)?;
-            Poll::Pending
-        })
-        .await
+        let connecting = upstream.connect(self.worker, ways, tried, turn);
+        let connected = self.awaited(connecting, self.wanted_by).await?;
+        Ok(connected.ok_or(Failure::ResponseTimeout)??)
     }
 
     /// Counts a response of an endpoint.
@@ -733,12 +719,6 @@ fn grpc_timeout(text: &[u8]) -> Option<Duration> {
         b'n' => Some(Duration::from_nanos(amount)),
         _ => None,
     }
-}
-
-/// Whether a trusted peer says that the client came to it over HTTPS.
-pub(super) fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
-    let said = head.header(buf, Known::XForwardedProto).or_else(|| head.header(buf, Known::XForwardedScheme));
-    said.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
 /// Whether a certificate authority asks for its proof, which must be answered over plain HTTP (RFC 8555, 8.3).

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_http1::{HeadLimits, HeadScan, Method, ResponseFraming, ResponseHead};
+use sluicegate_http1::{HeadLimits, Method, ResponseFraming, ResponseHead};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
@@ -109,23 +109,10 @@ impl Copy {
     async fn receive(&self, mut connection: Connection) -> Option<()> {
         let settings = &*self.policy.compiled.settings;
         let limits = HeadLimits { bytes: settings.limits.response_head, headers: settings.limits.headers };
-        let (mut bytes, mut head, mut scan) = (Vec::new(), ResponseHead::default(), HeadScan::default());
-        loop {
-            if connection.socket.stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-            while !bytes.is_empty() && head.parse(&bytes, &mut scan, self.method, &limits).ok()? {
-                if head.status >= 200 {
-                    self.drain(connection, &head, (bytes.len() - head.len) as u64).await;
-                    return Some(());
-                }
-                bytes.drain(..head.len);
-                scan = HeadScan::default();
-            }
-            if bytes.len() > limits.bytes {
-                return None;
-            }
-        }
+        let stream = &mut connection.socket.stream;
+        let (head, behind) = stream.read_response_head(self.method, &limits).await.ok()?;
+        self.drain(connection, &head, behind.len() as u64).await;
+        Some(())
     }
 
     /// Reads a body whose length is known, so that the connection can be used again. All others end it.

@@ -1,11 +1,8 @@
 //! What an HTTP service is asked about a request, and where its client goes to sign in.
 
-use std::future::{Future as _, poll_fn};
 use std::net::IpAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use sluicegate_http1::{Known, Line};
 use sluicegate_model::policy::{Credential, SignIn};
@@ -13,7 +10,7 @@ use sluicegate_model::policy::{Credential, SignIn};
 use super::encode::{
     copy_lines, has, is_forwarding, is_harmless, write_display, write_line, write_trusted_forwarding,
 };
-use super::exchange::{Exchange, came_over_https};
+use super::exchange::Exchange;
 use crate::failure::{ClientFault, Denial};
 use crate::policy::SecurityPolicy;
 use crate::policy::credential::{Ambiguous, is_line};
@@ -28,15 +25,8 @@ impl Exchange<'_> {
     ) -> Result<Result<Rc<Answer>, Denial>, ClientFault> {
         let Ok(question) = self.question(external) else { return Ok(Err(Denial::AmbiguousCredentials)) };
         let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
-        let mut asking = pin!(service.ask(external.clone(), question));
-        poll_fn(|cx| {
-            if let Poll::Ready(answer) = asking.as_mut().poll(cx) {
-                return Poll::Ready(Ok(answer));
-            }
-            self.watch_client(cx)?;
-            Poll::Pending
-        })
-        .await
+        let asking = service.ask(external.clone(), question);
+        Ok(self.awaited(asking, self.wanted_by).await?.unwrap_or(Err(Denial::CheckTimeout)))
     }
 
     fn question(&self, external: &External) -> Result<Question, Ambiguous> {
@@ -190,8 +180,7 @@ impl Exchange<'_> {
 
     fn scheme(&self) -> &'static [u8] {
         let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
-        let is_secure = self.client.origin.session.is_some() || self.trusted && came_over_https(head, buf);
-        if is_secure { b"https" } else { b"http" }
+        if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" }
     }
 
     /// The host, if the client says it.

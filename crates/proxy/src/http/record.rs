@@ -9,7 +9,7 @@ use sluicegate_model::RouteId;
 use tokio::time::Instant;
 
 use super::connection::Client;
-use super::exchange::{Exchange, came_over_https};
+use super::exchange::Exchange;
 use crate::policy::Guard;
 use crate::policy::credential::mask;
 use crate::route::RouteIndex;
@@ -175,7 +175,7 @@ impl Exchange<'_> {
     fn end_trace(&self, trace: &Trace, duration: Duration) {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let route = self.record.route;
-        let is_https = self.client.origin.session.is_some() || self.trusted && came_over_https(head, buf);
+        let is_https = self.client.origin.is_https(self.trusted, head, buf);
         let consumer = self.record.consumer.map(|number| self.snapshot.table.consumers().get(number));
         let span = Span {
             trace,

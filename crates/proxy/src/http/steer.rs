@@ -2,19 +2,16 @@
 //! upstreams, other paths and headers.
 
 use std::fmt::Write as _;
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate_model::Settings;
-use sluicegate_model::policy::traffic::{Answer, HashPart, Redirect};
+use sluicegate_model::policy::traffic::{Answer, HashPart, Redirect, Retries};
 use tokio::time::{Instant, sleep_until};
 
-use super::exchange::{Exchange, Refusal, came_over_https};
+use super::exchange::{Exchange, Refusal};
 use crate::deadline::after;
-use crate::failure::ClientFault;
+use crate::failure::Failure;
 use crate::policy::traffic::{Course, Traffic, TrafficPolicy};
 use crate::route::{RouteIndex, host_name};
 use crate::telemetry::{Tally, TrafficShard};
@@ -41,8 +38,7 @@ impl Exchange<'_> {
     /// How long a response may take; less for an attempt that may be followed by another.
     pub(super) fn response_limit(&self, repeatable: bool) -> Duration {
         let limit = self.settings().timeouts.response_head;
-        let retries = self.steered.as_ref().and_then(|steered| steered.policy.retries());
-        let per_attempt = retries.and_then(|retries| retries.per_attempt);
+        let per_attempt = self.retries().and_then(|retries| retries.per_attempt);
         match per_attempt.filter(|_| repeatable && self.upload.is_replayable()) {
             Some(per_attempt) => limit.min(per_attempt),
             None => limit,
@@ -126,24 +122,8 @@ impl Exchange<'_> {
 
     /// Waits, as long as the client does and the request's time is not over.
     async fn wait(&mut self, time: Duration) -> Result<(), Refusal> {
-        let until = after(Instant::now(), time);
-        let due = self.wanted_by;
-        let mut over = pin!(sleep_until(due.map_or(until, |due| until.min(due))));
-        poll_fn(|cx| {
-            if over.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(()));
-            }
-            if self.upload.is_complete() {
-                self.watch_client(cx)?;
-            }
-            Poll::Pending
-        })
-        .await
-        .map_err(|fault: ClientFault| Refusal::from(fault))?;
-        match due.is_some_and(|due| Instant::now() >= due) {
-            true => Err(crate::failure::Failure::ResponseTimeout.into()),
-            false => Ok(()),
-        }
+        let over = sleep_until(after(Instant::now(), time));
+        Ok(self.awaited(over, self.wanted_by).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
     /// Writes where the client is sent.
@@ -154,7 +134,7 @@ impl Exchange<'_> {
             None => path.extend_from_slice(self.path()),
         }
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let is_secure = self.client.origin.session.is_some() || self.trusted && came_over_https(head, buf);
+        let is_secure = self.client.origin.is_https(self.trusted, head, buf);
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let name = host_name(authority);
         let out = &mut self.scratch.request;
@@ -232,16 +212,19 @@ impl Exchange<'_> {
         scratch.response_lines.extend_from_slice(line.as_bytes());
     }
 
+    /// What the policy says of further attempts.
+    fn retries(&self) -> Option<&Retries> {
+        self.steered.as_ref()?.policy.retries()
+    }
+
     /// Whether an answer is one after which another endpoint is asked.
     pub(super) fn is_unwanted(&self, status: u16) -> bool {
-        let retries = self.steered.as_ref().and_then(|steered| steered.policy.retries());
-        retries.is_some_and(|retries| retries.statuses.contains(&status))
+        self.retries().is_some_and(|retries| retries.statuses.contains(&status))
     }
 
     /// Whether an attempt that took too long may be followed by another: it had less time than the request has.
     pub(super) fn may_hurry(&self) -> bool {
-        let retries = self.steered.as_ref().and_then(|steered| steered.policy.retries());
-        retries.is_some_and(|retries| retries.per_attempt.is_some())
+        self.retries().is_some_and(|retries| retries.per_attempt.is_some())
             && self.wanted_by.is_none_or(|due| Instant::now() < due)
     }
 

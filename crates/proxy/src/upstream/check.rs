@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use sluicegate_http1::{Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseFraming, ResponseHead};
+use sluicegate_http1::{Chunk, ChunkedDecoder, HeadLimits, Method, ResponseFraming, ResponseHead};
 use sluicegate_model::{HealthCheck, HealthCheckKind, Protocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::{JoinHandle, spawn_local};
@@ -158,24 +158,7 @@ async fn exchange(upstream: &LocalUpstream, address: SocketAddr, check: &HealthC
 async fn answer(stream: &mut Stream, request: &[u8]) -> io::Result<(ResponseHead, Vec<u8>)> {
     stream.write_all(request).await?;
     stream.flush().await?;
-    let (mut bytes, mut head, mut scan) = (Vec::new(), ResponseHead::default(), HeadScan::default());
-    loop {
-        if stream.read_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        while !bytes.is_empty()
-            && head.parse(&bytes, &mut scan, Method::Get, &LIMITS).map_err(io::Error::other)?
-        {
-            bytes.drain(..head.len);
-            if head.status >= 200 {
-                return Ok((head, bytes));
-            }
-            scan = HeadScan::default();
-        }
-        if bytes.len() > LIMITS.bytes {
-            return Err(io::Error::other("the head is too long"));
-        }
-    }
+    stream.read_response_head(Method::Get, &LIMITS).await
 }
 
 /// Asks for the health of a service (grpc.health.v1, "GRPC Health Checking Protocol").
