@@ -135,6 +135,25 @@ class Policies(OnCluster):
         self.await_condition(alice, "False", "Invalid")
         self.assertIn('sluicegate_consumer_requests_total{namespace="' + self.namespace, gateway.admin("/metrics").text)
 
+    def test_more_consumers_than_there_may_be_watches_of_their_own(self) -> None:
+        names = [f"caller-{number:03}" for number in range(510)]
+        callers = [consumer(self.namespace, name, apiKeys=[{"secretRef": {"name": name}}]) for name in names]
+
+        def keys(kind: str) -> list[Manifest]:
+            return [secret(self.namespace, name, {"key": f"the-key-of-{name}".encode()}, kind) for name in names]
+
+        self.make(security_policy(self.namespace, "shop", "web", authentication={"apiKey": {}}), *callers, *keys("Opaque"))
+        gateway = self.gateway()
+        gateway.await_line("ERROR", "are not followed", "sluicegate.dev/credentials")
+        self.await_answer(gateway, 200, X_API_Key=f"the-key-of-{names[0]}")
+        self.assertEqual(self.asks(gateway, X_API_Key=f"the-key-of-{names[-1]}").status, 401)
+        for each in keys("Opaque"):
+            self.api.delete(each)
+        self.api.create(*keys("sluicegate.dev/credentials"))
+        for name in (names[0], names[-1]):
+            self.await_answer(gateway, 200, X_API_Key=f"the-key-of-{name}")
+        wait_until(lambda: "are not followed" not in gateway.admin("/config").text, "no such problem any more")
+
     def test_the_older_policy_wins_and_the_other_is_told(self) -> None:
         older = rate_limit_policy(self.namespace, "b-older", "web", limits=[{"name": "a", "requests": 2, "per": "1h"}])
         newer = rate_limit_policy(self.namespace, "a-newer", "web", limits=[{"name": "a", "requests": 1000, "per": "1h"}])

@@ -14,6 +14,10 @@ use crate::problem::Findings;
 /// The type of a Secret that holds a certificate and its key.
 pub(crate) const TLS_TYPE: &str = "kubernetes.io/tls";
 
+/// The type of a Secret by which callers prove who they are. All of this type are watched together, so there may be any number of
+/// them.
+pub(crate) const CREDENTIALS_TYPE: &str = "sluicegate.dev/credentials";
+
 /// A checked `Secret`.
 #[derive(PartialEq)]
 pub(crate) struct Secret {

@@ -11,22 +11,22 @@ use super::encode::{
     copy_lines, has, is_forwarding, is_harmless, write_display, write_line, write_trusted_forwarding,
 };
 use super::exchange::Exchange;
-use crate::failure::{ClientFault, Denial};
+use crate::failure::{Denial, Failure, Fault};
 use crate::policy::SecurityPolicy;
 use crate::policy::credential::{Ambiguous, is_line};
 use crate::policy::external::{Answer, External, Part, Question, Told};
 
 impl Exchange<'_> {
-    /// What the service says of the request, for as long as the client waits for it.
+    /// What the service says of the request, for as long as the client waits for it and the request's own time is not over.
     pub(super) async fn ask(
         &mut self,
         policy: &SecurityPolicy,
         external: &Arc<External>,
-    ) -> Result<Result<Rc<Answer>, Denial>, ClientFault> {
+    ) -> Result<Result<Rc<Answer>, Denial>, Fault> {
         let Ok(question) = self.question(external) else { return Ok(Err(Denial::AmbiguousCredentials)) };
         let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
         let asking = service.ask(external.clone(), question);
-        Ok(self.awaited(asking, self.wanted_by).await?.unwrap_or(Err(Denial::CheckTimeout)))
+        Ok(self.awaited(asking, self.wanted_by).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
     fn question(&self, external: &External) -> Result<Question, Ambiguous> {

@@ -5,8 +5,8 @@
 //! While the API server is away, what is known stays in service; when it is back, each watch goes on where it was or lists
 //! all objects anew, and those that are missing then are gone.
 //!
-//! Of Secrets, those of type `kubernetes.io/tls` are watched together, and those of other types that something names, as
-//! ConfigMaps, one by one. What newly names them is served once they are known.
+//! Of Secrets, those of types `kubernetes.io/tls` and `sluicegate.dev/credentials` are watched together, and those of other
+//! types that something names, as ConfigMaps, one by one. What newly names them is served once they are known.
 //!
 //! | module | what |
 //! |---|---|
@@ -30,7 +30,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish};
-use crate::object::secret::TLS_TYPE;
+use crate::object::secret::{CREDENTIALS_TYPE, TLS_TYPE};
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::{Store, Touched};
@@ -172,6 +172,7 @@ impl ClusterSource {
             watches: BTreeMap::new(),
             next_watch: 0,
             named: Named::default(),
+            unwatched: Vec::new(),
             touched: Touched::default(),
             since: Instant::now(),
             waits_until: None,
@@ -238,6 +239,8 @@ struct Follower<P> {
     watches: BTreeMap<usize, Watch>,
     next_watch: usize,
     named: Named,
+    /// What is named, and not watched since there are too many of its kind.
+    unwatched: Vec<ObjectRef>,
     /// What has changed and is not published yet.
     touched: Touched,
     /// When the first of it was heard of.
@@ -309,7 +312,9 @@ impl<P: Publish> Follower<P> {
             let mut watch = |kind, fields| {
                 self.watch(Selection { kind, namespace: namespace.clone(), fields });
             };
-            watch(Kind::Secret, Fields::Type(TLS_TYPE));
+            for kind in [TLS_TYPE, CREDENTIALS_TYPE] {
+                watch(Kind::Secret, Fields::Type(kind));
+            }
             for kind in [
                 Kind::EndpointSlice,
                 Kind::Service,
@@ -442,13 +447,14 @@ impl<P: Publish> Follower<P> {
         // Before all have been listed, nobody knows what they lack.
         let is_listed =
             self.watches.values().all(|watch| watch.is_settled || watch.selection.object().is_some());
-        let wanted: Vec<ObjectRef> = named
+        let mut wanted: Vec<ObjectRef> = named
             .others
             .iter()
             .filter(|object| is_listed && !singly.contains(object) && !self.store.knows(object))
-            .take(SINGLE_WATCHES_MAX.saturating_sub(singly.len()))
             .cloned()
             .collect();
+        let room = SINGLE_WATCHES_MAX.saturating_sub(singly.len());
+        self.unwatched = wanted.split_off(room.min(wanted.len()));
         for ObjectRef { kind, namespace, name } in wanted {
             self.watch(Selection { kind, namespace: Some(namespace), fields: Fields::Name(name) });
         }
@@ -484,6 +490,7 @@ impl<P: Publish> Follower<P> {
             problem(&format!("{}: {message}", of.join(", ")), reason)
         });
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Away)));
+        let of_watches = of_watches.chain(too_many(&self.unwatched));
         let of_addresses = self.lacking.borrow().clone();
         self.output.report(&self.store, of_objects.chain(of_watches).chain(of_addresses));
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
@@ -510,6 +517,22 @@ impl Selection {
         };
         reason != Reason::Away && !is_needed
     }
+}
+
+/// What is wrong if these are not followed.
+fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
+    let first = unwatched.first()?;
+    Some(Problem {
+        severity: Severity::Error,
+        origin: Origin::CLUSTER,
+        object: None,
+        field: String::new(),
+        message: format!(
+            "{} objects that are named are not followed, {first} for one: {SINGLE_WATCHES_MAX} Secrets and ConfigMaps are watched one \
+             by one. Give Secrets of Consumers the type {CREDENTIALS_TYPE}, of which there may be any number",
+            unwatched.len()
+        ),
+    })
 }
 
 /// What is wrong with some watches: which, and why.

@@ -8,7 +8,7 @@
 mod hostile;
 mod remembered;
 
-use sluicegate_model::policy::{External, ExternalCache, KeyPart, SignIn};
+use sluicegate_model::policy::{External, ExternalCache, KeyPart, SignIn, Traffic};
 use sluicegate_proxy::telemetry::Check;
 
 use super::*;
@@ -84,6 +84,23 @@ async fn the_service_lets_in_refuses_and_tells_endpoints_who_calls() -> TestResu
     assert_eq!(denied(&gateway, Denial::CheckForbidden), 1);
     assert_eq!((checks(&gateway, Check::Admitted), checks(&gateway, Check::Refused)), (1, 2));
     assert_eq!(server.accepted(), 1, "the connection is kept");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_service_beyond_the_time_of_the_request() -> TestResult {
+    let server = Backend::start(Behaviour::silent()).await?;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    let external = External { timeout: Duration::from_secs(3600), ..service(&server) };
+    set_security(builder.config_mut(), Some(by(external)));
+    let mut traffic = Traffic::new(id("TrafficPolicy", "ways"));
+    traffic.timeouts.request = Some(Duration::from_millis(50));
+    let traffic = Arc::new(traffic);
+    routes(builder.config_mut(), |route| route.traffic = Some(traffic.clone()));
+    let gateway = builder.start().await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
+    assert_eq!(backend.requests(), 0);
     Ok(())
 }
 
