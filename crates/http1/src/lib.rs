@@ -41,7 +41,7 @@ mod token;
 
 pub use chunked::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk_header};
 pub use header::{Known, Line};
-pub use limits::HeadLimits;
+pub use limits::{HeadLimits, MAX_HEADERS};
 pub use method::Method;
 pub use path::{Normalised, normalise};
 pub use rejection::Rejection;

@@ -1,7 +1,7 @@
 //! How large a head may be.
 
 /// The most header lines that [`HeadLimits::headers`] can allow.
-pub(crate) const MAX_HEADERS: usize = 256;
+pub const MAX_HEADERS: usize = 256;
 
 /// How large a head may be. What is larger is refused, not truncated.
 #[derive(Clone, Copy, Debug)]

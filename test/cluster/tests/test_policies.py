@@ -130,8 +130,15 @@ class Policies(OnCluster):
         took = self.await_answer(gateway, 401, X_API_Key="the-first-key-of-alice")
         self.await_answer(gateway, 200, X_API_Key="the-second-key-of-alice")
         say(f"a key that was taken out of its Secret is refused after {took * 1000:.0f} ms")
-        self.api.delete(key)
+        # What changes while nobody asks for keys is known when somebody does again.
+        self.api.delete(policy)
+        self.await_answer(gateway, 200)
+        self.api.patch(key, {"data": secret(self.namespace, "alice", {"key": b"the-third-key-of-alice"})["data"]})
+        self.api.create(policy)
         self.await_answer(gateway, 401, X_API_Key="the-second-key-of-alice")
+        self.await_answer(gateway, 200, X_API_Key="the-third-key-of-alice")
+        self.api.delete(key)
+        self.await_answer(gateway, 401, X_API_Key="the-third-key-of-alice")
         self.await_condition(alice, "False", "Invalid")
         self.assertIn('sluicegate_consumer_requests_total{namespace="' + self.namespace, gateway.admin("/metrics").text)
 

@@ -213,6 +213,14 @@ pub(crate) enum Object {
     ConfigMap(Arc<secret::ConfigMap>),
 }
 
+impl Object {
+    /// Whether all that it does is to refuse requests, since it has errors: no good form, which a newer one would have to leave in
+    /// service.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::SecurityPolicy(policy) if policy.security.refuses.is_some())
+    }
+}
+
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {

@@ -307,10 +307,10 @@ impl Store {
         let before = slot.form().cloned();
         let place = slot.candidates.binary_search_by(|candidate| candidate.origin.file.cmp(&origin.file));
         let older = match place {
-            Ok(place) => slot.candidates.get_mut(place).and_then(|candidate| candidate.form.take()),
+            Ok(place) => slot.candidates[place].form.take(),
             Err(_) => None,
         };
-        let is_kept = parsed.findings.has_errors() && older.is_some();
+        let is_kept = parsed.findings.has_errors() && older.as_ref().is_some_and(|older| !older.is_closed());
         let candidate = Candidate {
             origin,
             form: if is_kept { older } else { parsed.form.clone() },

@@ -194,6 +194,9 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// An epoch that no control plane has, so that what is there is compared.
+const UNLIKE_ANY: Bytes = Bytes::from_static(b"last good forms");
+
 fn start_from(path: &Path) -> Held {
     match Snapshot::read(path) {
         Ok(Snapshot { epoch, version, resources }) => {
@@ -223,7 +226,10 @@ async fn write_snapshots(
         let written = tokio::task::spawn_blocking(move || {
             let snapshot = {
                 let held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                let (epoch, version) = (held.epoch.clone(), held.version);
+                // Who starts from last good forms does not have what came, and has to be told what it lacks.
+                let is_whole = held.store.refused() == 0;
+                let epoch = if is_whole { held.epoch.clone() } else { UNLIKE_ANY };
+                let version = held.version;
                 Snapshot { epoch, version, resources: held.store.snapshot() }
             };
             snapshot.write(&path_there)

@@ -209,6 +209,15 @@ fn a_route_that_was_open_is_not_served_on_while_the_policy_that_it_got_cannot_be
         let changes = apply(&mut restarted, all_of(&closed));
         assert!(matches!(&changes[..], [Change::Config(config)] if **config == closed));
     }
+    // Nor is the route for less of the path that would take its place.
+    let new =
+        with(vec![route("/", None), route("/admin", Some(security("192.0.2.0/24"))), route("/other", None)]);
+    let mut store = Store::default();
+    apply(&mut store, all_of(&open));
+    let mut changed = all_of(&new);
+    changed.retain(|(name, _)| name.kind() != Some(Kind::Security));
+    apply(&mut store, changed);
+    assert!(store.config().hosts.is_empty());
     // The default route and a fallback are no other.
     let default = |security| Config { default_route: Some(route("/", security)), ..Config::default() };
     let mut store = Store::default();

@@ -66,12 +66,20 @@ impl Collector {
                 Chunk::Data(data) if !self.add(data) => return false,
                 Chunk::Data(_) => {}
                 // Nobody who gets the response later could be told of them before.
-                Chunk::Trailers(_) => return false,
+                Chunk::Trailers(_) => {
+                    self.flight.is_of_no_use();
+                    return false;
+                }
                 Chunk::Partial | Chunk::End => break,
             }
         }
         self.decoder = Some(decoder);
         true
+    }
+
+    /// It is not for this client, nor for others.
+    pub(crate) fn give_up(self) {
+        self.flight.is_of_no_use();
     }
 
     fn add(&mut self, data: &[u8]) -> bool {

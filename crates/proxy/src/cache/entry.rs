@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use memchr::memmem;
-use sluicegate_http1::{Known, Line, RequestHead, ResponseHead};
+use sluicegate_http1::{Known, Line, MAX_HEADERS, RequestHead, ResponseHead};
 use sluicegate_model::UpstreamKey;
 use sluicegate_model::policy::traffic as model;
 use tokio::time::Instant;
@@ -106,6 +106,10 @@ impl Draft {
         rules: &model::Cache,
         times: &Times,
     ) -> Option<Self> {
+        // There has to be room for what is said of its age, its length and its date.
+        if head.lines.len() + 3 > MAX_HEADERS {
+            return None;
+        }
         let directives = ResponseDirectives::of(&head.lines, buf);
         let is_shareable = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
         let is_refused = directives.no_store
@@ -161,7 +165,9 @@ impl Draft {
     pub(super) fn size(&self) -> usize {
         let vary: usize =
             self.vary.iter().map(|of| size_of::<Sent>() + of.name.len() + of.values.len()).sum();
-        OVERHEAD + self.key.len() + self.lines.len() + self.head.capacity() + vary
+        let validators =
+            [&self.etag, &self.last_modified].into_iter().flatten().map(|text| text.len()).sum::<usize>();
+        OVERHEAD + self.key.len() + self.lines.len() + self.head.capacity() + vary + validators
     }
 
     pub(super) fn key(&self) -> &Arc<[u8]> {
@@ -216,6 +222,11 @@ impl Entry {
     pub(super) fn is_replaced_by(&self, other: &Self) -> bool {
         let (old, new) = (&self.draft, &other.draft);
         old.upstream == new.upstream && old.lines == new.lines && old.vary == new.vary
+    }
+
+    /// Whether its head came later.
+    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+        self.draft.received > other.draft.received
     }
 
     /// Whether it is the answer without asking.

@@ -46,6 +46,8 @@ pub(crate) struct Cache {
     hasher: RandomState,
     /// Keys of which a response was of no use to others: the upper half of their hash, and until when, in seconds.
     of_no_use: Box<[AtomicU64]>,
+    /// How often responses to some keys were thrown out since something was changed, by their hash.
+    changes: Box<[AtomicU64]>,
     begun: Instant,
 }
 
@@ -68,6 +70,8 @@ pub(crate) struct UnderWay {
     upstream: UpstreamKey,
     lines: Box<[u8]>,
     begun: Instant,
+    /// How often what it asks for had been changed.
+    changes: u64,
     /// Whether its response is most likely for nobody else.
     is_private: bool,
     /// Closed when it ends.
@@ -122,6 +126,7 @@ impl Cache {
             account: Account::new(bytes(rules.max_size)),
             hasher: RandomState::default(),
             of_no_use: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
+            changes: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             begun: Instant::now(),
         }
     }
@@ -179,6 +184,7 @@ impl Cache {
             upstream: asked.upstream.clone(),
             lines: asked.lines.clone(),
             begun: now,
+            changes: self.changes(hash).load(Ordering::Relaxed),
             is_private,
             done: Semaphore::new(0),
             waiting: AtomicUsize::new(0),
@@ -190,7 +196,9 @@ impl Cache {
 
     /// Throws out all responses to a key, and those that are on their way (RFC 9111, 4.4).
     pub(crate) fn invalidate(&self, key: &[u8]) {
-        let mut shard = self.shard(self.hash(key));
+        let hash = self.hash(key);
+        let mut shard = self.shard(hash);
+        self.changes(hash).fetch_add(1, Ordering::Relaxed);
         let numbers = shard.index.remove(key).unwrap_or_default();
         let gone: Vec<_> = numbers.into_iter().filter_map(|number| shard.take(number)).collect();
         shard.flights.remove(key);
@@ -218,6 +226,11 @@ impl Cache {
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         let shard = &self.shards[(hash % self.shards.len() as u64) as usize];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counted while the shard is locked.
+    fn changes(&self, hash: u64) -> &AtomicU64 {
+        &self.changes[(hash % REMEMBERED as u64) as usize]
     }
 
     fn count_gone(&self, entries: usize) {
@@ -353,14 +366,19 @@ impl Flight {
             return None;
         }
         let (mut evicted, mut replaced) = (Vec::new(), Vec::new());
-        let mut shard = self.cache.shard(self.cache.hash(&self.key));
-        // What it asked for was changed since.
-        if !shard.flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.state)) {
+        let hash = self.cache.hash(&self.key);
+        let mut shard = self.cache.shard(hash);
+        // What it asked for was changed since. That somebody else asks meanwhile, since it takes long, is no reason.
+        if self.cache.changes(hash).load(Ordering::Relaxed) != self.state.changes {
             return None;
         }
         let numbers = shard.index.get(&self.key).cloned().unwrap_or_default();
         let same = |number: &u64| shard.entries.get(number).is_some_and(|old| old.is_replaced_by(&entry));
         let mut old: Vec<u64> = numbers.iter().copied().filter(same).collect();
+        let is_newer = |number: &u64| shard.entries.get(number).is_some_and(|old| old.is_newer_than(&entry));
+        if old.iter().any(is_newer) {
+            return None;
+        }
         if old.is_empty() && numbers.len() >= VARIANTS_MAX {
             old.extend(numbers.first());
         }
@@ -517,10 +535,29 @@ mod tests {
             Arc::new(Entry::new(draft, Bytes::new(), charge))
         };
         let late = entry(&slow);
-        assert_eq!(slow.keep(late), None, "what was asked for first is not newer");
+        assert_eq!(slow.keep(late.clone()), Some(0), "it is no worse for having taken long");
+        assert!(matches!(at(2 * WAIT), Entered::Kept(kept) if Arc::ptr_eq(&kept, &late)));
         let new = entry(&other);
-        assert_eq!(other.keep(new), Some(0));
-        assert!(matches!(at(2 * WAIT), Entered::Kept(_)));
+        assert_eq!(other.keep(new.clone()), Some(0));
+        assert!(matches!(at(2 * WAIT), Entered::Kept(kept) if Arc::ptr_eq(&kept, &new)));
+        // Who has the head of the response later has the newer one, whoever is done first.
+        assert!(new.is_newer_than(&late));
+    }
+
+    #[test]
+    fn what_is_on_its_way_while_something_changes_is_not_kept() {
+        let cache = cache(1 << 20, 1 << 10);
+        let asked = asked("k");
+        let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+        cache.invalidate(&asked.key);
+        let Entered::Leads(newer, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+        let entry = || {
+            let draft = draft(&asked, REQUEST, "");
+            let charge = cache.charge(draft.size()).unwrap();
+            Arc::new(Entry::new(draft, Bytes::new(), charge))
+        };
+        assert_eq!(flight.keep(entry()), None);
+        assert_eq!(newer.keep(entry()), Some(0));
     }
 
     #[test]
@@ -540,6 +577,20 @@ mod tests {
             "nobody waits for what was of no use"
         );
         drop(flight);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_target_whose_responses_have_trailers() {
+        let cache = cache(1 << 20, 1 << 10);
+        let asked = asked("k");
+        let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+        let (framing, stats) = (sluicegate_http1::ResponseFraming::Chunked, Arc::new(TrafficStats::new(1)));
+        let collector = Collector::new(flight, draft(&asked, REQUEST, ""), framing, (stats, 0));
+        let mut collector = collector.expect("there is room");
+        assert!(!collector.take(b"1\r\nx\r\n0\r\nX-Sum: 1\r\n\r\n"));
+        drop(collector);
+        let Entered::Leads(_flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+        assert!(matches!(enter(&cache, &asked, REQUEST), Entered::Alone(_)));
     }
 
     #[test]

@@ -281,7 +281,7 @@ impl Exchange<'_> {
                 place.strip(&mut scratch.head, buf, &mut kept);
             }
         }
-        scratch.request_lines.extend_from_slice(&kept.lines);
+        kept.write_lines(&mut scratch.request_lines);
         scratch.query = kept.query;
         if let Some(token) = &identity.token {
             scratch.request_lines.extend_from_slice(&token.lines);
@@ -437,7 +437,7 @@ fn first<'b>(
 /// Checks a password on a thread for such work: half of the CPUs do nothing else at most.
 async fn check_password(check: Box<dyn FnOnce() -> bool + Send>) -> Result<bool, Denial> {
     static WAITING: AtomicUsize = AtomicUsize::new(0);
-    static CHECKING: OnceLock<Semaphore> = OnceLock::new();
+    static CHECKING: OnceLock<Arc<Semaphore>> = OnceLock::new();
     struct Waiting;
     impl Drop for Waiting {
         fn drop(&mut self) {
@@ -445,17 +445,21 @@ async fn check_password(check: Box<dyn FnOnce() -> bool + Send>) -> Result<bool,
         }
     }
     let before = WAITING.fetch_add(1, Ordering::Relaxed);
-    let _waiting = Waiting;
+    let waiting = Waiting;
     if before >= PASSWORDS_WAITING_MAX {
         return Err(Denial::PasswordsBusy);
     }
     let checking = CHECKING.get_or_init(|| {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Semaphore::new((cpus / 2).max(1))
+        Arc::new(Semaphore::new((cpus / 2).max(1)))
     });
-    let permit = checking.acquire().await;
-    let checked = spawn_blocking(check).await;
-    drop(permit);
+    let permit = checking.clone().acquire_owned().await;
+    let checked = spawn_blocking(move || {
+        // As long as it takes, also when nobody waits for it any more: it cannot be broken off.
+        let _held = (permit, waiting);
+        check()
+    });
+    let checked = checked.await;
     // A check that could not be made to its end lets nobody in.
     Ok(checked.unwrap_or(false))
 }

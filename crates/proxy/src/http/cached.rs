@@ -9,6 +9,7 @@ use sluicegate_model::UpstreamKey;
 use tokio::time::Instant;
 
 use super::download::Body;
+use super::encode::copy_lines;
 use super::exchange::{Begun, Exchange, Persist, Refusal};
 use crate::cache::{
     Asked, Cache, Collector, Draft, Entered, Entry, Flight, Outcome, RequestDirectives, Times, UnderWay,
@@ -19,7 +20,7 @@ use crate::policy::Guard;
 use crate::policy::traffic::TrafficPolicy;
 use crate::telemetry::{Tally, TrafficShard};
 use crate::upstream::{Connection, LocalUpstream};
-use crate::worker::BUFFER;
+use crate::worker::{BUFFER, Scratch};
 
 /// A request on its way to an endpoint, whose response may be kept.
 pub(super) struct Cached {
@@ -134,6 +135,8 @@ impl Exchange<'_> {
         };
         part(if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" });
         part(&head.authority.map_or(&[][..], |authority| authority.of(buf)).to_ascii_lowercase());
+        // Endpoints make links and redirects of it.
+        part(&self.client.origin.listener.port().to_le_bytes());
         part(self.path());
         let query = match &self.scratch.query {
             Some(query) => Some(&**query).filter(|query| !query.is_empty()),
@@ -155,7 +158,7 @@ impl Exchange<'_> {
         Asked {
             key: key.into(),
             upstream: upstream.clone(),
-            lines: self.scratch.request_lines.as_slice().into(),
+            lines: self.scratch.request_lines[self.trace_lines..].into(),
             directives: RequestDirectives::of(head, buf),
             has_credentials: has(Known::Authorization) || has(Known::ProxyAuthorization),
             has_cookie: has(Known::Cookie),
@@ -229,7 +232,11 @@ impl Exchange<'_> {
         let now = Instant::now();
         let renewed = match (status, cached.revalidates, cached.stale.take()) {
             (304, true, Some(stale)) => {
-                Some((self.renew(&mut cached, &stale, now).unwrap_or(stale), Way::Revalidated))
+                let renewed = self.renew(&mut cached, &stale, now);
+                if renewed.is_none() {
+                    self.tell_what_is_not_kept();
+                }
+                Some((renewed.unwrap_or(stale), Way::Revalidated))
             }
             (500 | 502..=504, _, Some(stale)) if stale.may_stand_in(now) => {
                 if let Some(flight) = &cached.flight {
@@ -281,11 +288,24 @@ impl Exchange<'_> {
         });
         let Some(draft) = draft.flatten() else {
             cached.cache.remove(stale);
+            flight.is_of_no_use();
             return None;
         };
-        let entry = Arc::new(stale.renewed(draft, &cached.cache)?);
+        let Some(entry) = stale.renewed(draft, &cached.cache).map(Arc::new) else {
+            flight.ends(Outcome::OfNoUse);
+            return None;
+        };
         flight.keep(entry.clone());
         Some(entry)
+    }
+
+    /// What a 304 says to its own client alone: it goes on with what was kept before.
+    fn tell_what_is_not_kept(&mut self) {
+        let Scratch { reply, reply_head, response_lines, .. } = &mut *self.scratch;
+        copy_lines(response_lines, reply.filled(), &reply_head.lines, |line| {
+            let is_rule = || line.name.of(reply.filled()).eq_ignore_ascii_case(b"cache-control");
+            line.known == Known::SetCookie || is_rule()
+        });
     }
 
     /// Begins to collect a response, if it is to be kept. Whether it is.

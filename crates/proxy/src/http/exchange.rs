@@ -117,6 +117,8 @@ pub(super) struct Exchange<'c> {
     pub(super) permits: Vec<Permit>,
     /// What is to become of what is kept, or will be.
     pub(super) cached: Option<Box<Cached>>,
+    /// How much of the `request_lines` buffer passes a trace on, which no two requests do alike.
+    pub(super) trace_lines: usize,
     /// How much of the `response` buffer was written ahead of the final response.
     pub(super) interim_written: usize,
     /// How many bytes of interim responses have come.
@@ -163,6 +165,7 @@ impl<'c> Exchange<'c> {
             steered: None,
             permits: Vec::new(),
             cached: None,
+            trace_lines: 0,
             interim_written: 0,
             interim_received: 0,
             committed: false,
@@ -507,6 +510,9 @@ impl<'c> Exchange<'c> {
         if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
         {
             upstream.stats().failures[Failure::TooLong.index()].add(1);
+            if let Some(copy) = self.collector() {
+                copy.give_up();
+            }
             return self.refuse(Failure::TooLong.into()).await;
         }
         let copy = self.collector();

@@ -167,6 +167,7 @@ impl Exchange<'_> {
             Decision::Forget => Decision::forget(head),
             Decision::Take(trace) => {
                 trace.propagate(head, request_lines);
+                self.trace_lines = request_lines.len();
                 self.record.trace = Some(Box::new(trace));
             }
         }

@@ -104,15 +104,18 @@ impl Place {
                 kept.query = Some(parts.join(&b'&'));
             }
             Credential::Cookie(name) => {
+                // What another place has left of a line, too.
+                for cookies in &mut kept.cookies {
+                    if let Some(rest) = without_cookie(cookies, name) {
+                        *cookies = rest;
+                    }
+                }
                 for line in
                     head.lines.iter_mut().filter(|line| line.known == Known::Cookie && !line.hop_by_hop)
                 {
-                    let value = line.value.of(buf);
-                    let is_kept = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
-                    let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_kept).collect();
-                    if parts.len() < value.split(|byte| *byte == b';').count() {
+                    if let Some(rest) = without_cookie(line.value.of(buf), name) {
                         line.hop_by_hop = true;
-                        kept.cookie(parts.join(&b';').trim_ascii());
+                        kept.cookies.push(rest);
                     }
                 }
             }
@@ -129,18 +132,27 @@ impl Place {
 pub(crate) struct Kept {
     /// The query, if it is another than the client's.
     pub(crate) query: Option<Vec<u8>>,
-    /// Header lines in place of those that were marked.
-    pub(crate) lines: Vec<u8>,
+    /// The values of `Cookie` lines in place of those that were marked.
+    cookies: Vec<Vec<u8>>,
 }
 
 impl Kept {
-    fn cookie(&mut self, value: &[u8]) {
-        if !value.is_empty() {
-            self.lines.extend_from_slice(b"Cookie: ");
-            self.lines.extend_from_slice(value);
-            self.lines.extend_from_slice(b"\r\n");
+    /// Writes the header lines that go on in place of those that were marked.
+    pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
+        for value in self.cookies.iter().filter(|value| !value.is_empty()) {
+            for part in [b"Cookie: ", &value[..], b"\r\n"] {
+                out.extend_from_slice(part);
+            }
         }
     }
+}
+
+/// What is left of the value of a `Cookie` line without this cookie; nothing if it has none of that name.
+fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
+    let is_kept = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
+    let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_kept).collect();
+    let is_less = parts.len() < value.split(|byte| *byte == b';').count();
+    is_less.then(|| parts.join(&b';').trim_ascii().to_vec())
 }
 
 /// Whether this is a line of the header of this name.
@@ -297,13 +309,16 @@ mod tests {
         let places = [
             Credential::Query("k".into()),
             Credential::Cookie("k".into()),
+            Credential::Cookie("b".into()),
             Credential::Header { name: "x-k".into(), prefix: "".into() },
         ];
         for place in &places {
             Place::new(place).strip(&mut head, &buf, &mut kept);
         }
         assert_eq!(kept.query.as_deref(), Some(&b"a=1&b"[..]));
-        assert_eq!(String::from_utf8_lossy(&kept.lines), "Cookie: a=1; b=3\r\n");
+        let mut lines = Vec::new();
+        kept.write_lines(&mut lines);
+        assert_eq!(String::from_utf8_lossy(&lines), "Cookie: a=1\r\n");
         let gone: Vec<_> =
             head.lines.iter().filter(|line| line.hop_by_hop).map(|line| line.value.of(&buf)).collect();
         assert_eq!(gone, [&b"a=1; k=2; b=3"[..], b"1"]);

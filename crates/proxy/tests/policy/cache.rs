@@ -1,5 +1,6 @@
 //! Responses that are kept for others.
 
+use sluicegate_model::Tracing;
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::policy::traffic::{Cache, HeaderRules};
 use sluicegate_proxy::telemetry::{CacheState, Tally, TrafficShard};
@@ -389,6 +390,43 @@ async fn clients_that_have_it_already_are_told_so() -> TestResult {
             assert_eq!(said(&response), "sluicegate; fwd=bypass", "{line}");
         }
         assert_eq!(backend.requests(), 4);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn traces_make_no_difference() -> TestResult {
+    let (backend, gateway) = gateway_of(1, answer("Cache-Control: max-age=60\r\n"), rules()).await?;
+    // Nobody needs to take what is sent there.
+    let tracing = Tracing::to("http://127.0.0.1:9".parse().unwrap());
+    gateway.configure(|config| config.settings.tracing = Some(tracing)).await;
+    for number in 1..=40 {
+        let line = format!("traceparent: 00-0af7651916cd43dd8448eb211c80319c-{number:016x}-01");
+        assert_eq!(&*ask(&gateway, "/", &[&line]).await?.text(), "0");
+    }
+    assert_eq!((backend.requests(), kept(&gateway).entries), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_304_says_to_one_client_reaches_that_client() -> TestResult {
+    for (said, name) in
+        [("Set-Cookie: session=1", "set-cookie"), ("Cache-Control: no-store", "cache-control")]
+    {
+        let validates = by_request(move |request| match request.header("if-none-match") {
+            Some(_) => format!("HTTP/1.1 304 Not Modified\r\n{said}\r\n\r\n"),
+            None => ok("Cache-Control: no-cache\r\nETag: \"v1\"\r\n", "body"),
+        });
+        for transport in TRANSPORTS {
+            let (_backend, gateway) = gateway_of(1, validates.clone(), rules()).await?;
+            assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 200);
+            let renewed = ask_by(&gateway, "GET", "/", &[], transport).await?;
+            assert_eq!((renewed.status, &*renewed.text()), (200, "body"));
+            let value = said.split_once(": ").unwrap().1;
+            assert!(renewed.headers_named(name).contains(&value), "{said}");
+            let others = ask_by(&gateway, "GET", "/", &[], transport).await?;
+            assert!(!others.headers_named(name).contains(&value), "it is not kept");
+        }
     }
     Ok(())
 }

@@ -38,8 +38,17 @@ pub(crate) mod traffic;
 mod url;
 pub(crate) mod written;
 
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
 /// The API group of our kinds.
 pub(crate) const GROUP: &str = "sluicegate.dev";
 
 /// Its version.
 pub(crate) const VERSION: &str = "v1alpha1";
+
+/// When an object was made, in seconds since 1970, if that can be read.
+fn created(raw: &Value) -> Option<i64> {
+    let text = raw.pointer("/metadata/creationTimestamp")?.as_str()?;
+    Some(text.parse::<Timestamp>().ok()?.as_second())
+}

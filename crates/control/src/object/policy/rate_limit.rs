@@ -10,7 +10,7 @@ use sluicegate_model::policy::{Concurrency, Limit, LimitKey, RateLimits, Shared,
 use super::shared::{self, Sharing};
 use super::target::{self, Target};
 use super::written::rate_limit::{self as written, LimitAlgorithm, LimitKeyType, RateLimitPolicySpec};
-use super::{consumer, duration, header, jwt, list};
+use super::{consumer, created, duration, header, jwt, list};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation, host};
 use crate::problem::Findings;
@@ -77,7 +77,7 @@ impl RateLimitPolicy {
         let written = raw.get("spec").and_then(|spec| spec.get("shared")).cloned();
         let (shared, sharing) = check_shared(written.map(serde_json::from_value), object, findings);
         let limits = limits(object, valid, true, shared);
-        Self { created: None, targets, limits, sharing }
+        Self { created: created(raw), targets, limits, sharing }
     }
 }
 

@@ -10,7 +10,7 @@ use sluicegate_model::policy::{Access, Cors, Security};
 use super::authentication::{self, Need};
 use super::target::{self, Target};
 use super::written::security::{self as written, SecurityPolicySpec};
-use super::{address, authorization, duration, header, list, origin};
+use super::{address, authorization, created, duration, header, list, origin};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
@@ -71,7 +71,7 @@ impl SecurityPolicy {
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &Findings) -> Self {
         // What is wrong with them has been told, or is told when the rest can be read.
         let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
-        Self::closed(object, targets, findings)
+        Self { created: created(raw), ..Self::closed(object, targets, findings) }
     }
 
     fn closed(object: &ObjectRef, targets: Vec<Target>, findings: &Findings) -> Self {

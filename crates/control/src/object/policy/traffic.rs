@@ -22,7 +22,7 @@ use super::written::target::TargetKind;
 use super::written::traffic::{
     self as written, BalancingAlgorithm, HashPartType, PathRewriteType, TrafficPolicySpec,
 };
-use super::{duration, header, list};
+use super::{created, duration, header, list};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation, host, path};
 use crate::problem::Findings;
@@ -124,7 +124,7 @@ impl TrafficPolicy {
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
         let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
         let (traffic, service) = (Arc::new(Traffic::new(object.id())), OfService::default());
-        Self { created: None, targets, traffic, service }
+        Self { created: created(raw), targets, traffic, service }
     }
 }
 

@@ -386,11 +386,16 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Takes an object away, unless another watch has it too.
+    /// Takes an object away of which a watch has said that it is gone.
     fn remove(&mut self, number: usize, object: &ObjectRef) {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         watch.objects.remove(object);
         watch.unlisted.remove(object);
+        self.forget(object);
+    }
+
+    /// Takes away an object that a watch does not tell of any more, unless another one does.
+    fn forget(&mut self, object: &ObjectRef) {
         if !self.watches.values().any(|watch| watch.objects.contains(object)) {
             self.touched.merge(self.store.remove_object(object));
             if let Some(board) = &self.board {
@@ -438,10 +443,16 @@ impl<P: Publish> Follower<P> {
     fn find_named(&mut self) {
         self.named = Named::find(&self.store, &self.options);
         let named = &self.named;
-        self.watches.retain(|_, watch| match watch.selection.object() {
-            Some(object) => named.others.contains(&object),
-            None => true,
-        });
+        let is_over = |watch: &mut Watch| {
+            watch.selection.object().is_some_and(|object| !named.others.contains(&object))
+        };
+        let ended: Vec<Watch> =
+            self.watches.extract_if(.., |_, watch| is_over(watch)).map(|(_, watch)| watch).collect();
+        // What is not watched is not known: it is asked for anew if it is named again.
+        for object in ended.iter().flat_map(|watch| &watch.objects) {
+            self.forget(object);
+        }
+        let named = &self.named;
         let singly: BTreeSet<ObjectRef> =
             self.watches.values().filter_map(|watch| watch.selection.object()).collect();
         // Before all have been listed, nobody knows what they lack.
@@ -479,6 +490,8 @@ impl<P: Publish> Follower<P> {
                 // Gateway API need not be installed, nor our own definitions.
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
                 Some(fault) if fault.reason == Reason::Away => {}
+                // The right to Secrets of one type is the right to those of another, and has been asked for.
+                Some(fault) if fault.reason == Reason::Forbidden && watch.selection.is_of_credentials() => {}
                 Some(fault) => {
                     faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection);
                 }
@@ -505,6 +518,10 @@ impl Selection {
         let Fields::Name(name) = &self.fields else { return None };
         let namespace = self.namespace.clone().unwrap_or_default();
         Some(ObjectRef { kind: self.kind, namespace, name: name.clone() })
+    }
+
+    fn is_of_credentials(&self) -> bool {
+        matches!(self.fields, Fields::Type(CREDENTIALS_TYPE))
     }
 
     /// Whether there is something to serve without these objects, if they cannot be had for this reason.

@@ -212,6 +212,24 @@ impl Cards {
         }
     }
 
+    /// What was written upon a version stands, before the watch tells it; unless that has told something newer meanwhile.
+    fn wrote(&mut self, object: &ObjectRef, upon: Option<&str>, written: Standing) {
+        match written {
+            Standing::Ingress(written) => {
+                if let Some(card) = self.ingresses.get_mut(object) {
+                    card.standing = written;
+                }
+            }
+            Standing::Policy(written) => {
+                if let Some((standing, _)) = self.policies.get_mut(object)
+                    && standing.version.as_deref() == upon
+                {
+                    *standing = written;
+                }
+            }
+        }
+    }
+
     /// What there is to write for an object.
     fn task(&self, object: &ObjectRef) -> Option<Task> {
         if let Some((standing, wish)) = self.policies.get(object) {
@@ -349,7 +367,7 @@ impl Writer {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &object.namespace, &resource);
         let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
         let written = api.patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        self.board.cards().stands(object, Standing::Policy(PolicyStanding::of(&written)));
+        self.board.cards().wrote(object, version, Standing::Policy(PolicyStanding::of(&written)));
         Ok(())
     }
 
@@ -384,9 +402,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What was written stands, before the watch tells it.
     fn written(&self, object: &ObjectRef, ingress: &Ingress) {
-        self.board.cards().stands(object, Standing::Ingress(IngressStanding::of(ingress)));
+        self.board.cards().wrote(object, None, Standing::Ingress(IngressStanding::of(ingress)));
     }
 
     /// Tells of a problem by an Event, which nothing depends on: one that cannot be written is left out.

@@ -78,15 +78,56 @@ impl proto::GuardedPath {
 }
 
 impl proto::VirtualHost {
-    /// Whether a route of an older form would be served without what guards it now.
+    /// Whether an older form would serve a path without what guards it now: by the route of that path, or by one for less of it.
     pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
-        let routes = || self.routes.iter().chain(&self.fallback);
-        older.routes.iter().chain(&older.fallback).any(|older| routes().any(|now| now.is_opened_by(older)))
+        let mut now = Vec::with_capacity(self.routes.len() + 1);
+        // What is for all paths comes last.
+        for route in self.fallback.iter().chain(&self.routes) {
+            match route.pattern() {
+                Some(path) => now.push((path, route)),
+                // Whatever it is for.
+                None if route.guarded.is_some() => return true,
+                None => {}
+            }
+        }
+        let before: Vec<_> =
+            older.fallback.iter().chain(&older.routes).map(|route| (route.path.clone(), route)).collect();
+        let paths = now.iter().map(|(path, _)| path).chain(before.iter().map(|(path, _)| path));
+        paths.map(PathPattern::as_str).any(|path| match (serves(&now, path), serves(&before, path)) {
+            (Some(now), Some(older)) => now.is_opened_by(older),
+            _ => false,
+        })
     }
 }
 
+/// Which route takes a path (see [`PathPattern`]).
+fn serves<R: Copy>(routes: &[(PathPattern, R)], path: &str) -> Option<R> {
+    let takes = |pattern: &PathPattern| match (pattern, path.strip_prefix(pattern.as_str())) {
+        (_, None) => false,
+        (PathPattern::Exact(_), Some(rest)) => rest.is_empty(),
+        (PathPattern::Prefix(pattern), Some(rest)) => {
+            rest.is_empty() || rest.starts_with('/') || &**pattern == "/"
+        }
+        (PathPattern::Starts(_), Some(_)) => true,
+    };
+    let rank = |pattern: &PathPattern| match pattern {
+        PathPattern::Exact(_) => 2,
+        PathPattern::Prefix(_) => 1,
+        PathPattern::Starts(_) => 0,
+    };
+    let taking = routes.iter().filter(|(pattern, _)| takes(pattern));
+    let best = taking.max_by_key(|(pattern, _)| (pattern.as_str().len(), rank(pattern)));
+    best.map(|(_, route)| *route)
+}
+
 impl proto::Route {
-    /// Whether an older form would be served without what guards it now. Without limits of its rate, or with other headers, it
+    /// Which paths it is for, if that can be read.
+    fn pattern(&self) -> Option<PathPattern> {
+        let guarded = || self.guarded.as_ref()?.path.clone();
+        self.path.clone().or_else(guarded)?.try_into().ok()
+    }
+
+    /// Whether an older one for the same paths would be served without what guards it now. Without limits of its rate, or with other headers, it
     /// lets nobody in who may not.
     pub(crate) fn is_opened_by(&self, older: &Route) -> bool {
         let Some(guarded) = &self.guarded else { return false };
@@ -95,8 +136,7 @@ impl proto::Route {
             Some(Kind::RateLimits | Kind::Traffic) => false,
             _ => true,
         };
-        let is_the_same = guarded.path.as_ref().is_some_and(|path| path.path == older.path.as_str());
-        is_the_same && guarded.policies.iter().any(is_missing)
+        guarded.policies.iter().any(is_missing)
     }
 }
 

@@ -3,7 +3,7 @@
 use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
 use sluicegate_model::policy::{Cors, External, JwtKeys, KeyPart, SignIn};
 
-use super::{assert_problems, policy, security_of, shop, translated};
+use super::{A, assert_problems, policy, security_of, shop, translated};
 use crate::translate::tests::policies::object;
 
 /// The public key of RFC 8037, appendix A.2.
@@ -420,6 +420,29 @@ fn a_broken_form_leaves_the_good_one_in_service() {
         assert!(translation.standings[0].message.contains("(the last good form stays in service)"));
         assert!(!translation.standings[0].reason.is_accepted());
     }
+}
+
+#[test]
+fn of_two_broken_forms_the_newer_one_says_what_is_closed() {
+    let other = A.replace("name: a", "name: other");
+    let first = object("SecurityPolicy", "p", &format!("targetRefs: [{other}], access: {{allow: [nobody]}}"));
+    for second in ["access: {allow: [nobody]}", "access: nobody"] {
+        let (translation, problems) =
+            translated(&[&[shop(), first.clone()].concat(), &[shop(), policy(second)].concat()]);
+        assert!(security_of(&translation.config).refuses.is_some(), "{second}");
+        assert!(problems.iter().all(|problem| !problem.contains("last good form")), "{problems:#?}");
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_as_old_as_it_is() {
+    let aged = |policy: String, name: &str, day: u8| {
+        let head = format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", ");
+        policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
+    };
+    let text =
+        [shop(), aged(policy("access: nobody"), "older", 1), aged(policy("access: {}"), "newer", 2)].concat();
+    assert!(security_of(&translated(&[&text]).0.config).refuses.is_some());
 }
 
 #[test]
