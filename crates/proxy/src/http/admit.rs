@@ -463,3 +463,38 @@ async fn check_password(check: Box<dyn FnOnce() -> bool + Send>) -> Result<bool,
     // A check that could not be made to its end lets nobody in.
     Ok(checked.unwrap_or(false))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_check_that_nobody_waits_for_any_more_keeps_its_place() {
+        let places = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
+        let (release, held) = mpsc::channel();
+        let held = Arc::new(Mutex::new(held));
+        let (begins, mut begun) = unbounded_channel();
+        for _ in 0..places {
+            let (held, begins) = (held.clone(), begins.clone());
+            let check = tokio::spawn(check_password(Box::new(move || {
+                begins.send(()).expect("the test waits");
+                held.lock().expect("no panic").recv().is_ok()
+            })));
+            begun.recv().await.expect("it begins");
+            check.abort();
+            assert!(check.await.expect_err("it is broken off").is_cancelled());
+        }
+        let mut next = tokio::spawn(check_password(Box::new(|| true)));
+        assert!(timeout(Duration::from_millis(100), &mut next).await.is_err(), "all places are taken");
+        for _ in 0..places {
+            release.send(()).expect("they wait");
+        }
+        assert!(matches!(next.await.expect("no panic"), Ok(true)));
+    }
+}
