@@ -20,7 +20,7 @@ use crate::policy::Guard;
 use crate::policy::traffic::TrafficPolicy;
 use crate::telemetry::{Tally, TrafficShard};
 use crate::upstream::{Connection, LocalUpstream};
-use crate::worker::{BUFFER, Scratch};
+use crate::worker::BUFFER;
 
 /// A request on its way to an endpoint, whose response may be kept.
 pub(super) struct Cached {
@@ -91,7 +91,7 @@ impl Exchange<'_> {
         loop {
             let now = Instant::now();
             match cached.cache.enter(&cached.asked, &self.scratch.request, (waits, is_get), now) {
-                Entered::Kept(entry) => return self.answer_from(&entry, way).await.map(Some),
+                Entered::Kept(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
                 Entered::Leads(flight, stale) => {
                     (cached.flight, cached.stale) = (Some(flight), stale);
                     break;
@@ -108,7 +108,7 @@ impl Exchange<'_> {
                     if outcome == Some(Outcome::Failed)
                         && let Some(entry) = stale.filter(|entry| entry.may_stand_in(Instant::now()))
                     {
-                        return self.answer_from(&entry, Way::StandsIn).await.map(Some);
+                        return self.answer_from(&entry, Way::StandsIn, &[]).await.map(Some);
                     }
                 }
             }
@@ -208,7 +208,7 @@ impl Exchange<'_> {
 
     /// Answers by what was kept, since no endpoint does.
     pub(super) async fn answer_in_need(&mut self, entry: &Arc<Entry>) -> Result<Persist, Refusal> {
-        self.answer_from(entry, Way::StandsIn).await
+        self.answer_from(entry, Way::StandsIn, &[]).await
     }
 
     /// An endpoint has answered: decides what becomes of what is kept, and whether that answers in its place.
@@ -233,28 +233,26 @@ impl Exchange<'_> {
         let renewed = match (status, cached.revalidates, cached.stale.take()) {
             (304, true, Some(stale)) => {
                 let renewed = self.renew(&mut cached, &stale, now);
-                if renewed.is_none() {
-                    self.tell_what_is_not_kept();
-                }
-                Some((renewed.unwrap_or(stale), Way::Revalidated))
+                let own = if renewed.is_none() { self.what_is_not_kept() } else { Vec::new() };
+                Some((renewed.unwrap_or(stale), Way::Revalidated, own))
             }
             (500 | 502..=504, _, Some(stale)) if stale.may_stand_in(now) => {
                 if let Some(flight) = &cached.flight {
                     flight.ends(Outcome::Failed);
                 }
-                Some((stale, Way::StandsIn))
+                Some((stale, Way::StandsIn, Vec::new()))
             }
             (.., stale) => {
                 cached.stale = stale;
                 None
             }
         };
-        if let Some((entry, way)) = renewed {
+        if let Some((entry, way, own)) = renewed {
             // Nobody waits for this client.
             drop(cached);
             self.note_response(upstream, &connection.endpoint().clone());
             self.leave(connection);
-            return self.answer_from(&entry, way).await.map(Settled::Answered);
+            return self.answer_from(&entry, way, &own).await.map(Settled::Answered);
         }
         let is_kept = self.collect(&mut cached, now);
         let said = match (cached.stale.is_some(), is_kept) {
@@ -299,13 +297,13 @@ impl Exchange<'_> {
         Some(entry)
     }
 
-    /// What a 304 says to its own client alone: it goes on with what was kept before.
-    fn tell_what_is_not_kept(&mut self) {
-        let Scratch { reply, reply_head, response_lines, .. } = &mut *self.scratch;
-        copy_lines(response_lines, reply.filled(), &reply_head.lines, |line| {
-            let is_rule = || line.name.of(reply.filled()).eq_ignore_ascii_case(b"cache-control");
-            line.known == Known::SetCookie || is_rule()
+    /// The header lines by which a 304 speaks to its own client alone: they go on with what was kept before.
+    fn what_is_not_kept(&self) -> Vec<u8> {
+        let (buf, mut own) = (self.scratch.reply.filled(), Vec::new());
+        copy_lines(&mut own, buf, &self.scratch.reply_head.lines, |line| {
+            line.known == Known::SetCookie || line.name.of(buf).eq_ignore_ascii_case(b"cache-control")
         });
+        own
     }
 
     /// Begins to collect a response, if it is to be kept. Whether it is.
@@ -340,8 +338,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers by what is kept.
-    async fn answer_from(&mut self, entry: &Arc<Entry>, way: Way) -> Result<Persist, Refusal> {
+    /// Answers by what is kept, with further header lines of the endpoint.
+    async fn answer_from(&mut self, entry: &Arc<Entry>, way: Way, own: &[u8]) -> Result<Persist, Refusal> {
         let now = Instant::now();
         let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
             return Err(Refusal::NotKept);
@@ -367,6 +365,9 @@ impl Exchange<'_> {
         let is_known = entry.is_known_to(&scratch.head, scratch.input.filled());
         let mut written = Vec::with_capacity(1024);
         entry.write_head(&mut written, is_known, now);
+        // Before the blank line.
+        let end = written.len() - 2;
+        written.splice(end..end, own.iter().copied());
         scratch.reply.clear();
         scratch.reply.append(&written);
         let (limits, method) = (limits(&written), scratch.head.method);

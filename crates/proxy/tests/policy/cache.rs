@@ -428,6 +428,21 @@ async fn what_a_304_says_to_one_client_reaches_that_client() -> TestResult {
             assert!(!others.headers_named(name).contains(&value), "it is not kept");
         }
     }
+    // What a policy takes out of responses is taken out of these lines, too.
+    let backend = Backend::start(by_request(|request| match request.header("if-none-match") {
+        Some(_) => "HTTP/1.1 304 Not Modified\r\nSet-Cookie: session=1\r\n\r\n".into(),
+        None => ok("Cache-Control: no-cache\r\nETag: \"v1\"\r\n", "body"),
+    }))
+    .await?;
+    let mut traffic = keeping(rules());
+    traffic.response_headers.remove = vec!["set-cookie".into()];
+    let traffic = Arc::new(traffic);
+    let mut builder = Gateway::builder().workers(1).backends([&backend]);
+    routes(builder.config_mut(), |route| route.traffic = Some(traffic.clone()));
+    let gateway = builder.start().await?;
+    ask(&gateway, "/", &[]).await?;
+    let renewed = ask(&gateway, "/", &[]).await?;
+    assert_eq!((&*renewed.text(), renewed.header("set-cookie")), ("body", None));
     Ok(())
 }
 
