@@ -39,7 +39,7 @@ use crate::upstream::{IdleEvent, IdleEvents, LocalUpstream, Socket};
 use mailbox::Pending;
 use scratch::Spares;
 
-/// What the worker does at its leisure: closing unused connections, passing on its access log and its spans.
+/// What the worker does at its leisure: closing unused connections, freeing unused buffers, passing on its access log and its spans.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// Everything that one worker has. It never leaves its thread.
@@ -380,6 +380,7 @@ impl Worker {
                 upstream.expire_idle(now, idle);
             }
             self.externals.keep_house(now);
+            self.spares.trim();
             if let Some(log) = &self.log {
                 log.flush(self.stats());
             }

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 /// The size of a read buffer, unless a head needs more.
 pub(crate) const BUFFER: usize = 16 * 1024;
-/// Sets of buffers that a worker keeps for reuse.
-const MAX_SPARE: usize = 128;
+/// How many sets of buffers a worker keeps for reuse even if nobody needs them: 6 MiB.
+const ALWAYS_SPARE: usize = 128;
 
 /// What serving a request needs.
 pub(crate) struct Scratch {
@@ -65,23 +65,42 @@ impl Scratch {
     }
 }
 
-/// The sets of buffers that a worker keeps for reuse.
+/// The sets of buffers that a worker keeps for reuse: as many as were needed at once of late. With fewer, a set would be made and
+/// freed for each request that is under way beyond them.
 #[derive(Default)]
-#[expect(clippy::vec_box, reason = "they move between connections, which a box makes cheap")]
-pub(crate) struct Spares(RefCell<Vec<Box<Scratch>>>);
+pub(crate) struct Spares(RefCell<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    #[expect(clippy::vec_box, reason = "they move between connections, which a box makes cheap")]
+    sets: Vec<Box<Scratch>>,
+    /// How many of them nobody has needed since the last [`Spares::trim`].
+    unused: usize,
+}
 
 impl Spares {
     pub(crate) fn take(&self) -> Box<Scratch> {
-        self.0.borrow_mut().pop().unwrap_or_else(|| Box::new(Scratch::new()))
+        let mut kept = self.0.borrow_mut();
+        let set = kept.sets.pop();
+        kept.unused = kept.unused.min(kept.sets.len());
+        set.unwrap_or_else(|| Box::new(Scratch::new()))
     }
 
     pub(crate) fn give(&self, mut scratch: Box<Scratch>) {
-        let mut spares = self.0.borrow_mut();
-        if spares.len() < MAX_SPARE && scratch.is_lean() {
+        if scratch.is_lean() {
             scratch.input.clear();
             scratch.reply.clear();
-            spares.push(scratch);
+            self.0.borrow_mut().sets.push(scratch);
         }
+    }
+
+    /// Frees what nobody has needed since it was called last.
+    pub(crate) fn trim(&self) {
+        let mut kept = self.0.borrow_mut();
+        let left = (kept.sets.len() - kept.unused).max(ALWAYS_SPARE);
+        kept.sets.truncate(left);
+        kept.sets.shrink_to(2 * left);
+        kept.unused = kept.sets.len();
     }
 }
 
@@ -237,6 +256,25 @@ mod tests {
         while !bytes.is_empty() {
             poll_fn(|cx| buffer.poll_fill(cx, &mut bytes)).await.expect("a slice can be read");
         }
+    }
+
+    #[test]
+    fn as_many_sets_are_kept_as_were_needed_at_once_of_late() {
+        let spares = Spares::default();
+        let kept = || spares.0.borrow().sets.len();
+        let need = |sets: usize| {
+            let taken: Vec<_> = (0..sets).map(|_| spares.take()).collect();
+            taken.into_iter().for_each(|set| spares.give(set));
+        };
+        need(1000);
+        spares.trim();
+        assert_eq!(kept(), 1000);
+        need(300);
+        spares.trim();
+        assert_eq!(kept(), 300);
+        need(10);
+        spares.trim();
+        assert_eq!(kept(), ALWAYS_SPARE);
     }
 
     #[tokio::test]
