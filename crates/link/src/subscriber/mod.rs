@@ -94,6 +94,19 @@ struct Held {
     version: u64,
 }
 
+/// An epoch that no control plane has, so that what is there is compared.
+const UNLIKE_ANY: Bytes = Bytes::from_static(b"last good forms");
+
+impl Held {
+    /// What to start from next time.
+    fn snapshot(&self) -> Snapshot {
+        // Who starts from last good forms does not have what came, and has to be told what it lacks.
+        let is_whole = self.store.refused() == 0;
+        let epoch = if is_whole { self.epoch.clone() } else { UNLIKE_ANY };
+        Snapshot { epoch, version: self.version, resources: self.store.snapshot() }
+    }
+}
+
 impl Subscriber {
     /// Reads the snapshot, if there is one. A broken one is refused by a line in the log.
     #[must_use]
@@ -194,9 +207,6 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// An epoch that no control plane has, so that what is there is compared.
-const UNLIKE_ANY: Bytes = Bytes::from_static(b"last good forms");
-
 fn start_from(path: &Path) -> Held {
     match Snapshot::read(path) {
         Ok(Snapshot { epoch, version, resources }) => {
@@ -224,14 +234,7 @@ async fn write_snapshots(
         sleep(SNAPSHOT_DELAY).await;
         let (path_there, held) = (path.clone(), held.clone());
         let written = tokio::task::spawn_blocking(move || {
-            let snapshot = {
-                let held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                // Who starts from last good forms does not have what came, and has to be told what it lacks.
-                let is_whole = held.store.refused() == 0;
-                let epoch = if is_whole { held.epoch.clone() } else { UNLIKE_ANY };
-                let version = held.version;
-                Snapshot { epoch, version, resources: held.store.snapshot() }
-            };
+            let snapshot = held.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
             snapshot.write(&path_there)
         });
         match written.await {
@@ -247,5 +250,31 @@ async fn write_snapshots(
             Err(_) => return,
         }
         sleep(SNAPSHOT_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_model::Config;
+
+    use super::*;
+    use crate::cut::cut;
+    use crate::resource::Kind;
+
+    #[test]
+    fn a_snapshot_of_last_good_forms_is_of_no_control_planes_epoch() {
+        let mut held =
+            Held { epoch: Bytes::from_static(b"of a control plane"), version: 7, ..Held::default() };
+        let all = || cut(&Config::default()).into_iter().collect::<Vec<_>>();
+        let mut resources = all();
+        held.store.apply(Delta { changed: resources.clone(), gone: vec![] });
+        assert_eq!(held.snapshot().epoch, held.epoch);
+        let settings = resources.iter_mut().find(|(name, _)| name.kind() == Some(Kind::Settings));
+        settings.expect("there are some").1 = Bytes::from_static(b"nonsense");
+        held.store.apply(Delta { changed: resources, gone: vec![] });
+        assert_ne!(held.snapshot().epoch, held.epoch);
+        assert_eq!(held.snapshot().version, 7);
+        held.store.apply(Delta { changed: all(), gone: vec![] });
+        assert_eq!(held.snapshot().epoch, held.epoch);
     }
 }

@@ -562,6 +562,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_does_not_displace_what_the_watch_has_told_since() {
+        let board = Board::default();
+        let a = ObjectRef { kind: Kind::SecurityPolicy, ..ingress("a") };
+        let of = |version: &str| {
+            let mut standing = PolicyStanding::default();
+            standing.version = Some(version.into());
+            standing
+        };
+        let known = || board.cards().policies.get(&a).and_then(|(standing, _)| standing.version.clone());
+        board.observe(&a, Standing::Policy(of("1")));
+        board.cards().wrote(&a, Some("1"), Standing::Policy(of("2")));
+        assert_eq!(known().as_deref(), Some("2"));
+        // Its owner wrote between our write and its answer.
+        board.observe(&a, Standing::Policy(of("4")));
+        board.cards().wrote(&a, Some("2"), Standing::Policy(of("3")));
+        assert_eq!(known().as_deref(), Some("4"));
+        board.forget(&a);
+        board.cards().wrote(&a, Some("4"), Standing::Policy(of("5")));
+        assert_eq!(known(), None, "it is gone");
+    }
+
+    #[test]
     fn the_queue_holds_each_ingress_once_and_events_are_bounded() {
         let board = Board::default();
         let a = ingress("a");
