@@ -1,35 +1,36 @@
-"""A name server for one name: dns.py ADDRESS NAME IPV4. Says `ready` once it listens; ends with its standard input."""
+"""A name server for some names: dns.py ADDRESS NAME IPV4 [NAME IPV4]... Says `ready` once it listens; ends with its standard input."""
 
 import socket
 import sys
 import threading
 
 
-def answer(query: bytes, name: str, address: str) -> bytes:
+def answer(query: bytes, addresses: dict[str, str]) -> bytes:
     """The response to a query of one question (RFC 1035, 4)."""
     end, labels = 12, []
     while length := query[end]:
         labels.append(query[end + 1 : end + 1 + length].decode("ascii", "replace"))
         end += 1 + length
     kind = int.from_bytes(query[end + 1 : end + 3], "big")
-    found = ".".join(labels).lower() == name
+    address = addresses.get(".".join(labels).lower())
     answers = b""
-    if found and kind == 1:  # A, for one second
+    if address and kind == 1:  # A, for one second
         answers = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x01\x00\x04" + socket.inet_aton(address)
-    flags = b"\x81\x80" if found else b"\x81\x83"
+    flags = b"\x81\x80" if address else b"\x81\x83"
     counts = b"\x00\x01" + (b"\x00\x01" if answers else b"\x00\x00") + b"\x00\x00\x00\x00"
     return query[:2] + flags + counts + query[12 : end + 5] + answers
 
 
 def main() -> None:
-    at, name, address = sys.argv[1:]
+    at, *names = sys.argv[1:]
+    addresses = dict(zip(names[::2], names[1::2], strict=True))
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind((at, 53))
 
     def serve() -> None:
         while True:
             query, client = server.recvfrom(512)
-            server.sendto(answer(query, name, address), client)
+            server.sendto(answer(query, addresses), client)
 
     threading.Thread(target=serve, daemon=True).start()
     print("ready", flush=True)

@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// More header fields than any test sends.
-pub(crate) const MAX_HEADERS: usize = 256;
+pub(crate) const MAX_HEADERS: usize = 512;
 
 /// How the end of a body is found (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

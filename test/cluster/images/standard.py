@@ -1,5 +1,6 @@
 """The images that come with the cluster."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from .image import Image
 PAUSE = "sluicegate.dev/cluster/pause:1"
 BACKEND = "sluicegate.dev/cluster/backend:1"
 """The lab's back end. Its arguments are those of `sluicegate-lab backend`; by default it listens at port 9000."""
+REDIS = "sluicegate.dev/cluster/redis:1"
+"""Debian's Redis, with its own settings."""
 
 PAUSE_SOURCE = Path(__file__).with_name("pause.c")
 LAB = [PROJECT / "target/release/sluicegate-lab", PROJECT / "target/debug/sluicegate-lab"]
@@ -37,6 +40,17 @@ def backend(program: Path | None = None) -> Path:
     tar = IMAGES / "backend.tar"
     if not _current(tar, program):
         Image(BACKEND, program, ["backend", "--listen", "0.0.0.0:9000"]).write(tar)
+    return tar
+
+
+def redis() -> Path:
+    """The archive of the image of the machine's own Redis."""
+    program = shutil.which("redis-server")
+    if not program:
+        raise ClusterError("redis-server is not installed: scripts/setup cluster")
+    tar = IMAGES / "redis.tar"
+    if not _current(tar, Path(program)):
+        Image(REDIS, Path(program)).write(tar)
     return tar
 
 

@@ -9,12 +9,16 @@ from typing import Any
 from harness import wait_until
 from harness.paths import PROJECT
 
-from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, restarted, well
-from .policies import jwt, security_policy, token
+from images import standard
+
+from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, restarted, service, well
+from .policies import jwt, rate_limit_policy, security_policy, token
 from .process import secret
 from .rights import ALL_IN_ONE, LEASE, rights, union
 
 SHOP = "https://shop.example.com/"
+REDIS, ASKED = "203.0.113.81", "203.0.113.82"
+"""The addresses of the Services `redis` and `asked`."""
 CONTROL = "app.kubernetes.io/component=control"
 PROXY = "app.kubernetes.io/component=proxy"
 SECRETS = {"/secrets": ["create", "get", "list", "watch"], **{
@@ -34,7 +38,8 @@ class Split(Gateway):
         cls.install(wait=False, mode="split", service={"type": "NodePort", "clusterIP": cls.address},
                     dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
         control = cls.cluster.json("get", "service/sluicegate-control", "--namespace", NAMESPACE)["spec"]["clusterIP"]
-        server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, f"sluicegate-control.{NAMESPACE}.svc", control]
+        names = [f"sluicegate-control.{NAMESPACE}.svc", control, "redis.default.svc", REDIS, "asked.default.svc", ASKED]
+        server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, *names]
         # It ends with its standard input.
         cls.cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
         for plane in ["control", "proxy"]:
@@ -93,6 +98,91 @@ class Split(Gateway):
         self.answers(well, SHOP, *asking(two))
         self.cluster.kubectl("delete", "securitypolicy/shop")
         self.answers(well, SHOP)
+
+    def remade(self, *objects: dict[str, Any]) -> None:
+        """Applies objects that the test takes away again."""
+        self.cluster.apply(*objects)
+        for each in objects:
+            name = f"{each['kind']}/{each['metadata']['name']}"
+            self.addCleanup(self.cluster.kubectl, "delete", name, "--ignore-not-found")
+
+    def await_sharing(self, is_shared: bool) -> None:
+        """Waits until all proxies say of two policies whether they share their limits."""
+
+        def said() -> bool:
+            addresses = [pod["status"]["podIP"] for pod in self.pods(PROXY)]
+            lines = [line for address in addresses
+                     for line in self.ask(f"http://{address}:9901/metrics", address=address).body.splitlines()
+                     if line.startswith("sluicegate_rate_limit_shared_up{")]
+            return [line.rpartition(" ")[2] for line in lines] == [str(int(is_shared))] * 4
+
+        wait_until(said, f"limits to be shared: {is_shared}", PATIENCE, 0.1)
+
+    def test_proxies_share_limits_through_redis_and_go_on_without_it(self) -> None:
+        self.cluster.import_image(standard.redis())
+        name, password = {"name": "redis"}, b"a password of the server"
+        server = {"name": "redis", "image": standard.REDIS,
+                  "args": ["--bind", "0.0.0.0", "--save", "", "--requirepass", password.decode()]}
+        pod = {"metadata": {"labels": {"app": "redis"}}, "spec": {"containers": [server], "terminationGracePeriodSeconds": 1}}
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": name,
+                      "spec": {"selector": {"matchLabels": {"app": "redis"}}, "template": pod}}
+        stable = service("redis", "redis", 6379)
+        stable["spec"] |= {"clusterIP": REDIS, "ports": [{"port": 6379}]}
+        self.remade(deployment, stable, secret("default", "redis", {"password": password}))
+        self.rolled_out("deployment/redis")
+        self.remade(ingress("few", "few.example.com / Prefix shop"), *(
+            rate_limit_policy("default", of, of, shared={"redis": {"address": "redis.default.svc:6379", "passwordSecretRef": name}},
+                              limits=[{"name": "all", "requests": requests, "per": "1h", "algorithm": "SlidingWindow"}])
+            for of, requests in {"few": 20, "shop": 1_000_000}.items()
+        ))
+        self.await_sharing(True)
+        first, second = (pod["status"]["podIP"] for pod in self.pods(PROXY))
+        few = "http://few.example.com:8080/"
+        self.answers(lambda answer: "ratelimit" in answer.headers, few, address=first)
+        statuses = [self.ask(few, address=first).status for _ in range(20)]
+        self.assertEqual((statuses[0], statuses[-1]), (200, 429), statuses)
+
+        def is_refused_by_both() -> None:
+            for proxy in (first, second):
+                self.answers(lambda answer: answer.status == 429, few, address=proxy)
+
+        is_refused_by_both()
+        with self.load():
+            (server,) = self.cluster.json("get", "pods", "--selector=app=redis")["items"]
+            process = self.process(server)
+            process.send(signal.SIGSTOP)
+            self.await_sharing(False)
+            is_refused_by_both()
+            process.send(signal.SIGCONT)
+            self.await_sharing(True)
+            # Another one takes its place, at another address, and has forgotten all.
+            process.send(signal.SIGKILL)
+            self.cluster.kubectl("delete", "pod", server["metadata"]["name"], "--force", "--grace-period=0")
+            self.rolled_out("deployment/redis")
+            self.await_sharing(True)
+            is_refused_by_both()
+
+    def test_a_service_is_asked_by_its_name(self) -> None:
+        stable = service("asked", "asked", 9000)
+        deployment, _ = backend("asked", 2)
+        stable["spec"] |= {"clusterIP": ASKED}
+
+        def policy(query: str) -> dict[str, Any]:
+            external = {"url": f"http://asked.default.svc/?{query}", "responseHeaders": ["X-Lab-Pod"]}
+            return security_policy("default", "shop", "shop", authentication={"external": external})
+
+        self.remade(deployment, stable, policy("r=200"))
+        self.rolled_out("deployment/asked")
+        # It says its name where it is told an id, as clients' headers are.
+        self.answers(lambda answer: answer.line("X-Lab-Pod") == "asked", SHOP, "--header", "X-Lab-Id: 1")
+        with self.load():
+            self.cluster.kubectl("rollout", "restart", "deployment/asked")
+            self.rolled_out("deployment/asked")
+        for status, told in {401: 401, 403: 403, 302: 500, 204: 200}.items():
+            self.cluster.apply(policy(f"r={status}"))
+            self.answers(lambda answer, told=told: answer.status == told, SHOP)
+        self.cluster.kubectl("scale", "deployment/asked", "--replicas=0")
+        self.answers(lambda answer: answer.status == 500, SHOP)
 
     def test_planes_are_replaced_without_a_lost_request(self) -> None:
         with self.load(posts=10):

@@ -7,7 +7,6 @@
 //! | `access` | addresses, origins, rules, ways around paths |
 //! | `published` | keys that issuers publish, and servers that publish nonsense |
 //! | `external` | services that are asked, and those that do not answer as they should |
-//! | `limits` | rate limits |
 //! | `cache` | responses that are kept for others, and never for another one |
 //! | `health` | health checks, and endpoints that answer badly |
 //! | `traffic` | time limits, retries, headers, rewrites, shares, copies, faults |

@@ -1,0 +1,152 @@
+//! Many who want the same at once.
+
+use sluicegate_testkit::client::Client;
+
+use super::*;
+
+/// Many clients that ask at once, each on a connection of its own.
+async fn together(gateway: &Gateway, count: usize, transport: Transport) -> anyhow::Result<Vec<Response>> {
+    let address = gateway.addr_of(transport);
+    let asking = (0..count).map(|_| {
+        tokio::spawn(async move {
+            let mut client = Client::connect_by(address, transport).await?;
+            Ok::<_, anyhow::Error>(client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?)
+        })
+    });
+    let mut responses = Vec::new();
+    for response in asking.collect::<Vec<_>>() {
+        responses.push(response.await??);
+    }
+    Ok(responses)
+}
+
+#[tokio::test]
+async fn of_many_who_want_the_same_one_asks() -> TestResult {
+    for transport in TRANSPORTS {
+        let behaviour = answer("Cache-Control: max-age=60\r\n").delay(Duration::from_millis(300));
+        let (backend, gateway) = gateway(behaviour, rules()).await?;
+        for response in together(&gateway, 100, transport).await? {
+            assert_eq!((response.status, &*response.text()), (200, "0"));
+        }
+        assert_eq!(backend.requests(), 1);
+        assert_eq!(counted(&gateway, |shard| &shard.cache_misses), 1);
+        assert_eq!(counted(&gateway, |shard| &shard.cache_hits), 99);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
+    // The first of all is answered once all others wait, and the others by nobody: they all have to ask at once.
+    let mine = ok("Cache-Control: private\r\n", "mine");
+    let count = std::sync::atomic::AtomicU64::new(0);
+    let behaviour =
+        Behaviour::choose(move |_| match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Behaviour::raw(mine.clone()).delay(Duration::from_millis(500)),
+            _ => Behaviour::silent(),
+        });
+    let (backend, gateway) = gateway(behaviour, rules()).await?;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let mut client = gateway.connect().await?;
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+        clients.push(client);
+    }
+    backend.wait_until(|backend| backend.requests() == 20).await?;
+    // And whoever comes next does not wait for them.
+    let mut next = gateway.connect().await?;
+    next.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 21).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_stale_bridges_the_time_until_it_is_renewed() -> TestResult {
+    let lines = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
+    let (backend, gateway) = gateway(answer(lines), rules()).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
+    backend.set(Behaviour::silent());
+    let mut first = gateway.connect().await?;
+    first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 2).await?;
+    let second = ask(&gateway, "/", &[]).await?;
+    assert_eq!(second.text(), "0");
+    assert!(said(&second).starts_with("sluicegate; hit; ttl=-3"), "{}", said(&second));
+    assert_eq!(backend.requests(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_goes_away_leaves_nobody_waiting() -> TestResult {
+    for transport in TRANSPORTS {
+        let (backend, gateway) = gateway(Behaviour::silent(), rules()).await?;
+        let mut first = Client::connect_by(gateway.addr_of(transport), transport).await?;
+        first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+        backend.wait_until(|backend| backend.requests() == 1).await?;
+        backend.set(answer("Cache-Control: max-age=60\r\n"));
+        let address = gateway.addr_of(transport);
+        let others: Vec<_> = (0..5)
+            .map(|_| {
+                tokio::spawn(async move {
+                    let mut client = Client::connect_by(address, transport).await?;
+                    Ok::<_, anyhow::Error>(client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?)
+                })
+            })
+            .collect();
+        gateway.wait_until(|gateway| in_flight(gateway) == 6).await?;
+        assert_eq!(backend.requests(), 1);
+        drop(first);
+        for other in others {
+            assert_eq!(other.await??.text(), "0");
+        }
+        assert_eq!(backend.requests(), 2, "one of them has asked");
+    }
+    Ok(())
+}
+
+fn in_flight(gateway: &Gateway) -> u64 {
+    gateway.proxy().telemetry().workers().sum(|worker| &worker.in_flight)
+}
+
+#[tokio::test]
+async fn a_response_that_must_be_asked_for_is_not_used_while_another_one_asks() -> TestResult {
+    let lines = "Cache-Control: no-cache, max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\n";
+    let (backend, gateway) = gateway(answer(lines), rules()).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
+    backend.set(Behaviour::silent());
+    let mut first = gateway.connect().await?;
+    first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 2).await?;
+    backend.set(answer("Cache-Control: no-store\r\n"));
+    let mut second = gateway.connect().await?;
+    second.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    gateway.wait_until(|gateway| in_flight(gateway) == 2).await?;
+    drop(first);
+    let second = second.read_response().await?;
+    assert_eq!((&*second.text(), backend.requests()), ("0", 3), "{}", said(&second));
+    assert!(said(&second).starts_with("sluicegate; fwd=stale"), "{}", said(&second));
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_reads_slowly_does_not_keep_others_waiting_for_ever() -> TestResult {
+    let long = "x".repeat(30 << 20);
+    let count = std::sync::atomic::AtomicU64::new(0);
+    let behaviour = Behaviour::choose(move |_| {
+        let is_first = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+        Behaviour::raw(ok("Cache-Control: max-age=60\r\n", if is_first { &long } else { "short" }))
+    });
+    let cache = Cache { max_size: 256 << 20, max_response_size: 64 << 20, ..rules() };
+    let (backend, gateway) = gateway(behaviour, cache).await?;
+    let mut slow = gateway.connect().await?;
+    slow.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    // The client's own limit of 10 s says that it did not wait for ever.
+    for response in together(&gateway, 10, Transport::Http).await? {
+        assert_eq!(response.text(), "short");
+    }
+    let kept = ask(&gateway, "/", &[]).await?;
+    assert!(kept.text() == "short" && said(&kept).starts_with("sluicegate; hit"), "{}", said(&kept));
+    drop(slow);
+    Ok(())
+}
