@@ -4,17 +4,18 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use sluicegate_http1::{
-    Chunk, ChunkedDecoder, HeadLimits, HeadScan, ResponseError, ResponseFraming, ResponseHead,
+    Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming, ResponseHead,
 };
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::task::spawn_local;
-use tokio::time::{Instant, timeout};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::External;
 use super::addresses::Addresses;
@@ -41,6 +42,20 @@ const IDLE_MAX: usize = 64;
 /// How long it keeps one, unless the service says less.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
+/// How many connects a question begins at least, whatever the number of addresses: in a cluster a service has one address and many
+/// servers behind it, so that another connect may reach another one.
+const CONNECTS: usize = 3;
+
+/// After how long without an answer a connect is raced by the next one.
+const HEDGE: Duration = Duration::from_millis(100);
+
+/// How long a question may stay unacknowledged by the service's kernel, as those of endpoints (`Resilience::unacknowledged`).
+const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
+
+/// Before the tries that follow the first one. A server that was killed is taken off its service in this time, more or less.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(25), Duration::from_millis(100), Duration::from_millis(300)];
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
@@ -58,6 +73,8 @@ pub(super) enum AskError {
     Closed,
     #[error("a kept connection was closed")]
     Stale,
+    #[error("its kernel does not acknowledge what it is sent")]
+    Unacknowledged,
     #[error("its response is no good HTTP: {0}")]
     Response(#[from] ResponseError),
     #[error("it answers {0}, which is none of 2xx, 401 and 403; redirects are not followed")]
@@ -77,7 +94,25 @@ impl AskError {
             | Self::Tls(_)
             | Self::Broken(_)
             | Self::Closed
-            | Self::Stale => Denial::CheckUnreachable,
+            | Self::Stale
+            | Self::Unacknowledged => Denial::CheckUnreachable,
+        }
+    }
+
+    /// Whether another server of the service may answer: nobody has said anything yet. What may have been heard is said once more
+    /// only by a method that changes nothing (RFC 9110, 9.2.2).
+    fn is_worth_another_try(&self, method: Method) -> bool {
+        match self {
+            Self::Connect(_) => true,
+            // Certificates stay what they are.
+            Self::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
+            Self::Broken(_) | Self::Closed | Self::Unacknowledged => method != Method::Post,
+            Self::Busy
+            | Self::Name(_)
+            | Self::Stale
+            | Self::Response(_)
+            | Self::Status(_)
+            | Self::Timeout(_) => false,
         }
     }
 }
@@ -96,7 +131,7 @@ struct Idle {
 }
 
 impl Connections {
-    /// Asks on a kept connection, and on a new one if that was closed meanwhile.
+    /// Asks on a kept connection, on a new one if that was closed meanwhile, and again while nobody is there.
     pub(super) async fn ask(
         self: &Rc<Self>,
         external: &External,
@@ -107,11 +142,29 @@ impl Connections {
         while let Some(stream) = self.kept() {
             match self.converse(stream, external, question, true, &mut place).await {
                 Err(AskError::Stale) => {}
+                Err(error @ AskError::Unacknowledged) => {
+                    // Others are likely to lead to the same server.
+                    self.idle.borrow_mut().clear();
+                    if !error.is_worth_another_try(external.method) {
+                        return Err(error);
+                    }
+                }
                 answered => return answered,
             }
         }
-        let stream = self.connect(&external.service, external.timeout()).await?;
-        self.converse(stream, external, question, false, &mut place).await
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let asked = match self.connect(&external.service).await {
+                Ok(stream) => self.converse(stream, external, question, false, &mut place).await,
+                Err(error) => Err(error),
+            };
+            match (asked, pauses.next()) {
+                (Err(error), Some(pause)) if error.is_worth_another_try(external.method) => {
+                    sleep(pause).await;
+                }
+                (asked, _) => return asked,
+            }
+        }
     }
 
     /// Closes those that nobody used for long, or that the service has closed.
@@ -139,32 +192,21 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, service: &Service, limit: Duration) -> Result<Stream, AskError> {
+    async fn connect(&self, service: &Service) -> Result<Stream, AskError> {
         let addresses = self.addresses.of(service).await.map_err(AskError::Name)?;
-        // One that does not answer leaves time for the others.
-        let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
-        let mut failed = io::Error::from(io::ErrorKind::TimedOut);
-        for address in &*addresses {
-            let tcp = match timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => tcp,
-                Ok(Err(error)) => {
-                    failed = error;
-                    continue;
-                }
-                Err(_) => continue,
-            };
-            // A peer that is gone already says so at the first use.
-            let _ = tcp.set_nodelay(true);
-            return match &service.tls {
-                None => Ok(Stream::Plain(tcp)),
-                Some((config, name)) => {
-                    let secured = tls::handshake(tcp, config.clone(), name.clone()).await;
-                    secured.map(Stream::Tls).map_err(AskError::Tls)
-                }
-            };
+        let tcp = race(&addresses).await.map_err(|error| {
+            self.addresses.doubt();
+            AskError::Connect(error)
+        })?;
+        // A peer that is gone already says so at the first use.
+        let _ = tcp.set_nodelay(true);
+        match &service.tls {
+            None => Ok(Stream::Plain(tcp)),
+            Some((config, name)) => {
+                let secured = tls::handshake(tcp, config.clone(), name.clone()).await;
+                secured.map(Stream::Tls).map_err(AskError::Tls)
+            }
         }
-        self.addresses.doubt();
-        Err(AskError::Connect(failed))
     }
 
     /// Asks, and keeps the connection if it can be used again.
@@ -178,6 +220,10 @@ impl Connections {
     ) -> Result<Answer, AskError> {
         let broken = |error| if is_reused { AskError::Stale } else { AskError::Broken(error) };
         stream.write_all(question).await.map_err(broken)?;
+        let answering = poll_fn(|cx| stream.poll_readable(cx));
+        if timeout(UNACKNOWLEDGED, answering).await.is_err() && is_unacknowledged(&stream) {
+            return Err(AskError::Unacknowledged);
+        }
         let mut buffer = spare_buffer();
         let mut head = ResponseHead::default();
         match read_head(&mut stream, &mut buffer, &mut head, external).await {
@@ -201,6 +247,34 @@ impl Connections {
         }
         answer
     }
+}
+
+/// Connects to one of these: to the next one as soon as one fails, or says nothing for a while.
+async fn race(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut next = addresses.iter().cycle().take(addresses.len().max(CONNECTS));
+    let mut connects = JoinSet::new();
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        let patience = match next.next() {
+            Some(address) => {
+                connects.spawn_local(TcpStream::connect(*address));
+                HEDGE
+            }
+            None => Duration::MAX,
+        };
+        match timeout(patience, connects.join_next()).await {
+            Ok(Some(Ok(Ok(tcp)))) => return Ok(tcp),
+            Ok(Some(Ok(Err(error)))) => failed = error,
+            Ok(Some(Err(ended))) => failed = io::Error::other(ended),
+            Ok(None) => return Err(failed),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether the peer's kernel has not even acknowledged what it was sent.
+fn is_unacknowledged(stream: &Stream) -> bool {
+    stream.tcp().is_some_and(|tcp| sluicegate_sys::unacknowledged_bytes(tcp).is_ok_and(|left| left > 0))
 }
 
 /// Reads until the head of a final response is there.

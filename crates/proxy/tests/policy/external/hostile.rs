@@ -100,6 +100,38 @@ async fn a_service_that_is_away_closes_its_routes_and_the_log_says_why() -> Test
 }
 
 #[tokio::test]
+async fn a_question_that_nobody_answers_is_asked_again_if_that_is_safe() -> TestResult {
+    for (method, expected) in [("GET", 200), ("HEAD", 200), ("POST", 500)] {
+        let asked = std::sync::atomic::AtomicU64::new(0);
+        let dies_twice =
+            Behaviour::choose(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => Behaviour::close_on_request(),
+                1 => Behaviour::reset_on_request(),
+                _ => says(200, &[]),
+            });
+        let server = Backend::start(dies_twice).await?;
+        let (_backend, gateway) =
+            of_one_worker(External { method: method.into(), ..service(&server) }).await?;
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, expected, "{method}");
+        assert_eq!(server.requests(), if expected == 200 { 3 } else { 1 }, "{method}");
+        assert_eq!(checks(&gateway, Check::Failed), u64::from(expected != 200), "{method}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_that_is_back_at_once_was_not_away() -> TestResult {
+    let mut server = Backend::start(says(200, &[])).await?;
+    let (_backend, gateway) = of_one_worker(service(&server)).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    server.kill().await;
+    let asking = ask(&gateway, "/", &[]);
+    let (response, _) = tokio::join!(asking, server.restart());
+    assert_eq!(response?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_name_that_nobody_has_lets_nobody_in() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     for url in ["http://nobody.invalid/", "no URL", "https://a:b@localhost/"] {
