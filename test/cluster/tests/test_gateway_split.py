@@ -3,15 +3,16 @@
 import signal
 import sys
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness import wait_until
 from harness.paths import PROJECT
-
+from harness.processes import checked
 from images import standard
 
-from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, restarted, service, well
+from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, ready, restarted, service, well
 from .policies import jwt, rate_limit_policy, security_policy, token
 from .process import secret
 from .rights import ALL_IN_ONE, LEASE, rights, union
@@ -106,6 +107,10 @@ class Split(Gateway):
             name = f"{each['kind']}/{each['metadata']['name']}"
             self.addCleanup(self.cluster.kubectl, "delete", name, "--ignore-not-found")
 
+    def comes_to_be(self, pod: dict[str, Any], expected: Callable[[dict[str, Any]], bool]) -> None:
+        name = f"pod/{pod['metadata']['name']}"
+        wait_until(lambda: expected(self.cluster.json("get", name)), f"{name} to change", PATIENCE, 0.2)
+
     def await_sharing(self, is_shared: bool) -> None:
         """Waits until all proxies say of two policies whether they share their limits."""
 
@@ -177,6 +182,15 @@ class Split(Gateway):
         self.answers(lambda answer: answer.line("X-Lab-Pod") == "asked", SHOP, "--header", "X-Lab-Id: 1")
         with self.load():
             self.cluster.kubectl("rollout", "restart", "deployment/asked")
+            self.rolled_out("deployment/asked")
+            # One that refuses, then one that swallows packets, until Kubernetes takes it off its Service.
+            refusing, silent = self.cluster.json("get", "pods", "--selector=app=asked")["items"]
+            self.process(refusing).send(signal.SIGKILL)
+            self.comes_to_be(refusing, restarted)
+            of_silent = self.process(silent)
+            checked(["nsenter", f"--target={of_silent.pid}", "--net", "ip", "link", "set", "eth0", "down"])
+            self.comes_to_be(silent, lambda pod: not ready(pod))
+            self.cluster.kubectl("delete", "pod", silent["metadata"]["name"], "--force", "--grace-period=0")
             self.rolled_out("deployment/asked")
         for status, told in {401: 401, 403: 403, 302: 500, 204: 200}.items():
             self.cluster.apply(policy(f"r={status}"))

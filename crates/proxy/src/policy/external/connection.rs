@@ -22,7 +22,6 @@ use super::addresses::Addresses;
 use super::answer::Answer;
 use super::local::Place;
 use crate::failure::Denial;
-use crate::policy::service::Service;
 use crate::stream::Stream;
 use crate::tls;
 use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
@@ -42,12 +41,12 @@ const IDLE_MAX: usize = 64;
 /// How long it keeps one, unless the service says less.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// How many connects a question begins at least, whatever the number of addresses: in a cluster a service has one address and many
-/// servers behind it, so that another connect may reach another one.
-const CONNECTS: usize = 3;
+/// How many connects to one address a question has under way at most, each begun when the one before was silent for [`HEDGE`]: in a
+/// cluster a service has one address and many servers behind it, so that another connect may reach another one.
+const CONNECTS: usize = 4;
 
-/// After how long without an answer a connect is raced by the next one.
-const HEDGE: Duration = Duration::from_millis(100);
+/// After how long without an answer a connect is raced by the next one, or by a connection that has become free.
+const HEDGE: Duration = Duration::from_millis(50);
 
 /// How long a question may stay unacknowledged by the service's kernel, as those of endpoints (`Resilience::unacknowledged`).
 const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
@@ -103,16 +102,11 @@ impl AskError {
     /// only by a method that changes nothing (RFC 9110, 9.2.2).
     fn is_worth_another_try(&self, method: Method) -> bool {
         match self {
-            Self::Connect(_) => true,
+            Self::Connect(_) | Self::Stale => true,
             // Certificates stay what they are.
             Self::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
             Self::Broken(_) | Self::Closed | Self::Unacknowledged => method != Method::Post,
-            Self::Busy
-            | Self::Name(_)
-            | Self::Stale
-            | Self::Response(_)
-            | Self::Status(_)
-            | Self::Timeout(_) => false,
+            Self::Busy | Self::Name(_) | Self::Response(_) | Self::Status(_) | Self::Timeout(_) => false,
         }
     }
 }
@@ -130,8 +124,21 @@ struct Idle {
     expires: Instant,
 }
 
+/// A connection on which a question can be asked.
+struct Open {
+    stream: Stream,
+    /// Whether others have asked there before.
+    is_reused: bool,
+}
+
+/// What was there first.
+enum Raced {
+    Made(TcpStream),
+    Kept(Open),
+}
+
 impl Connections {
-    /// Asks on a kept connection, on a new one if that was closed meanwhile, and again while nobody is there.
+    /// Asks on a kept connection, or else on a new one, and again while nobody is there.
     pub(super) async fn ask(
         self: &Rc<Self>,
         external: &External,
@@ -139,30 +146,24 @@ impl Connections {
         place: Place,
     ) -> Result<Answer, AskError> {
         let mut place = Some(place);
-        while let Some(stream) = self.kept() {
-            match self.converse(stream, external, question, true, &mut place).await {
-                Err(AskError::Stale) => {}
-                Err(error @ AskError::Unacknowledged) => {
-                    // Others are likely to lead to the same server.
-                    self.idle.borrow_mut().clear();
-                    if !error.is_worth_another_try(external.method) {
-                        return Err(error);
-                    }
-                }
-                answered => return answered,
-            }
-        }
         let mut pauses = PAUSES.into_iter();
         loop {
-            let asked = match self.connect(&external.service).await {
-                Ok(stream) => self.converse(stream, external, question, false, &mut place).await,
+            let asked = match self.open(external).await {
+                Ok(open) => self.converse(open, external, question, &mut place).await,
                 Err(error) => Err(error),
             };
-            match (asked, pauses.next()) {
-                (Err(error), Some(pause)) if error.is_worth_another_try(external.method) => {
-                    sleep(pause).await;
-                }
-                (asked, _) => return asked,
+            let error = match asked {
+                Err(AskError::Stale) => continue,
+                Err(error) => error,
+                Ok(answer) => return Ok(answer),
+            };
+            if matches!(error, AskError::Unacknowledged) {
+                // Others are likely to lead to the same server.
+                self.idle.borrow_mut().clear();
+            }
+            match pauses.next() {
+                Some(pause) if error.is_worth_another_try(external.method) => sleep(pause).await,
+                _ => return Err(error),
             }
         }
     }
@@ -172,12 +173,12 @@ impl Connections {
         self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.stream));
     }
 
-    fn kept(&self) -> Option<Stream> {
+    fn kept(&self) -> Option<Open> {
         let (mut kept, now) = (self.idle.borrow_mut(), Instant::now());
         loop {
             let mut idle = kept.pop()?;
             if now < idle.expires && is_quiet(&mut idle.stream) {
-                return Some(idle.stream);
+                return Some(Open { stream: idle.stream, is_reused: true });
             }
         }
     }
@@ -192,19 +193,56 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, service: &Service) -> Result<Stream, AskError> {
+    /// A connection that was kept, or a new one.
+    async fn open(&self, external: &External) -> Result<Open, AskError> {
+        if let Some(kept) = self.kept() {
+            return Ok(kept);
+        }
+        let service = &external.service;
         let addresses = self.addresses.of(service).await.map_err(AskError::Name)?;
-        let tcp = race(&addresses).await.map_err(|error| {
-            self.addresses.doubt();
-            AskError::Connect(error)
-        })?;
+        // Enough time is left for the other tries.
+        let share = external.timeout() / (PAUSES.len() as u32 + 1);
+        let raced = timeout(share, self.race(&addresses)).await.unwrap_or_else(|late| Err(late.into()));
+        let tcp = match raced {
+            Ok(Raced::Kept(open)) => return Ok(open),
+            Ok(Raced::Made(tcp)) => tcp,
+            Err(error) => {
+                self.addresses.doubt();
+                return Err(AskError::Connect(error));
+            }
+        };
         // A peer that is gone already says so at the first use.
         let _ = tcp.set_nodelay(true);
-        match &service.tls {
-            None => Ok(Stream::Plain(tcp)),
+        let stream = match &service.tls {
+            None => Stream::Plain(tcp),
             Some((config, name)) => {
                 let secured = tls::handshake(tcp, config.clone(), name.clone()).await;
-                secured.map(Stream::Tls).map_err(AskError::Tls)
+                Stream::Tls(secured.map_err(AskError::Tls)?)
+            }
+        };
+        Ok(Open { stream, is_reused: false })
+    }
+
+    /// Connects to one of these: to the next one as soon as one fails, or says nothing for a while. What others have finished with
+    /// meanwhile is as good.
+    async fn race(&self, addresses: &[SocketAddr]) -> io::Result<Raced> {
+        let mut next = addresses.iter().cycle().take(addresses.len().max(CONNECTS));
+        let mut connects = JoinSet::new();
+        let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        loop {
+            if let Some(address) = next.next() {
+                connects.spawn_local(TcpStream::connect(*address));
+            }
+            match timeout(HEDGE, connects.join_next()).await {
+                Ok(Some(Ok(Ok(tcp)))) => return Ok(Raced::Made(tcp)),
+                Ok(Some(Ok(Err(error)))) => failed = error,
+                Ok(Some(Err(ended))) => failed = io::Error::other(ended),
+                Ok(None) => return Err(failed),
+                Err(_) => {
+                    if let Some(kept) = self.kept() {
+                        return Ok(Raced::Kept(kept));
+                    }
+                }
             }
         }
     }
@@ -212,10 +250,9 @@ impl Connections {
     /// Asks, and keeps the connection if it can be used again.
     async fn converse(
         self: &Rc<Self>,
-        mut stream: Stream,
+        Open { mut stream, is_reused }: Open,
         external: &External,
         question: &[u8],
-        is_reused: bool,
         place: &mut Option<Place>,
     ) -> Result<Answer, AskError> {
         let broken = |error| if is_reused { AskError::Stale } else { AskError::Broken(error) };
@@ -246,29 +283,6 @@ impl Connections {
             give_spare_buffer(buffer);
         }
         answer
-    }
-}
-
-/// Connects to one of these: to the next one as soon as one fails, or says nothing for a while.
-async fn race(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut next = addresses.iter().cycle().take(addresses.len().max(CONNECTS));
-    let mut connects = JoinSet::new();
-    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    loop {
-        let patience = match next.next() {
-            Some(address) => {
-                connects.spawn_local(TcpStream::connect(*address));
-                HEDGE
-            }
-            None => Duration::MAX,
-        };
-        match timeout(patience, connects.join_next()).await {
-            Ok(Some(Ok(Ok(tcp)))) => return Ok(tcp),
-            Ok(Some(Ok(Err(error)))) => failed = error,
-            Ok(Some(Err(ended))) => failed = io::Error::other(ended),
-            Ok(None) => return Err(failed),
-            Err(_) => {}
-        }
     }
 }
 
