@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::encode::original_peer;
-use super::exchange::{Exchange, Refusal, is_trusted};
+use super::exchange::{Exchange, is_trusted};
+use super::refuse::Refusal;
 use crate::failure::Denial;
 use crate::policy::authorization::Call;
 use crate::policy::basic::Credential;

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::download::Body;
 use super::encode::copy_lines;
-use super::exchange::{Begun, Exchange, Persist, Refusal};
+use super::exchange::{Exchange, Persist};
+use super::refuse::Refusal;
+use super::respond::Begun;
 use crate::cache::{
     Asked, Cache, Collector, Draft, Entered, Entry, Flight, Outcome, RequestDirectives, Times, UnderWay,
     WAIT, is_condition, sent,

@@ -1,36 +1,24 @@
 //! The life of a request: route, guard, rewrite, attempt, respond; recorded when it ends.
 
-use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_http1::{
-    Known, Method, Normalised, Rejection, RequestFraming, RequestHead, ResponseFraming, TargetForm, Version,
-    normalise,
-};
+use sluicegate_http1::{Known, Method, Normalised, RequestFraming, RequestHead, TargetForm, normalise};
 use sluicegate_model::Settings;
-use sluicegate_model::policy::traffic::Fixed;
-use tokio::io::AsyncWriteExt as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::cached::{Cached, Settled};
 use super::connection::Client;
-use super::download::{Body, Coding, Download};
-use super::encode::{
-    RequestPlan, ResponsePlan, http2_response, needs_chunks, original_peer, write_request, write_response,
-};
+use super::encode::{RequestPlan, original_peer, write_request};
 use super::record::Record;
-use super::reply::{self, Grpc, Reply};
+use super::refuse::Refusal;
 use super::steer::Steered;
 use super::upload::Upload;
-use super::wire::Wire;
 use crate::compression::is_grpc;
 use crate::deadline::after;
-use crate::failure::{ClientFault, Denial, Failure, Fault};
+use crate::failure::{ClientFault, Failure, Fault};
 use crate::policy::limit::Permit;
-use crate::policy::traffic::TrafficPolicy;
 use crate::route::{RouteIndex, host_name};
 use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
@@ -48,56 +36,8 @@ pub(super) enum Persist {
     Linger,
 }
 
-/// A response whose head was written.
-pub(super) struct Begun {
-    pub(super) download: Download,
-    /// Whether the client's connection goes on after it.
-    pub(super) keep_alive: bool,
-    /// What of the `response` buffer is of interim responses.
-    interim: usize,
-    /// Whether the client took it.
-    pub(super) sent: io::Result<()>,
-}
-
 /// How often endpoints may refuse a request before it has failed.
 const REFUSED_MOST: u32 = 20;
-
-/// Why a request gets no response of an endpoint.
-pub(super) enum Refusal {
-    Fault(Fault),
-    /// A policy turns it away.
-    Denied(Denial),
-    /// A browser asks whether it may send a request of another origin, and it may.
-    Preflight,
-    Rejected(Rejection),
-    NoRoute,
-    /// `OPTIONS *` is about the gateway itself.
-    Options,
-    /// It is served elsewhere, by this status. The location is in the `request` buffer.
-    Redirect(u16),
-    /// A policy answers in place of an endpoint.
-    Fixed(Arc<TrafficPolicy>),
-    /// A policy lets it fail on purpose, by this status.
-    Aborted(u16),
-    /// The client wants what is kept, and nothing is (RFC 9111, 5.2.1.7).
-    NotKept,
-}
-
-impl<F: Into<Fault>> From<F> for Refusal {
-    fn from(fault: F) -> Self {
-        Self::Fault(fault.into())
-    }
-}
-
-impl Refusal {
-    /// What a policy answers.
-    fn fixed(&self) -> Option<&Fixed> {
-        match self {
-            Self::Fixed(policy) => policy.fixed(),
-            _ => None,
-        }
-    }
-}
 
 /// A request on its way.
 pub(super) struct Exchange<'c> {
@@ -124,7 +64,7 @@ pub(super) struct Exchange<'c> {
     /// How many bytes of interim responses have come.
     pub(super) interim_received: usize,
     /// Whether some of the response was written, so that it cannot be replaced by another.
-    committed: bool,
+    pub(super) committed: bool,
     /// Whether the path in normal form is in the `path` buffer, since it came in another.
     is_rewritten: bool,
 }
@@ -424,279 +364,6 @@ impl<'c> Exchange<'c> {
         let connected = self.awaited(connecting, self.wanted_by).await?;
         Ok(connected.ok_or(Failure::ResponseTimeout)??)
     }
-
-    /// Counts a response of an endpoint.
-    pub(super) fn note_response(&mut self, upstream: &Rc<LocalUpstream>, endpoint: &Rc<LocalEndpoint>) {
-        let now = Instant::now();
-        let took = now.saturating_duration_since(self.record.asked);
-        self.record.endpoint_duration = Some(took);
-        upstream.stats().latency.record(took);
-        endpoint.observe(took, now);
-        upstream.note_success(endpoint);
-        upstream.note_status(self.worker, endpoint, self.scratch.reply_head.status);
-    }
-
-    /// Begins the response whose head is in the `reply` buffer, with its body behind it as far as that has come. `mark` is of the
-    /// endpoint that gives it.
-    pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
-        self.apply_policies_to_response();
-        if self.steered.is_some() {
-            self.steer_response(mark);
-        }
-        let compressed = self.compress();
-        let head = &self.scratch.head;
-        let reply_head = &self.scratch.reply_head;
-        let upgraded = reply_head.status == 101;
-        let unframed = matches!(reply_head.framing, ResponseFraming::UntilClose);
-        let version = head.version;
-        let chunked = compressed.compressor.is_some() || needs_chunks(reply_head, version);
-        let keep_alive = head.keep_alive
-            && self.upload.is_complete()
-            && (chunked || !unframed && (version == Version::Http11 || is_framed(reply_head)))
-            && !self.worker.is_stopping()
-            && self
-                .snapshot
-                .settings
-                .limits
-                .requests_per_connection
-                .is_none_or(|most| self.client.served < most);
-        let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.origin.session.is_some());
-        let status = reply_head.status;
-        let coding = match chunked {
-            _ if self.client.is_http2() => Coding::Stream,
-            true => Coding::Chunked,
-            false => Coding::Plain,
-        };
-        let download = Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
-        let Scratch { response, reply, reply_head, response_lines, .. } = &mut *self.scratch;
-        let plan = ResponsePlan {
-            version,
-            close: !keep_alive && !upgraded,
-            hsts,
-            chunked,
-            lines: &compressed.lines,
-            policy_lines: response_lines,
-        };
-        let interim = response.len();
-        let date = self.worker.date();
-        let sent = match &mut self.client.wire {
-            Wire::Http1(_) => {
-                write_response(response, reply.filled(), reply_head, &date, &plan);
-                Ok(())
-            }
-            Wire::Http2(stream) => {
-                let head = http2_response(reply.filled(), reply_head, &date, &plan);
-                stream.respond(head, !upgraded && download.is_complete())
-            }
-        };
-        reply.consume(reply_head.len);
-        self.record.status = status;
-        self.committed = true;
-        Begun { download, keep_alive, interim, sent }
-    }
-
-    /// Passes the response on.
-    async fn respond(&mut self, upstream: &Rc<LocalUpstream>, mut connection: Connection) -> Persist {
-        let endpoint = connection.endpoint().clone();
-        self.note_response(upstream, &endpoint);
-        let reply_head = &self.scratch.reply_head;
-        let upgraded = reply_head.status == 101;
-        if upgraded && (self.scratch.head.upgrade.is_none() || !self.upload.is_complete()) {
-            upstream.stats().failures[Failure::Unsolicited.index()].add(1);
-            return self.refuse(Failure::Unsolicited.into()).await;
-        }
-        let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
-        let most = self.steered.as_ref().and_then(|steered| steered.policy.source().response_body);
-        if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
-        {
-            upstream.stats().failures[Failure::TooLong.index()].add(1);
-            if let Some(copy) = self.collector() {
-                copy.give_up();
-            }
-            return self.refuse(Failure::TooLong.into()).await;
-        }
-        let copy = self.collector();
-        let Begun { mut download, keep_alive, interim, sent } =
-            self.begin_response(Some(endpoint.shared.mark()));
-        if let Some(copy) = copy {
-            download.copy_to(copy);
-        }
-        if let Some(most) = most {
-            download.limit(most);
-        }
-        let mut result = match (sent, upgraded) {
-            (Err(_), _) => Err(ClientFault::Closed.into()),
-            (Ok(()), true) => self.upgrade(&mut connection).await,
-            (Ok(()), false) => {
-                let body = Body::of(&mut connection.socket.stream, &endpoint);
-                self.download(body, &mut download).await
-            }
-        };
-        self.record.bytes += download.bytes_out();
-        if let Err(fault) = result {
-            if let Fault::Upstream(failure) = fault {
-                upstream.stats().failures[failure.index()].add(1);
-                endpoint.stats().failures.add(1);
-                let is_unseen =
-                    download.bytes_out() == self.interim_written as u64 && !self.client.wire.has_unsent();
-                if !upgraded && is_unseen {
-                    // The client has not seen a byte of it: it can be told what happened.
-                    self.scratch.response.truncate(interim);
-                    self.committed = false;
-                    return self.refuse(failure.into()).await;
-                }
-                if download.is_unframed() {
-                    // Only a reset tells this client that the response is not whole.
-                    self.client.wire.break_off();
-                }
-            }
-            if self.client.is_http2() {
-                self.client.wire.break_off();
-            }
-            self.count(fault);
-            if upgraded {
-                // A tunnel that was ended had its time.
-                result = Ok(());
-            }
-        }
-        self.record.complete = result.is_ok();
-        if result.is_err() || upgraded {
-            return Persist::Close;
-        }
-        let clean = self.scratch.reply.is_empty() && self.upload.is_sent();
-        if reusable && clean {
-            connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
-        }
-        self.persist(keep_alive)
-    }
-
-    /// What becomes of the client's connection after a response that came to its end.
-    pub(super) fn persist(&self, keep_alive: bool) -> Persist {
-        match (keep_alive, self.upload.is_complete()) {
-            (true, _) => Persist::KeepAlive,
-            // What the client has sent behind the request would turn a close into a reset (RFC 9112, 9.6).
-            (false, true) if self.scratch.input.len() == self.scratch.head.len => Persist::Close,
-            (false, _) => Persist::Linger,
-        }
-    }
-
-    /// Writes the 101 and passes on what follows it, both ways.
-    async fn upgrade(&mut self, connection: &mut Connection) -> Result<(), Fault> {
-        let head_len = self.scratch.head.len;
-        let rest = match self.client.wire {
-            Wire::Http1(_) => &self.scratch.response[self.interim_written..],
-            Wire::Http2(_) => &[],
-        };
-        let write = self.client.wire.write_all(rest);
-        match timeout(self.snapshot.settings.timeouts.client_write, write).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(ClientFault::Closed.into()),
-            Err(_) => return Err(ClientFault::WriteTimeout.into()),
-        }
-        self.record.bytes += self.scratch.response.len() as u64;
-        // The head is needed for the log until the tunnel ends, the bytes behind it are the tunnel's.
-        let sent = self.scratch.input.filled()[head_len..].to_vec();
-        let (moved, result) = self.tunnel(connection, &sent).await;
-        self.record.bytes += moved;
-        result
-    }
-
-    /// Answers a request that no endpoint answered.
-    async fn refuse(&mut self, refusal: Refusal) -> Persist {
-        // Nobody waits for what does not come.
-        self.cached = None;
-        let status = match &refusal {
-            Refusal::Fault(fault) => {
-                let fault = *fault;
-                self.count(fault);
-                if fault == Fault::Client(ClientFault::Closed) {
-                    return Persist::Close;
-                }
-                fault.status()
-            }
-            Refusal::Rejected(rejection) => {
-                self.worker.stats().rejections[rejection.index()].add(1);
-                self.record.reason = Some(rejection.reason());
-                rejection.status()
-            }
-            Refusal::NoRoute => {
-                self.worker.stats().unrouted.add(1);
-                self.record.reason = Some("no_route");
-                404
-            }
-            Refusal::Denied(denial) => {
-                self.record.reason = Some(denial.reason());
-                denial.status()
-            }
-            Refusal::Options => 200,
-            Refusal::Preflight => 204,
-            Refusal::Redirect(status) => *status,
-            Refusal::Fixed(policy) => policy.fixed().map_or(500, |fixed| fixed.status),
-            Refusal::Aborted(status) => {
-                self.record.reason = Some("fault_injected");
-                *status
-            }
-            Refusal::NotKept => {
-                self.record.reason = Some("not_cached");
-                504
-            }
-        };
-        if self.committed {
-            return Persist::Close;
-        }
-        self.record.status = status;
-        let head = &self.scratch.head;
-        let keep_alive = head.keep_alive
-            && head.version == Version::Http11
-            && self.upload.is_complete()
-            && !self.worker.is_stopping();
-        let (response, date) = (&mut self.scratch.response, self.worker.date());
-        if let Wire::Http2(stream) = &mut self.client.wire {
-            let is_late = self.wanted_by.is_some_and(|wanted_by| Instant::now() >= wanted_by);
-            let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
-            let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late });
-            let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
-            let fixed = refusal.fixed();
-            let grpc = grpc.filter(|_| fixed.is_none());
-            let has_body = (status >= 400 || fixed.is_some()) && head.method != Method::Head;
-            let lines = &self.scratch.response_lines;
-            let sent = Reply { status, has_body, fixed, location, grpc, lines }.send(stream, &date);
-            self.record.complete = sent.is_ok();
-            self.record.bytes = sent.unwrap_or(0) as u64;
-            return Persist::Close;
-        }
-        match refusal {
-            Refusal::Options => reply::write_options(response, &date, !keep_alive),
-            Refusal::Redirect(_) => {
-                let (location, lines) = (&self.scratch.request, &self.scratch.response_lines);
-                reply::write_redirect(response, (status, location), &date, lines, !keep_alive);
-            }
-            _ => {
-                let (lines, with_body) = (&self.scratch.response_lines, head.method != Method::Head);
-                let content = refusal.fixed();
-                reply::write(response, (status, content), &date, lines, !keep_alive, with_body);
-            }
-        }
-        let rest = &self.scratch.response[self.interim_written..];
-        let write = self.client.wire.write_all(rest);
-        if !matches!(timeout(self.snapshot.settings.timeouts.client_write, write).await, Ok(Ok(()))) {
-            return Persist::Close;
-        }
-        self.record.bytes = self.scratch.response.len() as u64;
-        self.record.complete = true;
-        if keep_alive { Persist::KeepAlive } else { Persist::Linger }
-    }
-
-    pub(super) fn count(&mut self, fault: Fault) {
-        self.record.reason = Some(fault.reason());
-        if let Fault::Encoder(_) = fault {
-            self.worker.stats().compressions_failed.add(1);
-        }
-        if let Fault::Client(fault) = fault {
-            self.client.gone |= fault == ClientFault::Closed;
-            self.worker.stats().client_faults[fault.index()].add(1);
-        }
-    }
 }
 
 /// The path as it came.
@@ -750,9 +417,4 @@ fn write_location(out: &mut Vec<u8>, authority: &[u8], port: u16, path: &[u8], q
 fn names_h2c(protocols: &[u8]) -> bool {
     let names = protocols.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     names.filter_map(|name| name.get(..3)).any(|name| name.eq_ignore_ascii_case(b"h2c"))
-}
-
-/// Whether the end of the response can be told without the end of the connection.
-fn is_framed(head: &sluicegate_http1::ResponseHead) -> bool {
-    matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(_))
 }

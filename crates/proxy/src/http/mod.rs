@@ -12,6 +12,8 @@
 //! | `mirror` | copies for others |
 //! | `question` | what services are asked about a request |
 //! | `attempt` | one try at one endpoint, up to the head of its response |
+//! | `respond` | the response's head, and what follows it |
+//! | `refuse` | what becomes of a request that no endpoint answers |
 //! | `upload` | the request's way to the endpoint |
 //! | `download` | the response's way to the client |
 //! | `compress` | whether a response is compressed on that way |
@@ -34,7 +36,9 @@ mod http2;
 mod mirror;
 mod question;
 mod record;
+mod refuse;
 mod reply;
+mod respond;
 mod steer;
 mod tunnel;
 mod upload;

@@ -9,7 +9,8 @@ use sluicegate_model::Settings;
 use sluicegate_model::policy::traffic::{Answer, HashPart, Redirect, Retries};
 use tokio::time::{Instant, sleep_until};
 
-use super::exchange::{Exchange, Refusal};
+use super::exchange::Exchange;
+use super::refuse::Refusal;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::policy::traffic::{Course, Traffic, TrafficPolicy};

@@ -1,0 +1,151 @@
+//! What becomes of a request that no endpoint answers.
+
+use std::sync::Arc;
+
+use sluicegate_http1::{Known, Method, Rejection, Version};
+use sluicegate_model::policy::traffic::Fixed;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::exchange::{Exchange, Persist};
+use super::reply::{self, Grpc, Reply};
+use super::wire::Wire;
+use crate::compression::is_grpc;
+use crate::failure::{ClientFault, Denial, Fault};
+use crate::policy::traffic::TrafficPolicy;
+
+/// Why a request gets no response of an endpoint.
+pub(super) enum Refusal {
+    Fault(Fault),
+    /// A policy turns it away.
+    Denied(Denial),
+    /// A browser asks whether it may send a request of another origin, and it may.
+    Preflight,
+    Rejected(Rejection),
+    NoRoute,
+    /// `OPTIONS *` is about the gateway itself.
+    Options,
+    /// It is served elsewhere, by this status. The location is in the `request` buffer.
+    Redirect(u16),
+    /// A policy answers in place of an endpoint.
+    Fixed(Arc<TrafficPolicy>),
+    /// A policy lets it fail on purpose, by this status.
+    Aborted(u16),
+    /// The client wants what is kept, and nothing is (RFC 9111, 5.2.1.7).
+    NotKept,
+}
+
+impl<F: Into<Fault>> From<F> for Refusal {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+impl Refusal {
+    /// What a policy answers.
+    fn fixed(&self) -> Option<&Fixed> {
+        match self {
+            Self::Fixed(policy) => policy.fixed(),
+            _ => None,
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Answers a request that no endpoint answered.
+    pub(super) async fn refuse(&mut self, refusal: Refusal) -> Persist {
+        // Nobody waits for what does not come.
+        self.cached = None;
+        let status = match &refusal {
+            Refusal::Fault(fault) => {
+                let fault = *fault;
+                self.count(fault);
+                if fault == Fault::Client(ClientFault::Closed) {
+                    return Persist::Close;
+                }
+                fault.status()
+            }
+            Refusal::Rejected(rejection) => {
+                self.worker.stats().rejections[rejection.index()].add(1);
+                self.record.reason = Some(rejection.reason());
+                rejection.status()
+            }
+            Refusal::NoRoute => {
+                self.worker.stats().unrouted.add(1);
+                self.record.reason = Some("no_route");
+                404
+            }
+            Refusal::Denied(denial) => {
+                self.record.reason = Some(denial.reason());
+                denial.status()
+            }
+            Refusal::Options => 200,
+            Refusal::Preflight => 204,
+            Refusal::Redirect(status) => *status,
+            Refusal::Fixed(policy) => policy.fixed().map_or(500, |fixed| fixed.status),
+            Refusal::Aborted(status) => {
+                self.record.reason = Some("fault_injected");
+                *status
+            }
+            Refusal::NotKept => {
+                self.record.reason = Some("not_cached");
+                504
+            }
+        };
+        if self.committed {
+            return Persist::Close;
+        }
+        self.record.status = status;
+        let head = &self.scratch.head;
+        let keep_alive = head.keep_alive
+            && head.version == Version::Http11
+            && self.upload.is_complete()
+            && !self.worker.is_stopping();
+        let (response, date) = (&mut self.scratch.response, self.worker.date());
+        if let Wire::Http2(stream) = &mut self.client.wire {
+            let is_late = self.wanted_by.is_some_and(|wanted_by| Instant::now() >= wanted_by);
+            let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
+            let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late });
+            let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
+            let fixed = refusal.fixed();
+            let grpc = grpc.filter(|_| fixed.is_none());
+            let has_body = (status >= 400 || fixed.is_some()) && head.method != Method::Head;
+            let lines = &self.scratch.response_lines;
+            let sent = Reply { status, has_body, fixed, location, grpc, lines }.send(stream, &date);
+            self.record.complete = sent.is_ok();
+            self.record.bytes = sent.unwrap_or(0) as u64;
+            return Persist::Close;
+        }
+        match refusal {
+            Refusal::Options => reply::write_options(response, &date, !keep_alive),
+            Refusal::Redirect(_) => {
+                let (location, lines) = (&self.scratch.request, &self.scratch.response_lines);
+                reply::write_redirect(response, (status, location), &date, lines, !keep_alive);
+            }
+            _ => {
+                let (lines, with_body) = (&self.scratch.response_lines, head.method != Method::Head);
+                let content = refusal.fixed();
+                reply::write(response, (status, content), &date, lines, !keep_alive, with_body);
+            }
+        }
+        let rest = &self.scratch.response[self.interim_written..];
+        let write = self.client.wire.write_all(rest);
+        if !matches!(timeout(self.snapshot.settings.timeouts.client_write, write).await, Ok(Ok(()))) {
+            return Persist::Close;
+        }
+        self.record.bytes = self.scratch.response.len() as u64;
+        self.record.complete = true;
+        if keep_alive { Persist::KeepAlive } else { Persist::Linger }
+    }
+
+    pub(super) fn count(&mut self, fault: Fault) {
+        self.record.reason = Some(fault.reason());
+        if let Fault::Encoder(_) = fault {
+            self.worker.stats().compressions_failed.add(1);
+        }
+        if let Fault::Client(fault) = fault {
+            self.client.gone |= fault == ClientFault::Closed;
+            self.worker.stats().client_faults[fault.index()].add(1);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The response: its head as the client gets it, then its body, or the tunnel behind a 101.
+
+use std::io;
+use std::rc::Rc;
+
+use sluicegate_http1::{ResponseFraming, Version};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::download::{Body, Coding, Download};
+use super::encode::{ResponsePlan, http2_response, needs_chunks, write_response};
+use super::exchange::{Exchange, Persist};
+use super::wire::Wire;
+use crate::failure::{ClientFault, Failure, Fault};
+use crate::upstream::{Connection, LocalEndpoint, LocalUpstream};
+use crate::worker::Scratch;
+
+/// A response whose head was written.
+pub(super) struct Begun {
+    pub(super) download: Download,
+    /// Whether the client's connection goes on after it.
+    pub(super) keep_alive: bool,
+    /// What of the `response` buffer is of interim responses.
+    interim: usize,
+    /// Whether the client took it.
+    pub(super) sent: io::Result<()>,
+}
+
+impl Exchange<'_> {
+    /// Counts a response of an endpoint.
+    pub(super) fn note_response(&mut self, upstream: &Rc<LocalUpstream>, endpoint: &Rc<LocalEndpoint>) {
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.record.asked);
+        self.record.endpoint_duration = Some(took);
+        upstream.stats().latency.record(took);
+        endpoint.observe(took, now);
+        upstream.note_success(endpoint);
+        upstream.note_status(self.worker, endpoint, self.scratch.reply_head.status);
+    }
+
+    /// Begins the response whose head is in the `reply` buffer, with its body behind it as far as that has come. `mark` is of the
+    /// endpoint that gives it.
+    pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
+        self.apply_policies_to_response();
+        if self.steered.is_some() {
+            self.steer_response(mark);
+        }
+        let compressed = self.compress();
+        let head = &self.scratch.head;
+        let reply_head = &self.scratch.reply_head;
+        let upgraded = reply_head.status == 101;
+        let unframed = matches!(reply_head.framing, ResponseFraming::UntilClose);
+        let version = head.version;
+        let chunked = compressed.compressor.is_some() || needs_chunks(reply_head, version);
+        let keep_alive = head.keep_alive
+            && self.upload.is_complete()
+            && (chunked || !unframed && (version == Version::Http11 || is_framed(reply_head)))
+            && !self.worker.is_stopping()
+            && self
+                .snapshot
+                .settings
+                .limits
+                .requests_per_connection
+                .is_none_or(|most| self.client.served < most);
+        let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.origin.session.is_some());
+        let status = reply_head.status;
+        let coding = match chunked {
+            _ if self.client.is_http2() => Coding::Stream,
+            true => Coding::Chunked,
+            false => Coding::Plain,
+        };
+        let download = Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
+        let Scratch { response, reply, reply_head, response_lines, .. } = &mut *self.scratch;
+        let plan = ResponsePlan {
+            version,
+            close: !keep_alive && !upgraded,
+            hsts,
+            chunked,
+            lines: &compressed.lines,
+            policy_lines: response_lines,
+        };
+        let interim = response.len();
+        let date = self.worker.date();
+        let sent = match &mut self.client.wire {
+            Wire::Http1(_) => {
+                write_response(response, reply.filled(), reply_head, &date, &plan);
+                Ok(())
+            }
+            Wire::Http2(stream) => {
+                let head = http2_response(reply.filled(), reply_head, &date, &plan);
+                stream.respond(head, !upgraded && download.is_complete())
+            }
+        };
+        reply.consume(reply_head.len);
+        self.record.status = status;
+        self.committed = true;
+        Begun { download, keep_alive, interim, sent }
+    }
+
+    /// Passes the response on.
+    pub(super) async fn respond(
+        &mut self,
+        upstream: &Rc<LocalUpstream>,
+        mut connection: Connection,
+    ) -> Persist {
+        let endpoint = connection.endpoint().clone();
+        self.note_response(upstream, &endpoint);
+        let reply_head = &self.scratch.reply_head;
+        let upgraded = reply_head.status == 101;
+        if upgraded && (self.scratch.head.upgrade.is_none() || !self.upload.is_complete()) {
+            upstream.stats().failures[Failure::Unsolicited.index()].add(1);
+            return self.refuse(Failure::Unsolicited.into()).await;
+        }
+        let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
+        let most = self.steered.as_ref().and_then(|steered| steered.policy.source().response_body);
+        if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
+        {
+            upstream.stats().failures[Failure::TooLong.index()].add(1);
+            if let Some(copy) = self.collector() {
+                copy.give_up();
+            }
+            return self.refuse(Failure::TooLong.into()).await;
+        }
+        let copy = self.collector();
+        let Begun { mut download, keep_alive, interim, sent } =
+            self.begin_response(Some(endpoint.shared.mark()));
+        if let Some(copy) = copy {
+            download.copy_to(copy);
+        }
+        if let Some(most) = most {
+            download.limit(most);
+        }
+        let mut result = match (sent, upgraded) {
+            (Err(_), _) => Err(ClientFault::Closed.into()),
+            (Ok(()), true) => self.upgrade(&mut connection).await,
+            (Ok(()), false) => {
+                let body = Body::of(&mut connection.socket.stream, &endpoint);
+                self.download(body, &mut download).await
+            }
+        };
+        self.record.bytes += download.bytes_out();
+        if let Err(fault) = result {
+            if let Fault::Upstream(failure) = fault {
+                upstream.stats().failures[failure.index()].add(1);
+                endpoint.stats().failures.add(1);
+                let is_unseen =
+                    download.bytes_out() == self.interim_written as u64 && !self.client.wire.has_unsent();
+                if !upgraded && is_unseen {
+                    // The client has not seen a byte of it: it can be told what happened.
+                    self.scratch.response.truncate(interim);
+                    self.committed = false;
+                    return self.refuse(failure.into()).await;
+                }
+                if download.is_unframed() {
+                    // Only a reset tells this client that the response is not whole.
+                    self.client.wire.break_off();
+                }
+            }
+            if self.client.is_http2() {
+                self.client.wire.break_off();
+            }
+            self.count(fault);
+            if upgraded {
+                // A tunnel that was ended had its time.
+                result = Ok(());
+            }
+        }
+        self.record.complete = result.is_ok();
+        if result.is_err() || upgraded {
+            return Persist::Close;
+        }
+        let clean = self.scratch.reply.is_empty() && self.upload.is_sent();
+        if reusable && clean {
+            connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
+        }
+        self.persist(keep_alive)
+    }
+
+    /// What becomes of the client's connection after a response that came to its end.
+    pub(super) fn persist(&self, keep_alive: bool) -> Persist {
+        match (keep_alive, self.upload.is_complete()) {
+            (true, _) => Persist::KeepAlive,
+            // What the client has sent behind the request would turn a close into a reset (RFC 9112, 9.6).
+            (false, true) if self.scratch.input.len() == self.scratch.head.len => Persist::Close,
+            (false, _) => Persist::Linger,
+        }
+    }
+
+    /// Writes the 101 and passes on what follows it, both ways.
+    async fn upgrade(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+        let head_len = self.scratch.head.len;
+        let rest = match self.client.wire {
+            Wire::Http1(_) => &self.scratch.response[self.interim_written..],
+            Wire::Http2(_) => &[],
+        };
+        let write = self.client.wire.write_all(rest);
+        match timeout(self.snapshot.settings.timeouts.client_write, write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(ClientFault::Closed.into()),
+            Err(_) => return Err(ClientFault::WriteTimeout.into()),
+        }
+        self.record.bytes += self.scratch.response.len() as u64;
+        // The head is needed for the log until the tunnel ends, the bytes behind it are the tunnel's.
+        let sent = self.scratch.input.filled()[head_len..].to_vec();
+        let (moved, result) = self.tunnel(connection, &sent).await;
+        self.record.bytes += moved;
+        result
+    }
+}
+
+/// Whether the end of the response can be told without the end of the connection.
+fn is_framed(head: &sluicegate_http1::ResponseHead) -> bool {
+    matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(_))
+}
