@@ -11,7 +11,6 @@
 //! | [`security`] | `SecurityPolicy`: addresses, cross-origin requests |
 //! | [`authentication`], [`jwt`], [`external`], [`authorization`] | its other parts |
 //! | [`consumer`] | `Consumer` |
-//! | [`rate_limit`] | `RateLimitPolicy` |
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and through what it is shared |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
