@@ -31,6 +31,8 @@ async fn a_refused_connect_goes_on_to_another_endpoint_for_any_method() -> TestR
             assert_eq!(client.request(request).await?.status, 200);
         }
         assert_eq!(backend.requests(), 8);
+        // On a busy machine the answer to one of them comes after it was outrun.
+        gateway.wait_until(|gateway| connect_failures(gateway, Failure::ConnectRefused) >= 3).await?;
         assert_eq!(connect_failures(&gateway, Failure::ConnectRefused), 3, "each refused once");
     }
     Ok(())

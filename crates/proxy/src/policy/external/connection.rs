@@ -1,7 +1,7 @@
 //! How a service is spoken with: a request without a body, the head of its response, and as much of the response's body as is
 //! needed to use the connection again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -41,19 +41,26 @@ const IDLE_MAX: usize = 64;
 /// How long it keeps one, unless the service says less.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// How many connects to one address a question has under way at most, each begun when the one before was silent for [`HEDGE`]: in a
-/// cluster a service has one address and many servers behind it, so that another connect may reach another one.
+/// How many connects a question has under way at most, or one for each address, each begun when the one before was silent for
+/// [`HEDGE`]: in a cluster a service has one address and many servers behind it, so that another connect may reach another one.
 const CONNECTS: usize = 4;
 
-/// After how long without an answer a connect is raced by the next one, or by a connection that has become free.
+/// How often an address may refuse before a try has failed.
+const REFUSED_MOST: usize = 2;
+
+/// After how long without an answer a connect is raced by the next one, or by a connection that has become free; twice what connecting
+/// takes, if that is more.
 const HEDGE: Duration = Duration::from_millis(50);
 
-/// How long a question may stay unacknowledged by the service's kernel, as those of endpoints (`Resilience::unacknowledged`).
+/// How long a question may stay unacknowledged by the service's kernel, at least: Linux delays an acknowledgement by up to 40 ms.
 const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
 
 /// Before the tries that follow the first one. A server that was killed is taken off its service in this time, more or less.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(25), Duration::from_millis(100), Duration::from_millis(300)];
+
+/// How long a service that could not be reached by any try is tried once only.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -117,23 +124,29 @@ pub(super) struct Connections {
     addresses: Addresses,
     /// The last used last.
     idle: RefCell<Vec<Idle>>,
+    /// How long the last connect took.
+    connecting: Cell<Duration>,
+    /// Until when it is not worth a second try, since nobody was there.
+    away: Cell<Option<Instant>>,
 }
 
 struct Idle {
-    stream: Stream,
+    open: Open,
     expires: Instant,
 }
 
 /// A connection on which a question can be asked.
 struct Open {
     stream: Stream,
+    /// How long connecting took.
+    connecting: Duration,
     /// Whether others have asked there before.
     is_reused: bool,
 }
 
 /// What was there first.
 enum Raced {
-    Made(TcpStream),
+    Made(TcpStream, Duration),
     Kept(Open),
 }
 
@@ -146,14 +159,26 @@ impl Connections {
         place: Place,
     ) -> Result<Answer, AskError> {
         let mut place = Some(place);
-        let mut pauses = PAUSES.into_iter();
+        let is_away = self.away.get().is_some_and(|until| Instant::now() < until);
+        let pauses = if is_away { &PAUSES[..0] } else { &PAUSES };
+        let (mut tries, mut was_stale) = (0, false);
         loop {
-            let asked = match self.open(external).await {
-                Ok(open) => self.converse(open, external, question, &mut place).await,
+            let pause = pauses.get(tries).copied();
+            let asked = match self.open(external, tries).await {
+                Ok(open) => {
+                    // Who cannot be asked again is waited for.
+                    let is_watched = pause.is_some() && external.method != Method::Post;
+                    self.converse(open, external, question, is_watched, &mut place).await
+                }
                 Err(error) => Err(error),
             };
             let error = match asked {
-                Err(AskError::Stale) => continue,
+                // A server that ended has closed others too.
+                Err(AskError::Stale) if !was_stale => {
+                    was_stale = true;
+                    self.expire(Instant::now());
+                    continue;
+                }
                 Err(error) => error,
                 Ok(answer) => return Ok(answer),
             };
@@ -161,82 +186,97 @@ impl Connections {
                 // Others are likely to lead to the same server.
                 self.idle.borrow_mut().clear();
             }
-            match pauses.next() {
-                Some(pause) if error.is_worth_another_try(external.method) => sleep(pause).await,
-                _ => return Err(error),
-            }
+            let Some(pause) = pause.filter(|_| error.is_worth_another_try(external.method)) else {
+                if matches!(error, AskError::Connect(_)) {
+                    self.away.set(Some(Instant::now() + AWAY));
+                }
+                return Err(error);
+            };
+            tries += 1;
+            sleep(pause).await;
         }
     }
 
     /// Closes those that nobody used for long, or that the service has closed.
     pub(super) fn expire(&self, now: Instant) {
-        self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.stream));
+        self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.open.stream));
     }
 
     fn kept(&self) -> Option<Open> {
         let (mut kept, now) = (self.idle.borrow_mut(), Instant::now());
         loop {
             let mut idle = kept.pop()?;
-            if now < idle.expires && is_quiet(&mut idle.stream) {
-                return Some(Open { stream: idle.stream, is_reused: true });
+            if now < idle.expires && is_quiet(&mut idle.open.stream) {
+                return Some(idle.open);
             }
         }
     }
 
-    fn keep(&self, mut stream: Stream, peer_timeout: Option<Duration>) {
+    fn keep(&self, mut open: Open, peer_timeout: Option<Duration>) {
         // A second of margin, so that it is gone before the service closes it.
         let time =
             peer_timeout.map_or(IDLE_TIME, |peer| peer.saturating_sub(Duration::from_secs(1)).min(IDLE_TIME));
         let mut kept = self.idle.borrow_mut();
-        if kept.len() < IDLE_MAX && !time.is_zero() && is_quiet(&mut stream) {
-            kept.push(Idle { stream, expires: Instant::now() + time });
+        if kept.len() < IDLE_MAX && !time.is_zero() && is_quiet(&mut open.stream) {
+            kept.push(Idle { open, expires: Instant::now() + time });
         }
     }
 
-    /// A connection that was kept, or a new one.
-    async fn open(&self, external: &External) -> Result<Open, AskError> {
+    /// A connection that was kept, or a new one. Each try begins with another address.
+    async fn open(&self, external: &External, tries: usize) -> Result<Open, AskError> {
         if let Some(kept) = self.kept() {
             return Ok(kept);
         }
         let service = &external.service;
         let addresses = self.addresses.of(service).await.map_err(AskError::Name)?;
         // Enough time is left for the other tries.
-        let share = external.timeout() / (PAUSES.len() as u32 + 1);
-        let raced = timeout(share, self.race(&addresses)).await.unwrap_or_else(|late| Err(late.into()));
-        let tcp = match raced {
+        let share = external.timeout().saturating_sub(PAUSES.iter().sum()) / (PAUSES.len() as u32 + 1);
+        let share = share.max(external.timeout() / 8);
+        let raced = timeout(share, self.race(&addresses, tries)).await.unwrap_or_else(|_| Err(late()));
+        let (tcp, connecting) = match raced {
             Ok(Raced::Kept(open)) => return Ok(open),
-            Ok(Raced::Made(tcp)) => tcp,
+            Ok(Raced::Made(tcp, connecting)) => (tcp, connecting),
             Err(error) => {
                 self.addresses.doubt();
                 return Err(AskError::Connect(error));
             }
         };
+        self.connecting.set(connecting);
+        self.away.set(None);
         // A peer that is gone already says so at the first use.
         let _ = tcp.set_nodelay(true);
         let stream = match &service.tls {
             None => Stream::Plain(tcp),
             Some((config, name)) => {
-                let secured = tls::handshake(tcp, config.clone(), name.clone()).await;
-                Stream::Tls(secured.map_err(AskError::Tls)?)
+                let handshake = timeout(share, tls::handshake(tcp, config.clone(), name.clone())).await;
+                Stream::Tls(handshake.unwrap_or_else(|_| Err(late())).map_err(AskError::Tls)?)
             }
         };
-        Ok(Open { stream, is_reused: false })
+        Ok(Open { stream, connecting, is_reused: false })
     }
 
     /// Connects to one of these: to the next one as soon as one fails, or says nothing for a while. What others have finished with
     /// meanwhile is as good.
-    async fn race(&self, addresses: &[SocketAddr]) -> io::Result<Raced> {
-        let mut next = addresses.iter().cycle().take(addresses.len().max(CONNECTS));
+    async fn race(&self, addresses: &[SocketAddr], first: usize) -> io::Result<Raced> {
+        let mut next = addresses.iter().cycle().skip(first).take(addresses.len().max(CONNECTS));
+        let hedge = HEDGE.max(2 * self.connecting.get());
         let mut connects = JoinSet::new();
-        let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let (mut failures, mut failed) = (0, late());
         loop {
             if let Some(address) = next.next() {
-                connects.spawn_local(TcpStream::connect(*address));
+                let (address, begun) = (*address, Instant::now());
+                connects
+                    .spawn_local(async move { Ok((TcpStream::connect(address).await?, begun.elapsed())) });
             }
-            match timeout(HEDGE, connects.join_next()).await {
-                Ok(Some(Ok(Ok(tcp)))) => return Ok(Raced::Made(tcp)),
-                Ok(Some(Ok(Err(error)))) => failed = error,
-                Ok(Some(Err(ended))) => failed = io::Error::other(ended),
+            match timeout(hedge, connects.join_next()).await {
+                Ok(Some(Ok(Ok((tcp, took))))) => return Ok(Raced::Made(tcp, took)),
+                Ok(Some(Ok(Err(error)))) => {
+                    (failures, failed) = (failures + 1, error);
+                    if failures >= REFUSED_MOST * addresses.len() {
+                        return Err(failed);
+                    }
+                }
+                Ok(Some(Err(ended))) => return Err(io::Error::other(ended)),
                 Ok(None) => return Err(failed),
                 Err(_) => {
                     if let Some(kept) = self.kept() {
@@ -250,23 +290,29 @@ impl Connections {
     /// Asks, and keeps the connection if it can be used again.
     async fn converse(
         self: &Rc<Self>,
-        Open { mut stream, is_reused }: Open,
+        Open { mut stream, connecting, is_reused }: Open,
         external: &External,
         question: &[u8],
+        is_watched: bool,
         place: &mut Option<Place>,
     ) -> Result<Answer, AskError> {
         let broken = |error| if is_reused { AskError::Stale } else { AskError::Broken(error) };
         stream.write_all(question).await.map_err(broken)?;
-        let answering = poll_fn(|cx| stream.poll_readable(cx));
-        if timeout(UNACKNOWLEDGED, answering).await.is_err() && is_unacknowledged(&stream) {
-            return Err(AskError::Unacknowledged);
+        let (asked, patience) = (Instant::now(), UNACKNOWLEDGED + 2 * connecting);
+        if is_watched {
+            let answering = poll_fn(|cx| stream.poll_readable(cx));
+            if timeout(patience, answering).await.is_err() && is_unacknowledged(&stream) {
+                return Err(AskError::Unacknowledged);
+            }
         }
         let mut buffer = spare_buffer();
         let mut head = ResponseHead::default();
         match read_head(&mut stream, &mut buffer, &mut head, external).await {
             Ok(()) => {}
-            // Before its first byte, a connection that was kept is only known to be closed.
-            Err(AskError::Broken(_) | AskError::Closed) if is_reused && buffer.is_empty() => {
+            // A kept connection that ends at once was about to be closed, and nobody has read the question.
+            Err(AskError::Broken(_) | AskError::Closed)
+                if is_reused && buffer.is_empty() && asked.elapsed() < patience =>
+            {
                 return Err(AskError::Stale);
             }
             Err(error) => return Err(error),
@@ -276,8 +322,9 @@ impl Connections {
         if head.keep_alive
             && let Some(body) = Body::new(head.framing)
         {
+            let open = Open { stream, connecting, is_reused: true };
             let ending =
-                Ending { connections: self.clone(), stream, buffer, body, timeout: head.keep_alive_timeout };
+                Ending { connections: self.clone(), open, buffer, body, timeout: head.keep_alive_timeout };
             ending.begin(place);
         } else {
             give_spare_buffer(buffer);
@@ -286,9 +333,16 @@ impl Connections {
     }
 }
 
+fn late() -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
 /// Whether the peer's kernel has not even acknowledged what it was sent.
 fn is_unacknowledged(stream: &Stream) -> bool {
-    stream.tcp().is_some_and(|tcp| sluicegate_sys::unacknowledged_bytes(tcp).is_ok_and(|left| left > 0))
+    stream.tcp().is_some_and(|tcp| {
+        let unsent = sluicegate_sys::unsent_bytes(tcp).unwrap_or(0);
+        sluicegate_sys::unacknowledged_bytes(tcp).is_ok_and(|left| left > unsent)
+    })
 }
 
 /// Reads until the head of a final response is there.
@@ -323,7 +377,7 @@ async fn read_head(
 /// A response whose body has to come to its end before the connection is used again.
 struct Ending {
     connections: Rc<Connections>,
-    stream: Stream,
+    open: Open,
     buffer: Buffer,
     body: Body,
     timeout: Option<Duration>,
@@ -354,7 +408,7 @@ impl Ending {
             if self.buffer.is_full() {
                 return false;
             }
-            let read = poll_fn(|cx| self.buffer.poll_fill(cx, &mut self.stream)).await;
+            let read = poll_fn(|cx| self.buffer.poll_fill(cx, &mut self.open.stream)).await;
             match (read, self.body.take(&mut self.buffer)) {
                 (Ok(1..), Some(true)) => return true,
                 (Ok(1..), Some(false)) => {}
@@ -366,7 +420,7 @@ impl Ending {
     fn finish(self) {
         // What came beyond the body is no answer to a question to come.
         if self.buffer.is_empty() {
-            self.connections.keep(self.stream, self.timeout);
+            self.connections.keep(self.open, self.timeout);
         }
         give_spare_buffer(self.buffer);
     }

@@ -99,34 +99,56 @@ async fn a_service_that_is_away_closes_its_routes_and_the_log_says_why() -> Test
     Ok(())
 }
 
+/// A service that ends the connections of its next questions without an answer, so many times, and answers the others.
+fn dying(times: u64, how: Behaviour) -> Behaviour {
+    let asked = std::sync::atomic::AtomicU64::new(0);
+    Behaviour::choose(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        before if before < times => how.clone(),
+        _ => says(200, &[]),
+    })
+}
+
 #[tokio::test]
 async fn a_question_that_nobody_answers_is_asked_again_if_that_is_safe() -> TestResult {
-    for (method, expected) in [("GET", 200), ("HEAD", 200), ("POST", 500)] {
-        let asked = std::sync::atomic::AtomicU64::new(0);
-        let dies_twice =
-            Behaviour::choose(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
-                0 => Behaviour::close_on_request(),
-                1 => Behaviour::reset_on_request(),
-                _ => says(200, &[]),
-            });
-        let server = Backend::start(dies_twice).await?;
-        let (_backend, gateway) =
-            of_one_worker(External { method: method.into(), ..service(&server) }).await?;
-        assert_eq!(ask(&gateway, "/", &[]).await?.status, expected, "{method}");
-        assert_eq!(server.requests(), if expected == 200 { 3 } else { 1 }, "{method}");
-        assert_eq!(checks(&gateway, Check::Failed), u64::from(expected != 200), "{method}");
+    for how in [Behaviour::close_on_request(), Behaviour::reset_on_request()] {
+        for (method, expected) in [("GET", 200), ("HEAD", 200), ("POST", 500)] {
+            let server = Backend::start(dying(2, how.clone())).await?;
+            let external = External { method: method.into(), ..service(&server) };
+            let (_backend, gateway) = of_one_worker(external).await?;
+            assert_eq!(ask(&gateway, "/", &[]).await?.status, expected, "{method}");
+            assert_eq!(server.requests(), if expected == 200 { 3 } else { 1 }, "{method}");
+            assert_eq!(checks(&gateway, Check::Failed), u64::from(expected != 200), "{method}");
+        }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_service_that_is_back_at_once_was_not_away() -> TestResult {
+async fn what_dies_of_a_question_on_a_kept_connection_is_not_asked_it_again_by_post() -> TestResult {
+    let server = Backend::start(says(200, &[])).await?;
+    let external = External { method: "POST".into(), ..service(&server) };
+    let (_backend, gateway) = of_one_worker(external).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    // It has read the question by then.
+    server.set(Behaviour::close_on_request().delay(Duration::from_millis(300)));
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 500);
+    assert_eq!((server.accepted(), server.requests()), (1, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_that_is_back_in_a_moment_was_not_away() -> TestResult {
     let mut server = Backend::start(says(200, &[])).await?;
     let (_backend, gateway) = of_one_worker(service(&server)).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     server.kill().await;
-    let asking = ask(&gateway, "/", &[]);
-    let (response, _) = tokio::join!(asking, server.restart());
+    let restarting = async {
+        // Until the first tries have failed, of which nothing tells.
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        server.restart().await
+    };
+    let (response, restarted) = tokio::join!(ask(&gateway, "/", &[]), restarting);
+    restarted?;
     assert_eq!(response?.status, 200);
     Ok(())
 }
