@@ -18,7 +18,7 @@ use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
-use crate::object::policy::written;
+use crate::object::policy::{self, written};
 use crate::object::route::Route;
 use crate::object::secret::{ConfigMap, Secret};
 use crate::object::service::Service;
@@ -127,6 +127,13 @@ impl Document {
                 "apiVersion",
                 format!("{kind} is not read in {api_version:?}: write {}", kind.api_versions()[0]),
             ),
+            None if api_version.split_once('/').is_some_and(|(group, _)| group == policy::GROUP) => {
+                // A guard that is misspelt would be missed by nobody.
+                let known =
+                    Kind::ALL.iter().filter(|known| known.api_versions()[0].starts_with(policy::GROUP));
+                let known: Vec<String> = known.map(ToString::to_string).collect();
+                self.refuse(None, part, "kind", format!("{kind:?} is unknown: write {}", known.join(", ")));
+            }
             _ => {
                 let group = api_version.split_once('/').map_or("", |(group, _)| group);
                 let not_served = gateway_api::NOT_SERVED.into_iter().find(|name| *name == kind);

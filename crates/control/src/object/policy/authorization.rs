@@ -7,7 +7,7 @@ use sluicegate_model::policy::security::{Authentication, Method};
 use sluicegate_model::policy::{Authorization, AuthorizationRule};
 
 use super::written::authorization::{self as written, Action, PathMatch, PathType};
-use super::{address, header, jwt, list};
+use super::{address, consumer, header, jwt, list};
 use crate::object::{host, path};
 use crate::problem::Findings;
 
@@ -82,7 +82,7 @@ fn check_rule(
     AuthorizationRule {
         allows: written.action == Action::Allow,
         consumers: check_consumers(consumers, namespace, authentication, &within("consumers"), findings),
-        groups: groups.into_iter().map(Into::into).collect(),
+        groups: consumer::check_groups(groups, &within("groups"), findings),
         claims: jwt::check_claims(claims, &within("claims"), findings),
         methods: check_methods(methods, &within("methods"), findings),
         paths: check_paths(paths, &within("paths"), findings),
@@ -146,9 +146,23 @@ fn check_paths(written: Vec<PathMatch>, field: &str, findings: &mut Findings) ->
             PathType::Exact => "Exact",
             PathType::Prefix => "Prefix",
         };
+        let field = format!("{field}[{index}].value");
+        // Clients that say one of these in a path say it escaped.
+        if let Some(mark) = value.chars().find(|mark| matches!(mark, '?' | '#')) {
+            let fault =
+                format!("{value:?} has a {mark:?}, with which the path ends: leave out what begins there");
+            findings.error(field, fault);
+            continue;
+        }
+        if value.contains(['*', '(', '|', '[', '^', '$']) {
+            let fault = format!(
+                "{value:?} is met as it stands: it is no pattern, and a Prefix is met by all that is below it"
+            );
+            findings.warning(&field, fault);
+        }
         match path::parse(&value, kind) {
             Ok(pattern) => paths.push(pattern),
-            Err((_, fault)) => findings.error(format!("{field}[{index}].value"), fault),
+            Err((_, fault)) => findings.error(field, fault),
         }
     }
     paths

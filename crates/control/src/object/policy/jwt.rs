@@ -40,6 +40,14 @@ pub(super) fn check(
             findings
                 .error(format!("{field}.name"), format!("{:?} is the name of two providers", provider.name));
         }
+        let of_same_issuer = |other: &&Arc<JwtProvider>| {
+            provider.issuer.is_some() && other.issuer.as_deref() == provider.issuer.as_deref()
+        };
+        // Who is named by a token decides alone: the second one would never be asked.
+        if let Some(other) = providers.iter().find(of_same_issuer) {
+            let fault = format!("is that of the provider {:?} too: write both as one", other.name);
+            findings.error(format!("{field}.issuer"), fault);
+        }
         let (provider, need) = check_provider(provider, &field, namespace, findings);
         needs.extend(need.map(|NamedKeys { field, value, of }| {
             let what = match of {

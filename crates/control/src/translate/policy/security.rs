@@ -51,7 +51,12 @@ impl<'a> Secrets<'a> {
         let security = &policy.security;
         if security.refuses.is_some() {
             // What is wrong with it is told of its field.
-            let message = "cannot be honoured: requests for what it governs are answered 503";
+            let message = match policy.targets.is_empty() {
+                false => "cannot be honoured: requests for what it governs are answered 503",
+                true => {
+                    "governs nothing, since no target of it can be told: whatever it is to guard is served without it"
+                }
+            };
             problems.push(at.problem(Severity::Error, "", message.to_owned()));
             return (security.clone(), None);
         }

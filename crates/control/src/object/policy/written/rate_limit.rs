@@ -146,8 +146,8 @@ pub(crate) struct Limit {
     /// How many requests may come at once, from 1 to 1000000, with the algorithm TokenBucket. Default: as many as requests says.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) burst: Option<i64>,
-    /// TokenBucket is filled evenly and holds as many requests as burst says. SlidingWindow never takes more in any stretch of that
-    /// time. Default: TokenBucket.
+    /// TokenBucket is filled evenly and holds as many requests as burst says. SlidingWindow takes no more in any stretch of that
+    /// time, as reckoned from the counts of this window and the one before. Default: TokenBucket.
     pub(crate) algorithm: Option<LimitAlgorithm>,
     /// Requests that have all of these in common are counted together: from 1 to 8. Default: all requests of the policy's routes.
     #[schemars(length(min = 1, max = 8))]

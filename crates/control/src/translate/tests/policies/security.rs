@@ -460,6 +460,48 @@ fn a_policy_that_cannot_be_read_closes_the_targets_that_can() {
 }
 
 #[test]
+fn rules_that_nobody_can_meet_close_the_policy() {
+    let denies = |of: &str| {
+        format!("authentication: {{apiKey: {{}}}}, authorization: {{rules: [{{action: Deny, {of}}}]}}")
+    };
+    closed(
+        &denies("groups: [\"gold \"]"),
+        "spec.authorization.rules[0].groups[0]: \"gold \" begins or ends with a space",
+    );
+    closed(&denies("paths: [{type: Prefix, value: \"/a?b=c\"}]"), "has a '?', with which the path ends");
+    closed(&denies("paths: [{type: Exact, value: \"/a#b\"}]"), "has a '#', with which the path ends");
+    let (_, problems) =
+        translated(&[&[shop(), policy(&denies("paths: [{type: Prefix, value: \"/admin/*\"}]"))].concat()]);
+    assert!(problems.iter().any(|told| told.contains("it is no pattern")), "{problems:#?}");
+}
+
+#[test]
+fn of_two_providers_of_one_issuer_neither_is_left_out_in_silence() {
+    let provider = |name: &str| {
+        format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
+    };
+    let both = format!("authentication: {{jwt: {{providers: [{}, {}]}}}}", provider("a"), provider("b"));
+    closed(&both, "spec.authentication.jwt.providers[1].issuer: is that of the provider \"a\" too");
+}
+
+#[test]
+fn a_policy_without_a_target_that_can_be_told_says_that_nothing_is_guarded() {
+    let text = policy("access: {allow: [10.0.0.0/8]}").replace("kind: Ingress", "kind: ingress");
+    let (_, problems) = translated(&[&[shop(), text].concat()]);
+    assert!(problems.iter().any(|told| told.contains("is served without it")), "{problems:#?}");
+    assert!(!problems.iter().any(|told| told.contains("are answered 503")), "{problems:#?}");
+}
+
+#[test]
+fn a_kind_of_ours_that_there_is_not_is_an_error() {
+    let text =
+        policy("access: {allow: [10.0.0.0/8]}").replace("kind: SecurityPolicy", "kind: Securitypolicy");
+    let (_, problems) = translated(&[&[shop(), text].concat()]);
+    let expected = "kind: \"Securitypolicy\" is unknown: write SecurityPolicy, Consumer, RateLimitPolicy";
+    assert!(problems.iter().any(|told| told.contains(expected)), "{problems:#?}");
+}
+
+#[test]
 fn policies_of_others_are_passed_over() {
     let text = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\nspec: {x: 1}\n";
     let (translation, problems) = translated(&[&[&shop(), text].concat()]);
