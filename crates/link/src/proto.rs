@@ -805,6 +805,8 @@ pub(crate) struct Consumer {
     pub(crate) tokens: Vec<TokenSubject>,
     #[prost(string, repeated, tag = "6")]
     pub(crate) users: Vec<String>,
+    #[prost(bool, tag = "7")]
+    pub(crate) refused: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

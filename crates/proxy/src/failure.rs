@@ -398,6 +398,9 @@ pub enum Denial {
     /// The policy cannot be honoured, so nobody gets in.
     #[error("the policy cannot be honoured")]
     Unusable,
+    /// Who the caller is cannot be read, so it does not get in.
+    #[error("the Consumer cannot be honoured")]
+    Consumer,
     /// The client's address may not call.
     #[error("the address is not allowed")]
     Address,
@@ -462,7 +465,7 @@ pub enum Denial {
 
 impl Denial {
     /// How many kinds there are.
-    pub const COUNT: usize = 20 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 21 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -489,6 +492,7 @@ impl Denial {
             Self::CheckAnswer,
             Self::ChecksBusy,
             Self::Concurrency,
+            Self::Consumer,
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -521,7 +525,8 @@ impl Denial {
             Self::CheckAnswer => 17,
             Self::ChecksBusy => 18,
             Self::Concurrency => 19,
-            Self::Token(fault) => 20 + fault as usize,
+            Self::Consumer => 20,
+            Self::Token(fault) => 21 + fault as usize,
         }
     }
 
@@ -530,6 +535,7 @@ impl Denial {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Unusable => "policy_unusable",
+            Self::Consumer => "consumer_unusable",
             Self::Address => "address",
             Self::AmbiguousPath => "ambiguous_path",
             Self::Origin => "origin",
@@ -557,7 +563,9 @@ impl Denial {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::Unusable | Self::PasswordsBusy | Self::KeysUnknown | Self::ChecksBusy => 503,
+            Self::Unusable | Self::Consumer | Self::PasswordsBusy | Self::KeysUnknown | Self::ChecksBusy => {
+                503
+            }
             // As nginx has it of `auth_request`.
             Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
             Self::SignIn => 302,

@@ -64,4 +64,5 @@ def compiled(source: Path, name: str, folder: Path) -> Path:
 
 
 def _current(tar: Path, source: Path) -> bool:
-    return tar.exists() and tar.stat().st_mtime > source.stat().st_mtime
+    # A package's files keep the times of their build.
+    return tar.exists() and tar.stat().st_mtime > max(source.stat().st_mtime, source.stat().st_ctime)

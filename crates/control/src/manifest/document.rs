@@ -271,8 +271,11 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             }))
         }
         Kind::Consumer => {
-            let raw = strict::<Written<written::consumer::ConsumerSpec>>(value, findings)?;
-            Object::Consumer(Arc::new(Consumer::check(raw, object, findings)))
+            let raw = strict::<Written<written::consumer::ConsumerSpec>>(value, findings);
+            Object::Consumer(Arc::new(match raw {
+                Some(raw) => Consumer::check(raw, object, findings),
+                None => Consumer::unreadable(value, object),
+            }))
         }
         Kind::RateLimitPolicy => {
             let raw = strict::<Written<written::rate_limit::RateLimitPolicySpec>>(value, findings);

@@ -217,7 +217,11 @@ impl Object {
     /// Whether all that it does is to refuse requests, since it has errors: no good form, which a newer one would have to leave in
     /// service.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self, Self::SecurityPolicy(policy) if policy.security.refuses.is_some())
+        match self {
+            Self::SecurityPolicy(policy) => policy.security.refuses.is_some(),
+            Self::Consumer(consumer) => consumer.is_refused,
+            _ => false,
+        }
     }
 }
 

@@ -360,7 +360,15 @@ mod tests {
             let name = format!("consumer-{index}");
             let id = RouteId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };
             let (username, groups) = (name.into(), vec!["gold".into()]);
-            Arc::new(Consumer { id, username, groups, keys: vec![key], tokens: vec![], users: vec![] })
+            Arc::new(Consumer {
+                id,
+                username,
+                groups,
+                keys: vec![key],
+                tokens: vec![],
+                users: vec![],
+                refused: false,
+            })
         };
         let key = |index: u16| {
             let mut hash = [0; 32];

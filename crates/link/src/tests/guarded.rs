@@ -74,7 +74,7 @@ fn with(routes: Vec<Route>) -> Config {
 fn consumer(name: &str, key: u8) -> Arc<Consumer> {
     let keys = vec![KeyHash([key; 32])];
     let (id, username) = (id(name), name.into());
-    Arc::new(Consumer { id, username, groups: vec![], keys, tokens: vec![], users: vec![] })
+    Arc::new(Consumer { id, username, groups: vec![], keys, tokens: vec![], users: vec![], refused: false })
 }
 
 fn all_of(config: &Config) -> Vec<(Name, Bytes)> {

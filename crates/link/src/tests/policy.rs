@@ -250,9 +250,9 @@ pub(super) fn consumer() -> impl Strategy<Value = Arc<Consumer>> {
         value,
     });
     let keys = vec(any::<[u8; 32]>().prop_map(KeyHash), 0..3);
-    (id(), boxed(), texts(), keys, vec(token, 0..3), texts()).prop_map(
-        |(id, username, groups, keys, tokens, users)| {
-            Arc::new(Consumer { id, username, groups, keys, tokens, users })
+    (id(), boxed(), texts(), keys, vec(token, 0..3), texts(), any::<bool>()).prop_map(
+        |(id, username, groups, keys, tokens, users, refused)| {
+            Arc::new(Consumer { id, username, groups, keys, tokens, users, refused })
         },
     )
 }

@@ -72,6 +72,7 @@ fn config() -> Config {
         keys: vec![KeyHash(SECRET)],
         tokens: vec![],
         users: vec![],
+        refused: false,
     };
     let route = Route::new(id("route"), PathPattern::Prefix("/".into()), UpstreamKey::new("a", "b", "80"));
     Config {

@@ -206,7 +206,15 @@ fn guarded(key: u8) -> Change {
         let key = if index == 500 { key } else { 7 };
         let (id, username) = (id(format!("consumer-{index:04}")), format!("{index}").into());
         let keys = vec![KeyHash([key; 32])];
-        Arc::new(Consumer { id, username, groups: vec![], keys, tokens: vec![], users: vec![] })
+        Arc::new(Consumer {
+            id,
+            username,
+            groups: vec![],
+            keys,
+            tokens: vec![],
+            users: vec![],
+            refused: false,
+        })
     };
     let from = vec![Credential::Query("key".into())];
     let methods = vec![Method::ApiKey { from, forward: false }];

@@ -21,6 +21,8 @@ pub struct Consumer {
     pub tokens: Vec<TokenSubject>,
     /// Its names for Basic authentication.
     pub users: Vec<Box<str>>,
+    /// Whether nobody gets in as this Consumer, since something of it cannot be read: who it is might keep it out.
+    pub refused: bool,
 }
 
 /// Which tokens are a consumer's.

@@ -91,6 +91,10 @@ impl Exchange<'_> {
             if let Some(authentication) = &policy.compiled.authentication {
                 identity = self.authenticate(policy, authentication, snapshot.table.consumers()).await?;
                 self.introduce(authentication, &identity, snapshot.table.consumers());
+                let is_refused = |consumer| snapshot.table.consumers().get(consumer).consumer.refused;
+                if identity.consumer.is_some_and(is_refused) {
+                    return Err(self.deny(&By::of(policy), Denial::Consumer));
+                }
             }
             self.authorize(policy, &identity, address)?;
             self.shard(&policy.stats).admitted.add(1);

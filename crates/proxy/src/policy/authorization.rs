@@ -210,6 +210,7 @@ mod tests {
             keys: Vec::new(),
             tokens: Vec::new(),
             users: Vec::new(),
+            refused: false,
         };
         let rule = |allows| AuthorizationRule { allows, ..AuthorizationRule::default() };
         let rules = rules(

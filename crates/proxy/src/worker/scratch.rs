@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 /// The size of a read buffer, unless a head needs more.
 pub(crate) const BUFFER: usize = 16 * 1024;
-/// How many sets of buffers a worker keeps for reuse even if nobody needs them: 6 MiB.
+/// How many sets of buffers a worker keeps for reuse even if nobody needs them: 6 MiB, or 24 MiB where all of them have grown.
 const ALWAYS_SPARE: usize = 128;
 
 /// What serving a request needs.
@@ -98,7 +98,9 @@ impl Spares {
     pub(crate) fn trim(&self) {
         let mut kept = self.0.borrow_mut();
         let left = (kept.sets.len() - kept.unused).max(ALWAYS_SPARE);
-        kept.sets.truncate(left);
+        // Those at the end were used last.
+        let cold = kept.sets.len().saturating_sub(left);
+        kept.sets.drain(..cold);
         kept.sets.shrink_to(2 * left);
         kept.unused = kept.sets.len();
     }

@@ -50,6 +50,20 @@ async fn a_key_is_known_by_each_place_and_does_not_reach_the_endpoint() -> TestR
 }
 
 #[tokio::test]
+async fn nobody_gets_in_as_a_consumer_that_cannot_be_honoured() -> TestResult {
+    let (backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        let broken = Consumer { refused: true, ..consumer("broken", "broken-key") };
+        set_consumers(config, vec![consumer("alice", "alice-key"), broken]);
+    })
+    .await?;
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: alice-key"]).await?.status, 200);
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: broken-key"]).await?.status, 503);
+    assert_eq!((backend.requests(), denied(&gateway, Denial::Consumer)), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_rotated_key_and_a_consumer_that_is_gone_take_effect_at_once() -> TestResult {
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));

@@ -141,6 +141,7 @@ fn consumer(name: &str, key: &str) -> Consumer {
         keys: vec![KeyHash(hash.as_ref().try_into().unwrap())],
         tokens: Vec::new(),
         users: Vec::new(),
+        refused: false,
     }
 }
 

@@ -128,6 +128,7 @@ async fn a_span_says_who_called_and_which_policy_turned_it_away_and_no_key() -> 
         keys: vec![KeyHash(hash.as_ref().try_into()?)],
         tokens: Vec::new(),
         users: Vec::new(),
+        refused: false,
     };
     let methods = vec![Method::ApiKey { from: vec![Credential::Query("key".into())], forward: false }];
     let security = Security {

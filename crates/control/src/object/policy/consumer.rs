@@ -1,13 +1,17 @@
 //! `Consumer`.
 
+use serde_json::Value;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 
 use super::secret::SecretValue;
-use super::written::consumer::{ConsumerSpec, Token};
-use super::{header, list, secret};
+use super::written::consumer::{ApiKeyRef, ConsumerSpec, Token};
+use super::{created, header, list, secret};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
-use crate::problem::Findings;
+use crate::problem::{Findings, Severity};
+
+/// The fields by which one is known: API keys, tokens, names.
+const CREDENTIALS: [&str; 3] = ["apiKeys", "tokens", "basicUsers"];
 
 /// A checked `Consumer`: the parts of it by which it can be known.
 #[derive(Debug, PartialEq)]
@@ -22,6 +26,8 @@ pub(crate) struct Consumer {
     pub(crate) tokens: Vec<(usize, TokenSubject)>,
     /// Each with its place in `spec.basicUsers`.
     pub(crate) users: Vec<(usize, Box<str>)>,
+    /// Whether nobody gets in as this Consumer, since what is wrong with it may be what keeps it out.
+    pub(crate) is_refused: bool,
 }
 
 impl Consumer {
@@ -48,6 +54,13 @@ impl Consumer {
             tokens.filter_map(|(index, token)| Some((index, check_token(token, index, findings)?))).collect();
         let users = list::bounded(spec.basic_users, 16, "spec.basicUsers", findings);
         let users = check_users(users, findings);
+        // A credential that is wrong is not its own; the others are.
+        let is_credential = |field: &str| {
+            let (name, rest) = field.split_once('[').unwrap_or((field, ""));
+            !rest.is_empty() && name.strip_prefix("spec.").is_some_and(|name| CREDENTIALS.contains(&name))
+        };
+        let mut errors = findings.0.iter().filter(|finding| finding.severity == Severity::Error);
+        let is_refused = errors.any(|finding| !is_credential(&finding.field));
         if keys.is_empty() && tokens.is_empty() && users.is_empty() {
             let fault = "has none of apiKeys, tokens and basicUsers: nobody can be this Consumer";
             findings.warning("spec", fault);
@@ -59,7 +72,25 @@ impl Consumer {
             keys,
             tokens,
             users,
+            is_refused,
         }
+    }
+
+    /// What can be told of one that cannot be read: whom nobody may pass for. What is wrong with it has been told.
+    pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
+        let findings = &mut Findings::default();
+        let keys = list::readable::<ApiKeyRef>(raw, CREDENTIALS[0]);
+        let keys = keys.into_iter().filter_map(|(index, key)| {
+            Some((index, secret::check(key.secret_ref, "key", &object.namespace, "", findings)?))
+        });
+        let keys = keys.collect();
+        let tokens = list::readable::<Token>(raw, CREDENTIALS[1]).into_iter();
+        let tokens = tokens.filter_map(|(index, token)| Some((index, check_token(token, index, findings)?)));
+        let tokens = tokens.collect();
+        let users = list::readable::<String>(raw, CREDENTIALS[2]).into_iter();
+        let users = users.map(|(index, user)| (index, user.into())).collect();
+        let (created, username) = (created(raw), (&*object.name).into());
+        Self { created, username, groups: Vec::new(), keys, tokens, users, is_refused: true }
     }
 }
 

@@ -196,8 +196,12 @@ impl<'a> Building<'a> {
                 users.push(user.clone());
             }
         }
+        if consumer.is_refused {
+            let message = "cannot be honoured: nobody gets in as this Consumer (503)";
+            self.built.problems.push(at.problem(Severity::Error, "", message.to_owned()));
+        }
         let (username, groups) = (consumer.username.clone(), consumer.groups.clone());
-        Consumer { id: at.id(), username, groups, keys, tokens, users }
+        Consumer { id: at.id(), username, groups, keys, tokens, users, refused: consumer.is_refused }
     }
 
     /// The key in a Secret, hashed, or why there is none.

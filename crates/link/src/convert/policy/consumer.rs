@@ -9,7 +9,7 @@ use crate::proto;
 
 impl From<&Consumer> for proto::Consumer {
     fn from(consumer: &Consumer) -> Self {
-        let Consumer { id, username, groups, keys, tokens, users } = consumer;
+        let Consumer { id, username, groups, keys, tokens, users, refused } = consumer;
         Self {
             id: Some(id.into()),
             username: username.to_string(),
@@ -17,6 +17,7 @@ impl From<&Consumer> for proto::Consumer {
             keys: keys.iter().map(|key| Bytes::copy_from_slice(&key.0)).collect(),
             tokens: tokens.iter().map(Into::into).collect(),
             users: texts(users),
+            refused: *refused,
         }
     }
 }
@@ -36,6 +37,7 @@ impl TryFrom<proto::Consumer> for Consumer {
             keys: consumer.keys.into_iter().map(key).collect::<Result<_, _>>()?,
             tokens: all(consumer.tokens)?,
             users: of_texts(consumer.users),
+            refused: consumer.refused,
         })
     }
 }

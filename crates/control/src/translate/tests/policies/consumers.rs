@@ -165,24 +165,34 @@ fn a_key_that_cannot_be_used_lets_nobody_in() {
     assert_eq!(translation.config.consumers[0].keys.len(), 1);
 }
 
+/// Checks what is told of a Consumer with this spec, and whether those who have its credentials are refused.
+#[track_caller]
+fn wrong(spec: &str, told: &str, is_refused: bool) {
+    let text = [shop(), policy(ALL), secrets(), consumer("a", spec)].concat();
+    let (translation, problems) = translated(&[&text]);
+    assert!(problems.iter().any(|problem| problem.contains(told)), "{problems:#?}");
+    let is_said = problems.iter().any(|problem| problem.contains("nobody gets in as this Consumer"));
+    let [consumer] = &translation.config.consumers[..] else { panic!("{:?}", translation.config.consumers) };
+    assert_eq!((consumer.refused, is_said), (is_refused, is_refused), "{spec}");
+    assert!(spec.is_empty() || consumer.users.contains(&"a".into()), "{spec}");
+}
+
 #[test]
-fn what_is_wrong_with_a_consumer_is_told_and_the_rest_is_known() {
-    for (spec, told) in [
-        ("", "spec: has none of apiKeys, tokens and basicUsers"),
-        ("basicUsers: [a], groups: [\"a,b\"]", "spec.groups[0]: \"a,b\" has a comma"),
-        ("basicUsers: [a], username: \"a\\nb\"", "spec.username"),
-        ("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]"),
-        ("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: says not exactly one thing"),
-        (
-            "basicUsers: [a], tokens: [{subject: x, clientId: app}]",
-            "spec.tokens[0]: says not exactly one thing",
-        ),
-        ("basicUsers: [a], tokens: [{subject: \"\"}]", "spec.tokens[0]: has an empty"),
-        ("basicUsers: [a], gruops: [gold]", "spec.gruops: is unknown: did you mean groups?"),
-    ] {
-        let text = [shop(), policy(ALL), secrets(), consumer("a", spec)].concat();
-        let (translation, problems) = translated(&[&text]);
-        assert_problems(&problems, &[told]);
-        assert_eq!(translation.config.consumers.len(), 1);
-    }
+fn a_credential_that_is_wrong_is_told_and_the_others_are_good() {
+    wrong("", "spec: has none of apiKeys, tokens and basicUsers", false);
+    wrong("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]", false);
+    wrong("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: says not exactly one thing", false);
+    let both = "basicUsers: [a], tokens: [{subject: x, clientId: app}]";
+    wrong(both, "spec.tokens[0]: says not exactly one thing", false);
+    wrong("basicUsers: [a], tokens: [{subject: \"\"}]", "spec.tokens[0]: has an empty", false);
+}
+
+#[test]
+fn who_cannot_be_told_may_be_one_who_is_to_be_kept_out() {
+    wrong("basicUsers: [a], groups: [\"a,b\"]", "spec.groups[0]: \"a,b\" has a comma", true);
+    wrong("basicUsers: [a], groups: gold", "spec.groups: must be a list", true);
+    wrong("basicUsers: [a], gruops: [gold]", "spec.gruops: is unknown: did you mean groups?", true);
+    wrong("basicUsers: [a], username: \"a\\nb\"", "spec.username", true);
+    wrong("basicUsers: [a], apiKeys: [{secretRef: {}}]", "spec.apiKeys[0].secretRef.name: is missing", true);
+    wrong("basicUsers: [a], tokens: [{subject: 42}]", "spec.tokens[0].subject: must be text", true);
 }
