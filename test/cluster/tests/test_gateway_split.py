@@ -197,7 +197,7 @@ class Split(Gateway):
             self.comes_to_be(refusing, restarted)
             of_silent = self.process(silent)
             # It hears nothing any more. What it has heard it answers, which is waited for.
-            deaf = "table inet deaf { chain input { type filter hook input priority 0; policy drop; } }"
+            deaf = "table inet deaf { chain input { type filter hook input priority 0; policy drop; }; }"
             checked(["nsenter", f"--target={of_silent.pid}", "--net", "nft", deaf])
             self.comes_to_be(silent, lambda pod: not ready(pod))
             self.cluster.kubectl("delete", "pod", silent["metadata"]["name"], "--force", "--grace-period=0")
