@@ -119,6 +119,7 @@ impl Document {
             self.read_items(items, items_kind, &api_version, part);
             return;
         }
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
         match Kind::parse(&kind) {
             Some(kind) if kind.api_versions().contains(&&*api_version) => self.read_object(kind, value, part),
             Some(kind) if is_former_version(kind, &api_version) => self.refuse(
@@ -127,7 +128,7 @@ impl Document {
                 "apiVersion",
                 format!("{kind} is not read in {api_version:?}: write {}", kind.api_versions()[0]),
             ),
-            None if api_version.split_once('/').is_some_and(|(group, _)| group == policy::GROUP) => {
+            None if group == policy::GROUP => {
                 // A guard that is misspelt would be missed by nobody.
                 let known =
                     Kind::ALL.iter().filter(|known| known.api_versions()[0].starts_with(policy::GROUP));
@@ -135,7 +136,6 @@ impl Document {
                 self.refuse(None, part, "kind", format!("{kind:?} is unknown: write {}", known.join(", ")));
             }
             _ => {
-                let group = api_version.split_once('/').map_or("", |(group, _)| group);
                 let not_served = gateway_api::NOT_SERVED.into_iter().find(|name| *name == kind);
                 self.not_served.extend(not_served.filter(|_| group == gateway_api::GROUP));
                 tracing::debug!(kind, api_version, "an object of a kind that is not used is passed over");

@@ -44,14 +44,9 @@ impl Consumer {
         let groups = list::bounded(spec.groups, 64, "spec.groups", findings);
         let groups = check_groups(groups, "spec.groups", findings);
         let keys = list::bounded(spec.api_keys, 16, "spec.apiKeys", findings);
-        let keys = keys.into_iter().enumerate().filter_map(|(index, key)| {
-            let field = format!("spec.apiKeys[{index}].secretRef");
-            Some((index, secret::check(key.secret_ref, "key", &object.namespace, &field, findings)?))
-        });
-        let keys: Vec<_> = keys.collect();
-        let tokens = list::bounded(spec.tokens, 16, "spec.tokens", findings).into_iter().enumerate();
-        let tokens: Vec<_> =
-            tokens.filter_map(|(index, token)| Some((index, check_token(token, index, findings)?))).collect();
+        let keys = check_keys(keys.into_iter().enumerate(), object, findings);
+        let tokens = list::bounded(spec.tokens, 16, "spec.tokens", findings);
+        let tokens = check_tokens(tokens.into_iter().enumerate(), findings);
         let users = list::bounded(spec.basic_users, 16, "spec.basicUsers", findings);
         let users = check_users(users, findings);
         // A credential that is wrong is not its own; the others are.
@@ -79,15 +74,9 @@ impl Consumer {
     /// What can be told of one that cannot be read: whom nobody may pass for. What is wrong with it has been told.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
         let findings = &mut Findings::default();
-        let keys = list::readable::<ApiKeyRef>(raw, CREDENTIALS[0]);
-        let keys = keys.into_iter().filter_map(|(index, key)| {
-            Some((index, secret::check(key.secret_ref, "key", &object.namespace, "", findings)?))
-        });
-        let keys = keys.collect();
-        let tokens = list::readable::<Token>(raw, CREDENTIALS[1]).into_iter();
-        let tokens = tokens.filter_map(|(index, token)| Some((index, check_token(token, index, findings)?)));
-        let tokens = tokens.collect();
-        let users = list::readable::<String>(raw, CREDENTIALS[2]).into_iter();
+        let keys = check_keys(list::readable(raw, "apiKeys"), object, findings);
+        let tokens = check_tokens(list::readable(raw, "tokens"), findings);
+        let users = list::readable::<String>(raw, "basicUsers").into_iter();
         let users = users.map(|(index, user)| (index, user.into())).collect();
         let (created, username) = (created(raw), (&*object.name).into());
         Self { created, username, groups: Vec::new(), keys, tokens, users, is_refused: true }
@@ -107,6 +96,28 @@ pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Fin
         }
     }
     groups
+}
+
+/// API keys, each with its place.
+fn check_keys(
+    written: impl IntoIterator<Item = (usize, ApiKeyRef)>,
+    object: &ObjectRef,
+    findings: &mut Findings,
+) -> Vec<(usize, SecretValue)> {
+    let keys = written.into_iter().filter_map(|(index, key)| {
+        let field = format!("spec.apiKeys[{index}].secretRef");
+        Some((index, secret::check(key.secret_ref, "key", &object.namespace, &field, findings)?))
+    });
+    keys.collect()
+}
+
+/// Tokens, each with its place.
+fn check_tokens(
+    written: impl IntoIterator<Item = (usize, Token)>,
+    findings: &mut Findings,
+) -> Vec<(usize, TokenSubject)> {
+    let tokens = written.into_iter();
+    tokens.filter_map(|(index, token)| Some((index, check_token(token, index, findings)?))).collect()
 }
 
 fn check_token(written: Token, index: usize, findings: &mut Findings) -> Option<TokenSubject> {

@@ -167,16 +167,16 @@ impl Connections {
             let asked = match self.open(external, tries).await {
                 Ok(open) => {
                     // Who cannot be asked again is waited for.
-                    let is_watched = pause.is_some() && external.method != Method::Post;
+                    let is_watched =
+                        pause.is_some() && AskError::Unacknowledged.is_worth_another_try(external.method);
                     self.converse(open, external, question, is_watched, &mut place).await
                 }
                 Err(error) => Err(error),
             };
             let error = match asked {
-                // A server that ended has closed others too.
+                // A server that ended has closed others too, which are passed over.
                 Err(AskError::Stale) if !was_stale => {
                     was_stale = true;
-                    self.expire(Instant::now());
                     continue;
                 }
                 Err(error) => error,

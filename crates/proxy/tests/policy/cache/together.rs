@@ -1,23 +1,41 @@
 //! Many who want the same at once.
 
 use sluicegate_testkit::client::Client;
+use tokio::task::JoinHandle;
 
 use super::*;
 
+const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
 /// Many clients that ask at once, each on a connection of its own.
-async fn together(gateway: &Gateway, count: usize, transport: Transport) -> anyhow::Result<Vec<Response>> {
+fn asking(
+    gateway: &Gateway,
+    count: usize,
+    transport: Transport,
+) -> Vec<JoinHandle<anyhow::Result<Response>>> {
     let address = gateway.addr_of(transport);
-    let asking = (0..count).map(|_| {
-        tokio::spawn(async move {
-            let mut client = Client::connect_by(address, transport).await?;
-            Ok::<_, anyhow::Error>(client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?)
-        })
-    });
+    let ask = move || async move { Ok(Client::connect_by(address, transport).await?.request(GET).await?) };
+    (0..count).map(|_| tokio::spawn(ask())).collect()
+}
+
+/// What they get.
+async fn together(gateway: &Gateway, count: usize, transport: Transport) -> anyhow::Result<Vec<Response>> {
     let mut responses = Vec::new();
-    for response in asking.collect::<Vec<_>>() {
+    for response in asking(gateway, count, transport) {
         responses.push(response.await??);
     }
     Ok(responses)
+}
+
+/// What these lines say is kept and is asked for again by this client, whom nobody answers.
+async fn renewing(lines: &str) -> anyhow::Result<(Backend, Gateway, Client)> {
+    let (backend, gateway) = gateway(answer(lines), rules()).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
+    backend.set(Behaviour::silent());
+    let mut first = gateway.connect().await?;
+    first.send(GET).await?;
+    backend.wait_until(|backend| backend.requests() == 2).await?;
+    Ok((backend, gateway, first))
 }
 
 #[tokio::test]
@@ -49,13 +67,13 @@ async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
     let mut clients = Vec::new();
     for _ in 0..20 {
         let mut client = gateway.connect().await?;
-        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+        client.send(GET).await?;
         clients.push(client);
     }
     backend.wait_until(|backend| backend.requests() == 20).await?;
     // And whoever comes next does not wait for them.
     let mut next = gateway.connect().await?;
-    next.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    next.send(GET).await?;
     backend.wait_until(|backend| backend.requests() == 21).await?;
     Ok(())
 }
@@ -63,12 +81,7 @@ async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
 #[tokio::test]
 async fn what_is_stale_bridges_the_time_until_it_is_renewed() -> TestResult {
     let lines = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
-    let (backend, gateway) = gateway(answer(lines), rules()).await?;
-    assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
-    backend.set(Behaviour::silent());
-    let mut first = gateway.connect().await?;
-    first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
-    backend.wait_until(|backend| backend.requests() == 2).await?;
+    let (backend, gateway, _first) = renewing(lines).await?;
     let second = ask(&gateway, "/", &[]).await?;
     assert_eq!(second.text(), "0");
     assert!(said(&second).starts_with("sluicegate; hit; ttl=-3"), "{}", said(&second));
@@ -81,18 +94,10 @@ async fn who_goes_away_leaves_nobody_waiting() -> TestResult {
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(Behaviour::silent(), rules()).await?;
         let mut first = Client::connect_by(gateway.addr_of(transport), transport).await?;
-        first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+        first.send(GET).await?;
         backend.wait_until(|backend| backend.requests() == 1).await?;
         backend.set(answer("Cache-Control: max-age=60\r\n"));
-        let address = gateway.addr_of(transport);
-        let others: Vec<_> = (0..5)
-            .map(|_| {
-                tokio::spawn(async move {
-                    let mut client = Client::connect_by(address, transport).await?;
-                    Ok::<_, anyhow::Error>(client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?)
-                })
-            })
-            .collect();
+        let others = asking(&gateway, 5, transport);
         gateway.wait_until(|gateway| in_flight(gateway) == 6).await?;
         assert_eq!(backend.requests(), 1);
         drop(first);
@@ -111,15 +116,10 @@ fn in_flight(gateway: &Gateway) -> u64 {
 #[tokio::test]
 async fn a_response_that_must_be_asked_for_is_not_used_while_another_one_asks() -> TestResult {
     let lines = "Cache-Control: no-cache, max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\n";
-    let (backend, gateway) = gateway(answer(lines), rules()).await?;
-    assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
-    backend.set(Behaviour::silent());
-    let mut first = gateway.connect().await?;
-    first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
-    backend.wait_until(|backend| backend.requests() == 2).await?;
+    let (backend, gateway, first) = renewing(lines).await?;
     backend.set(answer("Cache-Control: no-store\r\n"));
     let mut second = gateway.connect().await?;
-    second.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    second.send(GET).await?;
     gateway.wait_until(|gateway| in_flight(gateway) == 2).await?;
     drop(first);
     let second = second.read_response().await?;
@@ -139,7 +139,7 @@ async fn who_reads_slowly_does_not_keep_others_waiting_for_ever() -> TestResult 
     let cache = Cache { max_size: 256 << 20, max_response_size: 64 << 20, ..rules() };
     let (backend, gateway) = gateway(behaviour, cache).await?;
     let mut slow = gateway.connect().await?;
-    slow.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    slow.send(GET).await?;
     backend.wait_until(|backend| backend.requests() == 1).await?;
     // The client's own limit of 10 s says that it did not wait for ever.
     for response in together(&gateway, 10, Transport::Http).await? {
