@@ -294,14 +294,16 @@ pub struct EndpointState {
     pub failures: u64,
 }
 
-/// What passive health says of an endpoint.
+/// What is known of an endpoint's health, beside its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// It is used.
     Trusted,
-    /// It is avoided while others serve.
+    /// It is avoided while others serve, since it has failed.
     Suspect,
+    /// It is avoided while others serve, since it fails its health checks.
+    Failing,
 }
 
 impl EndpointState {
@@ -313,7 +315,11 @@ impl EndpointState {
             ready: conditions.ready,
             serving: conditions.serving,
             terminating: conditions.terminating,
-            health: if suspect_for.is_some() { Health::Suspect } else { Health::Trusted },
+            health: match suspect_for {
+                _ if shared.is_failing() => Health::Failing,
+                Some(_) => Health::Suspect,
+                None => Health::Trusted,
+            },
             suspect_for: suspect_for.map(|duration| duration.as_secs_f64()),
             share: shared.share(slow_start),
             requests_in_flight: shards.sum(|shard| &shard.in_flight),

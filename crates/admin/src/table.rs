@@ -76,6 +76,7 @@ fn health(endpoint: &EndpointState) -> String {
     match (endpoint.health, endpoint.suspect_for) {
         (Health::Suspect, Some(seconds)) => format!("suspect {seconds:.1}s"),
         (Health::Suspect, None) => "suspect".to_owned(),
+        (Health::Failing, _) => "fails checks".to_owned(),
         (Health::Trusted, _) if endpoint.share < 1.0 => format!("slow start {:.0}%", endpoint.share * 100.0),
         (Health::Trusted, _) => "trusted".to_owned(),
     }
@@ -197,6 +198,8 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
             ewma_ms: vec![1.04, 0.26, 12.0],
             ..endpoint(false, true)
         };
+        let failing = EndpointState { health: Health::Failing, ..endpoint(true, false) };
+        assert_eq!(health(&failing), "fails checks");
         let starting = EndpointState { share: 0.4, ewma_ms: vec![1.01, 1.02], ..endpoint(true, false) };
         let upstreams =
             [upstream("shop/web:http", vec![plain, suspect, starting]), upstream("a/b:80", vec![])];

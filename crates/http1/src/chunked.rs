@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use self::size_line::SizeLine;
 use self::trailers::Trailers;
+pub use self::trailers::is_trailer;
 
 /// What ends a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";

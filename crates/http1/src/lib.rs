@@ -39,7 +39,7 @@ mod span;
 mod target;
 mod token;
 
-pub use chunked::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk_header};
+pub use chunked::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, is_trailer, write_chunk_header};
 pub use header::{Known, Line};
 pub use limits::{HeadLimits, MAX_HEADERS};
 pub use method::Method;
@@ -51,3 +51,4 @@ pub use response_error::ResponseError;
 pub use scan::HeadScan;
 pub use span::Span;
 pub use target::TargetForm;
+pub use token::is_token;

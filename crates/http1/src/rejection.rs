@@ -69,6 +69,12 @@ pub enum Rejection {
     /// Host; a back end may not.
     #[error("the Host header and the request target name different hosts")]
     HostMismatch,
+    /// A Content-Length of a tunnel, whose content has none (RFC 9110, 9.3.6; RFC 8441, 5).
+    #[error("a Content-Length where what follows is a tunnel")]
+    LengthOfTunnel,
+    /// A `:protocol` (RFC 8441, 4) that is no token, or that is not passed on.
+    #[error("the :protocol of a CONNECT is not one that is passed on")]
+    UnknownTunnel,
     /// Content-Length is not a plain decimal number below 2^63.
     #[error("the Content-Length is not a plain decimal number")]
     InvalidLength,
@@ -135,6 +141,8 @@ impl Rejection {
         Self::DuplicateHost,
         Self::InvalidHost,
         Self::HostMismatch,
+        Self::LengthOfTunnel,
+        Self::UnknownTunnel,
         Self::InvalidLength,
         Self::DuplicateLength,
         Self::LengthAndTransferEncoding,
@@ -163,7 +171,8 @@ impl Rejection {
             Self::RequestLineTooLong => 414,
             Self::UnsupportedExpectation => 417,
             Self::HeadTooLarge | Self::TooManyHeaders => 431,
-            Self::UnsupportedTransferEncoding => 501,
+            // RFC 8441 leaves the status open; RFC 9220, 3 says 501 for HTTP/3.
+            Self::UnsupportedTransferEncoding | Self::UnknownTunnel => 501,
             Self::UnsupportedVersion => 505,
             _ => 400,
         }
@@ -191,6 +200,8 @@ impl Rejection {
             Self::DuplicateHost => "duplicate_host",
             Self::InvalidHost => "invalid_host",
             Self::HostMismatch => "host_mismatch",
+            Self::LengthOfTunnel => "length_of_tunnel",
+            Self::UnknownTunnel => "unknown_tunnel",
             Self::InvalidLength => "invalid_length",
             Self::DuplicateLength => "duplicate_length",
             Self::LengthAndTransferEncoding => "length_and_transfer_encoding",

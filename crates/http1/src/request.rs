@@ -121,6 +121,13 @@ impl RequestHead {
         self.lines.iter().find(named).map(|line| line.value.of(buf))
     }
 
+    /// The value of the only line with this name, in any case; nothing if there is none, or more than one.
+    pub fn find_only<'b>(&self, buf: &'b [u8], name: &str) -> Option<&'b [u8]> {
+        let named = |line: &&Line| line.name.of(buf).eq_ignore_ascii_case(name.as_bytes());
+        let mut lines = self.lines.iter().filter(named);
+        lines.next().filter(|_| lines.next().is_none()).map(|line| line.value.of(buf))
+    }
+
     fn parse_whole(&mut self, window: &[u8], limits: &HeadLimits) -> Result<bool, Rejection> {
         let mut storage = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut parsed = httparse::Request::new(&mut []);

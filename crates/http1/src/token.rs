@@ -29,7 +29,8 @@ pub(crate) fn is_tchar(byte: u8) -> bool {
 }
 
 /// Whether `bytes` is a token (RFC 9110, 5.6.2).
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
+#[must_use]
+pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_tchar(byte))
 }
 

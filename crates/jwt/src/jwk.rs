@@ -113,10 +113,44 @@ impl Jwk {
                 }
                 Ok([&[4][..], &x, &y].concat())
             }
-            ("OKP", Some("Ed25519")) => decode(self.x.as_deref(), "has no x in base64url"),
+            ("OKP", Some("Ed25519")) => {
+                let x = decode(self.x.as_deref(), "has no x in base64url")?;
+                match is_of_small_order(&x) {
+                    true => Err("is a point of small order, for which anybody can sign"),
+                    false => Ok(x),
+                }
+            }
             _ => Err("is of a kind or a curve that is not supported"),
         }
     }
+}
+
+/// Whether an encoded point of edwards25519 is one of the eight whose multiples are few (RFC 8032, 5.1.7; RFC 8725, 3.4), in any of
+/// its encodings.
+fn is_of_small_order(point: &[u8]) -> bool {
+    /// `y` of those of order eight; the other one's is what is missing to the prime.
+    const OF_EIGHT: [u8; 32] = [
+        0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5,
+        0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
+    ];
+    let Ok(mut y) = <[u8; 32]>::try_from(point) else { return false };
+    // The sign of x.
+    y[31] &= 0x7f;
+    let small = |least: u8| std::array::from_fn(|index| if index == 0 { least } else { 0 });
+    // 2^255 - 19 is the prime.
+    let below = |least: u8| {
+        std::array::from_fn(|index| match index {
+            0 => least,
+            31 => 0x7f,
+            _ => 0xff,
+        })
+    };
+    let negated: [u8; 32] = std::array::from_fn(|index| match index {
+        0 => 0xed - OF_EIGHT[0],
+        31 => 0x7f - OF_EIGHT[31],
+        _ => 0xff - OF_EIGHT[index],
+    });
+    [small(0), small(1), below(0xec), below(0xed), below(0xee), OF_EIGHT, negated].contains(&y)
 }
 
 fn decode(text: Option<&str>, fault: &'static str) -> Result<Vec<u8>, &'static str> {

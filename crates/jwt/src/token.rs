@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::{Algorithm, Claims, Fault, KeySet};
@@ -29,7 +29,13 @@ pub struct Token<'t> {
 struct Header {
     alg: String,
     kid: Option<String>,
-    crit: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "is_there")]
+    crit: bool,
+}
+
+/// Whatever it is, `null` too.
+fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 impl<'t> Token<'t> {
@@ -49,7 +55,7 @@ impl<'t> Token<'t> {
         };
         let message = &text[..header.len() + 1 + payload.len()];
         let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| Fault::Malformed)?;
-        if header.crit.is_some() {
+        if header.crit {
             return Err(Fault::Critical);
         }
         let algorithm = Algorithm::parse(&header.alg).ok_or(Fault::Algorithm)?;

@@ -223,8 +223,33 @@ fn malformed_tokens_are_refused() {
     );
     let long = hs256(&json!({"alg": "HS256"}), &json!({"a": "x".repeat(token::MAX)}).to_string(), SECRET);
     assert_eq!(verify(&long, &shared()), Err(Fault::TooLong));
-    let critical = hs256(&json!({"alg": "HS256", "crit": ["b64"], "b64": false}), "{}", SECRET);
-    assert_eq!(verify(&critical, &shared()), Err(Fault::Critical));
+    for critical in [json!(["b64"]), json!([]), json!(null), json!("b64")] {
+        let critical = hs256(&json!({"alg": "HS256", "crit": critical, "b64": false}), "{}", SECRET);
+        assert_eq!(verify(&critical, &shared()), Err(Fault::Critical));
+    }
+}
+
+#[test]
+fn points_for_which_anybody_can_sign_are_no_keys() {
+    let is_refused = |x: [u8; 32]| {
+        let jwk = json!({"kty": "OKP", "crv": "Ed25519", "x": b64(x)}).to_string();
+        KeySet::given(jwk.as_bytes(), &[]).is_err_and(|fault| fault.to_string().contains("small order"))
+    };
+    let mut identity = [0; 32];
+    identity[0] = 1;
+    let mut least = [0xff; 32];
+    (least[0], least[31]) = (0xec, 0x7f);
+    let eighth = [
+        0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a,
+        0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
+    ];
+    for point in [[0; 32], identity, least, eighth] {
+        let mut negative = point;
+        negative[31] |= 0x80;
+        assert!(is_refused(point) && is_refused(negative), "{point:?}");
+    }
+    let pair = Ed25519KeyPair::generate().unwrap();
+    assert!(!is_refused(pair.public_key().as_ref().try_into().unwrap()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::families::Families;
 use crate::state::{Reasons, UpstreamCounters};
 
 /// The values of `state`; every endpoint is in exactly one.
-const STATES: [&str; 4] = ["ready", "suspect", "terminating", "not_ready"];
+const STATES: [&str; 5] = ["ready", "suspect", "failing", "terminating", "not_ready"];
 
 /// An upstream's numbers, read once for all its families.
 struct Totals {
@@ -24,7 +24,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     let upstreams: Vec<_> = telemetry.upstreams().iter().map(|upstream| Totals::of(upstream)).collect();
     families.gauges(
         "sluicegate_upstream_endpoints",
-        "Endpoints now: ready and trusted, ready and suspect, going away and still serving, or none of these",
+        "Endpoints now: ready and trusted, ready and suspect, ready and failing their health checks, going away and still serving, or none of these",
         upstreams.iter().flat_map(|upstream| {
             let states = STATES.iter().zip(upstream.endpoints);
             states.map(|(state, count)| ([upstream.label(), ("state", *state)], count))
@@ -114,10 +114,11 @@ fn endpoints(set: &EndpointSet) -> [u64; STATES.len()] {
     let mut counts = [0; STATES.len()];
     for (endpoint, Conditions { ready, serving, terminating }) in &set.endpoints {
         let state = match (ready, serving, terminating) {
+            (true, _, false) if endpoint.is_failing() => 2,
             (true, _, false) if endpoint.is_suspect() => 1,
             (true, _, false) => 0,
-            (_, true, true) => 2,
-            _ => 3,
+            (_, true, true) => 3,
+            _ => 4,
         };
         counts[state] += 1;
     }

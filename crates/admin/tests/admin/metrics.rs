@@ -140,9 +140,11 @@ async fn a_dead_endpoint_is_suspect_and_counted_by_reason() -> anyhow::Result<()
     };
     let refused = [WEB, ("reason", "connect_refused")];
     assert!(exposition.value("sluicegate_upstream_connect_failures_total", &refused) >= Some(1.0));
-    for state in ["ready", "suspect", "terminating", "not_ready"] {
+    for state in ["ready", "suspect", "failing", "terminating", "not_ready"] {
         let count = exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", state)]);
-        assert_eq!(count, Some(1.0), "{state}");
+        // None has health checks.
+        let expected = if state == "failing" { 0.0 } else { 1.0 };
+        assert_eq!(count, Some(expected), "{state}");
     }
     assert_eq!(exposition.count("sluicegate_upstream_failures_total"), 0, "no client was told");
     Ok(())

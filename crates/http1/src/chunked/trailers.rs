@@ -89,9 +89,9 @@ impl Trailers {
 
     /// The next lines of a valid section that may be passed on, or its end. Those that may not are consumed.
     fn run(input: &[u8]) -> (usize, Chunk<'_>) {
-        let start = input.len() - skip_lines(input, |name| !is_allowed(name)).len();
+        let start = input.len() - skip_lines(input, |name| !is_trailer(name)).len();
         let rest = &input[start..];
-        let length = rest.len() - skip_lines(rest, is_allowed).len();
+        let length = rest.len() - skip_lines(rest, is_trailer).len();
         if length > 0 {
             return (start + length, Chunk::Trailers(&rest[..length]));
         }
@@ -123,6 +123,7 @@ fn check(section: &[u8]) -> Result<(), ChunkError> {
 }
 
 /// Whether a field may be passed on as a trailer.
-fn is_allowed(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_trailer(name: &[u8]) -> bool {
     Known::of(name) == Known::Other && !FORBIDDEN.iter().any(|other| name.eq_ignore_ascii_case(other))
 }

@@ -28,6 +28,15 @@ pub struct Security {
     pub authorization: Option<Authorization>,
 }
 
+impl Security {
+    /// A policy that cannot be honoured, and why.
+    #[must_use]
+    pub fn closed(id: RouteId, reason: Box<str>) -> Self {
+        let access = Access::default();
+        Self { id, refuses: Some(reason), access, cors: None, authentication: None, authorization: None }
+    }
+}
+
 /// Which addresses may call: those that `allow` has, if it has any, without those of `deny`. The address is that of the
 /// client, as far as trusted peers tell it. 403 for all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -239,6 +239,11 @@ impl Entry {
             && age + min_fresh.unwrap_or_default() < self.draft.lifetime
     }
 
+    /// Whether it is the answer without asking, for whoever does not want more than others.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        !self.draft.needs_validation && self.age(now) < self.draft.lifetime
+    }
+
     /// How old it is (RFC 9111, 4.2.3).
     pub(crate) fn age(&self, now: Instant) -> Duration {
         self.draft.age + now.saturating_duration_since(self.draft.received)

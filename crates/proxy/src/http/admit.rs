@@ -1,5 +1,6 @@
 //! Whether a request may go on: the policies of its route, in the order in which they are documented.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +20,13 @@ use crate::policy::authorization::Call;
 use crate::policy::basic::Credential;
 use crate::policy::consumers::Consumers;
 use crate::policy::cors::{self, Cors};
-use crate::policy::credential::{Kept, Place, is_line};
-use crate::policy::external::{Answer, External, Verdict};
+use crate::policy::credential::{Kept, Place, is_line_like};
+use crate::policy::external::{Answer, External, Told, Verdict};
 use crate::policy::limit::{Caller, Limits, Lines, Outcome, seconds_up};
 use crate::policy::security::{Authentication, Method, Security};
 use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
-use crate::route::RouteIndex;
+use crate::route::{RouteIndex, host_name};
 use crate::telemetry::{PolicyShard, PolicyStats};
 
 /// How many requests may wait for their password to be checked.
@@ -37,6 +38,8 @@ struct Identity {
     consumer: Option<u32>,
     token: Option<Rc<Verified>>,
     answer: Option<Rc<Answer>>,
+    /// By which method alone it is known, where one is enough.
+    by: Option<usize>,
 }
 
 /// What had to be waited for, as far as it is known.
@@ -77,11 +80,12 @@ impl Exchange<'_> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
         let Some(Guard { security, limits, route }) = target.guard.as_deref() else { return Ok(()) };
-        let address = self.client_address();
+        let known = self.known_address();
+        let address = known.unwrap_or_else(|last| last);
         let route = *route;
         let mut lines = Lines::default();
         if let Some(policy) = security {
-            self.arrive(policy, address)?;
+            self.arrive(policy, known.ok())?;
         }
         let mut identity = Identity::default();
         if let Some(limits) = limits {
@@ -95,8 +99,10 @@ impl Exchange<'_> {
                 if identity.consumer.is_some_and(is_refused) {
                     return Err(self.deny(&By::of(policy), Denial::Consumer));
                 }
+                // Endpoints may take them for headers, with which callers would say who they are.
+                self.upload.discard_trailers();
             }
-            self.authorize(policy, &identity, address)?;
+            self.authorize(policy, &identity, known.ok())?;
             self.shard(&policy.stats).admitted.add(1);
         }
         if let Some(limits) = limits {
@@ -108,7 +114,7 @@ impl Exchange<'_> {
     }
 
     /// What can be told before anybody is asked who it is.
-    fn arrive(&mut self, policy: &SecurityPolicy, address: IpAddr) -> Result<(), Refusal> {
+    fn arrive(&mut self, policy: &SecurityPolicy, address: Option<IpAddr>) -> Result<(), Refusal> {
         let Security { refuses, access, cors, .. } = &policy.compiled;
         let by = By::of(policy);
         if *refuses {
@@ -172,9 +178,15 @@ impl Exchange<'_> {
     ) -> Result<Identity, Unidentified> {
         let mut identity = Identity::default();
         let mut denial = Denial::NoCredentials;
-        for method in &authentication.methods {
+        for (number, method) in authentication.methods.iter().enumerate() {
             match self.identify_by(method, authentication, consumers, awaited) {
-                Ok(found) if !authentication.requires_all => return Ok(found),
+                Ok(found) if !authentication.requires_all => {
+                    return Ok(Identity { by: Some(number), ..found });
+                }
+                // One's key does not complete another's token.
+                Ok(found) if differ(identity.consumer, found.consumer) => {
+                    return Err(Denial::AmbiguousCredentials.into());
+                }
                 Ok(found) => {
                     identity.consumer = identity.consumer.or(found.consumer);
                     identity.token = identity.token.or(found.token);
@@ -215,7 +227,7 @@ impl Exchange<'_> {
                 let mut memory = self.worker.tokens.borrow_mut();
                 let token = tokens.verify(&text, now, &mut memory)?;
                 let consumer = token.consumer(consumers, scope);
-                Ok(Identity { consumer, token: Some(token), answer: None })
+                Ok(Identity { consumer, token: Some(token), ..Identity::default() })
             }
             Method::Basic(passwords) => {
                 let text = passwords.place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)?;
@@ -277,12 +289,26 @@ impl Exchange<'_> {
         let buf = scratch.input.filled();
         for line in &mut scratch.head.lines {
             let is_own =
-                authentication.own_headers.iter().any(|(known, name)| is_line(line, *known, name, buf));
+                authentication.own_headers.iter().any(|(known, name)| is_line_like(line, *known, name, buf));
             line.hop_by_hop |= is_own;
         }
         let mut kept = Kept::default();
-        for method in authentication.methods.iter().filter(|method| !method.forwards()) {
-            for place in method.places() {
+        // Endpoints may take for checked what they get. A service that is told of all headers has seen it.
+        let has_seen_all = |method: &Method| match method {
+            Method::External(external) => matches!(external.told, Told::All),
+            _ => false,
+        };
+        let by = identity.by.filter(|by| !has_seen_all(&authentication.methods[*by]));
+        for (number, method) in authentication.methods.iter().enumerate() {
+            let is_checked = by.is_none_or(|by| by == number);
+            let places = method.places();
+            let is_there = |place: &Place| place.find(&scratch.head, buf).is_ok_and(|found| found.is_some());
+            let used = match is_checked && method.forwards() {
+                true if places.len() < 2 => continue,
+                true => places.iter().position(is_there),
+                false => None,
+            };
+            for (_, place) in places.iter().enumerate().filter(|(index, _)| Some(*index) != used) {
                 place.strip(&mut scratch.head, buf, &mut kept);
             }
         }
@@ -305,7 +331,7 @@ impl Exchange<'_> {
         &mut self,
         policy: &SecurityPolicy,
         identity: &Identity,
-        address: IpAddr,
+        address: Option<IpAddr>,
     ) -> Result<(), Refusal> {
         let Some(authorization) = &policy.compiled.authorization else { return Ok(()) };
         let snapshot = self.snapshot.clone();
@@ -317,7 +343,7 @@ impl Exchange<'_> {
             path: self.path(),
             address,
         };
-        if authorization.allows(&call) { Ok(()) } else { Err(self.deny(&By::of(policy), Denial::Forbidden)) }
+        authorization.decide(&call).map_err(|denial| self.deny(&By::of(policy), denial))
     }
 
     /// Counts the request by the limits that need to know who calls, or by the others.
@@ -339,7 +365,10 @@ impl Exchange<'_> {
                     .consumer
                     .map(|consumer| &*snapshot.table.consumers().get(consumer).consumer),
                 claims: identity.token.as_ref().map(|token| &token.claims),
-                header: &|name| head.find(buf, name),
+                header: &|name| match name {
+                    "host" => head.authority.map(|host| host_name(host.of(buf)).to_ascii_lowercase().into()),
+                    _ => head.find_only(buf, name).map(Cow::Borrowed),
+                },
             };
             let begun = policy.compiled.begin(&caller, with_identity, &mut self.permits);
             let outcome = match begun.is_refused {
@@ -348,9 +377,10 @@ impl Exchange<'_> {
             };
             (begun, outcome)
         };
-        let dry_runs = begun.dry_runs + outcome.dry_runs;
-        if dry_runs > 0 {
-            self.shard(&policy.stats).dry_runs.add(dry_runs);
+        for name in begun.dry_runs.iter().chain(&outcome.dry_runs) {
+            self.shard(&policy.stats).dry_runs.add(1);
+            let id = By::of(policy).id;
+            self.record.dry_runs.push(format!("{}/{}/{name}", id.namespace, id.name));
         }
         if begun.is_refused {
             self.permits.clear();
@@ -374,7 +404,9 @@ impl Exchange<'_> {
     /// Refuses what would go around the policy of another route.
     pub(super) fn refuse_way_around(&mut self, index: RouteIndex) -> Result<(), Refusal> {
         let snapshot = self.snapshot.clone();
-        match snapshot.table.way_around(index, self.path()) {
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
+        match snapshot.table.way_around(index, authority, self.path()) {
             Some(policy) => Err(self.deny(&By::of(policy), Denial::AmbiguousPath)),
             None => Ok(()),
         }
@@ -399,8 +431,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// The client's address, as far as trusted peers tell it.
+    /// The client's address, or that of a trusted peer that does not tell it.
     pub(super) fn client_address(&self) -> IpAddr {
+        self.known_address().unwrap_or_else(|last| last)
+    }
+
+    /// The client's address; or, as an error, that of a trusted peer that does not tell it.
+    fn known_address(&self) -> Result<IpAddr, IpAddr> {
         let peer = self.client.origin.peer;
         match self.trusted {
             true => {
@@ -408,7 +445,7 @@ impl Exchange<'_> {
                 let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
                 original_peer(buf, head, peer, |peer| is_trusted(settings, peer))
             }
-            false => peer,
+            false => Ok(peer),
         }
     }
 }
@@ -425,12 +462,13 @@ impl<'p> By<'p> {
     }
 }
 
+/// Whether these are two Consumers.
+fn differ(one: Option<u32>, other: Option<u32>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
 /// What is in the first place that has something.
-fn first<'b>(
-    places: &[Place],
-    head: &RequestHead,
-    buf: &'b [u8],
-) -> Result<Option<std::borrow::Cow<'b, [u8]>>, Denial> {
+fn first<'b>(places: &[Place], head: &RequestHead, buf: &'b [u8]) -> Result<Option<Cow<'b, [u8]>>, Denial> {
     for place in places {
         if let Some(found) = place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)? {
             return Ok(Some(found));

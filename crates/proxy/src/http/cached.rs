@@ -104,14 +104,19 @@ impl Exchange<'_> {
                 }
                 Entered::Waits(under_way, stale) => {
                     let outcome = self.wait_for(&under_way, until).await?;
-                    way = Way::Collapsed;
-                    // Who went away, or takes too long, is followed by one of those that wait.
-                    waits = matches!(outcome, None | Some(Outcome::Lost)) && Instant::now() < until;
-                    if outcome == Some(Outcome::Failed)
-                        && let Some(entry) = stale.filter(|entry| entry.may_stand_in(Instant::now()))
+                    let now = Instant::now();
+                    let is_late = self.wanted_by.is_some_and(|due| now >= due);
+                    if (is_late || outcome == Some(Outcome::Failed))
+                        && let Some(entry) = stale.filter(|entry| entry.may_stand_in(now))
                     {
                         return self.answer_from(&entry, Way::StandsIn, &[]).await.map(Some);
                     }
+                    if is_late {
+                        return Err(Failure::ResponseTimeout.into());
+                    }
+                    way = Way::Collapsed;
+                    // Who went away, or takes too long, is followed by one of those that wait.
+                    waits = matches!(outcome, None | Some(Outcome::Lost)) && now < until;
                 }
             }
         }
@@ -122,7 +127,7 @@ impl Exchange<'_> {
             cached.revalidates = stale.ask_whether_it_holds(&mut self.scratch.request);
         }
         self.tally_of(&policy, |shard| &shard.cache_misses);
-        self.record.cache = Some(if cached.stale.is_some() { "stale" } else { "miss" });
+        self.record.cache = Some(cached.why(Instant::now()));
         self.cached = Some(Box::new(cached));
         Ok(None)
     }
@@ -186,14 +191,9 @@ impl Exchange<'_> {
 
     /// Waits until another request has brought what is wanted, or time is over.
     async fn wait_for(&mut self, under_way: &UnderWay, until: Instant) -> Result<Option<Outcome>, Refusal> {
-        let due = self.wanted_by;
         let until = until.min(under_way.until());
-        let until = due.map_or(until, |due| due.min(until));
-        let outcome = self.awaited(under_way.end(), Some(until)).await?;
-        match due.is_some_and(|due| Instant::now() >= due) {
-            true => Err(Failure::ResponseTimeout.into()),
-            false => Ok(outcome),
-        }
+        let until = self.wanted_by.map_or(until, |due| due.min(until));
+        Ok(self.awaited(under_way.end(), Some(until)).await?)
     }
 
     /// No endpoint has answered: others need not wait for this one. Gives what was kept for such a time.
@@ -257,13 +257,8 @@ impl Exchange<'_> {
             return self.answer_from(&entry, way, &own).await.map(Settled::Answered);
         }
         let is_kept = self.collect(&mut cached, now);
-        let said = match (cached.stale.is_some(), is_kept) {
-            (false, false) => "fwd=miss",
-            (false, true) => "fwd=miss; stored",
-            (true, false) => "fwd=stale",
-            (true, true) => "fwd=stale; stored",
-        };
-        self.tell(&policy, said, if cached.stale.is_some() { "stale" } else { "miss" });
+        let why = cached.why(now);
+        self.tell(&policy, &format!("fwd={why}{}", if is_kept { "; stored" } else { "" }), why);
         self.cached = cached.collector.is_some().then_some(cached);
         Ok(Settled::GoesOn(connection))
     }
@@ -417,6 +412,16 @@ impl Exchange<'_> {
 }
 
 impl Cached {
+    /// Why an endpoint is asked (RFC 9211, 2.2): there is nothing, or what is kept does not hold, or the request alone wants it
+    /// newer.
+    fn why(&self, now: Instant) -> &'static str {
+        match &self.stale {
+            None => "miss",
+            Some(entry) if entry.holds(now) => "request",
+            Some(_) => "stale",
+        }
+    }
+
     fn new(cache: Arc<Cache>, asked: Asked) -> Self {
         Self { cache, asked, flight: None, stale: None, revalidates: false, collector: None }
     }
@@ -459,6 +464,13 @@ fn is_special(name: &[u8]) -> bool {
         "x-method-override",
         "x-original-url",
         "x-rewrite-url",
+        "x-original-uri",
+        "x-original-host",
+        "x-host",
+        "x-http-host-override",
+        "x-url-scheme",
+        "x-scheme",
+        "front-end-https",
     ]
     .into_iter()
     .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))

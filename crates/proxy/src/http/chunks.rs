@@ -2,10 +2,16 @@
 
 use sluicegate_http1::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk_header};
 
+use super::encode::is_harmless;
+
 /// How data goes on.
 pub(super) enum Coding<'t> {
     /// As chunks with their trailers.
     Chunked,
+    /// As chunks with those trailers that clients may send.
+    OfClient,
+    /// As chunks without their trailers.
+    Bare,
     /// As it is.
     Plain,
     /// As it is, and the trailers apart, as header lines.
@@ -28,7 +34,7 @@ pub(super) fn recode(
     coding: &mut Coding<'_>,
 ) -> Result<Recoded, ChunkError> {
     let mut recoded = Recoded { taken: 0, data: 0 };
-    let as_chunks = matches!(coding, Coding::Chunked);
+    let as_chunks = matches!(coding, Coding::Chunked | Coding::OfClient | Coding::Bare);
     let mut trailers = false;
     while !decoder.is_done() {
         let (used, chunk) = decoder.next(&body[recoded.taken..])?;
@@ -45,11 +51,19 @@ pub(super) fn recode(
                     out.extend_from_slice(b"\r\n");
                 }
             }
+            Chunk::Trailers(_) if matches!(coding, Coding::Bare) => {}
             Chunk::Trailers(lines) if as_chunks => {
                 if !std::mem::replace(&mut trailers, true) {
                     out.extend_from_slice(b"0\r\n");
                 }
-                out.extend_from_slice(lines);
+                // Endpoints may take them for headers.
+                let passes = |line: &&[u8]| {
+                    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+                    matches!(coding, Coding::Chunked) || is_harmless(name, false, false)
+                };
+                for line in lines.split_inclusive(|byte| *byte == b'\n').filter(passes) {
+                    out.extend_from_slice(line);
+                }
             }
             Chunk::End if as_chunks => out.extend_from_slice(if trailers { b"\r\n" } else { LAST_CHUNK }),
             Chunk::Trailers(lines) => {

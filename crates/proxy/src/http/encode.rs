@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::io::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use sluicegate_http1::{Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version};
@@ -66,6 +66,8 @@ pub(super) fn write_request(
     copy_lines(out, buf, &head.lines, |line| {
         let stays = match line.known {
             Known::Host | Known::Expect | Known::XForwardedFor => false,
+            // What is passed on is framed as it is passed on, whatever lines there are.
+            Known::ContentLength => matches!(head.framing, RequestFraming::Length(_)),
             Known::Other => {
                 let harmless = is_harmless(line.name.of(buf), trusted, plan.underscores);
                 dropped += u64::from(!harmless);
@@ -131,13 +133,13 @@ pub(super) fn write_trusted_forwarding(
 }
 
 /// The address that the request came from first, as far as trusted peers tell: the last entry of
-/// `X-Forwarded-For` that is not itself trusted.
+/// `X-Forwarded-For` that is not itself trusted. Where that is none, the address of the peer that should have told it.
 pub(super) fn original_peer(
     buf: &[u8],
     head: &RequestHead,
     peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
-) -> IpAddr {
+) -> Result<IpAddr, IpAddr> {
     let entries = head
         .lines
         .iter()
@@ -146,15 +148,26 @@ pub(super) fn original_peer(
         .flat_map(|line| line.value.of(buf).rsplit(|byte| *byte == b','));
     let mut original = peer;
     for entry in entries {
-        let parsed = std::str::from_utf8(entry.trim_ascii()).ok().and_then(|text| text.parse().ok());
-        let Some(address) = parsed else { break };
+        let entry = entry.trim_ascii();
+        // Elements of lists may be empty (RFC 9110, 5.6.1.2).
+        if entry.is_empty() {
+            continue;
+        }
+        let address = std::str::from_utf8(entry).ok().and_then(address).ok_or(original)?;
         let address = IpAddr::to_canonical(&address);
         original = address;
         if !is_trusted(address) {
             break;
         }
     }
-    original
+    Ok(original)
+}
+
+/// An address, behind which some load balancers write the port.
+fn address(text: &str) -> Option<IpAddr> {
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
 /// How the response goes on to the client.
@@ -288,15 +301,30 @@ pub(super) fn is_forwarding(known: Known) -> bool {
 }
 
 /// Whether a header that nobody here has a name for goes on. Not `Proxy`, which CGI hands to programs as their
-/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy, or who calls; not what only a gateway
-/// can know of the client's certificate; and not a name that CGI
+/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy; not who calls, nor what only a gateway
+/// can know of the client's certificate, which trusted peers pass on from strangers; and not a name that CGI
 /// and its like (RFC 3875, 4.1.18) cannot tell from one that was replaced here, such as `X_Forwarded_For`.
 pub(super) fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
-    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
-    (trusted || !(begins(b"x-forwarded-") || begins(b"x-consumer-")))
-        && !begins(b"ssl-client-")
-        && (underscores || !name.contains(&b'_'))
+    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| is_same_name(start, with));
+    // Where underscores pass, they do in names that are nobody's own.
+    let is_double = || {
+        let folded: Vec<u8> = name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect();
+        Known::of(&folded) != Known::Other
+    };
+    let is_reserved = match name.first().map(u8::to_ascii_lowercase) {
+        Some(b'x') => begins(b"x-consumer-") || !trusted && begins(b"x-forwarded-"),
+        Some(b's') => begins(b"ssl-client-"),
+        _ => false,
+    };
+    !is_reserved
+        && (!name.contains(&b'_') || underscores && !is_double())
         && !name.eq_ignore_ascii_case(b"proxy")
+}
+
+/// Whether two names are one to CGI and its like: in any case, and `_` for `-`.
+pub(crate) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len() && one.iter().map(folded).eq(other.iter().map(folded))
 }
 
 pub(super) fn has(lines: &[Line], known: Known) -> bool {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::cached::{Cached, Settled};
 use super::connection::Client;
-use super::encode::{RequestPlan, original_peer, write_request};
+use super::encode::{RequestPlan, write_request};
 use super::record::Record;
 use super::refuse::Refusal;
 use super::steer::Steered;
@@ -251,6 +251,7 @@ impl<'c> Exchange<'c> {
     fn rewrite(&mut self, slot: usize) -> Result<Rc<LocalUpstream>, Refusal> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
+        let client = self.trusted.then(|| self.client_address());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
         // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1, and must
@@ -265,11 +266,7 @@ impl<'c> Exchange<'c> {
             },
             host: self.steered.as_ref().and_then(|steered| steered.policy.source().rewrite.host.as_deref()),
             lines: request_lines,
-            trusted: self.trusted.then(|| {
-                original_peer(buf, head, self.client.origin.peer, |peer| {
-                    is_trusted(&self.snapshot.settings, peer)
-                })
-            }),
+            trusted: client,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
             upgrade,
@@ -414,7 +411,7 @@ fn write_location(out: &mut Vec<u8>, authority: &[u8], port: u16, path: &[u8], q
 }
 
 /// Whether h2c is among the protocols of an Upgrade header.
-fn names_h2c(protocols: &[u8]) -> bool {
+pub(super) fn names_h2c(protocols: &[u8]) -> bool {
     let names = protocols.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     names.filter_map(|name| name.get(..3)).any(|name| name.eq_ignore_ascii_case(b"h2c"))
 }

@@ -16,7 +16,7 @@ use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::request::Parts;
 use http::{Method, Request, header};
-use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming};
+use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming, is_token};
 use sluicegate_model::Settings;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -296,8 +296,11 @@ fn read_head(
     }
     let head = &mut scratch.head;
     if protocol.is_some() {
-        // What follows is the tunnel's (RFC 8441, 5).
-        head.framing = RequestFraming::None;
+        // What follows is the tunnel's (RFC 8441, 5), of which no length can be told: an endpoint that is told one takes what
+        // comes next on its connection, from whomever, for this request's body.
+        if head.framing != RequestFraming::None {
+            return Err(Rejection::LengthOfTunnel);
+        }
     } else if head.framing == RequestFraming::None && !is_bodiless {
         head.framing = RequestFraming::Chunked;
     }
@@ -327,8 +330,14 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
         (None, None) => return Err(Rejection::MissingHost),
     }
     if let Some(protocol) = protocol {
+        // Unlike other pseudo-headers it comes as it was sent.
+        let named = protocol.as_str().as_bytes();
+        // What is not gone into would leave an ordinary request.
+        if !is_token(named) || exchange::names_h2c(named) {
+            return Err(Rejection::UnknownTunnel);
+        }
         write_line(out, "connection", b"upgrade");
-        write_line(out, "upgrade", protocol.as_str().as_bytes());
+        write_line(out, "upgrade", named);
         write_line(out, "sec-websocket-key", websocket_key().as_bytes());
     }
     // RFC 9113, 8.2.3: cookies come one by one.

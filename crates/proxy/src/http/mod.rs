@@ -43,3 +43,5 @@ mod steer;
 mod tunnel;
 mod upload;
 mod wire;
+
+pub(crate) use encode::is_same_name;

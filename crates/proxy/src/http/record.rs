@@ -41,6 +41,8 @@ pub(super) struct Record {
     pub(super) consumer: Option<u32>,
     /// The policy that turned it away.
     pub(super) policy: Option<RouteId>,
+    /// The limits that would have turned it away, had they not been in a dry run: `namespace/policy/limit`.
+    pub(super) dry_runs: Vec<String>,
     /// The gateway's span, if it has one.
     pub(super) trace: Option<Box<Trace>>,
     /// What the cache had to do with it.
@@ -64,6 +66,7 @@ impl Record {
             request_id: fastrand::u128(..),
             consumer: None,
             policy: None,
+            dry_runs: Vec::new(),
             trace: None,
             cache: None,
         }
@@ -150,6 +153,7 @@ impl Exchange<'_> {
             attempts: self.record.attempts,
             consumer: consumer.map(|known| &known.consumer.id),
             policy: self.record.policy.as_ref(),
+            dry_runs: &self.record.dry_runs,
             trace: self.record.trace.as_deref().map(|trace| (trace.trace, trace.span)),
             cache: self.record.cache,
             reason: self.record.reason.or((!self.record.complete).then_some("aborted")),
@@ -247,6 +251,7 @@ pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless
         attempts: 0,
         consumer: None,
         policy: None,
+        dry_runs: &[],
         trace: None,
         cache: None,
         reason: Some(headless.reason),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_http1::Rejection;
 use sluicegate_model::Settings;
 use sluicegate_model::policy::traffic::{Answer, HashPart, Redirect, Retries};
 use tokio::time::{Instant, sleep_until};
@@ -85,12 +86,15 @@ impl Exchange<'_> {
                 self.tally(course, |shard| &shard.answered);
                 return Err(Refusal::Fixed(course.policy.clone()));
             }
-            Some(Answer::Redirect(redirect)) => {
+            Some(Answer::Redirect(redirect)) if self.cannot_be_named(redirect) => {
+                return Err(Refusal::Rejected(Rejection::MissingHost));
+            }
+            Some(Answer::Redirect(redirect)) if self.write_redirect(course, redirect) => {
                 self.tally(course, |shard| &shard.answered);
-                self.write_redirect(course, redirect);
                 return Err(Refusal::Redirect(redirect.status));
             }
-            None => {}
+            // Who is where it leads to already would be sent in circles.
+            Some(Answer::Redirect(_)) | None => {}
         }
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let branch =
@@ -108,6 +112,9 @@ impl Exchange<'_> {
         if let Some(rewrite) = &source.rewrite.path {
             let mut path = Vec::with_capacity(self.path().len() + 64);
             course.rewrite(rewrite, self.path(), &mut path);
+            if course.makes_dots(rewrite, self.path()) {
+                return Err(Refusal::Rejected(Rejection::PathAboveRoot));
+            }
             self.set_path(path);
         }
         Ok(slot)
@@ -127,8 +134,16 @@ impl Exchange<'_> {
         Ok(self.awaited(over, self.wanted_by).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
-    /// Writes where the client is sent.
-    fn write_redirect(&mut self, course: &Course, redirect: &Redirect) {
+    /// Whether a client is to be sent to HTTPS that has named no host: it can only be told a path.
+    fn cannot_be_named(&self, redirect: &Redirect) -> bool {
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let has_name =
+            redirect.host.is_some() || head.authority.is_some_and(|authority| !authority.of(buf).is_empty());
+        redirect.https == Some(true) && !has_name && !self.client.origin.is_https(self.trusted, head, buf)
+    }
+
+    /// Writes where the client is sent. Whether that is anywhere else than where it is.
+    fn write_redirect(&mut self, course: &Course, redirect: &Redirect) -> bool {
         let mut path = Vec::new();
         match &redirect.path {
             Some(rewrite) => course.rewrite(rewrite, self.path(), &mut path),
@@ -138,22 +153,28 @@ impl Exchange<'_> {
         let is_secure = self.client.origin.is_https(self.trusted, head, buf);
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let name = host_name(authority);
+        let is_same_path = path == self.path();
         let out = &mut self.scratch.request;
         let host = redirect.host.as_ref().map_or(name, |host| host.as_bytes());
+        let https = redirect.https.unwrap_or(is_secure);
+        let mut is_elsewhere = !is_same_path;
         // Who names no host can only be told a path.
         if !host.is_empty() {
-            let https = redirect.https.unwrap_or(is_secure);
             out.extend_from_slice(if https { b"https://" } else { b"http://" });
             out.extend_from_slice(host);
             let named = authority
                 .get(name.len()..)
                 .and_then(|rest| std::str::from_utf8(rest.strip_prefix(b":")?).ok());
-            let own = if https { 443 } else { 80 };
+            let of_scheme = |https: bool| if https { 443 } else { 80 };
+            let named: Option<u16> = named.and_then(|port| port.parse().ok());
+            let own = of_scheme(https);
             let port = match (redirect.port, redirect.https) {
                 (Some(port), _) => Some(port),
                 (None, Some(_)) => None,
-                (None, None) => named.and_then(|port| port.parse().ok()),
+                (None, None) => named,
             };
+            is_elsewhere |= https != is_secure || !host.eq_ignore_ascii_case(name);
+            is_elsewhere |= port.unwrap_or(own) != named.unwrap_or(of_scheme(is_secure));
             if let Some(port) = port.filter(|port| *port != own) {
                 out.extend_from_slice(format!(":{port}").as_bytes());
             }
@@ -163,6 +184,10 @@ impl Exchange<'_> {
             out.push(b'?');
             out.extend_from_slice(query.of(buf));
         }
+        if !is_elsewhere {
+            out.clear();
+        }
+        is_elsewhere
     }
 
     /// Which endpoint the request wants.
@@ -204,11 +229,8 @@ impl Exchange<'_> {
             let _ = write!(line, "; Max-Age={}", age.as_secs());
         }
         // A page of another site that is in a frame here has its cookie over HTTPS alone, which browsers ask for.
-        line.push_str(if self.client.origin.session.is_some() {
-            "; Secure; SameSite=None"
-        } else {
-            "; SameSite=Lax"
-        });
+        let is_https = self.client.origin.is_https(self.trusted, &scratch.head, scratch.input.filled());
+        line.push_str(if is_https { "; Secure; SameSite=None" } else { "; SameSite=Lax" });
         line.push_str("\r\n");
         scratch.response_lines.extend_from_slice(line.as_bytes());
     }

@@ -38,6 +38,8 @@ pub(super) struct Upload {
     limit: u64,
     /// How many bytes of body to keep for another attempt.
     replay: usize,
+    /// Whether no trailers are passed on.
+    discards_trailers: bool,
 }
 
 enum Body {
@@ -98,12 +100,18 @@ impl Upload {
             received: 0,
             limit: limit.unwrap_or(u64::MAX),
             replay,
+            discards_trailers: false,
         }
     }
 
     /// Replaces the limit of its body's size.
     pub(super) fn set_limit(&mut self, limit: Option<u64>) {
         self.limit = limit.unwrap_or(u64::MAX);
+    }
+
+    /// Passes no trailers on (RFC 9110, 6.5: they may be discarded).
+    pub(super) fn discard_trailers(&mut self) {
+        self.discards_trailers = true;
     }
 
     /// Whether the whole body was taken from the client.
@@ -205,8 +213,9 @@ impl Upload {
                 taken
             }
             Body::Chunked(decoder) => {
-                let recoded = chunks::recode(decoder, body, request, &mut Coding::Chunked)
-                    .map_err(|_| ClientFault::BadBody)?;
+                let mut coding = if self.discards_trailers { Coding::Bare } else { Coding::OfClient };
+                let recoded =
+                    chunks::recode(decoder, body, request, &mut coding).map_err(|_| ClientFault::BadBody)?;
                 self.received += recoded.data;
                 self.complete = decoder.is_done();
                 recoded.taken
@@ -258,7 +267,7 @@ impl Upload {
     /// The client has ended a body without a length; trailers may follow.
     fn end(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
         match sides.client.poll_trailers(cx) {
-            Poll::Ready(Ok(trailers)) if trailers.is_empty() => {
+            Poll::Ready(Ok(trailers)) if trailers.is_empty() || self.discards_trailers => {
                 sides.request.extend_from_slice(LAST_CHUNK);
             }
             Poll::Ready(Ok(trailers)) => {

@@ -8,8 +8,10 @@ use bytes::{Buf as _, Bytes};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::Response;
+use sluicegate_http1::is_trailer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::encode::is_harmless;
 use crate::batch::Batch;
 use crate::failure::ClientFault;
 use crate::stream::Stream;
@@ -93,7 +95,11 @@ impl Wire {
                 let trailers = ready!(stream.recv.poll_trailers(cx)).map_err(io::Error::other)?;
                 let mut lines = Vec::new();
                 for (name, value) in trailers.iter().flatten() {
-                    write_line(&mut lines, name.as_str(), value.as_bytes());
+                    if is_trailer(name.as_str().as_bytes())
+                        && is_harmless(name.as_str().as_bytes(), false, false)
+                    {
+                        write_line(&mut lines, name.as_str(), value.as_bytes());
+                    }
                 }
                 Poll::Ready(Ok(lines))
             }

@@ -8,8 +8,9 @@ use sluicegate_model::PathPattern;
 use sluicegate_model::policy::{self, Consumer};
 
 use super::networks::Networks;
-use super::reading::{is_ambiguous, loosest};
+use super::reading::{Reading, WAYS, is_ambiguous, readings, readings_of_pattern};
 use super::tokens::wanted;
+use crate::failure::Denial;
 
 /// The rules, compiled.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ struct Rule {
 #[derive(Debug)]
 struct Pattern {
     pattern: PathPattern,
-    /// The same as a path is read most loosely.
-    loose: Vec<u8>,
+    /// Its readings in lower case.
+    readings: [Vec<Vec<u8>>; WAYS],
 }
 
 /// What rules ask about.
@@ -46,7 +47,8 @@ pub(crate) struct Call<'c> {
     pub(crate) method: &'c [u8],
     /// In normal form.
     pub(crate) path: &'c [u8],
-    pub(crate) address: IpAddr,
+    /// The client's; nothing if it is not known.
+    pub(crate) address: Option<IpAddr>,
 }
 
 impl Authorization {
@@ -56,16 +58,19 @@ impl Authorization {
         Self { rules, allows_others: authorization.allows_others, names_paths }
     }
 
-    /// Whether a call is let in.
-    pub(crate) fn allows(&self, call: &Call<'_>) -> bool {
-        let mut loose = Vec::new();
-        if self.names_paths && (is_ambiguous(call.path) || call.path.iter().any(u8::is_ascii_uppercase)) {
-            loosest(call.path, true, &mut loose);
-        } else if self.names_paths {
-            loose.extend_from_slice(without_slash(call.path));
-        }
+    /// Whether a call is let in, and why not.
+    pub(crate) fn decide(&self, call: &Call<'_>) -> Result<(), Denial> {
+        let mut loose = match self.names_paths {
+            true if is_ambiguous(call.path) => readings(call.path).ok_or(Denial::AmbiguousPath)?,
+            true => vec![Reading { way: 0, path: without_slash(call.path).to_vec() }],
+            false => Vec::new(),
+        };
+        loose.iter_mut().for_each(|reading| reading.path.make_ascii_lowercase());
         let decides = |rule: &&Rule| rule.is_met(call, &loose);
-        self.rules.iter().find(decides).map_or(self.allows_others, |rule| rule.allows)
+        match self.rules.iter().find(decides).map_or(self.allows_others, |rule| rule.allows) {
+            true => Ok(()),
+            false => Err(Denial::Forbidden),
+        }
     }
 }
 
@@ -84,7 +89,8 @@ impl Rule {
         }
     }
 
-    fn is_met(&self, call: &Call<'_>, loose: &[u8]) -> bool {
+    /// `loose` are the readings of the path in lower case.
+    fn is_met(&self, call: &Call<'_>, loose: &[Reading]) -> bool {
         let is_one = |consumer: &Consumer| {
             let id = (&*consumer.id.namespace, &*consumer.id.name);
             self.consumers.binary_search_by(|(namespace, name)| (&**namespace, &**name).cmp(&id)).is_ok()
@@ -94,7 +100,11 @@ impl Rule {
         (self.methods.is_empty() || self.methods.iter().any(|method| method.as_bytes() == call.method))
             && (self.paths.is_empty()
                 || self.paths.iter().any(|pattern| pattern.is_met(call.path, loose, self.allows)))
-            && self.addresses.as_ref().is_none_or(|networks| networks.contains(call.address))
+            && self.addresses.as_ref().is_none_or(|networks| match call.address {
+                Some(address) => networks.contains(address),
+                // It may be one of them.
+                None => !self.allows,
+            })
             && (self.consumers.is_empty() || call.consumer.is_some_and(is_one))
             && (self.groups.is_empty() || call.consumer.is_some_and(is_in))
             && self.claims.iter().all(says)
@@ -103,20 +113,25 @@ impl Rule {
 
 impl Pattern {
     fn new(pattern: &PathPattern) -> Self {
-        let mut loose = Vec::new();
-        loosest(pattern.as_str().as_bytes(), true, &mut loose);
-        Self { pattern: pattern.clone(), loose }
+        let written = pattern.as_str().as_bytes();
+        let mut readings = readings_of_pattern(written);
+        readings.iter_mut().flatten().for_each(|reading| reading.make_ascii_lowercase());
+        Self { pattern: pattern.clone(), readings }
     }
 
     /// Whether a path is meant, in each reading for a rule that allows, in any for one that denies.
-    fn is_met(&self, path: &[u8], loose: &[u8], allows: bool) -> bool {
+    fn is_met(&self, path: &[u8], loose: &[Reading], allows: bool) -> bool {
         let takes = |pattern: &[u8], path: &[u8]| match self.pattern {
             PathPattern::Exact(_) => path == pattern,
             PathPattern::Prefix(_) => begins_with(path, without_slash(pattern)),
             PathPattern::Starts(_) => path.starts_with(pattern),
         };
-        let (strictly, loosely) = (takes(self.pattern.as_str().as_bytes(), path), takes(&self.loose, loose));
-        if allows { strictly && loosely } else { strictly || loosely }
+        let strictly = takes(self.pattern.as_str().as_bytes(), path);
+        let mut loosely = loose.iter().map(|Reading { way, path }| {
+            let patterns = self.readings.get(*way).into_iter().flatten();
+            patterns.into_iter().any(|pattern| takes(pattern, path))
+        });
+        if allows { strictly && loosely.all(|takes| takes) } else { strictly || loosely.any(|takes| takes) }
     }
 }
 
@@ -157,7 +172,7 @@ mod tests {
             claims: None,
             method: b"GET",
             path: path.as_bytes(),
-            address: "192.0.2.1".parse().unwrap(),
+            address: Some("192.0.2.1".parse().unwrap()),
         }
     }
 
@@ -174,15 +189,28 @@ mod tests {
             "/admin.",
             "/%2Fadmin",
             "/x/..;/admin",
+            "/admin%2F%252e%252e/y",
+            "/x%2F..%2Fadmin%2F%252e%252e%2Fy",
+            "/ADMIN/%252e%252e/x",
+            "/admin%09",
+            "/admin%3f",
+            "/x%2525252f..%2525252fadmin",
         ] {
-            assert!(!denied.allows(&call(way)), "{way}");
+            assert!(denied.decide(&call(way)).is_err(), "{way}");
         }
         for way in ["/", "/administrator", "/x/admin", "/admi"] {
-            assert!(denied.allows(&call(way)), "{way}");
+            assert!(denied.decide(&call(way)).is_ok(), "{way}");
         }
         let exact = rules(true, vec![path(false, PathPattern::Exact("/Secret.txt".into()))]);
-        for way in ["/Secret.txt", "/secret.TXT", "/Secret.txt/", "/Secret%2Etxt;x"] {
-            assert!(!exact.allows(&call(way)), "{way}");
+        for way in [
+            "/Secret.txt",
+            "/secret.TXT",
+            "/Secret.txt/",
+            "/Secret%2Etxt;x",
+            "/Secret.txt;%2Fx",
+            "/secret.txt%3F%2Fx",
+        ] {
+            assert!(exact.decide(&call(way)).is_err(), "{way}");
         }
     }
 
@@ -190,15 +218,33 @@ mod tests {
     fn a_rule_that_allows_a_path_has_to_hold_in_each_reading() {
         let allowed = rules(false, vec![path(true, PathPattern::Prefix("/public".into()))]);
         for way in ["/public", "/public/", "/public/a%20b", "/public/A"] {
-            assert!(allowed.allows(&call(way)), "{way}");
+            assert!(allowed.decide(&call(way)).is_ok(), "{way}");
         }
-        for way in
-            ["/Public", "/public/..%2Fadmin", "/public/..;/admin", "/publicity", "/public%2F..%2Fadmin", "/x"]
+        for way in [
+            "/Public",
+            "/public/..%2Fadmin",
+            "/public/..;/admin",
+            "/publicity",
+            "/public%2F..%2Fadmin",
+            "/x",
+            "/public/..%2Fadmin%2F%252e%252e%2Fpublic/x",
+        ] {
+            assert!(allowed.decide(&call(way)).is_err(), "{way}");
+        }
+        let escaped = rules(false, vec![path(true, PathPattern::Prefix("/public%20files".into()))]);
+        for way in ["/public%20files", "/public%20files/a%20b", "/public%20files/a%2525", "/public%20files/x"]
         {
-            assert!(!allowed.allows(&call(way)), "{way}");
+            assert!(escaped.decide(&call(way)).is_ok(), "{way}");
+        }
+        assert!(escaped.decide(&call("/public%2520files")).is_err());
+        let accented = rules(false, vec![path(true, PathPattern::Exact("/caf%C3%A9".into()))]);
+        assert!(accented.decide(&call("/caf%C3%A9")).is_ok());
+        let denied = rules(true, vec![path(false, PathPattern::Prefix("/a%20b".into()))]);
+        for way in ["/a%20b", "/A%20B/x", "/a%2520b"] {
+            assert!(denied.decide(&call(way)).is_err(), "{way}");
         }
         let all = rules(false, vec![path(true, PathPattern::Prefix("/".into()))]);
-        assert!(all.allows(&call("/x")) && all.allows(&call("/")));
+        assert!(all.decide(&call("/x")).is_ok() && all.decide(&call("/")).is_ok());
     }
 
     #[test]
@@ -225,13 +271,13 @@ mod tests {
                 },
             ],
         );
-        let asks = |consumer: Option<&Consumer>| rules.allows(&Call { consumer, ..call("/") });
+        let asks = |consumer: Option<&Consumer>| rules.decide(&Call { consumer, ..call("/") }).is_ok();
         assert!(!asks(None));
         assert!(asks(Some(&consumer("alice", &["silver", "gold"]))));
         assert!(!asks(Some(&consumer("alice", &["silver"]))));
         assert!(!asks(Some(&consumer("mallory", &["gold"]))));
-        let from = Call { address: "198.51.100.7".parse().unwrap(), method: b"PUT", ..call("/") };
-        assert!(rules.allows(&from));
-        assert!(!rules.allows(&Call { method: b"put", ..from }), "methods are case-sensitive");
+        let from = Call { address: Some("198.51.100.7".parse().unwrap()), method: b"PUT", ..call("/") };
+        assert!(rules.decide(&from).is_ok());
+        assert!(rules.decide(&Call { method: b"put", ..from }).is_err(), "methods are case-sensitive");
     }
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use sluicegate_http1::{Known, Line, RequestHead};
 use sluicegate_model::policy::Credential;
 
+use crate::http::is_same_name;
+
 /// Why a credential cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ambiguous;
@@ -89,7 +91,7 @@ impl Place {
             Credential::Header { name, prefix } => {
                 let known = self.known;
                 for line in &mut head.lines {
-                    line.hop_by_hop |= is_line(line, known, name, buf)
+                    line.hop_by_hop |= is_line_like(line, known, name, buf)
                         && behind(prefix.as_bytes(), line.value.of(buf)).is_some();
                 }
             }
@@ -153,6 +155,11 @@ fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
     let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_kept).collect();
     let is_less = parts.len() < value.split(|byte| *byte == b';').count();
     is_less.then(|| parts.join(&b';').trim_ascii().to_vec())
+}
+
+/// Whether this is a line of the header of this name, in any spelling that CGI takes for it.
+pub(crate) fn is_line_like(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
+    is_line(line, known, name, buf) || is_same_name(line.name.of(buf), name.as_bytes())
 }
 
 /// Whether this is a line of the header of this name.

@@ -1,40 +1,131 @@
 //! What back ends may make of a path that is not said in one way only.
 //!
-//! A path goes to the endpoint in the normal form in which it was matched. Some back ends take it further: they decode `%2F`,
-//! take `\` for a slash, leave parameters of segments out (`/admin;x=1`), or look for files without regard to case. What
-//! guards a path has to hold in these readings too.
+//! A path goes to the endpoint in the normal form in which it was matched. Some back ends take it further: they decode `%2F`, once
+//! or more often, take `\` for a slash, leave parameters of segments out (`/admin;x=1`), or look for files without regard to
+//! case. What guards a path has to hold in all of these readings.
+//!
+//! **Dot segments that come of reading on are refused**: what they take away depends on who reads, `/admin%2F%252e%252e/x` is
+//! `/admin/%2e%2e/x` to one and `/x` to another. Without them a path has few readings for each round of decoding, and what any back
+//! end takes for its first elements are the first ones of one of these.
 
-/// The loosest reading of a path: all escapes decoded, as often as there are any, at most three times; `\` as `/`;
-/// parameters of segments left out, and dots and spaces at their ends; dot segments and empty ones resolved; `fold_case`: in
-/// lower case. It has no slash at its end, unless it is `/`.
-pub(crate) fn loosest(path: &[u8], fold_case: bool, out: &mut Vec<u8>) {
-    const ROUNDS: usize = 3;
-    let mut decoded = path.to_vec();
-    for _ in 0..ROUNDS {
-        if !decode(&mut decoded) {
+/// How often escapes are decoded. Those of a path that has more on top of each other cannot all be told.
+const ROUNDS: usize = 3;
+
+/// A path as one kind of back end reads it: dots, spaces and controls at the ends of segments are left out, and empty segments. It
+/// has no slash at its end, unless it is `/`.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// How it is read: the sum of some of [`BACKSLASHES`], [`PARAMETERS`] and [`ENDS`].
+    pub(crate) way: usize,
+    pub(crate) path: Vec<u8>,
+}
+
+/// A `\` is a slash.
+const BACKSLASHES: usize = 1;
+/// Parameters of segments are left out.
+const PARAMETERS: usize = 2;
+/// It ends at the first `?`, `#` or NUL.
+const ENDS: usize = 4;
+
+/// How many ways there are.
+pub(crate) const WAYS: usize = 8;
+
+/// All readings of a path that differ. Nothing for one that is not told by them: with dot segments in one, with bytes that old decoders
+/// of UTF-8 take for ASCII (RFC 3629, 10), or that has to be decoded more often.
+pub(crate) fn readings(path: &[u8]) -> Option<Vec<Reading>> {
+    let mut readings = Vec::new();
+    for decoded in rounds(path)? {
+        let has = |byte| memchr::memchr(byte, &decoded).is_some();
+        let has_end = memchr::memchr3(b'?', b'#', 0, &decoded).is_some();
+        let differing = [(has(b'\\'), BACKSLASHES), (has(b';'), PARAMETERS), (has_end, ENDS)];
+        let differing: usize =
+            differing.into_iter().filter(|(differs, _)| *differs).map(|(_, way)| way).sum();
+        let ways = (0..WAYS).filter(|way| way & differing == *way);
+        readings.extend(ways.map(|way| Reading { way, path: read(&decoded, way) }));
+    }
+    Some(readings)
+}
+
+/// What a pattern is in each way, after each round of decoding.
+pub(crate) fn readings_of_pattern(pattern: &[u8]) -> [Vec<Vec<u8>>; WAYS] {
+    // One that cannot be told is met by nothing that can.
+    let rounds = rounds(pattern).unwrap_or_else(|| vec![pattern.to_vec()]);
+    std::array::from_fn(|way| rounds.iter().map(|decoded| read(decoded, way)).collect())
+}
+
+/// A path after no round of decoding, after one, and so on, if it can be told; each with parameters and, for those who leave them out
+/// before they read on, without.
+fn rounds(path: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    let mut round = vec![path.to_vec()];
+    for decodings in 0.. {
+        let stripped = |form: &Vec<u8>| names(form, PARAMETERS).collect::<Vec<_>>().join(&b'/');
+        let without: Vec<_> = round.iter().map(stripped).filter(|form| !round.contains(form)).collect();
+        round.extend(without);
+        if !round.iter().all(|form| can_be_told(form)) {
+            return None;
+        }
+        let mut next: Vec<Vec<u8>> = Vec::new();
+        for form in &round {
+            let mut decoded = form.clone();
+            if decode(&mut decoded) && !next.contains(&decoded) {
+                next.push(decoded);
+            }
+        }
+        all.append(&mut round);
+        if next.is_empty() {
             break;
         }
-    }
-    out.clear();
-    for segment in decoded.split(|byte| matches!(byte, b'/' | b'\\')) {
-        let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
-        if name == b".." {
-            let parent = out.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            out.truncate(parent);
-            continue;
+        if decodings >= ROUNDS {
+            return None;
         }
-        let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1);
-        if end > 0 {
+        round = next;
+    }
+    Some(all)
+}
+
+fn can_be_told(decoded: &[u8]) -> bool {
+    let is_overlong =
+        |pair: &[u8]| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]);
+    let is_dots = |name: &[u8]| {
+        let is_made_of = name.contains(&b'.') && name.iter().all(|byte| *byte == b'.' || is_blank(byte));
+        // Three dots are a name, which some leave out.
+        is_made_of && (name.len() < 3 || name.iter().any(is_blank))
+    };
+    !decoded.windows(2).any(is_overlong) && !names(decoded, BACKSLASHES | PARAMETERS).any(is_dots)
+}
+
+fn is_blank(byte: &u8) -> bool {
+    *byte <= b' ' || *byte == 0x7f
+}
+
+/// The segments of a path.
+fn names(decoded: &[u8], way: usize) -> impl Iterator<Item = &[u8]> {
+    let is_slash = move |byte: &u8| *byte == b'/' || way & BACKSLASHES != 0 && *byte == b'\\';
+    decoded.split(is_slash).map(move |segment| match way & PARAMETERS {
+        0 => segment,
+        _ => segment.split(|byte| *byte == b';').next().unwrap_or_default(),
+    })
+}
+
+fn read(decoded: &[u8], way: usize) -> Vec<u8> {
+    let end = match way & ENDS {
+        0 => None,
+        _ => memchr::memchr3(b'?', b'#', 0, decoded),
+    };
+    let decoded = &decoded[..end.unwrap_or(decoded.len())];
+    let mut out = Vec::with_capacity(decoded.len());
+    for name in names(decoded, way) {
+        let last = name.iter().rposition(|byte| *byte != b'.' && !is_blank(byte));
+        if let Some(last) = last {
             out.push(b'/');
-            out.extend_from_slice(&name[..end]);
+            out.extend_from_slice(&name[..=last]);
         }
     }
     if out.is_empty() {
         out.push(b'/');
     }
-    if fold_case {
-        out.make_ascii_lowercase();
-    }
+    out
 }
 
 /// Whether a path in normal form may be read in another way than it is written, but for its case.
@@ -68,47 +159,130 @@ fn decode(path: &mut Vec<u8>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn read(path: &str) -> String {
-        let mut out = Vec::new();
-        loosest(path.as_bytes(), true, &mut out);
-        String::from_utf8_lossy(&out).into_owned()
+    /// The last one.
+    fn loosest(path: &[u8]) -> Option<Vec<u8>> {
+        readings(path)?.pop().map(|reading| reading.path)
+    }
+
+    fn loosest_of(path: &str) -> Option<String> {
+        loosest(path.as_bytes()).map(|read| String::from_utf8_lossy(&read).into_owned())
     }
 
     #[test]
-    fn ways_around_a_path_all_lead_to_it() {
+    fn ways_to_say_a_path_all_lead_to_it() {
         for way in [
             "/admin",
             "/admin/",
-            "/Admin",
-            "/ADMIN",
-            "/x/..%2Fadmin",
-            "/x%2F..%2Fadmin",
             "/%2Fadmin",
-            "/x/%2E%2E/admin",
-            "/x/..;/admin",
-            "/x/..;a=b/admin",
             "/admin;jsessionid=1",
             "/;x=1/admin",
             "/admin.",
             "/admin..",
             "/admin%20",
-            "/x%5C..%5Cadmin",
+            "/admin%09",
+            "/admin%0a",
+            "/admin%2500",
+            "/admin%3Fx",
+            "/admin%23/x",
+            "/%5Cadmin",
             "/%61dmin",
             "/%2561dmin",
-            "/x%252F..%252Fadmin",
+            "/%252561dmin",
             "/admin%2F",
-            "/.%2Fadmin",
             "/admin%3Bx",
         ] {
-            assert_eq!(read(way), "/admin", "{way}");
+            assert_eq!(loosest_of(way).as_deref(), Some("/admin"), "{way}");
         }
-        assert_eq!(read("/"), "/");
-        assert_eq!(read("/..%2F..%2F.."), "/");
-        assert_eq!(read("/a%2Fb/C"), "/a/b/c");
-        assert_eq!(read("/100%"), "/100%");
-        assert_eq!(read("/a%zz"), "/a%zz");
+        assert_eq!(loosest_of("/").as_deref(), Some("/"));
+        assert_eq!(loosest_of("/a%2Fb/C").as_deref(), Some("/a/b/C"));
+        assert_eq!(loosest_of("/100%").as_deref(), Some("/100%"));
+        assert_eq!(loosest_of("/a%zz").as_deref(), Some("/a%zz"));
+        assert!(loosest_of("/%C0%20la%20carte").is_some(), "ISO 8859-1");
+        let shown = |path: &[u8]| {
+            let readings = readings(path).unwrap().into_iter();
+            readings.map(|read| String::from_utf8(read.path).unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shown(b"/a%2F%2562"), "/a%2F%2562 /a/%62 /a/b");
+        assert_eq!(shown(b"/a%3F/b"), "/a%3F/b /a?/b /a");
+        assert_eq!(shown(b"/a;b/.../c."), "/a;b/c /a/c /a/c");
+    }
+
+    #[test]
+    fn dot_segments_that_come_of_reading_on_cannot_be_told() {
+        for way in [
+            "/x/..%2Fadmin",
+            "/x%2F..%2Fadmin",
+            "/admin%2F%252e%252e/y",
+            "/x%2F..%2Fadmin%2F%252e%252e%2Fy",
+            "/public/..%2Fadmin%2F%252e%252e%2Fpublic/x",
+            "/x/..;/admin",
+            "/x/..;a=b/admin",
+            "/Admin/..%2fx",
+            "/x/..;/admin/%252e%252e/y",
+            "/admin;a/%252e%252e/y",
+            "/admin./..%2fy",
+            "/x%5C..%5Cadmin",
+            "/x/..%20/admin",
+            "/.%2Fadmin",
+            "/x%2525252f..%2525252fadmin",
+            "/%2525252561dmin",
+            "/x/%c0%ae%c0%ae/admin",
+            "/x/%e0%80%ae%e0%80%ae/admin",
+            "/x%3F/..%2Fadmin",
+            "/x%23%2F..%2Fadmin",
+            "/x%3F%2F..;a%2Fadmin",
+        ] {
+            assert_eq!(loosest_of(way), None, "{way}");
+        }
+    }
+
+    proptest! {
+        /// What the module says of itself.
+        #[test]
+        fn what_any_back_end_takes_for_the_first_elements_is_found_in_a_reading(
+            path in r"/(/|%2F|%252f|a|B|%41|%2542|;|%3b|\.|%2e|a\.|%5c|%20|%3f|%25){0,12}",
+            rounds in 0..4,
+            elements in 1..4_usize,
+            leaves_parameters_out: bool,
+            strips_first: bool,
+            whole: bool,
+            takes_backslashes: bool,
+        ) {
+            let mut read = path.clone().into_bytes();
+            for _ in 0..rounds {
+                if strips_first {
+                    let stripped: Vec<&[u8]> =
+                        read.split(|byte| *byte == b'/').map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default()).collect();
+                    read = stripped.join(&b'/');
+                }
+                decode(&mut read);
+            }
+            let is_slash = |byte: &u8| *byte == b'/' || takes_backslashes && *byte == b'\\';
+            let segments = read.split(is_slash).map(|segment| match leaves_parameters_out {
+                true => segment.split(|byte| *byte == b';').next().unwrap_or_default(),
+                false => segment,
+            });
+            let most = if whole { usize::MAX } else { elements };
+            let begins: Vec<&[u8]> = segments.filter(|segment| !segment.is_empty()).take(most).collect();
+            let begins = [b"/", &begins.join(&b'/')[..]].concat();
+            let Some(readings) = readings(path.as_bytes()) else { return Ok(()) };
+            // No pattern has these.
+            if begins.iter().any(|byte| matches!(byte, b'?' | b'#' | 0)) {
+                return Ok(());
+            }
+            let patterns = readings_of_pattern(&begins);
+            let is_met = readings.iter().any(|Reading { way, path }| {
+                patterns[*way].iter().any(|pattern| {
+                    let rest = path.strip_prefix(&pattern[..]);
+                    if whole { rest == Some(&[]) } else { pattern == b"/" || matches!(rest, Some([] | [b'/', ..])) }
+                })
+            });
+            prop_assert!(is_met, "{}: {:?} in {readings:?}", String::from_utf8_lossy(&begins), patterns);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A `SecurityPolicy`, compiled.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,8 +76,11 @@ impl Access {
         Self { allow: Networks::new(&access.allow), deny: Networks::new(&access.deny) }
     }
 
-    pub(crate) fn allows(&self, address: std::net::IpAddr) -> bool {
-        (self.allow.is_empty() || self.allow.contains(address)) && !self.deny.contains(address)
+    /// Whether a client with this address may call; one whose address is not known may not.
+    pub(crate) fn allows(&self, address: Option<IpAddr>) -> bool {
+        address.is_some_and(|address| {
+            (self.allow.is_empty() || self.allow.contains(address)) && !self.deny.contains(address)
+        })
     }
 }
 

@@ -14,8 +14,8 @@ use super::credential::Place;
 use super::jwks::{Places, Published};
 use crate::failure::Denial;
 
-/// What a worker remembers of tokens, in bytes: some 10,000 that come in turn, and twice as many at most.
-const REMEMBERED_MAX: usize = 32 * 1024 * 1024;
+/// What a worker remembers of tokens, in bytes: 10,000 that come in turn, signed by RSA with 2,048 bits, and twice as many at most.
+const REMEMBERED_MAX: usize = 48 * 1024 * 1024;
 
 /// What remembering a token takes beside its text, in bytes: its claims, above all.
 const OVERHEAD: usize = 1024;
@@ -246,5 +246,31 @@ impl TokenMemory {
         }
         self.young_size += size;
         self.young.insert(text, (number, verified));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_tokens_in_turn_are_remembered() {
+        let lines = b"X-User: 42\r\n"[..].into();
+        let verified = Rc::new(Verified {
+            claims: Claims::default(),
+            lines,
+            until: i64::MAX,
+            consumer: Cell::new((0, None)),
+        });
+        let mut memory = TokenMemory::default();
+        // A signature has 342 characters.
+        let text = |number: usize| format!("{number:0700}").into_bytes();
+        for number in 0..10_000 {
+            memory.remember((1, 0), &text(number), &verified);
+        }
+        for _ in 0..2 {
+            assert!((0..10_000).all(|number| memory.find((1, 0), &text(number)).is_some()));
+        }
+        assert!(memory.find((2, 0), &text(0)).is_none(), "by other keys");
     }
 }

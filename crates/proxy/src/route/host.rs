@@ -63,7 +63,6 @@ impl Host {
         self.is_guarded
     }
 
-    #[cfg(test)]
     pub(super) fn targets(&self) -> &[Target] {
         &self.targets
     }

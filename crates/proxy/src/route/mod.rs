@@ -10,7 +10,7 @@ use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
 use crate::layer4::Layer4Table;
 use crate::policy::consumers::Consumers;
-use crate::policy::reading::{is_ambiguous, loosest};
+use crate::policy::reading::{is_ambiguous, readings};
 use crate::policy::{Policies, SecurityPolicy};
 use crate::telemetry::Telemetry;
 use crate::tls::TlsTable;
@@ -27,6 +27,8 @@ pub(crate) struct Table {
     /// By their numbers. The last one has the default route and no names, if there is a default route.
     all: Vec<Arc<Host>>,
     default: Option<RouteIndex>,
+    /// Whether a policy says who may call a route.
+    is_guarded: bool,
     policies: Policies,
     consumers: Arc<Consumers>,
 }
@@ -72,6 +74,7 @@ impl Table {
             hosts: HostMap::with_capacity(config.hosts.len()),
             all: Vec::with_capacity(config.hosts.len() + 1),
             default: None,
+            is_guarded: false,
             policies: Policies::default(),
             consumers,
         };
@@ -95,6 +98,7 @@ impl Table {
             table.default = Some(RouteIndex { host: number, route: 0 });
         }
         table.policies = compiler.into_policies();
+        table.is_guarded = table.all.iter().any(|host| host.is_guarded());
         table
     }
 
@@ -117,17 +121,40 @@ impl Table {
     }
 
     /// The policy that a request would go around: in another way in which a back end may read the path, it leads to a route
-    /// that is guarded differently from this one.
-    pub(crate) fn way_around(&self, index: RouteIndex, path: &[u8]) -> Option<&SecurityPolicy> {
-        let host = &self.all[index.host as usize];
-        if !host.is_guarded() || !is_ambiguous(path) {
+    /// that is guarded differently from the one that was found.
+    pub(crate) fn way_around(
+        &self,
+        index: RouteIndex,
+        authority: &[u8],
+        path: &[u8],
+    ) -> Option<&SecurityPolicy> {
+        if !self.is_guarded || !is_ambiguous(path) {
             return None;
         }
-        let mut loose = Vec::new();
-        loosest(path, false, &mut loose);
-        let other = security(host.target(host.find(&loose)?))?;
-        let is_same = security(self.target(index)).is_some_and(|this| Arc::ptr_eq(this, other));
-        (!is_same).then_some(other)
+        let placed = self.hosts.find(host_name(authority));
+        // What no route of a host takes goes to the default one.
+        let takes_all = |placed: &Placed| placed.host.find(b"/").is_some();
+        let default =
+            self.default.filter(|_| !placed.is_some_and(takes_all)).map(|default| self.target(default));
+        let is_guarded = placed.is_some_and(|placed| placed.host.is_guarded());
+        if !is_guarded && default.and_then(security).is_none() {
+            return None;
+        }
+        let this = security(self.target(index));
+        let differs = |other: &&Arc<SecurityPolicy>| !this.is_some_and(|this| Arc::ptr_eq(this, other));
+        let other = match readings(path) {
+            Some(readings) => readings.iter().find_map(|reading| {
+                let found =
+                    placed.and_then(|placed| Some(placed.host.target(placed.host.find(&reading.path)?)));
+                security(found.or(default)?).filter(differs)
+            }),
+            // It may lead to any of the host's, and to the default one.
+            None => {
+                let targets = placed.map(|placed| placed.host.targets()).into_iter().flatten();
+                targets.chain(default).filter_map(security).find(differs)
+            }
+        };
+        other.map(|other| &**other)
     }
 
     /// Who calls.

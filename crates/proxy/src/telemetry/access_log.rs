@@ -113,6 +113,8 @@ pub(crate) struct Entry<'e> {
     pub(crate) consumer: Option<&'e RouteId>,
     /// The policy that turned it away.
     pub(crate) policy: Option<&'e RouteId>,
+    /// The limits that would have turned it away, had they not been in a dry run: `namespace/policy/limit`.
+    pub(crate) dry_runs: &'e [String],
     /// Its trace and the gateway's span in it, if it has one.
     pub(crate) trace: Option<(u128, u64)>,
     /// What the cache had to do with it.
@@ -226,6 +228,10 @@ impl Entry<'_> {
         }
         if let Some((trace, span)) = self.trace {
             write!(out, ",\"trace_id\":\"{trace:032x}\",\"span_id\":\"{span:016x}\"")?;
+        }
+        if !self.dry_runs.is_empty() {
+            // Names of objects and limits, in which nothing has to be escaped.
+            write!(out, ",\"dry_runs\":[\"{}\"]", self.dry_runs.join("\",\""))?;
         }
         if let Some(cache) = self.cache {
             write!(out, ",\"cache\":\"{cache}\"")?;
@@ -372,6 +378,7 @@ mod tests {
             consumer: None,
             policy: None,
             trace: None,
+            dry_runs: &[],
             cache: Some("hit"),
             reason: None,
         }
@@ -401,5 +408,10 @@ mod tests {
         assert_eq!(line["time"], 784_111_777.25);
         assert_eq!(line["request_time"], 0.0015);
         assert_eq!(line["cache"], "hit");
+        assert_eq!(line.get("dry_runs"), None);
+        let (names, mut out) = (["default/p/one", "default/p/two"].map(str::to_owned), Vec::new());
+        Entry { dry_runs: &names, ..entry() }.write_json(&mut out).expect("a Vec takes all");
+        let line: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(line["dry_runs"], serde_json::json!(names));
     }
 }

@@ -248,7 +248,9 @@ impl Http2Call {
                 }
                 let (mut request, head) = request(data)?;
                 let framing = head.framing;
-                let asked = match websocket_key(&head, data) {
+                // What comes with a body is an ordinary request: a tunnel has no framing.
+                let has_body = !matches!(framing, RequestFraming::None | RequestFraming::Length(0));
+                let asked = match websocket_key(&head, data).filter(|_| !has_body) {
                     Some(_) if !requests.is_extended_connect_protocol_enabled() => {
                         self.receiving = Receiving::NoWebSocket;
                         return Poll::Ready(Err(io::Error::other(NoWebSocket)));

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use h2::ext::Protocol;
 use http::{Method, Request};
 use sluicegate_proxy::Drain;
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -69,6 +70,67 @@ async fn cookies_become_one_and_hosts_must_agree() -> TestResult {
     assert_eq!(ask(&requests, request, b"", &[]).await?.head.status(), 400);
     let connect_to = Request::builder().method(Method::CONNECT).uri("a.test:443").body(())?;
     assert_eq!(ask(&requests, connect_to, b"", &[]).await?.head.status(), 405);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tunnel_has_no_length_and_its_protocol_is_no_line() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let tunnel = |protocol: &str, length: Option<&str>| {
+        let mut request = Request::builder().method(Method::CONNECT).uri("http://a.test/chat");
+        request = request.extension(Protocol::from(protocol));
+        request =
+            length.into_iter().fold(request, |request, length| request.header("content-length", length));
+        request.body(()).expect("a request")
+    };
+    for (protocol, length, status) in [
+        // An endpoint would take what others send on its connection for the body of this one.
+        ("websocket", Some("40"), 400),
+        ("websocket", Some("0"), 400),
+        ("h2c", Some("40"), 501),
+        ("h2c", None, 501),
+        ("websocket\r\nX-Injected: 1", None, 501),
+        ("websocket\r\nContent-Length: 40", None, 501),
+        ("websocket\r\n\r\nGET /admin HTTP/1.1", None, 501),
+        ("web socket", None, 501),
+        ("", None, 501),
+    ] {
+        // Its stream stays open, as that of a tunnel does.
+        let mut requests = requests.clone().ready().await?;
+        let (response, _sink) = requests.send_request(tunnel(protocol, length), false)?;
+        assert_eq!(response.await?.status(), status, "{protocol:?} {length:?}");
+    }
+    assert_eq!(backend.requests(), 0);
+    let mut requests = requests.clone().ready().await?;
+    let (response, _sink) = requests.send_request(tunnel("websocket", None), false)?;
+    assert_eq!(response.await?.status(), 200, "it is answered, and no tunnel");
+    assert_eq!(backend.last_request().expect("a request").header("content-length"), None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn trailers_cannot_say_what_headers_may_not() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = Gateway::of([&backend]).await?;
+    let (requests, _connection) = connect(&gateway).await?;
+    let post = Request::post("http://a.test/").body(()).expect("a request");
+    let trailers = [
+        ("x-check", "sum"),
+        ("x-consumer-username", "root"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("x-forwarded-user", "root"),
+        ("authorization", "Basic x"),
+        ("host", "b.test"),
+        ("ssl-client-verify", "SUCCESS"),
+        ("x_user", "root"),
+        ("te", "trailers"),
+    ];
+    let answer = ask(&requests, post, b"hello", &trailers).await?;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let behind = text.split("\r\n0\r\n").nth(1).expect("trailers");
+    assert_eq!(behind.trim_end(), "x-check: sum", "{text}");
     Ok(())
 }
 

@@ -63,6 +63,108 @@ async fn nobody_gets_in_as_a_consumer_that_cannot_be_honoured() -> TestResult {
     Ok(())
 }
 
+/// What the endpoint got of these lines.
+async fn seen(backend: &Backend, gateway: &Gateway, lines: &[&str]) -> anyhow::Result<String> {
+    assert_eq!(ask(gateway, "/", lines).await?.status, 200, "{lines:?}");
+    Ok(String::from_utf8_lossy(&backend.last_request().unwrap().head).into_owned())
+}
+
+#[tokio::test]
+async fn endpoints_get_no_credential_that_was_not_checked() -> TestResult {
+    let cookie = Credential::Cookie("session".into());
+    let jwt = Method::Jwt(Jwt {
+        providers: vec![Arc::new(provider(JwtKeys::Shared(SECRET.into())))],
+        from: vec![bearer(), Credential::Query("token".into()), cookie],
+        forward: true,
+    });
+    let (backend, gateway) = with(|config| {
+        set_security(config, Some(asking(vec![jwt, api_key("x-api-key")])));
+        set_consumers(config, vec![consumer("alice", "alice-key")]);
+    })
+    .await?;
+    let (good, forged) = (good_token(), token(&json!({"alg": "none"}), &claims(), SECRET));
+    let (header, other) = (format!("Authorization: Bearer {good}"), format!("Cookie: a=b; session={forged}"));
+    let head = seen(&backend, &gateway, &[&header, &other]).await?;
+    assert!(head.contains(&header) && head.contains("Cookie: a=b\r\n") && !head.contains(&forged), "{head}");
+    let by_cookie = format!("Cookie: session={good}");
+    assert!(seen(&backend, &gateway, &[&by_cookie]).await?.contains(&by_cookie));
+    // One method is enough: what another one has not taken does not go on either.
+    let head =
+        seen(&backend, &gateway, &["X-API-Key: alice-key", &format!("Authorization: Bearer {forged}")])
+            .await?;
+    assert!(!head.contains(&forged) && head.contains("onsumer-Username: alice"), "{head}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_that_are_the_gateways_own_cannot_be_spelt_otherwise() -> TestResult {
+    let (backend, gateway) = with(|config| {
+        config.settings.underscores_in_headers = true;
+        config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()];
+        set_security(config, Some(asking(vec![shared_jwt()])));
+    })
+    .await?;
+    let token = format!("Authorization: Bearer {}", good_token());
+    let forged = [
+        "X_User: root",
+        "x-user: root",
+        "X_Real_IP: root",
+        "X_Forwarded_For: root",
+        "Content_Length: root",
+        "X_Consumer-Username: root",
+        "X-Consumer-Groups: root",
+        "a_b: c",
+    ];
+    let head = seen(&backend, &gateway, &[&[&*token][..], &forged].concat()).await?;
+    assert!(!head.contains("root") && head.contains("X-User: 42") && head.contains("a_b: c"), "{head}");
+    // Trusted peers pass on what strangers say.
+    gateway.configure(|config| set_security(config, None)).await;
+    let head = seen(&backend, &gateway, &["X-Consumer-Username: root", "X_Consumer_Groups: root"]).await?;
+    assert!(!head.contains("root"), "{head}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn trailers_end_where_callers_are_known() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    set_security(builder.config_mut(), Some(asking(vec![shared_jwt()])));
+    let gateway = builder.start().await?;
+    for (lines, is_passed) in
+        [(format!("Authorization: Bearer {}\r\n", good_token()), false), (String::new(), true)]
+    {
+        if is_passed {
+            gateway.configure(|config| set_security(config, None)).await;
+        }
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: localhost\r\n{lines}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-User: root\r\n\r\n"
+        );
+        let response = gateway.connect().await?.request(request).await?;
+        let text = response.text();
+        assert_eq!(text.contains("root"), is_passed, "{text}");
+        assert!(text.ends_with("\r\n\r\n"), "{text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_methods_have_to_name_one_consumer() -> TestResult {
+    let mut alice = consumer("alice", "alice-key");
+    alice.tokens = vec![TokenSubject { issuer: None, claim: SubjectClaim::Subject, value: "42".into() }];
+    let mut security = asking(vec![api_key("x-api-key"), shared_jwt()]);
+    security.authentication.as_mut().unwrap().requires_all = true;
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(security));
+        set_consumers(config, vec![alice.clone(), consumer("bob", "bob-key")]);
+    })
+    .await?;
+    let token = format!("Authorization: Bearer {}", good_token());
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: alice-key", &token]).await?.status, 200);
+    assert_eq!(ask(&gateway, "/", &["X-API-Key: bob-key", &token]).await?.status, 400, "a stolen token");
+    assert_eq!(denied(&gateway, Denial::AmbiguousCredentials), 1);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_rotated_key_and_a_consumer_that_is_gone_take_effect_at_once() -> TestResult {
     let (_backend, gateway) = with(|config| {

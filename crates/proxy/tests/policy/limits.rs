@@ -87,6 +87,18 @@ async fn callers_are_told_apart_by_the_key_and_cannot_forge_it() -> TestResult {
         assert_eq!(let_in(&gateway, 4, &[tenant]).await?, 2, "{tenant}");
     }
     assert_eq!(let_in(&gateway, 1, &[]).await?, 0, "those without one are one");
+    for n in 0..3 {
+        let lines = [&*format!("X-Tenant: new-{n}"), "X-Tenant: a"];
+        assert_eq!(let_in(&gateway, 1, &lines).await?, 0, "and those with two");
+    }
+    let by_host = limit("host", 2, vec![LimitKey::Header("host".into())]);
+    gateway.configure(|config| set_limits(config, limits(vec![by_host]))).await;
+    let mut let_in = 0;
+    for host in ["LOCALHOST", "localHost:81", "localhost.", "Localhost"] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let_in += usize::from(gateway.connect().await?.request(request).await?.status == 200);
+    }
+    assert_eq!(let_in, 2, "hosts are what routes are found by");
     Ok(())
 }
 
@@ -132,8 +144,13 @@ async fn guesses_are_limited_before_they_are_checked() -> TestResult {
 #[tokio::test]
 async fn a_limit_that_is_tried_out_counts_and_lets_in() -> TestResult {
     let dry = Limit { dry_run: true, ..limit("dry", 2, Vec::new()) };
-    let (_backend, gateway) = with(|config| set_limits(config, limits(vec![dry]))).await?;
-    assert_eq!(let_in(&gateway, 5, &[]).await?, 5);
+    let both = vec![dry, limit("wet", 100, Vec::new())];
+    let (_backend, gateway) = with(|config| set_limits(config, limits(both))).await?;
+    assert_eq!(let_in(&gateway, 4, &[]).await?, 4);
+    // Whoever keeps to what it is told does not keep to it.
+    let response = ask(&gateway, "/", &[]).await?;
+    assert_eq!((response.status, response.header("RateLimit-Policy")), (200, Some("\"wet\";q=100;w=3600")));
+    assert!(response.header("RateLimit").is_some_and(|line| line.starts_with("\"wet\";r=95;")));
     let policy = &gateway.proxy().telemetry().policies()[0];
     assert_eq!(policy.stats.sum(|shard| &shard.dry_runs), 3);
     Ok(())

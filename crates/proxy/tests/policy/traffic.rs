@@ -127,6 +127,46 @@ async fn paths_and_hosts_are_rewritten_and_the_query_stays() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_rewrite_makes_no_dot_segments() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    let config = builder.config_mut();
+    let rewrite = traffic(|traffic| traffic.rewrite.path = Some(PathRewrite::Prefix("/static/".into())));
+    routes(config, |route| {
+        route.path = sluicegate_model::PathPattern::Starts("/img".into());
+        route.traffic = Some(rewrite.clone());
+    });
+    let gateway = builder.start().await?;
+    for (target, expected) in [
+        ("/img/a", Some("/static/a")),
+        ("/imga..b/c", Some("/static/a..b/c")),
+        ("/img..a/c%2Fd", Some("/static/..a/c%2Fd")),
+        // It has them already, and nobody guards anything.
+        ("/img/..%2Fx", Some("/static/..%2Fx")),
+        ("/imga/x%25252541", Some("/static/a/x%25252541")),
+        ("/img../admin/x", None),
+        ("/img../admin/..%2Fx", None),
+        ("/img../admin/x%25252541", None),
+        ("/img%2e%2e/admin/x", None),
+        ("/img..", None),
+        ("/img./x", None),
+        ("/img..%2Fadmin", None),
+        ("/img..;/admin", None),
+    ] {
+        let response = ask(&gateway, target, &[]).await?;
+        match expected {
+            Some(path) => assert!(
+                response.text().starts_with(&format!("GET {path} HTTP/1.1\r\n")),
+                "{target}: {}",
+                response.text()
+            ),
+            None => assert_eq!(response.status, 400, "{target}"),
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn clients_are_sent_elsewhere() -> TestResult {
     let redirect = Redirect { https: None, host: None, port: None, path: None, status: 302 };
     let host = Some("new.example".into());
@@ -175,6 +215,56 @@ async fn clients_are_sent_elsewhere() -> TestResult {
         assert_eq!(response.header("x-ours"), Some("1"));
         assert_eq!(client.request(&asked).await?.status, status, "the connection goes on");
         assert_eq!((backend.requests(), counted(&gateway, |shard| &shard.answered)), (0, 2));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_is_where_a_redirect_leads_is_not_sent_in_circles() -> TestResult {
+    let to_https = Redirect { https: Some(true), host: None, port: None, path: None, status: 301 };
+    let host = Some("new.example".into());
+    let path = Some(PathRewrite::Full("/new".into()));
+    for (redirect, transport, target, lines, status) in [
+        (&to_https, Transport::Http, "/", "Host: a.example", 301),
+        // Who names no host can only be told a path.
+        (&to_https, Transport::Http, "/", "", 400),
+        (&to_https, Transport::Https, "/", "Host: a.example", 200),
+        (&to_https, Transport::Https, "/", "Host: a.example:8443", 301),
+        (&to_https, Transport::Http, "/", "Host: a.example\r\nX-Forwarded-Proto: https", 200),
+        (
+            &Redirect { https: None, host: host.clone(), ..to_https.clone() },
+            Transport::Http,
+            "/",
+            "Host: New.example",
+            200,
+        ),
+        (&Redirect { host, ..to_https.clone() }, Transport::Http, "/", "Host: new.example", 301),
+        (
+            &Redirect { https: None, path: path.clone(), ..to_https.clone() },
+            Transport::Http,
+            "/new?a=b",
+            "Host: a.example",
+            200,
+        ),
+        (
+            &Redirect { https: None, path, ..to_https.clone() },
+            Transport::Http,
+            "/new/",
+            "Host: a.example",
+            301,
+        ),
+    ] {
+        let (_backend, gateway) =
+            echo(|traffic| traffic.answer = Some(Answer::Redirect(redirect.clone()))).await?;
+        gateway
+            .configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()])
+            .await;
+        let address = gateway.addr_of(transport);
+        let mut client = sluicegate_testkit::client::Client::connect_by(address, transport).await?;
+        let version = if lines.is_empty() { "1.0" } else { "1.1" };
+        let line = if lines.is_empty() { String::new() } else { format!("{lines}\r\n") };
+        let response = client.request(format!("GET {target} HTTP/{version}\r\n{line}\r\n")).await?;
+        assert_eq!(response.status, status, "{redirect:?} {target} {lines}");
     }
     Ok(())
 }
@@ -470,6 +560,20 @@ async fn requests_of_one_hash_go_to_one_endpoint_and_others_are_spread() -> Test
         assert_eq!(by, [5], "user {user}");
     }
     assert!(served().iter().filter(|count| **count > 0).count() > 1, "{:?}", served());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cookie_is_for_https_where_a_load_balancer_has_taken_it_off() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = governed([&backend], |traffic| {
+        traffic.choice.cookie = Some(AffinityCookie { name: "route".into(), max_age: None });
+    })
+    .await?;
+    gateway.configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    let response = ask(&gateway, "/", &["X-Forwarded-Proto: https"]).await?;
+    let cookie = response.header("set-cookie").unwrap_or_default();
+    assert!(cookie.ends_with("; HttpOnly; Secure; SameSite=None"), "{cookie}");
     Ok(())
 }
 

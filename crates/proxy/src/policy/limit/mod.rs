@@ -16,6 +16,7 @@ mod pending;
 pub(crate) mod shared;
 mod window;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::IpAddr;
@@ -36,7 +37,7 @@ use window::{Counted, Pace};
 pub(crate) struct Limits {
     all: Vec<Limit>,
     concurrency: Vec<Concurrency>,
-    /// The line that says what they are; empty if responses do not.
+    /// The line that says what those are that hold; empty if responses do not, or if there are none.
     policy_line: Box<[u8]>,
     shared: Option<Shared>,
 }
@@ -72,8 +73,9 @@ pub(crate) struct Caller<'c> {
     pub(crate) route: u64,
     pub(crate) consumer: Option<&'c Consumer>,
     pub(crate) claims: Option<&'c Claims>,
-    /// The value of a header.
-    pub(crate) header: &'c dyn Fn(&str) -> Option<&'c [u8]>,
+    /// The value of a header; nothing if there is none, or if there are several, of which it is unknown which one counts for
+    /// the endpoint. Hosts are as routes are found by them.
+    pub(crate) header: &'c dyn Fn(&str) -> Option<Cow<'c, [u8]>>,
 }
 
 /// What has come of limits of how many may be under way.
@@ -81,8 +83,8 @@ pub(crate) struct Caller<'c> {
 pub(crate) struct Begun {
     /// Whether one is reached.
     pub(crate) is_refused: bool,
-    /// How many were reached that are only tried out.
-    pub(crate) dry_runs: u64,
+    /// The names of those that were reached and are only tried out.
+    pub(crate) dry_runs: Vec<Box<str>>,
 }
 
 /// What has come of limits.
@@ -90,8 +92,8 @@ pub(crate) struct Begun {
 pub(crate) struct Outcome {
     /// How long to wait, if a limit is reached.
     pub(crate) retry_after: Option<Duration>,
-    /// How many limits were reached that are only tried out.
-    pub(crate) dry_runs: u64,
+    /// The names of those that were reached and are only tried out.
+    pub(crate) dry_runs: Vec<Box<str>>,
 }
 
 impl Limits {
@@ -128,7 +130,7 @@ impl Limits {
             }
         };
         let concurrency = limits.concurrency.iter().map(concurrency).collect();
-        let policy_line = if limits.headers && !all.is_empty() { policy_line(&all) } else { String::new() };
+        let policy_line = if limits.headers { policy_line(&all) } else { String::new() };
         Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared }
     }
 
@@ -137,11 +139,11 @@ impl Limits {
     pub(crate) fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
         let mut begun = Begun::default();
         for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
-            let policy::Concurrency { requests, key, groups, dry_run, .. } = &limit.source;
+            let policy::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
             let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
             match limit.flights.begin(key, *requests) {
                 Some(permit) => permits.push(permit),
-                None if *dry_run => begun.dry_runs += 1,
+                None if *dry_run => begun.dry_runs.push(name.clone()),
                 None => {
                     begun.is_refused = true;
                     break;
@@ -161,15 +163,16 @@ impl Limits {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         for limit in self.all.iter().filter(|limit| limit.needs_identity == with_identity) {
-            let policy::Limit { key, groups, .. } = &limit.source;
+            let policy::Limit { name, key, groups, dry_run, .. } = &limit.source;
             let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
             let counted = limit.buckets.count(key, &limit.pace, now);
-            if !self.policy_line.is_empty() {
-                lines.say(&limit.source.name, &counted);
+            // Clients that keep to what they are told would keep to what is only tried out.
+            if !self.policy_line.is_empty() && !dry_run {
+                lines.say(name, &counted);
             }
             match counted.wait {
                 None => {}
-                Some(_) if limit.source.dry_run => outcome.dry_runs += 1,
+                Some(_) if *dry_run => outcome.dry_runs.push(name.clone()),
                 Some(wait) => {
                     outcome.retry_after = Some(wait);
                     break;
@@ -247,7 +250,7 @@ fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[Box<str>], caller: &
     for key in key {
         match key {
             LimitKey::Address { ipv6_prefix } => hash_address(&mut hasher, caller.address, *ipv6_prefix),
-            LimitKey::Header(name) => hash_text(&mut hasher, (caller.header)(name)),
+            LimitKey::Header(name) => hash_text(&mut hasher, (caller.header)(name).as_deref()),
             LimitKey::Claim(name) => match caller.claims.and_then(|claims| claims.get(name)) {
                 Some(serde_json::Value::String(text)) => hash_text(&mut hasher, Some(text.as_bytes())),
                 Some(value) => hash_text(&mut hasher, Some(value.to_string().as_bytes())),
@@ -283,14 +286,16 @@ fn hash_address(hasher: &mut impl std::hash::Hasher, address: IpAddr, ipv6_prefi
 }
 
 fn policy_line(limits: &[Limit]) -> String {
-    let mut line = String::from("RateLimit-Policy: ");
-    for (index, limit) in limits.iter().enumerate() {
+    let mut line = String::new();
+    for limit in limits.iter().filter(|limit| !limit.source.dry_run) {
         let policy::Limit { name, requests, per, .. } = &limit.source;
-        let separator = if index == 0 { "" } else { ", " };
+        line.push_str(if line.is_empty() { "RateLimit-Policy: " } else { ", " });
         // Writing to a String does not fail.
-        let _ = write!(line, "{separator}\"{name}\";q={requests};w={}", seconds_up(*per));
+        let _ = write!(line, "\"{name}\";q={requests};w={}", seconds_up(*per));
     }
-    line.push_str("\r\n");
+    if !line.is_empty() {
+        line.push_str("\r\n");
+    }
     line
 }
 

@@ -21,7 +21,8 @@ use sluicegate_model::policy::{self as model, Credential};
 use sluicegate_model::{PathPattern, Settings, UpstreamKey};
 
 use super::Policy;
-use super::credential::{Place, is_line};
+use super::credential::{Place, is_line_like};
+use super::reading::readings;
 use crate::cache::Cache;
 use crate::telemetry::TrafficStats;
 use budget::Budget;
@@ -194,6 +195,14 @@ impl Course {
         self.branches.get(index).copied()
     }
 
+    /// Whether a prefix makes a dot segment of what stands behind a string: `/img../x` below `/static/`, in any reading.
+    pub(crate) fn makes_dots(&self, rewrite: &PathRewrite, path: &[u8]) -> bool {
+        let PathRewrite::Prefix(prefix) = rewrite else { return false };
+        let rest = path.get(self.matched..).unwrap_or_default();
+        let first = rest.split(|byte| *byte == b'/').next().unwrap_or_default();
+        !first.is_empty() && prefix.ends_with('/') && readings(&[b"/", first].concat()).is_none()
+    }
+
     /// Writes what a path becomes.
     pub(crate) fn rewrite(&self, rewrite: &PathRewrite, path: &[u8], out: &mut Vec<u8>) {
         match rewrite {
@@ -236,7 +245,7 @@ impl HeaderEdit {
             return;
         }
         for line in lines {
-            line.hop_by_hop |= self.names.iter().any(|(known, name)| is_line(line, *known, name, buf));
+            line.hop_by_hop |= self.names.iter().any(|(known, name)| is_line_like(line, *known, name, buf));
         }
     }
 }

@@ -130,6 +130,16 @@ async fn a_stale_response_is_asked_for_again_by_what_it_is_known_by() -> TestRes
 }
 
 #[tokio::test]
+async fn who_wants_it_newer_is_told_that_it_was_the_request() -> TestResult {
+    let (_backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
+    assert_eq!(said(&ask(&gateway, "/", &[]).await?), "sluicegate; fwd=miss; stored");
+    for line in ["Cache-Control: no-cache", "Cache-Control: max-age=0"] {
+        assert_eq!(said(&ask(&gateway, "/", &[line]).await?), "sluicegate; fwd=request; stored", "{line}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_stale_response_stands_in_for_an_endpoint_that_fails() -> TestResult {
     let hour = Duration::from_secs(3600);
     let stale = "Age: 60\r\n";

@@ -129,6 +129,23 @@ async fn a_response_that_must_be_asked_for_is_not_used_while_another_one_asks() 
 }
 
 #[tokio::test]
+async fn those_that_wait_get_what_stands_in_as_well() -> TestResult {
+    let hour = Duration::from_secs(3600);
+    let stale = "Cache-Control: max-age=60\r\nAge: 60\r\n";
+    let mut traffic = keeping(Cache { stale_if_error: hour, ..rules() });
+    traffic.timeouts.request = Some(Duration::from_millis(300));
+    let backend = Backend::start(answer(stale)).await?;
+    let gateway = before(&backend, traffic).start().await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    backend.set(Behaviour::silent());
+    for response in together(&gateway, 12, Transport::Http).await? {
+        assert_eq!(response.status, 200);
+        assert_eq!(said(&response), "sluicegate; fwd=stale; detail=stale-if-error");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn who_reads_slowly_does_not_keep_others_waiting_for_ever() -> TestResult {
     let long = "x".repeat(30 << 20);
     let count = std::sync::atomic::AtomicU64::new(0);
