@@ -21,7 +21,7 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
     let loaded = load_once(&args.dir, &translate_options(&args.class, Settings::default(), ports));
     for problem in loaded.problems.iter().chain(&loaded.foreign) {
-        crate::complain(&problem.to_string());
+        crate::complain(&format!("{}: {problem}", problem.severity));
     }
     crate::say(&routes_table(&ServedRoute::all(&loaded.config)));
     let verdict = Verdict::of(&loaded);

@@ -35,6 +35,7 @@ mod source;
 mod takeover;
 mod tls;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -76,8 +77,11 @@ fn complain(message: &str) {
     eprintln!("sluicegate: {message}");
 }
 
-/// Tells the user what was asked for.
-#[expect(clippy::print_stdout, reason = "this is the command line's own voice")]
+/// Tells the user what was asked for. Whoever reads may stop before the end, as `head` does.
 fn say(text: &str) {
-    println!("{text}");
+    if let Err(error) = writeln!(io::stdout(), "{text}")
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        complain(&format!("standard output: {error}"));
+    }
 }

@@ -28,7 +28,8 @@ const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
     /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) are believed: networks such as
-    /// 10.0.0.0/8, or single addresses, comma separated. [default: none]
+    /// 10.0.0.0/8, or single addresses, comma separated. Where such a peer tells no address of its client, nobody is let in whose
+    /// address counts. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     trusted_peers: Vec<IpNet>,
     /// Peers that say by the PROXY protocol (version 1 or 2) whom they speak for, as load balancers do: networks or

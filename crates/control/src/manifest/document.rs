@@ -1,5 +1,6 @@
 //! One document of a manifest into the objects that it holds.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use super::typed::Manner;
 use super::{Syntax, split, typed};
+use crate::object::annotation::closest;
 use crate::object::class::IngressClass;
 use crate::object::gateway::{Gateway, GatewayClass};
 use crate::object::gateway_api::{self, Written};
@@ -39,6 +41,17 @@ pub(crate) struct Document {
     pub(crate) not_served: Vec<&'static str>,
     /// Whether all objects in it are known by name; if not, one that was there may just be unreadable.
     pub(crate) is_complete: bool,
+    /// What SecurityPolicies in it may guard that cannot be read so far as to tell.
+    pub(crate) unknown_guards: Vec<Guarded>,
+}
+
+/// What a SecurityPolicy may guard whose targets are not known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Guarded {
+    /// The routes of a namespace: policies guard nothing beyond their own.
+    Namespace(Arc<str>),
+    /// Any route.
+    Everything,
 }
 
 /// An object of a document.
@@ -78,20 +91,31 @@ impl fmt::Debug for Document {
 }
 
 impl Document {
-    pub(crate) fn parse(text: &str, syntax: Syntax) -> Self {
-        let mut document = Self {
+    /// What is left of a file that is no text: what it may guard.
+    pub(crate) fn unreadable(text: &str) -> Self {
+        Self { is_complete: false, unknown_guards: guarded_by_text(text), ..Self::empty("") }
+    }
+
+    fn empty(text: &str) -> Self {
+        Self {
             text: text.into(),
             line: split::first_content_line(text),
             objects: Vec::new(),
             faults: Vec::new(),
             not_served: Vec::new(),
             is_complete: true,
-        };
+            unknown_guards: Vec::new(),
+        }
+    }
+
+    pub(crate) fn parse(text: &str, syntax: Syntax) -> Self {
+        let mut document = Self::empty(text);
         match syntax.parse(text) {
             Ok(Value::Null) => {}
             Ok(mut value) => document.read(&mut value, ""),
             Err(fault) => {
                 document.is_complete = false;
+                document.unknown_guards = guarded_by_text(text);
                 document.faults.push(Fault {
                     severity: Severity::Error,
                     line: fault.line,
@@ -111,6 +135,12 @@ impl Document {
         let (api_version, kind) = (text_of("apiVersion").to_owned(), text_of("kind").to_owned());
         if kind.is_empty() || api_version.is_empty() {
             let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
+            let is_ours = api_version.starts_with(policy::GROUP) || kind == Kind::SecurityPolicy.as_str();
+            if is_ours {
+                self.unknown_guards.push(guarded_by(value));
+            } else if !value.is_object() {
+                self.unknown_guards.extend(guarded_by_text(&value.to_string()));
+            }
             self.refuse(None, part, "", format!("is not a Kubernetes object: it has no {missing}"));
             return;
         }
@@ -122,18 +152,22 @@ impl Document {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         match Kind::parse(&kind) {
             Some(kind) if kind.api_versions().contains(&&*api_version) => self.read_object(kind, value, part),
-            Some(kind) if is_former_version(kind, &api_version) => self.refuse(
-                as_written(kind, value),
-                part,
-                "apiVersion",
-                format!("{kind} is not read in {api_version:?}: write {}", kind.api_versions()[0]),
-            ),
+            Some(kind) if is_former_version(kind, &api_version) || is_ours(kind) && group.is_empty() => {
+                if kind == Kind::SecurityPolicy {
+                    self.unknown_guards.push(guarded_by(value));
+                }
+                let message =
+                    format!("{kind} is not read in {api_version:?}: write {}", kind.api_versions()[0]);
+                self.refuse(as_written(kind, value), part, "apiVersion", message);
+            }
             None if group == policy::GROUP => {
                 // A guard that is misspelt would be missed by nobody.
-                let known =
-                    Kind::ALL.iter().filter(|known| known.api_versions()[0].starts_with(policy::GROUP));
-                let known: Vec<String> = known.map(ToString::to_string).collect();
-                self.refuse(None, part, "kind", format!("{kind:?} is unknown: write {}", known.join(", ")));
+                let ours = Kind::ALL.iter().copied().filter(|known| is_ours(*known));
+                let ours: Vec<&str> = ours.map(Kind::as_str).collect();
+                if closest(&kind, &ours).is_none_or(|meant| meant == Kind::SecurityPolicy.as_str()) {
+                    self.unknown_guards.push(guarded_by(value));
+                }
+                self.refuse(None, part, "kind", format!("{kind:?} is unknown: write {}", ours.join(", ")));
             }
             _ => {
                 let not_served = gateway_api::NOT_SERVED.into_iter().find(|name| *name == kind);
@@ -160,10 +194,18 @@ impl Document {
     fn read_object(&mut self, kind: Kind, value: &Value, part: &str) {
         let object = match identify(kind, value) {
             Ok(object) => object,
-            Err((field, message)) => return self.refuse(as_written(kind, value), part, field, message),
+            Err((field, message)) => {
+                if kind == Kind::SecurityPolicy {
+                    self.unknown_guards.push(guarded_by(value));
+                }
+                return self.refuse(as_written(kind, value), part, field, message);
+            }
         };
         let mut findings = Findings::default();
         let form = check(&object, value, &mut findings);
+        if matches!(&form, Some(Object::SecurityPolicy(policy)) if policy.targets.is_empty()) {
+            self.unknown_guards.push(Guarded::Namespace(object.namespace.clone()));
+        }
         self.objects.push(ParsedObject { object, part: part.into(), form, findings });
     }
 
@@ -178,6 +220,67 @@ impl Document {
         };
         let part = part.into();
         self.faults.push(Fault { severity: Severity::Error, line: None, object, field, part, message });
+    }
+}
+
+/// What a SecurityPolicy may guard whose name or version cannot be used.
+fn guarded_by(value: &Value) -> Guarded {
+    match value.get("metadata").map(|metadata| metadata.get("namespace")) {
+        None | Some(None | Some(Value::Null)) => Guarded::named(""),
+        Some(Some(Value::String(namespace))) => Guarded::named(namespace),
+        Some(Some(_)) => Guarded::Everything,
+    }
+}
+
+/// The same of a text that cannot be parsed, or is none: `default`, and every namespace that it names. Nothing if it holds no
+/// SecurityPolicy.
+pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
+    // Of UTF-16 these are every other byte.
+    let text = text.replace('\0', "");
+    let kinds = text.match_indices(Kind::SecurityPolicy.as_str());
+    let is_named = kinds.map(|(at, _)| &text[..at]).any(|before| !before.ends_with(char::is_alphanumeric));
+    if !is_named {
+        return Vec::new();
+    }
+    let values = text.split("namespace").skip(1).filter_map(|rest| {
+        let rest = rest.trim_start_matches(['"', '\'']).trim_start_matches([' ', '\t']).strip_prefix(':')?;
+        let value = rest.split(['\n', ',', '}', '#']).next().unwrap_or_default();
+        Some(value.trim().trim_matches(['"', '\'']))
+    });
+    let named = values.map(|value| match value {
+        // It may stand on the next line.
+        "" => Guarded::Everything,
+        value => Guarded::named(value),
+    });
+    let named: BTreeSet<Guarded> = named.chain([Guarded::named("")]).collect();
+    named.into_iter().collect()
+}
+
+impl Guarded {
+    /// Whether a route of this namespace is a part of it.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        match self {
+            Self::Namespace(guarded) => **guarded == *namespace,
+            Self::Everything => true,
+        }
+    }
+
+    /// A namespace as it is written: none is `default`, and one that can be none may be any.
+    fn named(namespace: &str) -> Self {
+        match namespace {
+            "" => Self::Namespace("default".into()),
+            _ if host::dns_name_fault(namespace).is_some() => Self::Everything,
+            _ => Self::Namespace(namespace.into()),
+        }
+    }
+}
+
+impl fmt::Display for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(namespace) => write!(f, "all routes of namespace {namespace}"),
+            Self::Everything => f.write_str("all routes"),
+        }
     }
 }
 
@@ -217,6 +320,11 @@ fn identify(kind: Kind, value: &Value) -> Result<ObjectRef, (&'static str, Strin
         false => text("metadata.namespace", "namespace", "default").and_then(valid)?,
     };
     Ok(ObjectRef { kind, namespace, name })
+}
+
+/// Whether this kind is of our own group.
+fn is_ours(kind: Kind) -> bool {
+    kind.api_versions()[0].starts_with(policy::GROUP)
 }
 
 /// Whether this kind was once served in `api_version`.
@@ -288,7 +396,7 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             let raw = strict::<Written<written::traffic::TrafficPolicySpec>>(value, findings);
             Object::TrafficPolicy(Arc::new(match raw {
                 Some(raw) => TrafficPolicy::check(raw, object, findings),
-                None => TrafficPolicy::unreadable(value, object),
+                None => TrafficPolicy::unreadable(value, object, findings),
             }))
         }
         Kind::Service => {

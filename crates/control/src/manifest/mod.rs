@@ -7,7 +7,7 @@
 //! | [`syntax`] | the text of a document into an untyped value |
 //! | [`typed`] | an untyped object into its Kubernetes type: wrong types and unknown fields |
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub(crate) mod document;
@@ -15,7 +15,7 @@ pub(crate) mod split;
 mod syntax;
 mod typed;
 
-pub(crate) use document::{Document, ParsedObject, check};
+pub(crate) use document::{Document, Guarded, ParsedObject, check};
 
 /// How the text of a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,5 +50,12 @@ impl Manifest {
     /// Whether all of it could be read; if not, an object that is missing may just be unreadable.
     pub(crate) fn is_complete(&self) -> bool {
         self.documents.iter().all(|(_, document)| document.is_complete)
+    }
+
+    /// What SecurityPolicies in it may guard that cannot be read so far as to tell, each once.
+    pub(crate) fn unknown_guards(&self) -> Vec<Guarded> {
+        let guarded = self.documents.iter().flat_map(|(_, document)| &document.unknown_guards);
+        let guarded: BTreeSet<&Guarded> = guarded.collect();
+        guarded.into_iter().cloned().collect()
     }
 }

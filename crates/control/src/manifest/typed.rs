@@ -216,6 +216,20 @@ const POLICY_FIELDS: [&str; 148] = [
     "weight",
 ];
 
+/// Those of [`POLICY_FIELDS`] that are durations.
+const DURATIONS: [&str; 10] = [
+    "clockSkew",
+    "defaultTime",
+    "interval",
+    "maxAge",
+    "per",
+    "perAttempt",
+    "refreshInterval",
+    "staleIfError",
+    "time",
+    "timeout",
+];
+
 /// How strictly an object is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
@@ -241,11 +255,13 @@ pub(super) fn parse<T: DeserializeOwned>(
         refuse_nulls(spec, "spec", findings);
     }
     let mut unknown = Vec::new();
-    if let Ok(object) = serde_ignored::deserialize(value, |path| unknown.push(render(&path))) {
-        for field in unknown {
-            tell_of_unknown(field, manner, findings);
-        }
-        return Some(object);
+    let object = serde_ignored::deserialize(value, |path| unknown.push(render(&path))).ok();
+    // Those that come before what cannot be read, if something cannot.
+    for field in unknown {
+        tell_of_unknown(field, manner, findings);
+    }
+    if object.is_some() {
+        return object;
     }
     let confidential = manner == Manner::Confidential;
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
@@ -292,8 +308,24 @@ pub(super) fn parse<T: DeserializeOwned>(
         findings.error(field, "is not valid base64");
         return None;
     }
-    findings.error(field, mismatch(found, expected, confidential));
+    let is_text = matches!(expected, Some("a string"));
+    let message = match found {
+        Value::Number(number) if is_text && manner == Manner::Strict && is_duration(&field) => {
+            let seconds = number
+                .as_u64()
+                .map_or("a unit, such as 10s".to_owned(), |number| format!("{number}s for seconds"));
+            format!("is a number without a unit: write {seconds}")
+        }
+        _ => mismatch(found, expected, confidential),
+    };
+    findings.error(field, message);
     None
+}
+
+/// Whether a field of ours is a duration, as users of other gateways write numbers for.
+fn is_duration(field: &str) -> bool {
+    let name = field.rsplit('.').next().unwrap_or_default();
+    DURATIONS.contains(&name) || field.starts_with("spec.timeouts.")
 }
 
 /// What is wrong with a value where `expected` should be, in serde's words or those of the Kubernetes types.

@@ -182,7 +182,7 @@ pub(crate) fn closest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str>
 }
 
 /// Levenshtein's distance: how many bytes must be inserted, removed or changed.
-fn edit_distance(one: &str, other: &str) -> usize {
+pub(crate) fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {
         let mut diagonal = row[0];

@@ -53,6 +53,8 @@ pub(crate) fn dns_name_fault(name: &str) -> Option<&'static str> {
         Some("has upper-case letters: write it in lower case")
     } else if !name.is_ascii() {
         Some("is not ASCII: write international names as xn--...")
+    } else if name.contains("//") {
+        Some("is a URL: write the name alone")
     } else if name.contains(':') {
         Some("has a port or a ':': write the name alone")
     } else {

@@ -4,7 +4,8 @@
 //!
 //! - An object with an error does not replace an older form of itself. If there is none, as after a start, it is
 //!   served as far as it is valid.
-//! - A document that cannot be read takes no object away: those that its file held before stay.
+//! - A document that cannot be read takes no object away: those that its file held before stay. If it cannot be read from the
+//!   start, and may hold a SecurityPolicy, what that may guard is closed until it can be read.
 //! - An empty file takes nothing away either; it is what an editor or `>` leaves for a moment. Deleting the file
 //!   does.
 //!
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 
-use crate::manifest::{Document, Manifest, ParsedObject, Syntax};
+use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
 use crate::object::class::IngressClass;
 use crate::object::gateway::{Gateway, GatewayClass};
 use crate::object::ingress::Ingress;
@@ -100,12 +101,16 @@ impl Slots {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct FileEntry {
     manifest: Manifest,
     /// The objects of which this file holds, or held, a readable form.
     objects: BTreeSet<ObjectRef>,
     faults: Vec<Problem>,
+    /// What is closed because a policy that cannot be read may guard it.
+    closed: Vec<Guarded>,
+    /// Whether there was a form of it of which each policy said what it guards.
+    was_told: bool,
 }
 
 /// One object, in each file that holds it, in the order of their paths.
@@ -142,17 +147,14 @@ impl Store {
     pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
         let (file, previous) = match self.files.remove_entry(file) {
             Some((file, entry)) => (file, entry),
-            None => (
-                file.into(),
-                FileEntry { manifest: Manifest::default(), objects: BTreeSet::new(), faults: Vec::new() },
-            ),
+            None => (file.into(), FileEntry::default()),
         };
         let syntax = if file.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("json")) {
             Syntax::Json
         } else {
             Syntax::Yaml
         };
-        if text.trim().is_empty() && !previous.objects.is_empty() {
+        if text.trim().is_empty() && (!previous.objects.is_empty() || !previous.closed.is_empty()) {
             return self.keep_emptied(file, previous);
         }
         let manifest = Manifest::parse(text, syntax, &previous.manifest);
@@ -199,13 +201,44 @@ impl Store {
             }
             objects.extend(missing);
         }
+        // Whoever mends a file step by step opens nothing on the way.
+        let is_told = manifest.unknown_guards().is_empty();
+        let was_told = previous.was_told || is_told;
+        let closed = if is_told { Vec::new() } else { previous.closed.clone() };
+        faults.extend(told_of_closed(&file, &closed));
+        touched.routing |= closed != previous.closed;
         touched.problems |= faults != previous.faults;
-        self.files.insert(file, FileEntry { manifest, objects, faults });
+        self.files.insert(file, FileEntry { manifest, objects, faults, closed, was_told });
         touched
     }
 
+    /// To be called until what there was at the start has been read. Of that which cannot be read nothing is in service, so that
+    /// routes would be open that a SecurityPolicy in it guards: they are closed. Later on what was read before guards them.
+    pub(crate) fn close_unknown(&mut self) -> Touched {
+        let mut touched = Touched::default();
+        let is_open = |entry: &FileEntry| !entry.was_told && entry.closed.is_empty();
+        for (file, entry) in self.files.iter_mut().filter(|(_, entry)| is_open(entry)) {
+            entry.closed = entry.manifest.unknown_guards();
+            entry.faults.extend(told_of_closed(file, &entry.closed));
+            touched.routing |= !entry.closed.is_empty();
+        }
+        touched.problems = touched.routing;
+        touched
+    }
+
+    /// Whether routes of a namespace are closed because a SecurityPolicy that cannot be read may guard them.
+    pub(crate) fn closes(&self, namespace: &str) -> bool {
+        self.closed().any(|(_, closed)| closed.iter().any(|guarded| guarded.has(namespace)))
+    }
+
+    /// The files with a SecurityPolicy that cannot be read, and what it may guard.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (&Arc<Path>, &[Guarded])> {
+        let closed = self.files.iter().map(|(file, entry)| (file, &*entry.closed));
+        closed.filter(|(_, closed)| !closed.is_empty())
+    }
+
     fn keep_emptied(&mut self, file: Arc<Path>, previous: FileEntry) -> Touched {
-        let faults = vec![Problem {
+        let mut faults = vec![Problem {
             severity: Severity::Warning,
             origin: Origin::file(&file),
             object: None,
@@ -213,8 +246,25 @@ impl Store {
             message: "is empty: what it held before stays in service; delete the file to remove it"
                 .to_owned(),
         }];
+        faults.extend(told_of_closed(&file, &previous.closed));
         let touched = Touched { problems: faults != previous.faults, ..Touched::default() };
         self.files.insert(file, FileEntry { faults, ..previous });
+        touched
+    }
+
+    /// Takes the content of a manifest that is no text, as far as it can be told. What was read from it before stays.
+    pub(crate) fn set_unreadable(&mut self, file: &Path, text: &str) -> Touched {
+        let documents = vec![(1, Arc::new(Document::unreadable(text)))];
+        let manifest = Manifest { documents };
+        let closed = match self.files.get(file) {
+            Some(entry) if !entry.objects.is_empty() || entry.was_told => return Touched::default(),
+            Some(entry) if !manifest.unknown_guards().is_empty() => entry.closed.clone(),
+            Some(_) | None => Vec::new(),
+        };
+        let file: Arc<Path> = file.into();
+        let faults = told_of_closed(&file, &closed).into_iter().collect();
+        let touched = Touched { routing: true, problems: true, ..Touched::default() };
+        self.files.insert(file, FileEntry { manifest, faults, closed, ..FileEntry::default() });
         touched
     }
 
@@ -223,11 +273,27 @@ impl Store {
         let mut touched = Touched::default();
         if let Some((file, entry)) = self.files.remove_entry(file) {
             touched.problems = !entry.faults.is_empty();
+            touched.routing = !entry.closed.is_empty();
+            self.hand_on(&entry.closed);
             for object in entry.objects {
                 self.remove_candidate(&object, Some(&file), &mut touched);
             }
         }
         touched
+    }
+
+    /// A file that closes something and goes may have been given another name, under which it cannot be read either.
+    fn hand_on(&mut self, closed: &[Guarded]) {
+        let is_it = |entry: &FileEntry| {
+            !closed.is_empty()
+                && !entry.was_told
+                && entry.closed.is_empty()
+                && entry.manifest.unknown_guards() == closed
+        };
+        for (file, entry) in self.files.iter_mut().filter(|(_, entry)| is_it(entry)) {
+            entry.closed = closed.to_vec();
+            entry.faults.extend(told_of_closed(file, closed));
+        }
     }
 
     /// Takes an object of a cluster, in place of its older form.
@@ -244,13 +310,17 @@ impl Store {
         touched
     }
 
+    /// Whether anything was read from a file.
+    pub(crate) fn has_read(&self, file: &Path) -> bool {
+        self.files.get(file).is_some_and(|entry| !entry.objects.is_empty() || entry.manifest.is_complete())
+    }
+
     /// Whether all that a file holds is also in other files.
     pub(crate) fn is_redundant(&self, file: &Path) -> bool {
         self.files.get(file).is_some_and(|entry| {
-            entry
-                .objects
-                .iter()
-                .all(|object| self.slots.get(object).is_some_and(|slot| slot.candidates.len() > 1))
+            let mut objects = entry.objects.iter();
+            entry.closed.is_empty()
+                && objects.all(|object| self.slots.get(object).is_some_and(|slot| slot.candidates.len() > 1))
         })
     }
 
@@ -539,6 +609,21 @@ impl Store {
             }
         })
     }
+}
+
+/// What a file closes, if it closes something.
+fn told_of_closed(file: &Arc<Path>, closed: &[Guarded]) -> Option<Problem> {
+    let closed: Vec<String> = closed.iter().map(ToString::to_string).collect();
+    (!closed.is_empty()).then(|| Problem {
+        severity: Severity::Error,
+        origin: Origin::file(file),
+        object: None,
+        field: String::new(),
+        message: format!(
+            "may hold a SecurityPolicy whose targets cannot be read: until they can be, {} are answered 503",
+            closed.join(" and ")
+        ),
+    })
 }
 
 /// A note of the kinds that users may expect to be served, one for a file.

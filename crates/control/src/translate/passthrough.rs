@@ -48,8 +48,10 @@ pub(super) fn build<'a>(store: &Store, ingresses: &[Source<'a>], of_gateways: Ve
             }
             Some(winner) if winner.route.id == leads_to.id => {}
             Some(winner) => {
-                let message =
-                    format!("{host} is not passed on by this: the older {} does it", winner.route.id);
+                let message = format!(
+                    "{host} is not passed on by this: {} (older, or first by name) does it",
+                    winner.route.id
+                );
                 built.problems.push(at.warning(&field, message));
             }
         }
@@ -92,7 +94,7 @@ impl<'a> Built<'a> {
                 }
                 if owner.object != source.object {
                     let message = format!(
-                        "does nothing for host {}, which belongs to the older {}",
+                        "does nothing for host {}, which belongs to {} (older, or first by name)",
                         rule.host, owner.object
                     );
                     self.problems.push(source.problem(&field, message));

@@ -7,6 +7,7 @@ use crate::object::ingress::path_field;
 use crate::object::policy::traffic::{MIRROR_FIELD, branch_field};
 use crate::object::route::backend_field;
 use crate::problem::{Origin, Problem, Severity};
+use crate::translate::upstream::ANSWERED;
 
 /// An object, and where it was written.
 #[derive(Clone, Copy)]
@@ -79,7 +80,12 @@ impl Reference<'_> {
             Place::Branch(index) => {
                 format!("{}.{}", branch_field(index), within.trim_start_matches("service."))
             }
-            Place::Mirror => format!("{MIRROR_FIELD}.{}", within.trim_start_matches("service.")),
+            Place::Mirror => {
+                // Nobody waits for copies.
+                let message = message.replace(ANSWERED, "copies are lost");
+                let field = format!("{MIRROR_FIELD}.{}", within.trim_start_matches("service."));
+                return self.at.warning(&field, message);
+            }
         };
         self.at.warning(&field, message)
     }

@@ -59,7 +59,7 @@ pub(super) fn build<'a>(
                 built.problems.push(source.problem(
                     "spec.defaultBackend",
                     format!(
-                        "is not used for host {}, which belongs to the older {}",
+                        "is not used for host {}, which belongs to {} (older, or first by name)",
                         rule.host, host.owner.object
                     ),
                 ));
@@ -143,7 +143,7 @@ impl<'a> Source<'a> {
         if other.object == self.object {
             "the same Ingress".to_owned()
         } else {
-            format!("the older {}", other.object)
+            format!("{} (older, or first by name)", other.object)
         }
     }
 }

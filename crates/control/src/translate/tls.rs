@@ -138,7 +138,7 @@ impl Built {
                 Some(winner) if winner.source == certificate.source => {}
                 Some(winner) => {
                     let fault = format!(
-                        "{} is not used for host {host}: an older Ingress gives it {}, which has an {} key as well",
+                        "{} is not used for host {host}: an Ingress that goes before gives it {}, which has an {} key as well",
                         certificate.source, winner.source, certificate.key_kind
                     );
                     self.problems.push(source.problem(&field, fault));
@@ -190,8 +190,9 @@ impl Built {
                 None => *known = Some(policy.clone()),
                 Some(winner) if **winner == *policy => {}
                 Some(_) => {
-                    let fault =
-                        format!("an older Ingress says otherwise for host {host}: no client may connect");
+                    let fault = format!(
+                        "an Ingress that goes before says otherwise for host {host}: no client may connect"
+                    );
                     self.problems.push(source.problem(&field, fault));
                 }
             }

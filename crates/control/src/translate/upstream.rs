@@ -146,10 +146,13 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 
+/// What happens to requests for an upstream without endpoints.
+pub(super) const ANSWERED: &str = "requests are answered 503";
+
 /// What happens to clients where an upstream has no endpoints.
 fn consequence(key: &UpstreamKey) -> &'static str {
     match key.transport.protocol {
-        Protocol::Http | Protocol::Http2 => "requests are answered 503",
+        Protocol::Http | Protocol::Http2 => ANSWERED,
         Protocol::Tcp => "connections are refused",
         Protocol::Udp => "datagrams are dropped",
     }

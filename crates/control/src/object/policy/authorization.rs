@@ -8,6 +8,7 @@ use sluicegate_model::policy::{Authorization, AuthorizationRule};
 
 use super::written::authorization::{self as written, Action, PathMatch, PathType};
 use super::{address, consumer, header, jwt, list};
+use crate::object::annotation::{closest, edit_distance};
 use crate::object::{host, path};
 use crate::problem::Findings;
 
@@ -29,11 +30,32 @@ pub(crate) fn check(
             check_rule(rule, namespace, authentication, &field, findings)
         })
         .collect();
+    tell_of_unmet(&rules, field, findings);
     let allows_others = match written.default {
         Some(action) => action == Action::Allow,
         None => !rules.iter().any(|rule| rule.allows),
     };
     Authorization { rules, allows_others }
+}
+
+/// Tells of rules behind one that everybody meets.
+fn tell_of_unmet(rules: &[AuthorizationRule], field: &str, findings: &mut Findings) {
+    let meets_all = |rule: &AuthorizationRule| {
+        let AuthorizationRule { allows: _, consumers, groups, claims, methods, paths, addresses } = rule;
+        consumers.is_empty()
+            && groups.is_empty()
+            && claims.is_empty()
+            && methods.is_empty()
+            && paths.is_empty()
+            && addresses.is_empty()
+    };
+    let Some(first) = rules.iter().position(meets_all) else { return };
+    if first + 1 < rules.len() {
+        let fault = format!(
+            "is never looked at: rules[{first}] before it says nothing of whom it is for, so all meet it"
+        );
+        findings.warning(format!("{field}[{}]", first + 1), fault);
+    }
 }
 
 /// Rules about callers need to know who calls: a rule that nobody can meet would deny nobody.
@@ -130,6 +152,10 @@ fn check_methods(written: Vec<String>, field: &str, findings: &mut Findings) -> 
             }
             None if method == "*" => "\"*\" is no method: leave methods out to mean all".to_owned(),
             None => {
+                if let Some(meant) = misspelt(&method) {
+                    let fault = format!("{method:?} is no method that is known: did you mean {meant}?");
+                    findings.warning(format!("{field}[{index}]"), fault);
+                }
                 methods.push(method.into());
                 continue;
             }
@@ -137,6 +163,60 @@ fn check_methods(written: Vec<String>, field: &str, findings: &mut Findings) -> 
         findings.error(format!("{field}[{index}]"), fault);
     }
     methods
+}
+
+/// The method that is meant by one that is not known but nearly is.
+fn misspelt(method: &str) -> Option<&'static str> {
+    /// Those that are registered with IANA, and some that caches and UPnP know.
+    const KNOWN: [&str; 45] = [
+        "ACL",
+        "BAN",
+        "BASELINE-CONTROL",
+        "BIND",
+        "CHECKIN",
+        "CHECKOUT",
+        "CONNECT",
+        "COPY",
+        "DELETE",
+        "GET",
+        "HEAD",
+        "LABEL",
+        "LINK",
+        "LOCK",
+        "MERGE",
+        "MKACTIVITY",
+        "MKCALENDAR",
+        "MKCOL",
+        "MKREDIRECTREF",
+        "MKWORKSPACE",
+        "MOVE",
+        "NOTIFY",
+        "OPTIONS",
+        "ORDERPATCH",
+        "PATCH",
+        "POST",
+        "PRI",
+        "PROPFIND",
+        "PROPPATCH",
+        "PURGE",
+        "PUT",
+        "QUERY",
+        "REBIND",
+        "REPORT",
+        "SEARCH",
+        "SUBSCRIBE",
+        "TRACE",
+        "UNBIND",
+        "UNCHECKOUT",
+        "UNLINK",
+        "UNLOCK",
+        "UNSUBSCRIBE",
+        "UPDATE",
+        "UPDATEREDIRECTREF",
+        "VERSION-CONTROL",
+    ];
+    let meant = closest(method, &KNOWN)?;
+    (edit_distance(method, meant) == 1 && !method.contains('-')).then_some(meant)
 }
 
 fn check_paths(written: Vec<PathMatch>, field: &str, findings: &mut Findings) -> Vec<PathPattern> {

@@ -212,6 +212,12 @@ pub(super) fn check_claims(
         let field = format!("{field}[{index}]");
         check_claim_name(&claim.name, &format!("{field}.name"), findings);
         let values = list::filled(claim.values, 64, &format!("{field}.values"), findings);
+        if values.iter().any(String::is_empty) {
+            findings.warning(
+                format!("{field}.values"),
+                "has an empty text, which is met by an empty claim alone",
+            );
+        }
         claims.push(ClaimValues {
             claim: claim.name.into(),
             values: values.into_iter().map(Into::into).collect(),

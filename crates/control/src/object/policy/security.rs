@@ -75,15 +75,8 @@ impl SecurityPolicy {
     }
 
     fn closed(object: &ObjectRef, targets: Vec<Target>, findings: &Findings) -> Self {
-        let refuses = refusal(findings).or_else(|| Some("cannot be read".into()));
-        let security = Security {
-            id: object.id(),
-            refuses,
-            access: Access::default(),
-            cors: None,
-            authentication: None,
-            authorization: None,
-        };
+        let refuses = refusal(findings).unwrap_or_else(|| "cannot be read".into());
+        let security = Security::closed(object.id(), refuses);
         Self { created: None, targets, security: Arc::new(security), needs: Vec::new() }
     }
 }
@@ -124,6 +117,15 @@ fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
             findings,
         ),
     };
+    for (index, method) in methods.iter().enumerate() {
+        if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+            let fault = format!(
+                "{method:?} is no method that browsers ask for: write {}",
+                method.to_ascii_uppercase()
+            );
+            findings.warning(format!("spec.cors.allowMethods[{index}]"), fault);
+        }
+    }
     let headers = list::bounded(written.allow_headers, 64, "spec.cors.allowHeaders", findings);
     let expose = list::bounded(written.expose_headers, 64, "spec.cors.exposeHeaders", findings);
     if credentials && expose.iter().any(|name| name == "*") {

@@ -135,6 +135,9 @@ fn check_redis(written: written::Redis, namespace: &Arc<str>, findings: &mut Fin
 /// The host of an address, without brackets.
 fn host_of(address: &str) -> Result<&str, String> {
     let form = "is no host and port: write them as valkey.default.svc:6379";
+    if address.contains("//") {
+        return Err("is a URL: write the host and the port alone, and tls: {} for rediss".to_owned());
+    }
     let (host, port) = address.rsplit_once(':').ok_or(form)?;
     if !port.parse::<u16>().is_ok_and(|port| port > 0) {
         return Err("has no port from 1 to 65535: write it as valkey.default.svc:6379".to_owned());

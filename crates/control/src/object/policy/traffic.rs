@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::policy::traffic::{
     Abort, AffinityCookie, Answer, Branch, Cache, Choice, Delay, Faults, Fixed, HashPart, HeaderRules,
@@ -78,12 +78,22 @@ impl TrafficPolicy {
     ) -> Self {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
         let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
-        let Some(spec) = raw.spec else {
+        let Some(mut spec) = raw.spec else {
             findings.error("spec", "is missing: write targetRefs and what is to be done");
             let (traffic, service) = (Arc::new(Traffic::new(object.id())), OfService::default());
             return Self { created, targets: Vec::new(), traffic, service };
         };
-        let targets = target::check(spec.target_refs.into_iter().enumerate().collect(), findings);
+        let targets = std::mem::take(&mut spec.target_refs).into_iter().enumerate().collect();
+        Self::of(spec, target::check(targets, findings), created, object, findings)
+    }
+
+    fn of(
+        spec: TrafficPolicySpec,
+        targets: Vec<Target>,
+        created: Option<i64>,
+        object: &ObjectRef,
+        findings: &mut Findings,
+    ) -> Self {
         let answer = match (spec.redirect, spec.respond) {
             (Some(_), Some(_)) => {
                 findings.error("spec.redirect", "is written beside respond: leave one of them out");
@@ -119,12 +129,34 @@ impl TrafficPolicy {
         Self { created, targets, traffic: Arc::new(traffic), service }
     }
 
-    /// One that cannot be read as a whole: those targets that can be, so that its status can say so. It changes nothing. The
-    /// findings say what cannot be read.
-    pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
+    /// One that cannot be read as a whole: those targets and parts that can be. The findings say what cannot.
+    pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &mut Findings) -> Self {
         let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
-        let (traffic, service) = (Arc::new(Traffic::new(object.id())), OfService::default());
-        Self { created: created(raw), targets, traffic, service }
+        let targeted = |parts: Map<String, Value>| {
+            let mut spec = parts;
+            spec.insert("targetRefs".to_owned(), Value::Array(Vec::new()));
+            serde_json::from_value::<TrafficPolicySpec>(Value::Object(spec))
+        };
+        let mut parts = raw.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
+        parts.remove("targetRefs");
+        parts.retain(|name, part| {
+            let is_readable = targeted(Map::from_iter([(name.clone(), part.clone())])).is_ok();
+            let field = format!("spec.{name}");
+            // The first of them has been told, in more detail.
+            if !is_readable && !findings.0.iter().any(|finding| finding.field.starts_with(&field)) {
+                findings.error(field, "cannot be read");
+            }
+            is_readable
+        });
+        match targeted(parts) {
+            Ok(spec) => Self::of(spec, targets, created(raw), object, findings),
+            Err(_) => Self {
+                created: created(raw),
+                targets,
+                traffic: Arc::new(Traffic::new(object.id())),
+                service: OfService::default(),
+            },
+        }
     }
 }
 
@@ -272,6 +304,11 @@ fn rewrite(written: written::Rewrite, findings: &mut Findings) -> Option<Rewrite
 }
 
 fn rewritten(written: &written::PathRewrite, field: &str, findings: &mut Findings) -> Option<PathRewrite> {
+    if let Some(mark) = written.value.chars().find(|mark| matches!(mark, '?' | '#')) {
+        let fault = format!("has a {mark:?}, with which a path ends: the query stays the client's");
+        findings.error(format!("{field}.value"), fault);
+        return None;
+    }
     let value = match path::normalise(&written.value) {
         Ok(value) => value,
         Err(fault) => {

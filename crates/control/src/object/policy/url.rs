@@ -12,6 +12,14 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
             );
             false
         }
+        _ if text.contains('#') => {
+            findings.error(field, format!("{text:?} has a fragment, which is never sent: leave it out"));
+            false
+        }
+        Ok(url) if has_bad_port(&url) => {
+            findings.error(field, format!("{text:?} has no port from 1 to 65535"));
+            false
+        }
         Ok(url) if url.authority().is_some_and(|authority| authority.as_str().contains('@')) => {
             findings.error(field, "has a name or a password: nobody is told one");
             false
@@ -27,4 +35,12 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
             false
         }
     }
+}
+
+/// Whether something stands behind the host's colon that is no port.
+fn has_bad_port(url: &http::Uri) -> bool {
+    let Some(authority) = url.authority() else { return false };
+    let behind = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, behind)| behind);
+    let port = behind.get(authority.host().len()..).and_then(|rest| rest.strip_prefix(':'));
+    port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0))
 }

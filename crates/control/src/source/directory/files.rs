@@ -179,13 +179,28 @@ impl Files {
         !self.unread.is_empty()
     }
 
+    /// Whether files are being written that have not been read.
+    pub(super) fn awaits_new(&self) -> bool {
+        self.writing.keys().any(|path| !self.stamps.contains_key(path))
+    }
+
     /// Takes in what was read of a file.
-    pub(super) fn set(&mut self, path: &Path, read: io::Result<(String, Stamp)>, now: Instant) {
+    pub(super) fn set(&mut self, path: &Path, read: io::Result<(Vec<u8>, Stamp)>, now: Instant) {
         match read {
-            Ok((text, stamp)) => {
-                self.touched.merge(self.store.set_file(path, &text));
-                self.touched.problems |= self.faults.remove(path).is_some();
+            Ok((bytes, stamp)) => {
                 self.stamps.insert(path.to_owned(), stamp);
+                match String::from_utf8(bytes) {
+                    Ok(text) => {
+                        self.touched.merge(self.store.set_file(path, &text));
+                        self.touched.problems |= self.faults.remove(path).is_some();
+                    }
+                    Err(error) => {
+                        let text = String::from_utf8_lossy(error.as_bytes());
+                        self.touched.merge(self.store.set_unreadable(path, &text));
+                        let fault = io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8");
+                        self.set_fault(path, &fault);
+                    }
+                }
             }
             Err(error) if is_absence(&error) => self.lose(path, now),
             Err(error) => self.set_fault(path, &error),
@@ -208,8 +223,8 @@ impl Files {
     /// What it means for the service that this file or folder cannot be read, as the rest of a sentence.
     fn consequence(&self, path: &Path) -> &'static str {
         // Paths are ordered by their components, so that what is in a folder follows it.
-        let had_files =
-            self.stamps.range(path.to_owned()..).next().is_some_and(|(file, _)| file.starts_with(path));
+        let mut within = self.stamps.range(path.to_owned()..).take_while(|(file, _)| file.starts_with(path));
+        let had_files = within.any(|(file, _)| self.store.has_read(file));
         match (self.purpose, had_files) {
             (Purpose::Check, _) => "",
             (Purpose::Serve, true) => "; what was read from it before stays in service",
@@ -264,6 +279,11 @@ impl Files {
     /// Whether there was a directory at the last walk.
     pub(super) fn is_present(&self) -> bool {
         self.present.is_some()
+    }
+
+    /// Closes what may be guarded by what cannot be read: see [`Store::close_unknown`].
+    pub(super) fn close_unknown(&mut self) {
+        self.touched.merge(self.store.close_unknown());
     }
 
     /// What has changed since this was asked last.

@@ -81,6 +81,7 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
     for path in files.take_unread() {
         files.set(&path, scan::read(&path), Instant::now());
     }
+    files.close_unknown();
     let translation = translate(&files.store, options);
     let mut problems: Vec<Problem> = files.problems().collect();
     problems.extend(translation.problems);
@@ -153,6 +154,7 @@ impl DirectorySource {
             next_walk: Some(Instant::now()),
             walk_again: false,
             has_walked: false,
+            has_started: false,
             heard: Instant::now(),
             output: Output::new(self.options, self.problems, publish),
             dir: self.dir,
@@ -175,6 +177,8 @@ struct Follower<P> {
     walk_again: bool,
     /// Whether the directory has been listed once.
     has_walked: bool,
+    /// Whether what there was at the start has been read.
+    has_started: bool,
     /// When what is being taken in was heard of.
     heard: Instant,
     output: Output<P>,
@@ -296,6 +300,10 @@ impl<P: Publish> Follower<P> {
 
     /// Publishes what has changed.
     async fn settle(&mut self) {
+        if self.has_walked && !self.has_started {
+            self.has_started = !self.files.has_unread() && !self.files.awaits_new();
+            self.files.close_unknown();
+        }
         let touched = self.files.take_touched();
         if !self.has_walked || self.output.apply(&self.files.store, &touched, self.heard).await {
             self.report();

@@ -131,8 +131,8 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
-/// The text of a file, and its stamp from before it was read.
-pub(super) fn read(path: &Path) -> io::Result<(String, Stamp)> {
+/// The content of a file, and its stamp from before it was read.
+pub(super) fn read(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
     // A pipe would block when it is opened.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
@@ -142,9 +142,9 @@ pub(super) fn read(path: &Path) -> io::Result<(String, Stamp)> {
     if metadata.len() > FILE_SIZE_MAX {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 64 MiB"));
     }
-    let mut text = String::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
-    (&mut file).take(FILE_SIZE_MAX).read_to_string(&mut text)?;
-    Ok((text, Stamp::of(&metadata)))
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
+    (&mut file).take(FILE_SIZE_MAX).read_to_end(&mut bytes)?;
+    Ok((bytes, Stamp::of(&metadata)))
 }
 
 #[cfg(test)]

@@ -133,7 +133,10 @@ impl<'a> Built<'a> {
         let first = attached.first()?;
         for loser in attached.iter().filter(|attachment| attachment.route != first.route) {
             let winner = candidates[first.route].at.object;
-            let message = format!("is not used at {}, which leads to the older {winner}", site.in_words());
+            let message = format!(
+                "is not used at {}, which leads to {winner} (older, or first by name)",
+                site.in_words()
+            );
             self.problems.push(candidates[loser.route].at.warning(&loser.field(), message));
         }
         Some(self.leads_to(store, &mut candidates[first.route]))
@@ -178,7 +181,7 @@ impl<'a> Built<'a> {
                         Some(winner) if winner.route == attachment.route => {}
                         Some(winner) => {
                             let message = format!(
-                                "{host} is not used at {}: it is already taken by the older {}",
+                                "{host} is not used at {}: it is already taken by {} (older, or first by name)",
                                 sites.all[index].in_words(),
                                 candidates[winner.route].at.object
                             );

@@ -1,7 +1,8 @@
 //! From policies with their targets to routes (Gateway API: policy attachment, GEP-713).
 //!
 //! One policy of a kind governs a route, as a whole: the most specific, that is one for the port of the Service, then one
-//! for the Service, then one for the Ingress. Of several for the same target the oldest wins.
+//! for the Service, then one for the Ingress. Of several for the same target the oldest wins. One that is so broken that
+//! nothing of it can be honoured gives way to the others, unless it is to keep somebody out.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
@@ -24,7 +25,7 @@ pub(super) struct Policy<'a, V> {
     pub(super) at: At<'a>,
     pub(super) created: Option<i64>,
     pub(super) targets: &'a [Target],
-    /// What it asks for; nothing if that is nothing.
+    /// What it asks for; nothing if there is nothing that can be honoured.
     pub(super) value: Option<Arc<V>>,
     /// What of it cannot be honoured, beside what is wrong with the object itself.
     pub(super) fault: Option<String>,
@@ -60,6 +61,9 @@ impl<'a, V> Attached<'a, V> {
         for (index, policy) in policies.iter().enumerate() {
             let verdict = |(nth, target): (usize, &Target)| {
                 let (place, absence) = find(store, ours, policy.at, target);
+                if policy.value.is_none() {
+                    return absence.unwrap_or((Reason::Accepted, String::new()));
+                }
                 match holders.entry(place) {
                     Entry::Vacant(place) => {
                         place.insert((index, nth));
@@ -67,10 +71,10 @@ impl<'a, V> Attached<'a, V> {
                     }
                     Entry::Occupied(holder) if holder.get().0 == index => (Reason::Accepted, String::new()),
                     Entry::Occupied(holder) => absence.unwrap_or_else(|| {
-                        let older: &Policy<'_, V> = &policies[holder.get().0];
+                        let first: &Policy<'_, V> = &policies[holder.get().0];
                         let message = format!(
-                            "is governed by the older {}: this policy does nothing there",
-                            older.at.object
+                            "is governed by {} (older, or first by name): this policy does nothing there",
+                            first.at.object
                         );
                         (Reason::Conflicted, message)
                     }),

@@ -264,11 +264,11 @@ impl<'a> Building<'a> {
                 false
             }
             Some(holder) => {
-                let message = format!("{what} is that of the older {}, which keeps it", holder.object);
+                let message =
+                    format!("{what} is that of {} (older, or first by name), which keeps it", holder.object);
                 fault.get_or_insert_with(|| format!("{field}: {message}"));
                 self.built.problems.push(at.problem(Severity::Error, field, message));
-                let message =
-                    format!("the younger {} has {what} of this one too, and does not get it", at.object);
+                let message = format!("{} has {what} of this one too, and does not get it", at.object);
                 self.built.problems.push(holder.warning("spec", message));
                 false
             }

@@ -16,6 +16,7 @@ use sluicegate_model::{Config, UpstreamKey};
 
 use super::Source;
 use super::reference::{At, Reference};
+use crate::manifest::Guarded;
 use crate::object::ObjectRef;
 use crate::object::policy::traffic::OfService;
 use crate::problem::Problem;
@@ -32,6 +33,8 @@ mod traffic;
 
 /// The policies of a store, while routes ask for theirs.
 pub(super) struct Policies<'a> {
+    /// What is closed, whatever else governs it, because a policy that cannot be read may guard it.
+    closed: Vec<(Guarded, Arc<Security>)>,
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
@@ -79,7 +82,7 @@ impl<'a> Policies<'a> {
             at: At { object, origin },
             created: policy.created,
             targets: &policy.targets,
-            value: Some(traffic::complete(store, policy)),
+            value: traffic::complete(store, object, policy),
             fault: None,
         });
         let of_traffic: Vec<_> = of_traffic.collect();
@@ -87,6 +90,7 @@ impl<'a> Policies<'a> {
         let ours: HashSet<&ObjectRef> =
             ingresses.iter().filter(|_| has_any).map(|source| source.object).collect();
         Self {
+            closed: security::closed(store),
             security: Attached::new(store, &ours, of_security),
             rate_limits: Attached::new(store, &ours, of_limits),
             traffic: Attached::new(store, &ours, of_traffic),
@@ -97,7 +101,10 @@ impl<'a> Policies<'a> {
     /// The policies of a route that is written in this Ingress and leads to this upstream.
     pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Governed {
         Governed {
-            security: self.security.of(ingress, upstream),
+            security: match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
+                Some((_, closed)) => Some(closed.clone()),
+                None => self.security.of(ingress, upstream),
+            },
             rate_limits: self.rate_limits.of(ingress, upstream),
             traffic: self.traffic.of(ingress, upstream).map(|value| value.traffic.clone()),
         }
@@ -109,6 +116,8 @@ impl<'a> Policies<'a> {
         self.security.tell_of_unopened(config, &mut built.problems);
         self.rate_limits.tell_of_unopened(config, &mut built.problems);
         self.traffic.tell_of_unopened(config, &mut built.problems);
+        rate_limit::tell_of_unknown_callers(&self.rate_limits, config, &mut built.problems);
+        traffic::tell_of_failing_checks(&self.traffic, config, &mut built.problems);
         built.references = traffic::references(&self.traffic, config);
         built.upstreams = traffic::upstreams(&self.traffic, config, &built.references);
         let consumers = consumer::build(store, self.security.in_force());

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::policy::{RateLimits, Redis, Shared};
+use foldhash::HashMap;
+use sluicegate_model::Config;
+use sluicegate_model::policy::security::Method;
+use sluicegate_model::policy::{LimitKey, RateLimits, Redis, Shared};
 
+use super::attach::{Attached, Policy};
 use super::security::{authorities, value_of};
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::secret::without_line_end;
@@ -38,6 +42,48 @@ pub(super) fn complete(
         Some(fault) => Shared::Unusable(fault.clone().into()),
     };
     (Some(Arc::new(RateLimits { shared: Some(shared), ..RateLimits::clone(limits) })), first)
+}
+
+/// Warns of limits for those who call where nobody asks who they are.
+pub(super) fn tell_of_unknown_callers(
+    attached: &Attached<'_, RateLimits>,
+    config: &Config,
+    problems: &mut Vec<Problem>,
+) {
+    // By the limits' addresses: what is said of the first of their routes.
+    let mut unknown: HashMap<*const RateLimits, String> = HashMap::default();
+    for route in config.routes() {
+        let Some(limits) = &route.rate_limits else { continue };
+        // Who is turned away is not counted.
+        let is_closed = route.security.as_ref().is_some_and(|security| security.refuses.is_some());
+        if is_closed || unknown.contains_key(&Arc::as_ptr(limits)) {
+            continue;
+        }
+        let methods = route.security.as_ref().and_then(|security| security.authentication.as_ref());
+        let methods = methods.map_or(&[][..], |authentication| &authentication.methods);
+        let knows_consumers = methods.iter().any(|method| !matches!(method, Method::External(_)));
+        let has_tokens =
+            methods.iter().any(|method| matches!(method, Method::Jwt(_) | Method::Unusable { .. }));
+        let mut whom = limits.limits.iter().map(|limit| (&limit.key, &limit.groups)).collect::<Vec<_>>();
+        whom.extend(limits.concurrency.iter().map(|limit| (&limit.key, &limit.groups)));
+        let has = |wanted: fn(&LimitKey) -> bool| whom.iter().any(|(key, _)| key.iter().any(wanted));
+        let (what, asks) = if !knows_consumers && whom.iter().any(|(_, groups)| !groups.is_empty()) {
+            ("limits nobody by groups", "asks who calls")
+        } else if !knows_consumers && has(|part| *part == LimitKey::Consumer) {
+            ("counts all by their address in place of their Consumer", "asks who calls")
+        } else if !has_tokens && has(|part| matches!(part, LimitKey::Claim(_))) {
+            ("counts all together in place of by their claim", "asks for a token")
+        } else {
+            continue;
+        };
+        let message = format!("{what} on {} {}, where no SecurityPolicy {asks}", route.id, route.path);
+        unknown.insert(Arc::as_ptr(limits), message);
+    }
+    for Policy { at, value, .. } in attached.policies() {
+        if let Some(message) = value.as_ref().and_then(|limits| unknown.remove(&Arc::as_ptr(limits))) {
+            problems.push(at.warning("spec", message));
+        }
+    }
 }
 
 /// Puts in its place what a Secret holds.

@@ -1,14 +1,16 @@
 //! What Secrets hold of SecurityPolicies.
 
 use std::collections::hash_map::Entry;
+use std::path::Path;
 use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use rustls_pki_types::CertificateDer;
 use sluicegate_jwt::{Algorithm, KeySet};
 use sluicegate_model::policy::security::{Basic, Method};
-use sluicegate_model::policy::{External, JwtKeys, RemoteKeys, Security};
+use sluicegate_model::policy::{AuthorizationRule, External, JwtKeys, RemoteKeys, Security};
 
+use crate::manifest::Guarded;
 use crate::object::certificate;
 use crate::object::policy::authentication::{Need, Needed};
 use crate::object::policy::htpasswd::{self, Passwords};
@@ -20,9 +22,14 @@ use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::translate::reference::At;
 
+/// In place of a namespace: whichever.
+const ANY: &str = "";
+
 /// The Secrets of a store, as policies need them.
 pub(super) struct Secrets<'a> {
     store: &'a Store,
+    /// The groups of Consumers, each with the namespace of one and with [`ANY`], once they are asked for.
+    groups: Option<HashSet<(&'a str, &'a str)>>,
     /// Keys that have been checked: many policies may name the same.
     keys: HashMap<NamedKeys<'a>, Result<Arc<[u8]>, String>>,
 }
@@ -36,9 +43,30 @@ struct NamedKeys<'a> {
     algorithms: Vec<Algorithm>,
 }
 
+/// For what policies may guard that cannot be read. Each is called after its file, since nothing else is known of it.
+pub(super) fn closed(store: &Store) -> Vec<(Guarded, Arc<Security>)> {
+    let of_file = |(file, guarded): (&Arc<Path>, &[Guarded])| {
+        // As a name is in logs and metrics.
+        let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let name: String = name.chars().map(|char| if is_plain(&char) { char } else { '-' }).collect();
+        let closed = guarded.iter().map(|guarded| {
+            let namespace = match guarded {
+                Guarded::Namespace(namespace) => namespace.clone(),
+                Guarded::Everything => "".into(),
+            };
+            let object = ObjectRef { kind: Kind::SecurityPolicy, namespace, name: (*name).into() };
+            let security = Security::closed(object.id(), format!("{name} cannot be read").into());
+            (guarded.clone(), Arc::new(security))
+        });
+        closed.collect::<Vec<_>>()
+    };
+    store.closed().flat_map(of_file).collect()
+}
+
 impl<'a> Secrets<'a> {
     pub(super) fn new(store: &'a Store) -> Self {
-        Self { store, keys: HashMap::default() }
+        Self { store, groups: None, keys: HashMap::default() }
     }
 
     /// What a policy asks for, and what of it cannot be honoured.
@@ -53,6 +81,9 @@ impl<'a> Secrets<'a> {
             // What is wrong with it is told of its field.
             let message = match policy.targets.is_empty() {
                 false => "cannot be honoured: requests for what it governs are answered 503",
+                true if self.store.closes(&at.object.namespace) => {
+                    "has no target that can be told: all that it may be for is answered 503"
+                }
                 true => {
                     "governs nothing, since no target of it can be told: whatever it is to guard is served without it"
                 }
@@ -60,7 +91,7 @@ impl<'a> Secrets<'a> {
             problems.push(at.problem(Severity::Error, "", message.to_owned()));
             return (security.clone(), None);
         }
-        tell_of_unknown_consumers(self.store, at, security, problems);
+        self.tell_of_unknown_consumers(at, security, problems);
         if policy.needs.is_empty() {
             return (security.clone(), None);
         }
@@ -76,6 +107,38 @@ impl<'a> Secrets<'a> {
             }
         }
         (Arc::new(security), first)
+    }
+
+    /// Warns of Consumers and groups in rules that there are not.
+    fn tell_of_unknown_consumers(&mut self, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
+        let Some(authorization) = &security.authorization else { return };
+        let known =
+            security.authentication.as_ref().and_then(|authentication| authentication.consumers.as_ref());
+        for (rule, AuthorizationRule { consumers, groups, .. }) in authorization.rules.iter().enumerate() {
+            let field =
+                |name: &str, index: usize| format!("spec.authorization.rules[{rule}].{name}[{index}]");
+            for (index, group) in groups.iter().enumerate() {
+                let of_consumers = self.groups.get_or_insert_with(|| groups_of(self.store));
+                let is_known = match known {
+                    Some(known) => {
+                        known.iter().any(|namespace| of_consumers.contains(&(&**namespace, &**group)))
+                    }
+                    None => of_consumers.contains(&(ANY, &**group)),
+                };
+                if !is_known {
+                    let message = format!("{group:?} is a group of no Consumer that is known here");
+                    problems.push(at.warning(&field("groups", index), message));
+                }
+            }
+            for (index, (namespace, name)) in consumers.iter().enumerate() {
+                let object =
+                    ObjectRef { kind: Kind::Consumer, namespace: namespace.clone(), name: name.clone() };
+                if !self.store.knows(&object) {
+                    let message = format!("{object} does not exist: nobody is it");
+                    problems.push(at.warning(&field("consumers", index), message));
+                }
+            }
+        }
     }
 
     /// Puts in its place what a Secret holds, or why there is nothing.
@@ -212,17 +275,12 @@ pub(super) fn authorities(
     })
 }
 
-/// Tells of rules that name somebody whom nobody can be.
-fn tell_of_unknown_consumers(store: &Store, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
-    let rules =
-        security.authorization.iter().flat_map(|authorization| authorization.rules.iter().enumerate());
-    for (rule, named) in rules.map(|(index, rule)| (index, &rule.consumers)) {
-        for (index, (namespace, name)) in named.iter().enumerate() {
-            let object = ObjectRef { kind: Kind::Consumer, namespace: namespace.clone(), name: name.clone() };
-            if !store.knows(&object) {
-                let field = format!("spec.authorization.rules[{rule}].consumers[{index}]");
-                problems.push(at.warning(&field, format!("{object} does not exist: nobody is it")));
-            }
-        }
-    }
+/// The groups of all Consumers, each with the namespace of one and with [`ANY`].
+fn groups_of(store: &Store) -> HashSet<(&str, &str)> {
+    store
+        .consumers()
+        .flat_map(|(object, consumer, _)| {
+            consumer.groups.iter().flat_map(|group| [(&*object.namespace, &**group), (ANY, &**group)])
+        })
+        .collect()
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::{Config, Protocol, UpstreamKey};
+use sluicegate_model::{Config, HealthCheckKind, Protocol, UpstreamKey};
 
 use super::attach::{Attached, Policy};
+use crate::object::ObjectRef;
 use crate::object::policy::traffic::{OfService, TrafficPolicy};
+use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::reference::{Place, Reference};
 use crate::translate::upstream;
@@ -18,12 +20,16 @@ pub(super) struct Value {
     service: OfService,
 }
 
-/// A policy with the identities of the upstreams that it names.
-pub(super) fn complete(store: &Store, policy: &TrafficPolicy) -> Arc<Value> {
+/// A policy with the identities of the upstreams that it names; nothing if errors have left nothing of it.
+pub(super) fn complete(store: &Store, object: &ObjectRef, policy: &TrafficPolicy) -> Option<Arc<Value>> {
     let TrafficPolicy { traffic: written, service, .. } = policy;
+    let is_empty = **written == Traffic::new(object.id()) && *service == OfService::default();
+    if is_empty && store.error_of(object).is_some() {
+        return None;
+    }
     let service = service.clone();
     if written.upstreams().next().is_none() {
-        return Arc::new(Value { traffic: written.clone(), service });
+        return Some(Arc::new(Value { traffic: written.clone(), service }));
     }
     let mut traffic = Traffic::clone(written);
     for branch in traffic.split.iter_mut().flat_map(|split| &mut split.branches) {
@@ -32,7 +38,7 @@ pub(super) fn complete(store: &Store, policy: &TrafficPolicy) -> Arc<Value> {
     if let Some(mirror) = &mut traffic.mirror {
         mirror.upstream = upstream::key(store, &mirror.upstream, None);
     }
-    Arc::new(Value { traffic: Arc::new(traffic), service })
+    Some(Arc::new(Value { traffic: Arc::new(traffic), service }))
 }
 
 /// The upstreams of those policies that govern a route.
@@ -73,4 +79,34 @@ pub(super) fn upstreams(
         (value.service != OfService::default()).then(|| (upstream.clone(), value.service.clone()))
     });
     governed.collect()
+}
+
+/// Warns of health checks by gRPC for Services that are spoken with in HTTP/1.1.
+pub(super) fn tell_of_failing_checks(
+    attached: &Attached<'_, Value>,
+    config: &Config,
+    problems: &mut Vec<Problem>,
+) {
+    let mut told = HashSet::default();
+    for upstream in config.routes().map(|route| &route.upstream) {
+        if upstream.transport.protocol != Protocol::Http {
+            continue;
+        }
+        let Some(value) = attached.of_upstream(upstream) else { continue };
+        let check = value.service.health.as_ref().and_then(|health| health.check.as_ref());
+        let is_grpc = check.is_some_and(|check| matches!(check.kind, HealthCheckKind::Grpc { .. }));
+        if !is_grpc || !told.insert(Arc::as_ptr(value)) {
+            continue;
+        }
+        let governs =
+            |policy: &&Policy<'_, Value>| policy.value.as_ref().is_some_and(|of| Arc::ptr_eq(of, value));
+        if let Some(Policy { at, .. }) = attached.policies().iter().find(governs) {
+            let message = format!(
+                "GRPC is for endpoints that speak HTTP/2, and those of Service {}/{} are spoken with in HTTP/1.1: write \
+                 appProtocol: kubernetes.io/h2c for its port",
+                upstream.namespace, upstream.service
+            );
+            problems.push(at.warning("spec.healthCheck.type", message));
+        }
+    }
 }

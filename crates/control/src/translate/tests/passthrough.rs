@@ -197,7 +197,7 @@ fn a_host_is_passed_on_if_the_oldest_ingress_that_names_it_says_so() {
     let old = |passes| created("old", 2024, passes, "a.test Prefix / echo:80");
     let new = |passes| created("new", 2025, passes, "a.test Prefix /new none:80");
     let told = "Ingress default/new: metadata.annotations[sluicegate.dev/ssl-passthrough]: does nothing for host a.test, \
-                which belongs to the older Ingress default/old";
+                which belongs to Ingress default/old (older, or first by name)";
     let unreachable = "Ingress default/new: spec.rules[0].http.paths[0].path: /new is not reachable over TLS";
     let missing = "there is no Service default/none: requests are answered 503";
     let passed = format!("HTTPS a.test -> {ECHO_TCP}");
@@ -243,7 +243,7 @@ fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
         &[
             "Ingress default/a: metadata.annotations[sluicegate.dev/ssl-passthrough]: a.test is not passed on by this: \
-             the older TLSRoute default/tls does it",
+             TLSRoute default/tls (older, or first by name) does it",
             missing,
         ],
     );
@@ -251,7 +251,7 @@ fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
         &format!("{}{}{ECHO}", ingress(&format!("name: a, {old},")), route("{name: tls}")),
         &["HTTPS a.test -> 1 default/none:80 (tcp) []"],
         &[
-            "TLSRoute default/tls: spec.parentRefs[0]: a.test is not passed on by this: the older Ingress default/a \
+            "TLSRoute default/tls: spec.parentRefs[0]: a.test is not passed on by this: Ingress default/a (older, or first by name) \
              does it",
             missing,
             "connections are refused",

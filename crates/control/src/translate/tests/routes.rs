@@ -132,7 +132,7 @@ fn the_oldest_wins_a_path_and_the_other_is_told() {
         ],
         &[
             "Ingress default/b-younger: spec.rules[0].http.paths[0].path: Prefix /x of host a.example is not used: it is \
-             already taken by the older Ingress default/c-older",
+             already taken by Ingress default/c-older (older, or first by name)",
             "Ingress default/a-without-time: spec.rules[0].http.paths[0].path",
         ],
     );
@@ -194,7 +194,7 @@ fn a_default_backend_with_rules_is_the_fallback_of_the_hosts_that_the_ingress_ow
             "b.example fallback -> ECHO",
         ],
         &[
-            "Ingress default/b: spec.defaultBackend: is not used for host a.example, which belongs to the older",
+            "Ingress default/b: spec.defaultBackend: is not used for host a.example, which belongs to Ingress default/a (older, or first by name)",
         ],
     );
 }

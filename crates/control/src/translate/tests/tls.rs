@@ -83,7 +83,7 @@ fn a_name_may_have_one_certificate_for_each_kind_of_key_and_the_oldest_wins() {
     let (translation, problems) = translated(&format!("{text}{ECHO}{secrets}"));
     assert_lines(&hosts(&translation.config), &["t.test: ECDSA RSA"]);
     assert_eq!(&*translation.config.tls.hosts[0].certificates[1].source, "Secret default/rsa");
-    let expected = "spec.tls[2].secretName: Secret default/late is not used for host t.test: an older Ingress gives it \
+    let expected = "spec.tls[2].secretName: Secret default/late is not used for host t.test: an Ingress that goes before gives it \
                     Secret default/rsa, which has an RSA key as well";
     assert_problems(&problems, &[expected]);
 }

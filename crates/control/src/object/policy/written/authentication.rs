@@ -15,7 +15,8 @@ use super::jwt::Jwt;
     "message": "write at least one of jwt, apiKey, basic and external"
 }]))]
 pub(crate) struct Authentication {
-    /// Whether Any of the methods that are written is enough, or All of them are needed. Default: Any.
+    /// Whether Any of the methods that are written is enough, or All of them are needed, which may not name different Consumers.
+    /// Default: Any.
     pub(crate) require: Option<Require>,
     /// Whose Consumers are known. Default: those of the policy's own namespace.
     pub(crate) consumers: Option<ConsumerScope>,

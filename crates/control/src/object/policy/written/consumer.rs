@@ -16,7 +16,7 @@ pub(crate) struct ConsumerSpec {
     /// Its groups, which rules and limits can name and endpoints get as X-Consumer-Groups: at most 64.
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     pub(crate) groups: Option<Vec<String>>,
-    /// Its API keys: at most 16. Of two Consumers with one key the older has it.
+    /// Its API keys: at most 16. Of two Consumers with one key the older has it, or the first by name.
     #[schemars(length(max = 16))]
     pub(crate) api_keys: Option<Vec<ApiKeyRef>>,
     /// The tokens that are its own: at most 16.

@@ -63,7 +63,8 @@ pub(crate) struct Concurrency {
     /// The limit is for Consumers of one of these groups: from 1 to 64. Default: for everybody.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 63)))]
     pub(crate) groups: Option<Vec<String>>,
-    /// Whether requests over the limit are counted and logged, and served all the same. Default: false.
+    /// Whether requests over the limit are counted (sluicegate_policy_dry_runs_total), named in the JSON access log (dry_runs), and served all
+    /// the same, of which clients are not told. Default: false.
     pub(crate) dry_run: Option<bool>,
 }
 
@@ -155,7 +156,8 @@ pub(crate) struct Limit {
     /// The limit is for Consumers of one of these groups: from 1 to 64. Default: for everybody.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 63)))]
     pub(crate) groups: Option<Vec<String>>,
-    /// Whether requests over the limit are counted and logged, and served all the same. Default: false.
+    /// Whether requests over the limit are counted (sluicegate_policy_dry_runs_total), named in the JSON access log (dry_runs), and served all
+    /// the same, of which clients are not told. Default: false.
     pub(crate) dry_run: Option<bool>,
 }
 
@@ -179,7 +181,8 @@ pub(crate) enum LimitAlgorithm {
     }
 ]))]
 pub(crate) struct LimitKey {
-    /// Address is the client's, as far as trusted peers tell it. Header is the value of a header, Claim that of a claim of the token;
+    /// Address is the client's, as far as trusted peers tell it. Header is the value of a header, of Host the name alone in lower case;
+    /// requests without one, or with more than one line of it, are counted together. Claim is the value of a claim of the token;
     /// those without one are counted together. Consumer is the Consumer; callers that are none are counted by their
     /// address. Route is the route: the host and the path of the Ingress that take the request.
     #[serde(rename = "type")]

@@ -39,7 +39,7 @@ pub(crate) struct TrafficPolicySpec {
     pub(crate) response_headers: Option<HeaderRules>,
     /// What the Service is asked for in place of what the client asks for.
     pub(crate) rewrite: Option<Rewrite>,
-    /// Sends clients elsewhere, without asking the Service.
+    /// Sends clients elsewhere, without asking the Service. Who is where it leads to already is served.
     pub(crate) redirect: Option<Redirect>,
     /// Answers clients, without asking the Service.
     pub(crate) respond: Option<Respond>,
@@ -175,7 +175,8 @@ pub(crate) struct Retries {
     /// How many endpoints a request is sent to in all, from 1 to 10; 1 is no retry. Default: 3.
     #[schemars(range(min = 1, max = 10))]
     pub(crate) attempts: Option<i64>,
-    /// How long one attempt may take, from 1ms to 24h, before another endpoint is asked. Default: as long as the time limits allow.
+    /// How long an attempt may take, from 1ms to 24h, before another endpoint is asked; the last one may take as long as the time limits
+    /// allow. Default: so may each.
     #[schemars(regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"))]
     pub(crate) per_attempt: Option<String>,
     /// Statuses from 500 to 599 after which another endpoint is asked. Default: none, since a response is an answer.

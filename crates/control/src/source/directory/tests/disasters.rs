@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use super::{Followed, NOTICES_ALONE, app, ingress, slice};
+use super::{Followed, NOTICES_ALONE, Published, app, ingress, slice};
 
 #[tokio::test]
 async fn a_broken_manifest_over_a_good_one_is_told_and_not_served() {
@@ -26,6 +26,46 @@ async fn a_broken_manifest_over_a_good_one_is_told_and_not_served() {
     followed.served("/a[3]").await;
     followed.problems(&[]).await;
     assert!(followed.history().iter().all(|served| served.starts_with("/a[")));
+}
+
+#[tokio::test]
+async fn a_guard_that_cannot_be_read_at_the_start_closes_what_it_may_guard() {
+    let broken = "kind: SecurityPolicy\nspec: [";
+    let mut followed =
+        Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
+    followed.problems(&["guard.yaml:2: cannot be read", "guard.yaml: may hold a SecurityPolicy"]).await;
+    let is_closed = |published: &Published| {
+        let mut routes = published.config.as_ref().unwrap().routes();
+        routes.all(|route| route.security.as_ref().is_some_and(|security| security.refuses.is_some()))
+    };
+    assert!(is_closed(&followed.published.borrow()));
+    fs::remove_file(followed.path("guard.yaml")).unwrap();
+    followed.wait(|published| !is_closed(published)).await;
+    followed.write("guard.yaml", broken);
+    followed.problems(&["guard.yaml:2: cannot be read"]).await;
+    followed.catch_up().await;
+    assert!(!is_closed(&followed.published.borrow()), "what works is not taken down");
+}
+
+#[tokio::test]
+async fn so_does_one_that_is_no_text() {
+    let mut followed = Followed::new(NOTICES_ALONE, |root| {
+        fs::create_dir(root).unwrap();
+        fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
+        fs::write(root.join("guard.yaml"), b"# f\xfcr alle\nkind: SecurityPolicy\n").unwrap();
+    });
+    followed.wait(|published| published.config.is_some()).await;
+    followed
+        .problems(&["guard.yaml: cannot be read: it is not UTF-8", "guard.yaml: may hold a SecurityPolicy"])
+        .await;
+    let is_open = |published: &Published| {
+        let mut routes = published.config.as_ref().unwrap().routes();
+        routes.all(|route| route.security.is_none())
+    };
+    assert!(!is_open(&followed.published.borrow()));
+    followed.write("guard.yaml", "# f\u{fc}r niemand\n");
+    followed.wait(is_open).await;
+    followed.problems(&[]).await;
 }
 
 #[tokio::test]
@@ -98,11 +138,7 @@ async fn a_directory_behind_a_symlink_may_be_swapped() {
 async fn what_cannot_be_read_keeps_its_last_form() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
-    followed
-        .problems(&[
-            "a.yaml: cannot be read: stream did not contain valid UTF-8; what was read from it before stays",
-        ])
-        .await;
+    followed.problems(&["a.yaml: cannot be read: it is not UTF-8; what was read from it before stays"]).await;
     fs::remove_file(followed.path("a.yaml")).unwrap();
     fs::create_dir(followed.path("a.yaml")).unwrap();
     let made = Command::new("mkfifo").arg(followed.path("pipe.yaml")).status();
@@ -120,16 +156,14 @@ async fn what_could_never_be_read_does_not_claim_to_be_in_service() {
         fs::write(root.join("b.yaml"), app("b", &[1])).unwrap();
     };
     let mut followed = Followed::new(NOTICES_ALONE, prepare);
-    followed
-        .problems(&["a.yaml: cannot be read: stream did not contain valid UTF-8; nothing is served from it"])
-        .await;
+    followed.problems(&["a.yaml: cannot be read: it is not UTF-8; nothing is served from it"]).await;
     // Who only checks serves nothing at all.
     let shown = |path: &Path| {
         let loaded = crate::load_once(path, &crate::TranslateOptions::default());
         loaded.problems.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let checked = shown(&followed.root);
-    assert!(checked.len() == 1 && checked[0].ends_with("stream did not contain valid UTF-8"), "{checked:#?}");
+    assert!(checked.len() == 1 && checked[0].ends_with("it is not UTF-8"), "{checked:#?}");
     let checked = shown(&followed.path("nothing"));
     assert!(checked.len() == 1 && checked[0].ends_with("(os error 2)"), "{checked:#?}");
 }

@@ -126,7 +126,7 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
             &[
                 &format!(
                     "{kind} default/b: spec.parentRefs[0]: is not used at listener x of Gateway default/edge, which \
-                     leads to the older {kind} default/c"
+                     leads to {kind} default/c (older, or first by name)"
                 ),
                 // Without a creation time it is youngest.
                 &format!("{kind} default/a: spec.parentRefs[0]: is not used"),
@@ -145,7 +145,7 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
         ],
         &[
             "TLSRoute default/b: spec.parentRefs[0]: a.test is not used at listener x of Gateway default/edge: it is \
-             already taken by the older TLSRoute default/c",
+             already taken by TLSRoute default/c (older, or first by name)",
         ],
     );
 }

@@ -114,8 +114,7 @@ fn of_equals_the_oldest_wins_and_the_other_is_told() {
     .concat();
     let (translation, problems) = translated(&[&text]);
     assert_lines(&governed(&translation), &["a / c -"]);
-    let conflict =
-        "spec.targetRefs[0]: is governed by the older SecurityPolicy default/c: this policy does nothing";
+    let conflict = "spec.targetRefs[0]: is governed by SecurityPolicy default/c (older, or first by name): this policy does nothing";
     assert_problems(
         &problems,
         &[&format!("SecurityPolicy default/b: {conflict}"), &format!("SecurityPolicy default/a: {conflict}")],
@@ -127,6 +126,51 @@ fn of_equals_the_oldest_wins_and_the_other_is_told() {
     // Without a creation time the first by name wins.
     let text = [shop(), limits("b", &[PORT]), limits("a", &[PORT])].concat();
     assert_lines(&governed(&translated(&[&text]).0), &["a / - a"]);
+}
+
+#[test]
+fn one_that_is_broken_as_a_whole_gives_way_to_others_unless_it_keeps_somebody_out() {
+    let of = |kind: &str, name: &str, target: &str, spec: &str| {
+        object(kind, name, &format!("targetRefs: [{target}], {spec}"))
+    };
+    let limit = "limits: [{name: all, requests: 1, per: 1s}]";
+    for broken in
+        ["limits: [{name: all, requests: 0, per: 1s}]", "limits: often", "limitss: []", "limits: []"]
+    {
+        for target in [SERVICE, A] {
+            let text = [
+                shop(),
+                of("RateLimitPolicy", "a-broken", target, broken),
+                of("RateLimitPolicy", "good", A, limit),
+            ];
+            let (translation, _) = translated(&[&text.concat()]);
+            assert_lines(&governed(&translation), &["a / - good"]);
+            let stands = translation.standings.iter().find(|standing| &*standing.object.name == "a-broken");
+            assert!(stands.is_some_and(|standing| standing.reason.as_str() == "Invalid"), "{stands:?}");
+        }
+    }
+    let traffic = |spec: &str| {
+        let text = [
+            shop(),
+            of("TrafficPolicy", "a-special", SERVICE, spec),
+            of("TrafficPolicy", "good", A, "retries: {}"),
+        ];
+        let (translation, _) = translated(&[&text.concat()]);
+        let traffic = translation.config.routes().next().and_then(|route| route.traffic.clone());
+        traffic.unwrap().id.name.to_string()
+    };
+    for broken in ["timeouts: {request: never}", "timeouts: never", "timeoutss: {}"] {
+        assert_eq!(traffic(broken), "good", "{broken}");
+    }
+    for kept in ["timeouts: {request: never, connect: 1s}", "timeouts: {}"] {
+        assert_eq!(traffic(kept), "a-special", "{kept}");
+    }
+    let text = [
+        shop(),
+        of("SecurityPolicy", "broken", SERVICE, "access: {allow: [nobody]}"),
+        of("SecurityPolicy", "good", A, "access: {}"),
+    ];
+    assert_lines(&governed(&translated(&[&text.concat()]).0), &["a / broken -"]);
 }
 
 #[test]

@@ -103,12 +103,12 @@ fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
     assert_problems(
         &problems,
         &[
-            "Consumer default/a: spec.apiKeys[0]: the key is that of the older Consumer default/b, which keeps it",
-            "Consumer default/b: spec: the younger Consumer default/a has the key of this one too",
-            "Consumer default/d: spec.tokens[0]: the token of \"x\" is that of the older Consumer default/c",
-            "Consumer default/c: spec: the younger Consumer default/d has the token of \"x\"",
-            "Consumer default/d: spec.basicUsers[0]: the name \"x\" is that of the older Consumer default/c",
-            "Consumer default/c: spec: the younger Consumer default/d has the name \"x\"",
+            "Consumer default/a: spec.apiKeys[0]: the key is that of Consumer default/b (older, or first by name), which keeps it",
+            "Consumer default/b: spec: Consumer default/a has the key of this one too",
+            "Consumer default/d: spec.tokens[0]: the token of \"x\" is that of Consumer default/c (older, or first by name)",
+            "Consumer default/c: spec: Consumer default/d has the token of \"x\"",
+            "Consumer default/d: spec.basicUsers[0]: the name \"x\" is that of Consumer default/c (older, or first by name)",
+            "Consumer default/c: spec: Consumer default/d has the name \"x\"",
         ],
     );
     assert!(!problems.concat().contains("0123456789abcdef"), "keys are not shown");

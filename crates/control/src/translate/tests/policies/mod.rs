@@ -16,6 +16,7 @@ mod rate_limits;
 mod secrets;
 mod security;
 mod traffic;
+mod unknown;
 
 /// What manifests come to, one after the other the same file, and what is wrong with them.
 fn translated(texts: &[&str]) -> (Translation, Vec<String>) {

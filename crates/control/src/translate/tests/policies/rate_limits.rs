@@ -4,7 +4,15 @@ use std::time::Duration;
 
 use sluicegate_model::policy::{LimitKey, Shared, Window};
 
-use super::{A, assert_problems, limits_of, object, secret, shop, translated};
+use super::{A, assert_problems, limits_of, object, policy, secret, shop, translated};
+
+/// A SecurityPolicy that asks who calls, for a token.
+fn asking() -> String {
+    policy(
+        "authentication: {jwt: {providers: [{name: acme, issuer: \"https://acme.test\", \
+         keys: {remote: {url: \"https://acme.test/keys\"}}}]}}",
+    )
+}
 
 fn limiting(limits: &str) -> String {
     object("RateLimitPolicy", "l", &format!("targetRefs: [{A}], limits: [{limits}]"))
@@ -19,7 +27,7 @@ fn limits_have_their_defaults() {
                 {type: Claim, name: sub}, {type: Consumer}, {type: Route}]}, \
          {name: sliding, requests: 1, per: 720h, algorithm: SlidingWindow}",
     );
-    let (translation, problems) = translated(&[&[shop(), text].concat()]);
+    let (translation, problems) = translated(&[&[shop(), asking(), text].concat()]);
     assert_problems(&problems, &[]);
     let limits = limits_of(&translation.config);
     assert!(limits.headers);
@@ -45,6 +53,44 @@ fn limits_have_their_defaults() {
 }
 
 #[test]
+fn limits_for_those_who_call_are_told_where_nobody_asks() {
+    let keys = policy("authentication: {apiKey: {}}");
+    let service = policy("authentication: {external: {url: \"http://auth.test/\"}}");
+    let none = String::new();
+    let (groups, consumer, claim) =
+        ("groups: [gold]", "key: [{type: Consumer}]", "key: [{type: Claim, name: sub}]");
+    for (limit, security, told) in [
+        (
+            groups,
+            &none,
+            "limits nobody by groups on Ingress default/a /, where no SecurityPolicy asks who calls",
+        ),
+        (groups, &service, "limits nobody by groups"),
+        (consumer, &none, "counts all by their address in place of their Consumer"),
+        (claim, &none, "counts all together in place of by their claim"),
+        (
+            claim,
+            &keys,
+            "counts all together in place of by their claim on Ingress default/a /, where no SecurityPolicy asks for a token",
+        ),
+        (groups, &keys, ""),
+        (consumer, &keys, ""),
+        (consumer, &asking(), ""),
+        (claim, &asking(), ""),
+    ] {
+        let limits = [
+            limiting(&format!("{{name: x, requests: 1, per: 1s, {limit}}}")),
+            concurrency(&format!("{{name: x, requests: 1, {limit}}}")),
+        ];
+        for limits in limits {
+            let (_, problems) = translated(&[&[shop(), security.clone(), limits].concat()]);
+            let expected = (!told.is_empty()).then(|| format!("RateLimitPolicy default/l: spec: {told}"));
+            assert_problems(&problems, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
 fn a_limit_that_is_wrong_limits_nothing_and_the_others_stay() {
     let valid = "{name: valid, requests: 1, per: 1s}";
     for (limit, told) in [
@@ -53,6 +99,10 @@ fn a_limit_that_is_wrong_limits_nothing_and_the_others_stay() {
         ("name: a, requests: 1, per: 0s", "spec.limits[1].per: \"0s\" is not between 1ms and 720h (30 days)"),
         ("name: a, requests: 1, per: 721h", "spec.limits[1].per"),
         ("name: a, requests: 1, per: minute", "spec.limits[1].per: \"minute\" is not a duration"),
+        (
+            "name: a, requests: 1, per: 60",
+            "spec.limits[1].per: is a number without a unit: write 60s for seconds",
+        ),
         ("name: a, requests: 1, per: 1s, burst: 0", "spec.limits[1].burst"),
         (
             "name: a, requests: 1, per: 1s, burst: 2, algorithm: SlidingWindow",
@@ -102,7 +152,7 @@ fn how_many_may_be_under_way_is_limited_with_or_without_rates() {
     let text = concurrency(
         "{name: plain, requests: 5}, {name: full, requests: 1000000, key: [{type: Consumer}], groups: [gold], dryRun: true}",
     );
-    let (translation, problems) = translated(&[&[shop(), text].concat()]);
+    let (translation, problems) = translated(&[&[shop(), asking(), text].concat()]);
     assert_problems(&problems, &[]);
     let limits = limits_of(&translation.config);
     let [plain, full] = &limits.concurrency[..] else { panic!("{limits:?}") };
@@ -205,7 +255,10 @@ fn what_cannot_be_shared_limits_all_the_same_and_says_so() {
     for (redis, told) in [
         ("address: valkey".to_owned(), "spec.shared.redis.address: \"valkey\" is no host and port"),
         ("address: \"valkey:0\"".to_owned(), "address: \"valkey:0\" has no port from 1 to 65535"),
-        ("address: \"redis://valkey:1\"".to_owned(), "spec.shared.redis.address"),
+        (
+            "address: \"redis://valkey:1\"".to_owned(),
+            "spec.shared.redis.address: \"redis://valkey:1\" is a URL: write the host and the port alone",
+        ),
         ("address: \"[valkey]:1\"".to_owned(), "spec.shared.redis.address"),
         (format!("{at}, username: gate"), "spec.shared.redis.username: has no password"),
         (format!("{at}, database: -1"), "spec.shared.redis.database: -1 is not between 0 and 65535"),

@@ -49,6 +49,47 @@ fn a_policy_without_anything_opens_what_less_specific_ones_close() {
     assert!(security.authentication.is_none() && security.authorization.is_none());
 }
 
+/// Checks that a policy with this spec is in force, and what is said of it.
+#[track_caller]
+fn warned(spec: &str, warning: &str) {
+    let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
+    assert_eq!(security_of(&translation.config).refuses, None, "{spec}");
+    assert_problems(&problems, &[warning]);
+}
+
+#[test]
+fn what_is_valid_and_hardly_meant_is_warned_of() {
+    let keys = "authentication: {apiKey: {}}";
+    for (spec, warning) in [
+        (
+            "authorization: {rules: [{action: Deny, methods: [DELTE]}]}".to_owned(),
+            "rules[0].methods[0]: \"DELTE\" is no method that is known: did you mean DELETE?",
+        ),
+        (
+            "authorization: {rules: [{action: Allow}, {action: Deny, methods: [PUT]}]}".to_owned(),
+            "rules[1]: is never looked at: rules[0] before it says nothing of whom it is for",
+        ),
+        (
+            format!("{keys}, authorization: {{rules: [{{action: Deny, groups: [gold]}}]}}"),
+            "rules[0].groups[0]: \"gold\" is a group of no Consumer that is known here",
+        ),
+        (
+            "cors: {allowOrigins: [\"*\"], allowMethods: [put]}".to_owned(),
+            "spec.cors.allowMethods[0]: \"put\" is no method that browsers ask for: write PUT",
+        ),
+    ] {
+        warned(&spec, warning);
+    }
+    for spec in ["rules: [{action: Deny, methods: [PROPFIND, X-OWN, GET]}]", "rules: [{action: Allow}]"] {
+        authorization(spec);
+    }
+    let gold = object("Consumer", "alice", "groups: [gold], apiKeys: [{secretRef: {name: alice}}]");
+    let secret = super::secret("alice", "key: 0123456789abcdef");
+    let rules = format!("{keys}, authorization: {{rules: [{{action: Deny, groups: [gold]}}]}}");
+    let (_, problems) = translated(&[&[shop(), policy(&rules), gold, secret].concat()]);
+    assert_problems(&problems, &[]);
+}
+
 #[test]
 fn addresses_are_networks() {
     let access = good("access: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
@@ -141,6 +182,9 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
     for (spec, problem) in [
         ("url: \"authz:8080\"", "external.url: \"authz:8080\" is no URL: write it as http://authz"),
         ("url: \"ftp://authz\"", "external.url: \"ftp://authz\" is no URL"),
+        ("url: \"http://authz:99999\"", "external.url: \"http://authz:99999\" has no port from 1 to 65535"),
+        ("url: \"http://authz:0/\"", "external.url: \"http://authz:0/\" has no port"),
+        ("url: \"http://authz/#a\"", "external.url: \"http://authz/#a\" has a fragment"),
         (
             "url: \"http://authz/\u{fc}\"",
             "external.url: \"http://authz/\u{fc}\" has characters that no URL can have",

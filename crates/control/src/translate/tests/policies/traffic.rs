@@ -258,6 +258,10 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
             "spec.loadBalancing.affinity.cookie: \"a;b\" has characters",
         ),
         (
+            "rewrite: {path: {type: ReplaceFullPath, value: \"/a?x=y\"}}",
+            "spec.rewrite.path.value: has a '?', with which a path ends",
+        ),
+        (
             "mirror: {serviceRef: {name: UP, port: 80}}",
             "spec.mirror.serviceRef.name: \"UP\" has upper-case letters",
         ),
@@ -289,10 +293,49 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
 fn what_is_misspelt_is_told_and_changes_nothing() {
     let (translation, problems) = translated(&[&[shop(), policy("timeoutss: {request: 7s}")].concat()]);
     assert_problems(&problems, &["spec.timeoutss: is unknown: did you mean timeouts?"]);
-    assert_eq!(traffic_of(&translation.config).timeouts, RouteTimeouts::default());
+    assert!(translation.config.routes().all(|route| route.traffic.is_none()));
     let (translation, problems) = translated(&[&[shop(), policy("retries: often")].concat()]);
     assert_problems(&problems, &["spec.retries: "]);
-    assert_eq!(*traffic_of(&translation.config), Traffic::new(traffic_of(&translation.config).id.clone()));
+    assert!(translation.config.routes().all(|route| route.traffic.is_none()));
+}
+
+#[test]
+fn of_a_policy_that_cannot_be_read_as_a_whole_the_parts_hold_that_can() {
+    let spec =
+        "timeouts: {response: 10}, respond: {statusCode: 503, body: maintenance}, retries: often, limits: {}";
+    let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
+    assert_problems(
+        &problems,
+        &["spec.retries: must be a mapping, and is \"often\"", "spec.timeouts: cannot be read"],
+    );
+    let traffic = traffic_of(&translation.config);
+    assert!(matches!(&traffic.answer, Some(Answer::Fixed(fixed)) if fixed.status == 503), "{traffic:?}");
+    assert_eq!(traffic.timeouts, RouteTimeouts::default());
+    assert!(!translation.standings[0].reason.is_accepted());
+    let (_, problems) = translated(&[&[shop(), policy("timeouts: {response: 10}")].concat()]);
+    assert_problems(
+        &problems,
+        &["spec.timeouts.response: is a number without a unit: write 10s for seconds"],
+    );
+}
+
+#[test]
+fn copies_to_nobody_are_lost_and_checks_that_cannot_pass_are_told() {
+    let (_, problems) =
+        translated(&[&[shop(), policy("mirror: {serviceRef: {name: nobody, port: 80}}")].concat()]);
+    assert_problems(&problems, &["there is no Service default/nobody: copies are lost"]);
+    let grpc = of_service("healthCheck: {type: GRPC}");
+    let (_, problems) = translated(&[&[shop(), grpc.clone()].concat()]);
+    assert_problems(
+        &problems,
+        &[
+            "spec.healthCheck.type: GRPC is for endpoints that speak HTTP/2, and those of Service default/echo",
+        ],
+    );
+    let h2c = shop().replace("name: http, port: 80", "name: http, appProtocol: kubernetes.io/h2c, port: 80");
+    assert_ne!(h2c, shop(), "the port says what it speaks");
+    let (_, problems) = translated(&[&[h2c, grpc].concat()]);
+    assert_problems(&problems, &[]);
 }
 
 #[test]
