@@ -1,8 +1,8 @@
 //! The gateways under test: how each is started, and how it is told of changes.
 //!
 //! All do the same work, so that what is compared is how they do it: one host over HTTP and HTTPS with the same key, the
-//! same headers added for the pods, connections kept alive on both sides without a limit that a run would reach, logs off,
-//! so many workers. Each is told of endpoints, certificates and routes in the way in which its controller tells it.
+//! same headers added for the pods, connections kept alive on both sides, logs off, so many workers. Each is told of
+//! endpoints, certificates and routes in the way in which its controller tells it.
 
 pub(crate) mod api;
 mod envoy;
@@ -80,6 +80,9 @@ pub(crate) struct Site {
     pub(crate) admin: SocketAddr,
     /// Threads or processes that serve.
     pub(crate) workers: usize,
+    /// How many idle connections to pods each of nginx' workers keeps, which has to be said there. The others keep as many as
+    /// there are, or more than a run has.
+    pub(crate) kept: u32,
     /// Where the programs are that are not in PATH: `target/tools`.
     pub(crate) tools: PathBuf,
     /// Further options for the gateway's own command line.

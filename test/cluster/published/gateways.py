@@ -37,6 +37,8 @@ class Sluicegate(Gateway):
     VALUES = PROJECT / "examples/published/ingress-2020/gateway-values.yaml"
 
     def __init__(self, image: Path) -> None:
+        if not self.HELM.exists():
+            raise ClusterError("Helm is missing: scripts/setup chart")
         self.image = image
 
     def up(self, cluster: Cluster) -> None:

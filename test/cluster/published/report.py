@@ -8,8 +8,9 @@ def table(outcomes: list[Outcome], load: Load) -> str:
     lines = [
         f"{load.rate:,} requests/s over {load.connections:,} TLS connections for {load.seconds} s. Times in milliseconds.",
         "",
-        "| gateway | run | connect | timeout | read | write | not 2xx | p50 | p99 | p99.9 | of static | longest | load late p99 |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| gateway | run | changes | connect | timeout | read | write | not 2xx | wrong | unsent | p50 | p99 | p99.9 | of static |"
+        " longest | load late p99 |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for outcome in outcomes:
         errors = " | ".join(f"{count:,}" for count in outcome.errors.values())
@@ -17,7 +18,7 @@ def table(outcomes: list[Outcome], load: Load) -> str:
         ratio = against_static(outcome, outcomes)
         longest = outcome.load["latency"]["max_us"] / 1000
         late = outcome.load["lateness"]["percentiles_us"]["99"] / 1000
-        lines.append(f"| {outcome.gateway} | {outcome.run} {outcome.nth} | {errors} | {p50:.1f} | {p99:.1f} | {p999:.1f} |"
+        lines.append(f"| {outcome.gateway} | {outcome.run} {outcome.nth} | {outcome.changes} | {errors} | {p50:.1f} | {p99:.1f} | {p999:.1f} |"
                      f" {'' if ratio is None else f'{ratio:.2f}'} | {longest:.1f} | {late:.1f} |")
     return "\n".join(lines)
 
@@ -32,7 +33,7 @@ def against_static(outcome: Outcome, outcomes: list[Outcome]) -> float | None:
 
 
 def failures(outcomes: list[Outcome]) -> list[str]:
-    """Where Sluicegate does not keep what it promises: no error of any kind, p99.9 under 100 ms and at most 1.5 times that of
+    """Where Sluicegate does not keep what it promises: no error of any kind, none wrong, none unsent, p99.9 under 100 ms and at most 1.5 times that of
     the static run."""
     found = []
     for outcome in outcomes:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from harness import Cluster, ClusterError, wait_until
@@ -38,12 +39,15 @@ class Outcome:
     gateway: str
     run: str
     nth: int
+    changes: int
+    """How often pods were changed."""
     load: dict[str, Any]
 
     @property
     def errors(self) -> dict[str, int]:
         errors = self.load["errors"]
-        return {name: errors[name] for name in ["connect", "timeout", "read", "write", "not_2xx"]}
+        found = {name: errors[name] for name in ["connect", "timeout", "read", "write", "not_2xx"]}
+        return found | {"wrong": sum(errors["wrong"].values()), "unsent": self.load["requests"]["unsent"] or 0}
 
     def percentile(self, which: str) -> float:
         """In milliseconds."""
@@ -97,27 +101,33 @@ def deployed(cluster: Cluster, gateway: Gateway, certificate: Path) -> Iterator[
         gateway.down(cluster)
 
 
-def nothing(_cluster: Cluster, _deployment: str, end: Event) -> None:
+def nothing(_cluster: Cluster, _deployment: str, end: Event) -> int:
     """The static run: five pods, and nothing changes."""
     end.wait()
+    return 0
 
 
-def scale(cluster: Cluster, deployment: str, end: Event) -> None:
+def scale(cluster: Cluster, deployment: str, end: Event) -> int:
     """The dynamic run of the study."""
+    changes = 0
     while True:
         for replicas, seconds in [(5, 12), (7, 10)]:
             cluster.kubectl("scale", f"deployment/{deployment}", f"--replicas={replicas}")
             if end.wait(seconds):
-                return
+                return changes
+            changes += 1
 
 
-def restart(cluster: Cluster, deployment: str, end: Event) -> None:
+def restart(cluster: Cluster, deployment: str, end: Event) -> int:
     """A rolling restart every ten seconds."""
+    changes = 0
     while not end.wait(10):
         cluster.kubectl("rollout", "restart", f"deployment/{deployment}")
+        changes += 1
+    return changes
 
 
-RUNS: dict[str, tuple[Callable[[Cluster, str, Event], None], str]] = {
+RUNS: dict[str, tuple[Callable[[Cluster, str, Event], int], str]] = {
     "static": (nothing, SERVED), "scale": (scale, SERVED), "restart": (restart, SERVED),
     "scale-aside": (scale, ASIDE), "restart-aside": (restart, ASIDE),
 }
@@ -145,19 +155,19 @@ def measure(cluster: Cluster, gateway: Gateway, run: str, nth: int, load: Load, 
     """Loads the gateway while the pods change."""
     settle(cluster)
     told = folder / f"{gateway.name}-{run}-{nth}.json"
-    command = [str(program()), "load", "-t1", f"-c{load.connections}", f"-d{load.seconds}s", f"-R{load.rate}", "--json", str(told),
+    command = [str(program()), "load", "-t1", f"-c{load.connections}", f"-d{load.seconds}s", f"-R{load.rate}", "--json", str(told), "--verify",
                "--cacert", str(folder / "tls.crt"), "--connect-to", f"{node_address(1)}:443", f"https://{HOST}/"]
     running = cluster.popen(["nice", "--adjustment=-15", *command], name=told.stem)
     go_before(running.process.pid)
     end = Event()
     change, deployment = RUNS[run]
-    changes = Thread(target=change, args=(cluster, deployment, end))
-    changes.start()
-    try:
-        code = running.wait(load.seconds + load.connections * 0.01 + 60)
-    finally:
-        end.set()
-        changes.join()
+    with ThreadPoolExecutor() as pool:
+        changes = pool.submit(change, cluster, deployment, end)
+        try:
+            code = running.wait(load.seconds + load.connections * 0.01 + 60)
+        finally:
+            end.set()
     if code:
         raise ClusterError(f"the load ended with {code}: {running.output()[-2000:]}")
-    return Outcome(gateway.name, run, nth, json.loads(told.read_text()))
+    # A run whose changes failed would look like one without any.
+    return Outcome(gateway.name, run, nth, changes.result(), json.loads(told.read_text()))

@@ -13,7 +13,8 @@ pub(crate) const KIND: Kind = Kind {
     title: "The floor: bytes forwarded",
     learns: "Nothing: it is told at its start where its connections go, and forwards what comes.",
     version: |_| Ok("recv, send, recv, send".to_owned()),
-    works: &[Work::Http],
+    // Of single requests reports say nothing: it opens a connection to a pod for each, which is more than gateways do.
+    works: &[Work::Single, Work::Http],
     has_functions: false,
     prepare,
 };

@@ -55,7 +55,7 @@ impl Nginx {
     }
 
     fn text(&self, config: &Config) -> String {
-        let Site { http, https, workers, .. } = &self.site;
+        let Site { http, https, workers, kept, .. } = &self.site;
         let mut servers: Vec<String> = config
             .endpoints
             .iter()
@@ -69,6 +69,7 @@ impl Nginx {
             include_str!("templates/nginx.conf"),
             &[
                 ("workers", workers),
+                ("kept", kept),
                 ("http", http),
                 ("https", https),
                 ("servers", &servers.join("\n")),

@@ -24,7 +24,7 @@ pub(crate) const KIND: Kind = Kind {
              pause of 3.3 s that its controller makes between two changes is left out. The functions of an API gateway are \
              written in Lua, as Kong's are; Kong itself does more for each call.",
     version: |_| version(),
-    works: &[Work::Http, Work::Https, Work::Http2, Work::TlsRsa, Work::TlsP256],
+    works: &[Work::Single, Work::Http, Work::Https, Work::Http2, Work::TlsRsa, Work::TlsP256],
     has_functions: true,
     prepare,
 };
@@ -136,7 +136,7 @@ impl NginxLua {
     }
 
     fn text(&self, config: &Config) -> String {
-        let Site { http, https, admin, workers, .. } = &self.site;
+        let Site { http, https, admin, workers, kept, .. } = &self.site;
         let [counters, init, access] = match config.api {
             Api::Nothing => [""; 3],
             // Kong has 12m for these.
@@ -151,6 +151,7 @@ impl NginxLua {
             &[
                 ("modules", &MODULES),
                 ("workers", workers),
+                ("kept", kept),
                 ("http", http),
                 ("https", https),
                 ("admin", admin),

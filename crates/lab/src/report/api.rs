@@ -189,7 +189,9 @@ fn callers(results: &Results, works: &[Work<'_>]) -> Option<Table> {
 /// How much better Sluicegate is than each other, beside how much better the study's gateway was than Kong.
 fn beside(results: &Results, works: &[Work<'_>], published: &Published) -> Option<Table> {
     let ours = results.gateways.iter().find(|gateway| gateway.name == OURS)?;
-    let others = columns_of(results, |gateway| gateway.name != OURS && !gateway.points.is_empty());
+    let others = columns_of(results, |gateway| {
+        gateway.name != OURS && works.iter().any(|work| work.of(gateway).is_some())
+    });
     let mut columns = vec![
         Column::words("what"),
         Column::published("the study's gateway", format!("published {}", published.short)),

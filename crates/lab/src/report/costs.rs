@@ -158,9 +158,11 @@ impl Measured<'_> {
         self.points.iter().map(|point| point.errors).sum()
     }
 
-    /// Whether it did less than what was wanted of it.
+    /// Whether it did less than what was wanted of it: what is answered fast with an error is not done.
     pub(super) fn is_saturated(&self) -> bool {
-        self.rate.is_some_and(|rate| self.requests_per_s().median < 0.99 * rate)
+        let requests: u64 = self.points.iter().map(|point| point.requests).sum();
+        let fails = self.errors() as f64 > 0.001 * requests as f64;
+        self.rate.is_some_and(|rate| fails || self.requests_per_s().median < 0.99 * rate)
     }
 
     /// For tables: what is limited by it.
@@ -257,6 +259,9 @@ mod tests {
         let work = &works(&rated)[0];
         let saturated: Vec<bool> = work.measured.iter().map(Measured::is_saturated).collect();
         assert_eq!((work.shape, saturated), (Shape::Rates, vec![false, true]));
+        let failing = Point { rate: Some(500.0), errors: 9, ..point("HTTP", 1, 1, 500.0, 1.0) };
+        let failing = results(vec![("a", vec![failing])]);
+        assert!(works(&failing)[0].measured[0].is_saturated(), "errors are no requests");
     }
 
     #[test]

@@ -100,8 +100,15 @@ impl Comparison<'_> {
     async fn run(&self, compared: &mut Compared) -> anyhow::Result<()> {
         for (index, Entrant { kind, .. }) in self.kinds.iter().enumerate() {
             if self.compare.idle > 0 && kind.can(Work::Https) {
-                let idle = idle::measure(self.bench, kind, self.compare.idle).await;
-                compared.gateways[index].idle = Some(idle.with_context(|| kind.name.to_owned())?);
+                match idle::measure(self.bench, kind, self.compare.idle).await {
+                    Ok(idle) => compared.gateways[index].idle = Some(idle),
+                    // The other figures are good all the same.
+                    Err(error) => {
+                        let warning = format!("{}: no memory of idle connections: {error:#}", kind.title);
+                        say(&warning);
+                        compared.warnings.push(warning);
+                    }
+                }
             }
         }
         let cpus = self.bench.all.len();

@@ -56,6 +56,8 @@ pub(crate) struct Start<'s> {
     pub(crate) kind: &'s Kind,
     pub(crate) cpus: &'s Cpus,
     pub(crate) workers: usize,
+    /// As in [`Site`].
+    pub(crate) kept: u32,
     pub(crate) tools: &'s Path,
     pub(crate) options: Vec<String>,
     /// Its own, empty.
@@ -70,8 +72,8 @@ pub(crate) struct Start<'s> {
 impl Gateway {
     /// Starts one on the node, and waits until it serves over HTTP and accepts for HTTPS.
     pub(crate) async fn start(start: Start<'_>, config: Config) -> anyhow::Result<Self> {
-        let Start { kind, cpus, workers, tools, options, directory, place, http, https, admin } = start;
-        let site = Site { directory, http, https, admin, workers, tools: tools.to_owned(), options };
+        let Start { kind, cpus, workers, kept, tools, options, directory, place, http, https, admin } = start;
+        let site = Site { directory, http, https, admin, workers, kept, tools: tools.to_owned(), options };
         let prepared = (kind.prepare)(&site, &config)?;
         let words = std::iter::once(prepared.command.get_program()).chain(prepared.command.get_args());
         let command = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

@@ -32,6 +32,9 @@ const SATURATION: Duration = Duration::from_secs(5);
 /// How much longer than planned a load may take: answers are awaited until their timeout.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// How many idle connections to pods nginx' controllers keep in the studies.
+const KEPT: u32 = 100;
+
 /// One gateway, and what it is loaded with.
 pub(crate) struct Turn<'t> {
     pub(crate) kind: &'static Kind,
@@ -117,6 +120,7 @@ impl Turn<'_> {
             kind: self.kind,
             cpus: self.cpus,
             workers: self.workers,
+            kept: KEPT,
             tools: self.tools,
             options: self.options.clone(),
             directory,

@@ -106,6 +106,7 @@ impl Running {
             https,
             admin,
             workers: 2,
+            kept: 100,
             tools: tools(),
             options: Vec::new(),
         };

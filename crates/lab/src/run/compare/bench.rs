@@ -22,6 +22,9 @@ use crate::gateway::{Api, Config, Kind, Protocol};
 /// How many back ends there are: addresses of one process.
 pub(super) const BACKENDS: u8 = 5;
 
+/// How many idle connections to back ends are kept: more than any comparison has, so that none is closed to be opened again.
+const KEPT: u32 = 4096;
+
 /// What all comparisons of an experiment share.
 pub(in super::super) struct Bench<'b> {
     pub(super) all: &'b [usize],
@@ -91,6 +94,7 @@ impl<'b> Bench<'b> {
             kind,
             cpus: &cpus,
             workers,
+            kept: KEPT,
             tools: self.tools,
             options: self.args.options_of(kind.name),
             directory,

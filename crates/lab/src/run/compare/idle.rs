@@ -1,8 +1,9 @@
 //! What a connection that waits for its next request takes of a gateway's memory.
 
+use std::fs;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use tokio::time::sleep;
 
 use super::super::say;
@@ -13,7 +14,7 @@ use super::task::{RAMP, Task};
 use crate::experiment::Work;
 use crate::gateway::Kind;
 use crate::gateway::api::Limit;
-use crate::results::Idle;
+use crate::results::{Idle, Load};
 
 /// How many connections are there before those whose memory is looked at, so that what all share is not counted.
 const FIRST: u64 = 100;
@@ -35,11 +36,20 @@ pub(super) async fn measure(
             let mut load = task.load(connections, &standing.gateway, standing.scratch.path())?;
             // Each connection has a request every other second.
             load.command.args(["-d5s".to_owned(), format!("-R{}", connections / 2)]);
+            let json = load.json().to_owned();
             let mut load = load.start()?;
             sleep(RAMP + Duration::from_secs(4)).await;
             *bytes = memory_of_tree(standing.gateway.process.pid())?;
             let status = load.wait(GRACE).await?;
             ensure!(status.success(), "the load ended with {status}:\n{}", load.output());
+            let done: Load =
+                serde_json::from_str(&fs::read_to_string(&json)?).context("what the load has written")?;
+            ensure!(
+                done.errors.total == 0,
+                "{} requests on {connections} connections failed: {:?}",
+                done.errors.total,
+                done.errors.kinds
+            );
         }
         *kib = bytes[1].saturating_sub(bytes[0]) as f64 / 1024.0 / connections as f64;
     }

@@ -147,7 +147,8 @@ impl Target {
     }
 }
 
-/// Makes the requests, in an order that moves on by one with each round.
+/// Makes the requests, each round in an order of its own, so that none always follows the same other one: what a gateway does
+/// when its answer is sent would be counted to the next.
 fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> anyhow::Result<Rounds> {
     // Without root it has to do as it is.
     let _ = setpriority_process(None, PRIORITY);
@@ -160,9 +161,10 @@ fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> a
         errors: vec![0; gateways.len()],
     };
     let all = gateways.len() + 1;
+    let mut orders = Orders::new(all);
     for round in 0..rounds {
-        for step in 0..all {
-            match (round + step) % all {
+        for at in orders.next() {
+            match *at {
                 0 => {
                     let (took, is_ok) = pods[round % pods.len()].ask().context("a pod, asked straight")?;
                     ensure!(is_ok, "a pod, asked straight, does not answer 200");
@@ -180,6 +182,36 @@ fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> a
     Ok(found)
 }
 
+/// One order after the other, the same in every run.
+struct Orders {
+    order: Vec<usize>,
+    state: u64,
+}
+
+impl Orders {
+    fn new(length: usize) -> Self {
+        Self { order: (0..length).collect(), state: 0 }
+    }
+
+    /// Shuffled (Fisher and Yates).
+    fn next(&mut self) -> &[usize] {
+        for last in (1..self.order.len()).rev() {
+            let other = (self.random() % (last as u64 + 1)) as usize;
+            self.order.swap(last, other);
+        }
+        &self.order
+    }
+
+    /// `SplitMix64`.
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
 /// Whether the answer has come to its end, by its Content-Length or its last chunk.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
@@ -194,6 +226,23 @@ fn is_whole(answer: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_follows_each_other_about_as_often() {
+        let mut orders = Orders::new(4);
+        let mut follows = [[0; 4]; 4];
+        for _ in 0..1200 {
+            let order = orders.next().to_vec();
+            assert!((0..4).all(|one| order.contains(&one)), "{order:?}");
+            for pair in order.windows(2) {
+                follows[pair[0]][pair[1]] += 1;
+            }
+        }
+        // 300 on the average.
+        let pairs = (0..4).flat_map(|one| (0..4).map(move |other| (one, other)));
+        let mut counts = pairs.filter(|(one, other)| one != other).map(|(one, other)| follows[one][other]);
+        assert!(counts.all(|count| (220..380).contains(&count)), "{follows:?}");
+    }
 
     #[test]
     fn an_answer_ends_with_its_length_or_its_last_chunk() {

@@ -92,9 +92,7 @@ impl Task {
 
     /// Whether a kind of gateway can do it.
     pub(super) fn suits(&self, kind: &Kind) -> bool {
-        // A single request is one like others.
-        let work = if self.work == Work::Single { Work::Http } else { self.work };
-        kind.can(work) && kind.has(self.functions)
+        kind.can(self.work) && kind.has(self.functions)
     }
 
     /// Whether each request has a connection of its own, so that opening them is all that is measured.
