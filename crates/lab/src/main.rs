@@ -7,6 +7,7 @@
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
 //! | [`report`] | `sluicegate-lab report`: what was found, to be looked at |
 //! | [`published`] | what published studies found |
+//! | [`socket`] | sockets that block |
 
 mod backend;
 mod certificate;
@@ -19,6 +20,7 @@ mod published;
 mod report;
 mod results;
 mod run;
+mod socket;
 
 use std::process::ExitCode;
 

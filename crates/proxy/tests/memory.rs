@@ -45,13 +45,9 @@ fn open(addr: SocketAddr, count: usize, bytes: &[u8], answered: bool) -> std::io
         stream.write_all(bytes)?;
         if answered {
             stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            let mut response = [0; 1024];
-            let read = stream.read(&mut response)?;
-            assert!(
-                response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"),
-                "{}",
-                response[..read].escape_ascii()
-            );
+            let mut status = [0; b"HTTP/1.1 200 OK\r\n".len()];
+            stream.read_exact(&mut status)?;
+            assert!(status == *b"HTTP/1.1 200 OK\r\n", "{}", status.escape_ascii());
         }
         Ok(stream)
     };

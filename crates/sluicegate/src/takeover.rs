@@ -21,6 +21,7 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -153,7 +154,7 @@ fn send(to: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
             control.push(SendAncillaryMessage::ScmRights(&fds)),
             "too many sockets for a message"
         );
-        sendmsg(to, &[IoSlice::new(&total)], &mut control, SendFlags::NOSIGNAL)?;
+        retry_on_intr(|| sendmsg(to, &[IoSlice::new(&total)], &mut control, SendFlags::NOSIGNAL))?;
     }
     Ok(())
 }
@@ -164,8 +165,11 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
         let mut total = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received =
-            recvmsg(from, &mut [IoSliceMut::new(&mut total)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        // A process that is stopped and continued, or gets a signal, is interrupted where it waits with a time limit
+        // (signal(7)).
+        let received = retry_on_intr(|| {
+            recvmsg(from, &mut [IoSliceMut::new(&mut total)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        })?;
         anyhow::ensure!(received.bytes == total.len(), "it ended");
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::LIMIT;
 
-/// The programs that are such a server.
+/// The programs that are such a server, unless SLUICEGATE_TEST_REDIS names one.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// A running server at a port of its own on loopback, with nothing on disk. It is killed when it is dropped.
@@ -133,7 +133,9 @@ impl RedisServer {
 
     fn program(&self) -> anyhow::Result<Child> {
         let port = self.address.port().to_string();
-        for program in PROGRAMS {
+        let named = std::env::var_os("SLUICEGATE_TEST_REDIS");
+        let programs = named.map_or_else(|| PROGRAMS.map(Into::into).to_vec(), |program| vec![program]);
+        for program in &programs {
             let spawned = Command::new(program)
                 .args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no", "--dir"])
                 .arg(self.dir.path())
@@ -146,7 +148,7 @@ impl RedisServer {
                 spawned => return Ok(spawned?),
             }
         }
-        bail!("neither of {PROGRAMS:?} is installed: run scripts/setup test")
+        bail!("none of {programs:?} is installed: run scripts/setup test")
     }
 }
 

@@ -92,15 +92,14 @@ struct NginxLua {
 
 impl Driver for NginxLua {
     fn started(&mut self, _: &Process, config: &Config) -> anyhow::Result<()> {
+        // It listens at one address after the other, and those of users may be first.
+        until("nginx does not listen for its certificate", || TcpStream::connect(self.site.admin).is_ok())?;
         self.post_certificate(config)?;
         self.post_endpoints(config)?;
         // One worker that has them answers 200 while another has none yet and answers 503.
-        let deadline = Instant::now() + LIMIT;
-        while ask(self.site.admin, "GET", "/synced", "").is_err() {
-            ensure!(Instant::now() < deadline, "the workers of nginx do not take the endpoints");
-            sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        until("the workers of nginx do not take the endpoints", || {
+            ask(self.site.admin, "GET", "/synced", "").is_ok()
+        })
     }
 
     fn apply(&mut self, process: &Process, part: Part, config: &Config) -> anyhow::Result<()> {
@@ -162,6 +161,15 @@ impl NginxLua {
             ],
         )
     }
+}
+
+fn until(otherwise: &'static str, holds: impl Fn() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    while !holds() {
+        ensure!(Instant::now() < deadline, otherwise);
+        sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// One HTTP request; an error unless it is answered 200.

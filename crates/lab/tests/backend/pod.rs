@@ -147,12 +147,12 @@ impl Client {
 
     /// How it ends, without a byte before.
     pub(crate) fn ended(&mut self) -> Ended {
-        match self.stream.read(&mut [0; 1]) {
-            Ok(0) => Ended::Closed,
-            Ok(_) => panic!("there is a byte"),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ended::Reset,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ended::Silent,
-            Err(error) => panic!("{error}"),
+        match self.stream.by_ref().bytes().next() {
+            None => Ended::Closed,
+            Some(Ok(_)) => panic!("there is a byte"),
+            Some(Err(error)) if error.kind() == ErrorKind::ConnectionReset => Ended::Reset,
+            Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => Ended::Silent,
+            Some(Err(error)) => panic!("{error}"),
         }
     }
 

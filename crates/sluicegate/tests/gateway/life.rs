@@ -1,9 +1,11 @@
 //! The life of a gateway process: ready, taken over, drained (Z10 and Z11).
 
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::support::{LIMIT, Site, ingress, sluicegate};
 use sluicegate_netns::Process;
@@ -107,6 +109,26 @@ async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready()
 }
 
 #[tokio::test]
+async fn a_process_that_is_stopped_and_continued_still_takes_over() -> TestResult {
+    let site = Site::new()?;
+    let name = UnixAddr::from_abstract_name(format!("sluicegate/takeover/{}", site.http))?;
+    let offer = UnixListener::bind_addr(&name)?;
+    offer.set_nonblocking(true)?;
+    let offer = tokio::net::UnixListener::from_std(offer)?;
+    let mut new = site.start(&[])?;
+    let (old, _) = tokio::time::timeout(LIMIT, offer.accept()).await??;
+    // Nobody tells when it waits for the sockets.
+    for _ in 0..20 {
+        new.signal(Signal::STOP)?;
+        wait_for_state(&new, |state| state == 'T').await?;
+        new.signal(Signal::CONT)?;
+        wait_for_state(&new, |state| state != 'T').await?;
+    }
+    drop(old);
+    wait_for_output(&mut new, "did not hand over its sockets: it ended").await
+}
+
+#[tokio::test]
 async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
@@ -148,7 +170,7 @@ async fn a_signal_that_comes_twice_drains_once() -> TestResult {
     let mut client = in_flight(&site, &backend).await?;
     // As `timeout` and process groups do it.
     gateway.terminate()?;
-    send(&gateway, Signal::INT)?;
+    gateway.signal(Signal::INT)?;
     wait_for_output(&mut gateway, "draining").await?;
     gateway.terminate()?;
     wait_for_output(&mut gateway, "SIGTERM again").await?;
@@ -164,10 +186,10 @@ async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult 
         let site = Site::of([&backend])?;
         let mut gateway = site.serve(&QUICK).await?;
         let _client = in_flight(&site, &backend).await?;
-        send(&gateway, first)?;
+        gateway.signal(first)?;
         wait_for_output(&mut gateway, "draining").await?;
         while gateway.is_running() {
-            send(&gateway, Signal::INT)?;
+            gateway.signal(Signal::INT)?;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let output = gateway.output();
@@ -184,7 +206,7 @@ async fn an_end_at_once_that_costs_nothing_is_no_failure() -> TestResult {
     gateway.terminate()?;
     wait_for_draining(&site).await?;
     while gateway.is_running() {
-        send(&gateway, Signal::INT)?;
+        gateway.signal(Signal::INT)?;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(gateway.wait(LIMIT).await?.success(), "{}", gateway.output());
@@ -197,7 +219,7 @@ async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
-        send(&gateway, signal)?;
+        gateway.signal(signal)?;
         wait_for_output(&mut gateway, &format!("{name} changes nothing")).await?;
         assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 200, "{name}");
         assert_eq!(site.status("/").await?, 200, "{name}");
@@ -261,11 +283,6 @@ async fn in_flight(site: &Site, backend: &Backend) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-fn send(gateway: &Process, signal: Signal) -> TestResult {
-    let pid = Pid::from_raw(gateway.pid().try_into()?).context("a process id")?;
-    Ok(kill_process(pid, signal)?)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_may_open_as_many_files_as_the_system_allows_and_has_no_huge_pages() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
@@ -288,6 +305,20 @@ async fn wait_for_output(gateway: &mut Process, text: &str) -> TestResult {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Ok(())
+}
+
+/// Waits for a state of the process (proc_pid_stat(5)).
+async fn wait_for_state(gateway: &Process, is_it: impl Fn(char) -> bool) -> TestResult {
+    let end = std::time::Instant::now() + LIMIT;
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", gateway.pid()))?;
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).context("a state")?;
+        if is_it(state) {
+            return Ok(());
+        }
+        anyhow::ensure!(std::time::Instant::now() < end, "it stays in state {state}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn wait_for_draining(site: &Site) -> TestResult {

@@ -1,9 +1,11 @@
 //! Back ends of the tests, in threads.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
+
+use crate::socket::read_some;
 
 /// How long a thread waits for a gateway that says no more.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +44,7 @@ pub(super) fn start_broken(beside: SocketAddr) -> io::Result<SocketAddr> {
     thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             thread::spawn(move || {
-                stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.read(&mut [0; 4096]))
+                stream.set_read_timeout(Some(PATIENCE)).and_then(|()| read_some(&mut stream, &mut [0; 4096]))
             });
         }
     });
@@ -57,7 +59,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     let mut head = Vec::new();
     loop {
         let mut buffer = [0; 4096];
-        let read = stream.read(&mut buffer)?;
+        let read = read_some(&mut stream, &mut buffer)?;
         if read == 0 {
             return Ok(());
         }

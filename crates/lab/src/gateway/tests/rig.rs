@@ -18,6 +18,7 @@ use sluicegate_netns::Process;
 use tempfile::TempDir;
 
 use crate::experiment::Work;
+use crate::socket::read_some;
 
 use super::super::api::Header;
 use super::super::{ALL, Api, Config, Driver, EXTRA, HOST, Kind, Part, Protocol, Site};
@@ -262,7 +263,7 @@ fn exchange(
     // Not until the end, which some put off.
     while !is_whole(&answer) {
         let mut buffer = [0; 4096];
-        let read = stream.read(&mut buffer)?;
+        let read = read_some(&mut stream, &mut buffer)?;
         ensure!(read > 0, "the answer ends after {:?}", String::from_utf8_lossy(&answer));
         answer.extend_from_slice(&buffer[..read]);
     }

@@ -1,7 +1,7 @@
 //! What a gateway adds to the latency of a single request: the request straight to a pod and through each gateway, in turn,
 //! each on a connection of its own, as curl makes it.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::gateway::HOST;
 use crate::gateway::api::{Header, Limit};
 use crate::report::median;
 use crate::results::{Added, Point};
+use crate::socket::read_some;
 
 /// How many rounds are made before those that count.
 const WARM_UP: usize = 20;
@@ -137,7 +138,7 @@ impl Target {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(request.as_bytes())?;
         while !is_whole(&answer) {
-            let read = stream.read(&mut buffer)?;
+            let read = read_some(&mut stream, &mut buffer)?;
             if read == 0 || answer.len() > MOST {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
