@@ -142,6 +142,30 @@ async fn guesses_are_limited_before_they_are_checked() -> TestResult {
 }
 
 #[tokio::test]
+async fn who_is_refused_uses_up_nothing_that_others_have_a_share_in() -> TestResult {
+    for window in [Window::TokenBucket { burst: 6 }, Window::Sliding] {
+        let everybody = Limit { window, ..limit("everybody", 6, Vec::new()) };
+        let each = limit("each", 3, vec![LimitKey::Consumer]);
+        let (_backend, gateway) = with(|config| {
+            set_security(config, Some(asking(vec![api_key("x-api-key")])));
+            set_limits(config, limits(vec![everybody, each]));
+            config.consumers =
+                ["alice", "bob"].map(|name| Arc::new(consumer(name, &format!("{name}-key")))).into();
+        })
+        .await?;
+        for _ in 0..10 {
+            assert_eq!(ask(&gateway, "/", &["X-API-Key: guessed"]).await?.status, 401);
+        }
+        assert_eq!(let_in(&gateway, 20, &["X-API-Key: alice-key"]).await?, 3);
+        let refused = ask(&gateway, "/", &["X-API-Key: alice-key"]).await?;
+        let left = refused.header("ratelimit").unwrap();
+        assert!(left.starts_with("\"everybody\";r=3;") && left.contains(", \"each\";r=0;"), "{left}");
+        assert_eq!(let_in(&gateway, 20, &["X-API-Key: bob-key"]).await?, 3, "{window:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_limit_that_is_tried_out_counts_and_lets_in() -> TestResult {
     let dry = Limit { dry_run: true, ..limit("dry", 2, Vec::new()) };
     let both = vec![dry, limit("wet", 100, Vec::new())];

@@ -2,7 +2,8 @@
 //!
 //! A key is the hash of what calls have in common. Where it has its place is a secret of the process, so that nobody can aim at
 //! the place of another. Each has one of eight slots of a set. A new key takes the slot that says least: an empty one, or the one that is
-//! forgotten first. So a flood of keys pushes out other keys of the flood, and not the one that has used up its limit.
+//! forgotten first. So a flood of keys pushes out other keys of the flood, and not the one that has used up its limit, unless the
+//! flood uses up the limit of each of its keys too.
 
 use std::array;
 use std::hash::{BuildHasher as _, DefaultHasher, RandomState};
@@ -98,6 +99,16 @@ impl Buckets {
             pending.add(at, way, elapsed);
         }
         counted
+    }
+
+    /// What would come of a call by its key, which is not counted.
+    pub(super) fn look(&self, key: u64, pace: &Pace, now: Instant) -> Counted {
+        let now = self.clock.shown(self.clock.elapsed(now));
+        let (key, at) = self.place(key);
+        let set = self.set(at);
+        let state = set.find(key).map_or(0, |way| set.slots[way].state.load(Ordering::Acquire));
+        let (_, counted) = pace.count(state, now);
+        Counted { left: counted.left + u64::from(counted.wait.is_none()), ..counted }
     }
 
     /// Takes what others have not been told yet: of `most` keys, and of up to as many more as a set has less one.

@@ -54,8 +54,8 @@ struct Limit {
     source: policy::Limit,
     pace: Pace,
     buckets: Arc<Buckets>,
-    /// Whether it is known only after authentication whom it is for.
-    needs_identity: bool,
+    /// Whether it is counted only after authentication, as it has to know who calls, or as a stranger would use up what all share.
+    follows_authentication: bool,
 }
 
 #[derive(Debug)]
@@ -153,19 +153,41 @@ impl Limits {
         begun
     }
 
-    /// Counts a call, by the limits that need to know who calls, or by the others. `lines` gets what responses say.
+    /// Counts a call, by the limits that follow authentication, or by the others. `lines` gets what responses say. What one
+    /// of them refuses none of them counts: calls that are not served use up nothing that others have a share in.
     pub(crate) fn count(
         &self,
         caller: &Caller<'_>,
-        with_identity: bool,
+        is_authenticated: bool,
         now: Instant,
         lines: &mut Lines,
     ) -> Outcome {
+        // One alone counts nothing that it refuses. Of several one can still be used up after the look, by another worker.
+        if self.all.len() > 1 {
+            let said = lines.0.len();
+            let look = |limit: &Limit, key| limit.buckets.look(key, &limit.pace, now);
+            let outcome = self.ask(caller, is_authenticated, lines, look);
+            if outcome.retry_after.is_some() {
+                return outcome;
+            }
+            lines.0.truncate(said);
+        }
+        let count = |limit: &Limit, key| limit.buckets.count(key, &limit.pace, now);
+        self.ask(caller, is_authenticated, lines, count)
+    }
+
+    fn ask(
+        &self,
+        caller: &Caller<'_>,
+        is_authenticated: bool,
+        lines: &mut Lines,
+        by: impl Fn(&Limit, u64) -> Counted,
+    ) -> Outcome {
         let mut outcome = Outcome::default();
-        for limit in self.all.iter().filter(|limit| limit.needs_identity == with_identity) {
+        for limit in self.all.iter().filter(|limit| limit.follows_authentication == is_authenticated) {
             let policy::Limit { name, key, groups, dry_run, .. } = &limit.source;
             let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
-            let counted = limit.buckets.count(key, &limit.pace, now);
+            let counted = by(limit, key);
             // Clients that keep to what they are told would keep to what is only tried out.
             if !self.policy_line.is_empty() && !dry_run {
                 lines.say(name, &counted);
@@ -173,10 +195,7 @@ impl Limits {
             match counted.wait {
                 None => {}
                 Some(_) if *dry_run => outcome.dry_runs.push(name.clone()),
-                Some(wait) => {
-                    outcome.retry_after = Some(wait);
-                    break;
-                }
+                wait => outcome.retry_after = outcome.retry_after.max(wait),
             }
         }
         outcome
@@ -227,7 +246,7 @@ impl Limit {
     fn new(source: &policy::Limit, pace: Pace, buckets: Arc<Buckets>) -> Self {
         Self {
             pace,
-            needs_identity: needs_identity(&source.key, &source.groups),
+            follows_authentication: needs_identity(&source.key, &source.groups) || is_for_all(&source.key),
             source: source.clone(),
             buckets,
         }
@@ -238,6 +257,11 @@ impl Limit {
 fn needs_identity(key: &[LimitKey], groups: &[Box<str>]) -> bool {
     let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
     key.iter().any(of_identity) || !groups.is_empty()
+}
+
+/// Whether a limit counts all callers as one.
+fn is_for_all(key: &[LimitKey]) -> bool {
+    key.iter().all(|key| matches!(key, LimitKey::Route))
 }
 
 /// What a call is counted by; nothing if the limit is not for it.

@@ -29,7 +29,8 @@ pub(crate) struct RateLimitPolicySpec {
     pub(crate) target_refs: Vec<TargetRef>,
     /// Whether responses say what is left, by the headers RateLimit and RateLimit-Policy. Default: true.
     pub(crate) headers: Option<bool>,
-    /// How many requests may come in a time: from 1 to 16 limits, each with a name of its own. A request has to keep all of them.
+    /// How many requests may come in a time: from 1 to 16 limits, each with a name of its own. A request has to keep all of them;
+    /// one that is refused by any is counted by none, but that those by address or header count before it is asked who calls.
     #[schemars(
         length(min = 1, max = 16),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
