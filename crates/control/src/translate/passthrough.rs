@@ -1,7 +1,7 @@
 //! TLS that the HTTPS listeners pass on unopened: by TLSRoutes at their ports, and by the annotation `ssl-passthrough`
 //! of Ingresses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sluicegate_model::{HostPattern, Layer4Route, Protocol, RouteId, TlsRoute, WeightedUpstream};
 
@@ -41,7 +41,19 @@ pub(super) fn build<'a>(store: &Store, ingresses: &[Source<'a>], of_gateways: Ve
         claims.extend(built.of_ingresses(store, ingresses));
     }
     claims.sort_by_cached_key(|claim| claim.at.age(claim.created));
-    for Claim { host, leads_to, at, field, .. } in claims {
+    let holders = holders(ingresses, &claims);
+    for Claim { host, leads_to, at, created, field } in claims {
+        if let Some(holder) = holders.get(&host.to_string())
+            && holder.object.namespace != at.object.namespace
+            && holder.at().age(holder.ingress.created) < at.age(created)
+        {
+            let message = format!(
+                "{host} is not passed on by this: {} (older, or first by name), of another namespace, serves it",
+                holder.object
+            );
+            built.problems.push(at.warning(&field, message));
+            continue;
+        }
         match built.routes.get(&host.to_string()) {
             None => {
                 built.routes.insert(host.to_string(), TlsRoute { host, route: leads_to });
@@ -60,6 +72,20 @@ pub(super) fn build<'a>(store: &Store, ingresses: &[Source<'a>], of_gateways: Ve
         built.tell_of_other_paths(store, ingresses);
     }
     built
+}
+
+/// The oldest Ingress that names each host that is claimed, in a rule or for TLS.
+fn holders<'a>(ingresses: &[Source<'a>], claims: &[Claim<'_>]) -> HashMap<String, Source<'a>> {
+    let claimed: HashSet<String> = claims.iter().map(|claim| claim.host.to_string()).collect();
+    let mut holders = HashMap::new();
+    for &source in ingresses.iter().filter(|_| !claimed.is_empty()) {
+        let of_rules = source.ingress.rules.iter().map(|rule| &rule.host);
+        let of_tls = source.ingress.tls.iter().flat_map(|tls| &tls.hosts);
+        for host in of_rules.chain(of_tls).map(ToString::to_string).filter(|host| claimed.contains(host)) {
+            holders.entry(host).or_insert(source);
+        }
+    }
+    holders
 }
 
 impl<'a> Built<'a> {

@@ -28,12 +28,14 @@ pub(super) struct Built {
 /// A host while it is built.
 #[derive(Default)]
 struct Host {
+    /// All of one namespace: nobody else's is shown beside, however it is keyed.
     certificates: Vec<Arc<Certificate>>,
+    namespace: Option<Arc<str>>,
     client_auth: Option<Arc<ClientAuth>>,
 }
 
-/// Builds the certificates of all hosts. Of two certificates for one name with the same kind of key, that of the
-/// older Ingress wins.
+/// Builds the certificates of all hosts. Of two certificates for one name with the same kind of key, or of two namespaces, that
+/// of the older Ingress wins.
 pub(super) fn build(
     store: &Store,
     ingresses: &[Source<'_>],
@@ -41,12 +43,18 @@ pub(super) fn build(
     options: &TranslateOptions,
 ) -> Built {
     let mut built = Built { ssl_redirect: options.ssl_redirect, ..Built::default() };
+    let mut owners = HashMap::new();
+    for &source in ingresses {
+        for rule in &source.ingress.rules {
+            owners.entry(&rule.host).or_insert(source.object);
+        }
+    }
     for &source in ingresses {
         for index in 0..source.ingress.tls.len() {
             built.add_entry(store, source, index, passthrough);
         }
         if let Some(auth) = &source.ingress.client_auth {
-            built.add_client_auth(store, source, auth, passthrough);
+            built.add_client_auth(store, source, auth, passthrough, &owners);
         }
     }
     let hosts =
@@ -68,20 +76,29 @@ impl Built {
         if ingress.force_ssl_redirect || ingress.client_auth.is_some() {
             return true;
         }
-        let covers_all = ingress.tls.iter().any(|tls| !tls.has_hosts);
-        let has_tls = covers_all || self.hosts.contains_key(host) || self.has_wildcard_for(host);
+        let wildcard = match host {
+            HostPattern::Exact(name) => {
+                name.split_once('.').map(|(_, suffix)| HostPattern::Wildcard(suffix.into()))
+            }
+            _ => None,
+        };
+        let mut patterns = [Some(host), wildcard.as_ref()].into_iter().flatten();
+        let is_its_own = |pattern: &&HostPattern| {
+            ingress.tls.iter().any(|tls| !tls.has_hosts || tls.hosts.contains(pattern))
+        };
+        // What others say of a host counts if they have a certificate for it.
+        let is_shown = |pattern: &&HostPattern| {
+            self.hosts
+                .get(pattern)
+                .is_some_and(|known| known.certificates.iter().any(|certificate| names(certificate, host)))
+        };
+        let has_tls = patterns.any(|pattern| is_its_own(&pattern) || is_shown(&pattern));
         has_tls && ingress.ssl_redirect.unwrap_or(self.ssl_redirect)
     }
 
     /// The policy for certificates of clients that the routes of an Ingress are served under.
     pub(super) fn client_auth_of(&self, ingress: &ObjectRef) -> Option<Arc<ClientAuth>> {
         self.client_auth.get(ingress).cloned()
-    }
-
-    fn has_wildcard_for(&self, host: &HostPattern) -> bool {
-        let HostPattern::Exact(name) = host else { return false };
-        let suffix = name.split_once('.').map(|(_, suffix)| HostPattern::Wildcard(suffix.into()));
-        suffix.is_some_and(|suffix| self.hosts.contains_key(&suffix))
     }
 
     /// Takes in an entry of `spec.tls`. For a host whose connections are passed on, it redirects plain HTTP and does
@@ -133,6 +150,16 @@ impl Built {
             }
             let known = self.hosts.entry(host.clone()).or_default();
             let Some(certificate) = certificate.clone() else { continue };
+            let namespace = &*source.object.namespace;
+            if let Some(owner) = known.namespace.as_deref().filter(|owner| *owner != namespace) {
+                let fault = format!(
+                    "{} is not used for host {host}: an older Ingress of namespace {owner} gives it another",
+                    certificate.source
+                );
+                self.problems.push(source.problem(&field, fault));
+                continue;
+            }
+            known.namespace = Some(namespace.into());
             match known.certificates.iter().find(|known| known.key_kind == certificate.key_kind) {
                 None => known.certificates.push(certificate),
                 Some(winner) if winner.source == certificate.source => {}
@@ -154,6 +181,7 @@ impl Built {
         source: Source<'_>,
         auth: &ingress::ClientAuth,
         passthrough: &passthrough::Built<'_>,
+        owners: &HashMap<&HostPattern, &ObjectRef>,
     ) {
         let field = annotation::field(auth.annotation);
         let data = auth.authorities.as_ref().and_then(|object| store.data(object));
@@ -182,6 +210,14 @@ impl Built {
         for host in of_rules.chain(of_tls).chain(of_default) {
             if let Some(winner) = passthrough.of(host) {
                 let fault = format!("does nothing for host {host}: {winner} passes its TLS on unopened");
+                self.problems.push(source.problem(&field, fault));
+                continue;
+            }
+            if let Some(owner) = owners.get(host).filter(|owner| owner.namespace != source.object.namespace) {
+                let fault = format!(
+                    "host {host} belongs to {owner} (older, or first by name) of another namespace, which says who may connect: \
+                     what this serves there is answered 421"
+                );
                 self.problems.push(source.problem(&field, fault));
                 continue;
             }

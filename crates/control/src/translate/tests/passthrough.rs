@@ -260,6 +260,36 @@ fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
 }
 
 #[test]
+fn a_tls_route_does_not_take_the_host_of_an_older_ingress_of_another_namespace() {
+    let route = by_gateway("*.test", "a.test").replace("{name: tls}", "{name: tls, namespace: stranger}");
+    let route = route.replace("{name: edge}]", "{name: edge, namespace: default}]");
+    let route = route
+        .replace("hostname: \"*.test\"", "hostname: \"*.test\", allowedRoutes: {namespaces: {from: All}}");
+    for (spec, old) in [
+        (rules(&["a.test Prefix / echo:80"]), true),
+        ("tls: [{hosts: [a.test]}]".to_owned(), true),
+        (rules(&["a.test Prefix / echo:80"]), false),
+    ] {
+        let created = if old { ", creationTimestamp: \"2024-01-01T00:00:00Z\"" } else { ", namespace: zz" };
+        let mut store = Store::default();
+        store.set_file(
+            Path::new("m.yaml"),
+            &format!("{}{route}{ECHO}", ingress(&format!("name: a{created}"), &spec)),
+        );
+        let served = served(&store, &with_https());
+        let is_told = served.problems.iter().any(|problem| {
+            problem.contains("a.test is not passed on by this: Ingress default/a (older, or first by name), of another namespace, serves it")
+        });
+        assert_eq!(
+            (is_told, served.layer4.iter().any(|line| line.starts_with("HTTPS a.test"))),
+            (old, !old),
+            "{:?}",
+            served.problems
+        );
+    }
+}
+
+#[test]
 fn without_an_https_port_a_tls_listener_is_one_of_its_own() {
     let text = format!("{}{ECHO}", by_gateway("", "a.test"));
     let served = serve(&text);

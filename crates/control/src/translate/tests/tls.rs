@@ -285,6 +285,67 @@ fn certificates_of_clients_are_demanded_by_annotations() {
     assert!(translation.config.tls.hosts[0].client_auth.is_none());
 }
 
+/// An Ingress of another namespace that is younger than those without a time of creation are not: those are older by name.
+fn of_a_stranger(annotations: &str, spec: &str) -> String {
+    ingress(&format!("name: z, namespace: stranger, annotations: {{{annotations}}}"), spec)
+}
+
+#[test]
+fn a_younger_ingress_of_another_namespace_changes_nothing_of_a_hosts_tls() {
+    let kind = |kind, name: &str| {
+        Authority::of_process().issue_with(&[name], kind, SystemTime::now() + Duration::from_secs(99))
+    };
+    let own = kind(KeyKind::Rsa, "t.test").secret("rsa");
+    let theirs = kind(KeyKind::Ecdsa, "t.test")
+        .secret("theirs")
+        .replace("name: theirs", "name: theirs, namespace: stranger");
+    let text = [with_tls("{hosts: [t.test], secretName: rsa}"), ECHO.to_owned(), own, theirs].concat();
+    let with = |stranger: String| translated(&format!("{text}{stranger}"));
+
+    let (translation, problems) =
+        with(of_a_stranger("", "tls: [{hosts: [t.test], secretName: theirs}], rules: [{host: own.test}]"));
+    assert_lines(&hosts(&translation.config), &["t.test: RSA"]);
+    assert_problems(
+        &problems,
+        &[
+            "Secret stranger/theirs is not used for host t.test: an older Ingress of namespace default gives it another",
+        ],
+    );
+
+    let (translation, problems) = with(of_a_stranger(
+        "sluicegate.dev/auth-tls-secret: nothing",
+        "tls: [{hosts: [t.test]}], rules: [{host: own.test}]",
+    ));
+    let t_test = translation.config.tls.hosts.iter().find(|host| host.host.to_string() == "t.test").unwrap();
+    assert!(t_test.client_auth.is_none());
+    assert!(
+        translation
+            .config
+            .hosts
+            .iter()
+            .flat_map(|host| &host.routes)
+            .all(|route| route.client_auth.is_none())
+    );
+    assert!(
+        problems.iter().any(|problem| problem.contains("host t.test belongs to Ingress default/a")),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn only_who_has_a_certificate_for_it_redirects_the_host_of_another_namespace() {
+    let text = ingress("name: a", &rules(&["t.test Prefix / echo:80"]));
+    for (hosts, redirects) in
+        [("\"*.test\"", false), ("t.test", false), ("t.test], secretName: cert, x: [", true)]
+    {
+        let secret =
+            issue(&["t.test"]).secret("cert").replace("name: cert", "name: cert, namespace: stranger");
+        let stranger = of_a_stranger("", &format!("tls: [{{hosts: [{hosts}]}}]"));
+        let (translation, _) = translated(&format!("{text}{ECHO}{secret}{stranger}"));
+        assert_eq!(translation.config.hosts[0].routes[0].https_only, redirects, "{hosts}");
+    }
+}
+
 #[test]
 fn where_the_authorities_cannot_be_used_nobody_may_connect() {
     for (annotations, objects, expected) in [
