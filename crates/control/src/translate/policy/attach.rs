@@ -50,17 +50,37 @@ pub(super) struct Attached<'a, V> {
     verdicts: Vec<Vec<(Reason, String)>>,
     /// For a policy and its target, the policies that govern some of the routes in its place.
     overridden: HashMap<(usize, usize), BTreeSet<usize>>,
+    /// Services without the port that a policy names, which may be any of those that they have, and what governs them then.
+    closed: HashMap<Place, Arc<V>>,
 }
 
 impl<'a, V> Attached<'a, V> {
-    /// Attaches policies to the Ingresses that are ours, and to Services.
-    pub(super) fn new(store: &Store, ours: &HashSet<&ObjectRef>, mut policies: Vec<Policy<'a, V>>) -> Self {
+    /// Attaches policies to the Ingresses that are ours, and to Services. `close` says what governs a Service of which a policy
+    /// names a port that it does not have; nothing if it stays open.
+    pub(super) fn new(
+        store: &Store,
+        ours: &HashSet<&ObjectRef>,
+        mut policies: Vec<Policy<'a, V>>,
+        close: impl Fn(At<'a>, &str) -> Option<Arc<V>>,
+    ) -> Self {
         policies.sort_by_cached_key(|policy| policy.at.age(policy.created));
         let mut holders = HashMap::default();
+        let mut closed = HashMap::default();
         let mut verdicts = Vec::with_capacity(policies.len());
         for (index, policy) in policies.iter().enumerate() {
             let verdict = |(nth, target): (usize, &Target)| {
-                let (place, absence) = find(store, ours, policy.at, target);
+                let (place, mut absence) = find(store, ours, policy.at, target);
+                if let (Place::Port(namespace, name, _), Some((Reason::NoSuchPort, message))) =
+                    (&place, &mut absence)
+                {
+                    let value = close(policy.at, message);
+                    message.push_str(match value {
+                        Some(_) => ": routes to it that no policy for the Service or their port governs are answered 503",
+                        None => ": the policy does nothing there",
+                    });
+                    closed
+                        .extend(value.map(|value| (Place::Service(namespace.clone(), name.clone()), value)));
+                }
                 if policy.value.is_none() {
                     return absence.unwrap_or((Reason::Accepted, String::new()));
                 }
@@ -82,13 +102,24 @@ impl<'a, V> Attached<'a, V> {
             };
             verdicts.push(policy.targets.iter().enumerate().map(verdict).collect());
         }
-        Self { policies, holders, verdicts, overridden: HashMap::default() }
+        Self { policies, holders, verdicts, overridden: HashMap::default(), closed }
     }
 
     /// What the route of this Ingress to this upstream is governed by.
     pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Option<Arc<V>> {
         let mut holders = self.holders_of(&ingress.namespace, &ingress.name, upstream);
-        let (governor, _) = holders.next()?;
+        let first = holders.next();
+        let is_specific = |(policy, target): (usize, usize)| {
+            let target: &Target = &self.policies[policy].targets[target];
+            target.kind == TargetKind::Service
+        };
+        if !self.closed.is_empty() && !first.is_some_and(is_specific) {
+            let service = Place::Service(upstream.namespace.clone(), upstream.service.clone());
+            if let Some(closed) = self.closed.get(&service) {
+                return Some(closed.clone());
+            }
+        }
+        let (governor, _) = first?;
         let overridden: Vec<_> = holders.filter(|(policy, _)| *policy != governor).collect();
         for holder in overridden {
             self.overridden.entry(holder).or_default().insert(governor);
@@ -175,6 +206,9 @@ impl<'a, V> Attached<'a, V> {
                     Reason::Conflicted | Reason::TargetNotFound => {
                         problems.push(policy.at.warning(&field, message.clone()));
                     }
+                    Reason::NoSuchPort => {
+                        problems.push(policy.at.problem(Severity::Error, &field, message.clone()));
+                    }
                     Reason::Accepted | Reason::Overridden | Reason::Invalid => {}
                 }
                 if let Some(by) = self.overridden.remove(&(index, nth)) {
@@ -237,10 +271,8 @@ fn find(
                 (Some(_), _) => None,
                 (None, Some(service)) => {
                     let ports = service.ports_in_words(IpProtocol::Tcp);
-                    let message = format!(
-                        "{object} has no port {port:?}, it has {ports}: the policy does nothing there"
-                    );
-                    Some((Reason::TargetNotFound, message))
+                    let message = format!("{object} has no port {port:?}, it has {ports}");
+                    Some((Reason::NoSuchPort, message))
                 }
                 (None, None) => Some(missing()),
             };

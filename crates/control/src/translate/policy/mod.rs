@@ -91,9 +91,11 @@ impl<'a> Policies<'a> {
             ingresses.iter().filter(|_| has_any).map(|source| source.object).collect();
         Self {
             closed: security::closed(store),
-            security: Attached::new(store, &ours, of_security),
-            rate_limits: Attached::new(store, &ours, of_limits),
-            traffic: Attached::new(store, &ours, of_traffic),
+            security: Attached::new(store, &ours, of_security, |at, why| {
+                Some(Arc::new(Security::closed(at.id(), why.into())))
+            }),
+            rate_limits: Attached::new(store, &ours, of_limits, |_, _| None),
+            traffic: Attached::new(store, &ours, of_traffic, |_, _| None),
             problems,
         }
     }

@@ -41,6 +41,8 @@ pub enum Reason {
     Conflicted,
     /// There is no such target.
     TargetNotFound,
+    /// The Service is there, and has no such port.
+    NoSuchPort,
     /// The target is an Ingress of another class, of which others may say how the policy stands.
     Foreign,
 }
@@ -60,7 +62,7 @@ impl Reason {
             Self::Overridden => "Overridden",
             Self::Invalid => "Invalid",
             Self::Conflicted => "Conflicted",
-            Self::TargetNotFound => "TargetNotFound",
+            Self::TargetNotFound | Self::NoSuchPort => "TargetNotFound",
             Self::Foreign => "Foreign",
         }
     }

@@ -25,7 +25,8 @@ pub(crate) struct TargetRef {
     /// The name of the target.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// The name of a port of the Service: the policy is for routes that lead to this port alone.
+    /// The name of a port of the Service, or its number: the policy is for routes that lead to this port alone. Where the Service
+    /// has no such port, a SecurityPolicy closes it: routes that no policy for the Service or their port governs are answered 503.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) section_name: Option<String>,
 }

@@ -216,6 +216,33 @@ fn a_target_that_is_not_there_is_told_and_the_others_are_governed() {
 }
 
 #[test]
+fn a_security_policy_for_a_port_that_the_service_does_not_have_closes_what_is_open_of_it() {
+    let targets = ["{group: \"\", kind: Service, name: echo, sectionName: htp}"];
+    let refuses = |objects: &[String]| {
+        let (translation, problems) = translated(&[&objects.concat()]);
+        let route = &translation.config.hosts[0].routes[0];
+        (route.security.as_ref().map(|security| security.refuses.is_some()), problems)
+    };
+    let (closed, problems) = refuses(&[shop(), security("p", &targets)]);
+    assert_eq!(closed, Some(true));
+    assert_problems(
+        &problems,
+        &[
+            "SecurityPolicy default/p: spec.targetRefs[0]: Service default/echo has no port \"htp\", it has 80 (http): routes to it that no policy for the Service or their port governs are answered 503",
+        ],
+    );
+    assert_eq!(
+        refuses(&[shop(), security("p", &targets), security("q", &[A])]).0,
+        Some(true),
+        "an Ingress says less"
+    );
+    for good in [SERVICE, PORT] {
+        let objects = [shop(), security("p", &targets), security("q", &[good])];
+        assert_eq!(refuses(&objects).0, Some(false), "{good}");
+    }
+}
+
+#[test]
 fn policies_are_for_their_own_namespace_alone() {
     let elsewhere = security("p", &[A, SERVICE]).replace("{name: p}", "{name: p, namespace: other}");
     let (translation, problems) = translated(&[&[shop(), elsewhere].concat()]);
