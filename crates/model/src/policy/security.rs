@@ -35,6 +35,15 @@ impl Security {
         let access = Access::default();
         Self { id, refuses: Some(reason), access, cors: None, authentication: None, authorization: None }
     }
+
+    /// Whether there is anybody whom it keeps out.
+    #[must_use]
+    pub fn keeps_out(&self) -> bool {
+        self.refuses.is_some()
+            || self.access != Access::default()
+            || self.authentication.is_some()
+            || self.authorization.is_some()
+    }
 }
 
 /// Which addresses may call: those that `allow` has, if it has any, without those of `deny`. The address is that of the

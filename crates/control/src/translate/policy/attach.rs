@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::{Config, UpstreamKey};
+use sluicegate_model::{Config, RouteId, UpstreamKey};
 
 use super::standing::{Reason, Standing, TargetName};
 use crate::object::policy::target::Target;
@@ -130,8 +130,17 @@ impl<'a, V> Attached<'a, V> {
     /// What an upstream itself is governed by.
     pub(super) fn of_upstream(&self, upstream: &UpstreamKey) -> Option<&Arc<V>> {
         let nobody = Arc::from("");
-        let (governor, _) = self.holders_of(&nobody, &nobody, upstream).next()?;
-        self.policies[governor].value.as_ref()
+        match self.holders_of(&nobody, &nobody, upstream).next() {
+            Some((governor, _)) => self.policies[governor].value.as_ref(),
+            None => self.closed.get(&Place::Service(upstream.namespace.clone(), upstream.service.clone())),
+        }
+    }
+
+    /// Notes that something of a policy cannot be honoured.
+    pub(super) fn fault(&mut self, policy: &RouteId, field: &str, message: String) -> Option<Problem> {
+        let policy = self.policies.iter_mut().find(|known| known.at.id() == *policy)?;
+        policy.fault.get_or_insert_with(|| format!("{field}: {message}"));
+        Some(policy.at.problem(Severity::Error, field, message))
     }
 
     /// The policies that are attached to what a route comes from and leads to, the most specific first.

@@ -38,6 +38,8 @@ pub(super) struct Policies<'a> {
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
+    /// By what they come from, and what guards the route.
+    narrowed: HashMap<(*const Traffic, Option<*const Security>), Arc<Traffic>>,
     problems: Vec<Problem>,
 }
 
@@ -96,20 +98,64 @@ impl<'a> Policies<'a> {
             }),
             rate_limits: Attached::new(store, &ours, of_limits, |_, _| None),
             traffic: Attached::new(store, &ours, of_traffic, |_, _| None),
+            narrowed: HashMap::default(),
             problems,
         }
     }
 
     /// The policies of a route that is written in this Ingress and leads to this upstream.
     pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Governed {
-        Governed {
-            security: match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
-                Some((_, closed)) => Some(closed.clone()),
-                None => self.security.of(ingress, upstream),
-            },
-            rate_limits: self.rate_limits.of(ingress, upstream),
-            traffic: self.traffic.of(ingress, upstream).map(|value| value.traffic.clone()),
+        let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
+            Some((_, closed)) => Some(closed.clone()),
+            None => self.security.of(ingress, upstream),
+        };
+        let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
+        let traffic = traffic.map(|traffic| match traffic.upstreams().count() {
+            0 => traffic,
+            _ => self.narrow(traffic, security.as_ref()),
+        });
+        Governed { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
+    }
+
+    /// Leaves out the Services that another SecurityPolicy guards than the route: whoever may call the route may not call them.
+    fn narrow(&mut self, traffic: Arc<Traffic>, security: Option<&Arc<Security>>) -> Arc<Traffic> {
+        let from = (Arc::as_ptr(&traffic), security.map(Arc::as_ptr));
+        if let Some(known) = self.narrowed.get(&from) {
+            return known.clone();
         }
+        let guard = |upstream: &UpstreamKey| {
+            let guard = self.security.of_upstream(upstream).filter(|guard| guard.keeps_out())?;
+            (!security.is_some_and(|security| Arc::ptr_eq(security, guard))).then(|| guard.id.clone())
+        };
+        let mut narrowed = Traffic::clone(&traffic);
+        let mut told = Vec::new();
+        if let Some(split) = &mut narrowed.split {
+            let mut index = 0;
+            split.branches.retain(|branch| {
+                let guard = guard(&branch.upstream);
+                told.extend(guard.clone().map(|guard| (format!("spec.split.backends[{index}]"), guard)));
+                index += 1;
+                guard.is_none()
+            });
+            if split.branches.iter().all(|branch| branch.weight == 0) {
+                split.weight = split.weight.max(1);
+            }
+        }
+        narrowed.split = narrowed.split.filter(|split| !split.branches.is_empty());
+        if let Some(guard) = narrowed.mirror.as_ref().and_then(|mirror| guard(&mirror.upstream)) {
+            narrowed.mirror = None;
+            told.push(("spec.mirror".to_owned(), guard));
+        }
+        let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };
+        for (field, guard) in told {
+            let message = format!(
+                "gets no requests of routes that {guard} does not govern, which guards it: let it be one policy that governs both"
+            );
+            let problem = self.traffic.fault(&narrowed.id, &field, message);
+            self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
+        }
+        self.narrowed.insert(from, narrowed.clone());
+        narrowed
     }
 
     /// Ends it, when the configuration has all routes.

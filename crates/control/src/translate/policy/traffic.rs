@@ -47,10 +47,10 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
         return Vec::new();
     }
     let governing: HashSet<_> =
-        config.routes().filter_map(|route| route.traffic.as_ref()).map(Arc::as_ptr).collect();
+        config.routes().filter_map(|route| route.traffic.as_ref()).map(|traffic| &traffic.id).collect();
     let in_force = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
         let traffic = value.as_ref().map(|value| &value.traffic)?;
-        governing.contains(&Arc::as_ptr(traffic)).then_some((*at, traffic))
+        governing.contains(&traffic.id).then_some((*at, traffic))
     });
     let references = in_force.flat_map(|(at, traffic)| {
         let branches = traffic.split.iter().flat_map(|split| split.branches.iter().enumerate());

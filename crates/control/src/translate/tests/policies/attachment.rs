@@ -18,7 +18,7 @@ fn governed(translation: &Translation) -> Vec<String> {
     routes.collect()
 }
 
-fn standings(translation: &Translation) -> Vec<String> {
+pub(super) fn standings(translation: &Translation) -> Vec<String> {
     let shown = translation.standings.iter().map(|standing| {
         let target = standing.target.as_ref().map(|target| {
             let section = target.section.as_ref().map(|section| format!(":{section}")).unwrap_or_default();

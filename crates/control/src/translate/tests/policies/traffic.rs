@@ -9,6 +9,7 @@ use sluicegate_model::{
     Balance, Config, Ejection, Health, HealthCheck, HealthCheckKind, UpstreamKey, UpstreamLimits,
 };
 
+use super::attachment::standings;
 use super::{A, PORT, SERVICE, assert_problems, object, shop, translated};
 
 fn policy(spec: &str) -> String {
@@ -183,6 +184,35 @@ fn other_services_are_upstreams_as_long_as_a_policy_leads_there() {
     );
     let (translation, _) = translated(&[&[&shop(), OTHER, &nobody].concat()]);
     assert!(!translation.config.upstreams.contains_key(&key));
+}
+
+#[test]
+fn requests_are_not_led_around_the_security_policy_of_another_service() {
+    let split = "split: {weight: 0, backends: [{serviceRef: {name: other, port: 8080}, weight: 10}]}, \
+                 mirror: {serviceRef: {name: other, port: 8080}}";
+    let guard = |targets: &str, spec: &str| {
+        object("SecurityPolicy", "guard", &format!("targetRefs: [{targets}], {spec}"))
+    };
+    let other = "{group: \"\", kind: Service, name: other}";
+    let of = |guard: String| {
+        let (translation, problems) = translated(&[&[&shop(), OTHER, &policy(split), &*guard].concat()]);
+        let traffic = traffic_of(&translation.config);
+        (traffic.split.is_some(), traffic.mirror.is_some(), problems, standings(&translation))
+    };
+    let keys = "authentication: {basic: {secretRef: {name: none}}}";
+    let (is_split, is_mirrored, problems, standings) = of(guard(other, keys));
+    assert!(!is_split && !is_mirrored);
+    let told =
+        "gets no requests of routes that SecurityPolicy default/guard does not govern, which guards it";
+    for field in ["spec.split.backends[0]", "spec.mirror"] {
+        let told = format!("TrafficPolicy default/t: {field}: {told}");
+        assert!(problems.iter().any(|problem| problem.contains(&told)), "{problems:?}");
+    }
+    assert!(standings.iter().any(|standing| standing.starts_with("t Ingress a: Invalid")), "{standings:?}");
+    let (is_split, is_mirrored, ..) = of(guard(&format!("{A}, {other}"), keys));
+    assert!(is_split && is_mirrored, "one policy guards both");
+    let (is_split, is_mirrored, ..) = of(guard(other, "cors: {allowOrigins: [\"*\"]}"));
+    assert!(is_split && is_mirrored, "nobody is kept out");
 }
 
 #[test]
