@@ -55,26 +55,32 @@ impl Collector {
         Some(Self { flight, draft, body: Vec::with_capacity(length), charge, most, decoder, stats })
     }
 
-    /// Takes a piece of the body as the endpoint sent it. False if it is not to be kept.
-    pub(crate) fn take(&mut self, mut raw: &[u8]) -> bool {
-        let Some(mut decoder) = self.decoder.take() else { return self.add(raw) };
+    /// Takes a piece of the body as the endpoint sent it. How much of it was used: what is behind comes again, with more. None if
+    /// it is not to be kept.
+    pub(crate) fn take(&mut self, raw: &[u8]) -> Option<usize> {
+        let Some(mut decoder) = self.decoder.take() else { return self.add(raw).then_some(raw.len()) };
+        let mut taken = 0;
         while !decoder.is_done() {
-            // It was decoded before without an error.
-            let Ok((used, chunk)) = decoder.next(raw) else { return false };
-            raw = &raw[used..];
+            let (used, chunk) = decoder.next(&raw[taken..]).ok()?;
+            taken += used;
             match chunk {
-                Chunk::Data(data) if !self.add(data) => return false,
+                Chunk::Data(data) if !self.add(data) => return None,
                 Chunk::Data(_) => {}
                 // Nobody who gets the response later could be told of them before.
                 Chunk::Trailers(_) => {
                     self.flight.is_of_no_use();
-                    return false;
+                    return None;
                 }
                 Chunk::Partial | Chunk::End => break,
             }
         }
         self.decoder = Some(decoder);
-        true
+        Some(taken)
+    }
+
+    /// Whether a body that tells its end itself has come to it.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.decoder.as_ref().is_some_and(ChunkedDecoder::is_done)
     }
 
     /// It is not for this client, nor for others.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_http1::{Known, Line, RequestHead};
+use sluicegate_http1::{Known, Line, RequestHead, ResponseHead};
 
 /// The longest time that is believed (RFC 9111, 1.2.2 wants 2^31 s at least for what is too long): ten years.
 const LONGEST: u64 = 10 * 365 * 86_400;
@@ -60,6 +60,12 @@ impl RequestDirectives {
         }
         found
     }
+}
+
+/// Whether a response says that it is gone, or for nobody else, so that nothing that was kept for the same may be used any more.
+pub(crate) fn withdraws(head: &ResponseHead, buf: &[u8]) -> bool {
+    let directives = ResponseDirectives::of(&head.lines, buf);
+    head.status == 410 || head.status < 500 && (directives.no_store || directives.private)
 }
 
 impl ResponseDirectives {

@@ -16,6 +16,7 @@ use super::Cache;
 use super::account::Charge;
 use super::directives::{RequestDirectives, ResponseDirectives, is, seconds};
 use crate::date::{HttpDate, parse_http_date};
+use crate::http::is_same_name;
 
 /// What an entry takes beside its bytes, generously: its parts, its places in the store, what the allocator adds.
 const OVERHEAD: usize = 512;
@@ -256,8 +257,19 @@ impl Entry {
     }
 
     /// Whether it may be used since the endpoint has failed (RFC 5861, 4).
-    pub(crate) fn may_stand_in(&self, now: Instant) -> bool {
-        !self.draft.needs_validation && self.age(now) < self.draft.lifetime + self.draft.stale_if_error
+    pub(crate) fn may_stand_in(&self, asked: &Asked, now: Instant) -> bool {
+        let RequestDirectives { no_cache, max_age, .. } = asked.directives;
+        // Who asks for it anew wants to see the failure, unless somebody has said otherwise (RFC 9111, 5.2.1.4).
+        let is_welcome = !(no_cache || max_age.is_some()) || !self.draft.stale_if_error.is_zero();
+        is_welcome
+            && !self.draft.needs_validation
+            && self.age(now) < self.draft.lifetime + self.draft.stale_if_error
+    }
+
+    /// Whether a 304 with this entity tag is of another response (RFC 9111, 4.3.4).
+    pub(crate) fn is_other_than(&self, etag: Option<&[u8]>) -> bool {
+        // Servers that compress as they go weaken the tag of what they send, and not that of a 304.
+        etag.zip(self.draft.etag.as_deref()).is_some_and(|(new, own)| opaque(new) != opaque(own))
     }
 
     /// Whether it may be used while the endpoint is being asked (RFC 5861, 3).
@@ -459,25 +471,37 @@ fn is_renewable(line: &Line, buf: &[u8]) -> bool {
         && !is(name, "content-range")
 }
 
-/// What a 304 says (RFC 9110, 15.4.5).
+/// Whether a 304 has this line of what is kept: all but what tells of the bytes of the body (RFC 9110, 15.4.5), since scripts need
+/// what is said of origins.
 fn is_of_304(name: &[u8]) -> bool {
-    ["cache-control", "content-location", "date", "etag", "expires", "last-modified", "vary"]
-        .into_iter()
-        .any(|other| is(name, other))
+    const OF_BODY: [&str; 9] = [
+        "accept-ranges",
+        "content-digest",
+        "content-encoding",
+        "content-language",
+        "content-md5",
+        "content-range",
+        "content-type",
+        "digest",
+        "repr-digest",
+    ];
+    !OF_BODY.into_iter().any(|other| is(name, other))
 }
 
 /// Whether a header makes a request conditional, by what a cache knows.
 pub(crate) fn is_condition(name: &[u8]) -> bool {
-    is(name, "if-none-match") || is(name, "if-modified-since")
+    ["if-none-match", "if-modified-since"].into_iter().any(|other| is_same_name(name, other.as_bytes()))
+}
+
+/// An entity tag without what says that it is weak.
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// Whether a list of entity tags has this one, weakly compared (RFC 9110, 8.8.3.2).
 fn lists_tag(list: &[u8], etag: Option<&[u8]>) -> bool {
     if list.trim_ascii() == b"*" {
         return true;
-    }
-    fn opaque(tag: &[u8]) -> &[u8] {
-        tag.strip_prefix(b"W/").unwrap_or(tag)
     }
     let Some(etag) = etag.map(opaque).filter(|etag| etag.starts_with(b"\"")) else { return false };
     let mut rest = list.trim_ascii();
@@ -513,20 +537,21 @@ fn name_of(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
-/// What a request has in the headers of this name.
-fn values<'r>(request: &'r [u8], name: &'r [u8]) -> impl Iterator<Item = &'r [u8]> {
+/// What a request has in the headers of this name, each behind what no value has: the end of a line, another one if the name is
+/// spelt with `_`, which is the same to some endpoints.
+fn values<'r>(request: &'r [u8], name: &'r [u8]) -> impl Iterator<Item = (&'static [u8], &'r [u8])> {
     lines(request).filter_map(move |line| {
-        let value = line.get(name.len() + 1..)?;
-        (name_of(line).eq_ignore_ascii_case(name)).then(|| value.trim_ascii())
+        let (found, value) = (name_of(line), line.get(name.len() + 1..)?);
+        let mark: &[u8] = if found.eq_ignore_ascii_case(name) { b"\n" } else { b"\r" };
+        is_same_name(found, name).then(|| (mark, value.trim_ascii()))
     })
 }
 
-/// The same, in one: each behind the end of a line, which no value has. Two lines are not one with a comma, since not every
-/// endpoint takes them for the same.
+/// The same, in one. Two lines are not one with a comma, since not every endpoint takes them for the same.
 pub(crate) fn sent(request: &[u8], name: &[u8]) -> Box<[u8]> {
     let mut sent = Vec::new();
-    for value in values(request, name) {
-        sent.push(b'\n');
+    for (mark, value) in values(request, name) {
+        sent.extend_from_slice(mark);
         sent.extend_from_slice(value);
     }
     sent.into()
@@ -534,8 +559,8 @@ pub(crate) fn sent(request: &[u8], name: &[u8]) -> Box<[u8]> {
 
 /// Whether a request has the same in the headers of this name.
 fn has_sent(request: &[u8], name: &[u8], mut sent: &[u8]) -> bool {
-    for value in values(request, name) {
-        let Some(rest) = sent.strip_prefix(b"\n").and_then(|sent| sent.strip_prefix(value)) else {
+    for (mark, value) in values(request, name) {
+        let Some(rest) = sent.strip_prefix(mark).and_then(|sent| sent.strip_prefix(value)) else {
             return false;
         };
         sent = rest;

@@ -18,6 +18,6 @@ mod entry;
 mod store;
 
 pub(crate) use collector::Collector;
-pub(crate) use directives::RequestDirectives;
+pub(crate) use directives::{RequestDirectives, withdraws};
 pub(crate) use entry::{Asked, Draft, Entry, Times, is_condition, sent};
 pub(crate) use store::{Cache, Entered, Flight, Outcome, UnderWay, WAIT};

@@ -165,7 +165,11 @@ impl Cache {
             entry.touch();
             return Entered::Kept(entry.clone());
         }
-        if let Some(under_way) = shard.flights.get(&asked.key).filter(|other| now < other.until()) {
+        let is_private =
+            asked.has_credentials || asked.is_conditional && found.is_none() || self.is_of_no_use(hash, now);
+        // One of which nobody else gets anything is not in the way of one for all.
+        let is_in_the_way = |other: &&Arc<UnderWay>| now < other.until() && (is_private || !other.is_private);
+        if let Some(under_way) = shard.flights.get(&asked.key).filter(is_in_the_way) {
             if let Some(entry) = found.as_ref().filter(|entry| entry.may_bridge(asked, now)) {
                 return Entered::Kept(entry.clone());
             }
@@ -178,8 +182,6 @@ impl Cache {
         if !leads {
             return Entered::Alone(found);
         }
-        let is_private =
-            asked.has_credentials || asked.is_conditional && found.is_none() || self.is_of_no_use(hash, now);
         let state = Arc::new(UnderWay {
             upstream: asked.upstream.clone(),
             lines: asked.lines.clone(),
@@ -380,7 +382,9 @@ impl Flight {
             return None;
         }
         if old.is_empty() && numbers.len() >= VARIANTS_MAX {
-            old.extend(numbers.first());
+            // Who makes up variants does not push out those that others want.
+            let is_idle = |number: &&u64| !shard.entries.get(*number).is_some_and(|entry| entry.take_touch());
+            old.extend(numbers.iter().find(is_idle).or(numbers.first()));
         }
         replaced.extend(old.into_iter().filter_map(|number| shard.remove(number)));
         shard.make_room(bytes, share, &mut evicted);
@@ -587,7 +591,7 @@ mod tests {
         let (framing, stats) = (sluicegate_http1::ResponseFraming::Chunked, Arc::new(TrafficStats::new(1)));
         let collector = Collector::new(flight, draft(&asked, REQUEST, ""), framing, (stats, 0));
         let mut collector = collector.expect("there is room");
-        assert!(!collector.take(b"1\r\nx\r\n0\r\nX-Sum: 1\r\n\r\n"));
+        assert_eq!(collector.take(b"1\r\nx\r\n0\r\nX-Sum: 1\r\n\r\n"), None);
         drop(collector);
         let Entered::Leads(_flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
         assert!(matches!(enter(&cache, &asked, REQUEST), Entered::Alone(_)));
@@ -604,9 +608,9 @@ mod tests {
             let framing = sluicegate_http1::ResponseFraming::Chunked;
             let collector = Collector::new(flight, draft(&asked, REQUEST, ""), framing, (stats.clone(), 0));
             collectors
-                .extend(collector.and_then(|mut collector| collector.take(b"1000\r\n").then_some(collector)));
+                .extend(collector.and_then(|mut collector| collector.take(b"1000\r\n").map(|_| collector)));
             let piece = [b'x'; 4096];
-            collectors.retain_mut(|collector| collector.take(&piece[..64]));
+            collectors.retain_mut(|collector| collector.take(&piece[..64]).is_some());
             assert!(cache.bytes() <= 64 << 10);
         }
         assert!(!collectors.is_empty() && collectors.len() < 20, "{}", collectors.len());

@@ -9,13 +9,13 @@ use sluicegate_model::UpstreamKey;
 use tokio::time::Instant;
 
 use super::download::Body;
-use super::encode::copy_lines;
+use super::encode::{copy_lines, is_same_name};
 use super::exchange::{Exchange, Persist};
 use super::refuse::Refusal;
 use super::respond::Begun;
 use crate::cache::{
     Asked, Cache, Collector, Draft, Entered, Entry, Flight, Outcome, RequestDirectives, Times, UnderWay,
-    WAIT, is_condition, sent,
+    WAIT, is_condition, sent, withdraws,
 };
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::policy::Guard;
@@ -107,7 +107,7 @@ impl Exchange<'_> {
                     let now = Instant::now();
                     let is_late = self.wanted_by.is_some_and(|due| now >= due);
                     if (is_late || outcome == Some(Outcome::Failed))
-                        && let Some(entry) = stale.filter(|entry| entry.may_stand_in(now))
+                        && let Some(entry) = stale.filter(|entry| entry.may_stand_in(&cached.asked, now))
                     {
                         return self.answer_from(&entry, Way::StandsIn, &[]).await.map(Some);
                     }
@@ -187,6 +187,8 @@ impl Exchange<'_> {
             || head.upgrade.is_some()
             || !matches!(head.framing, RequestFraming::None)
             || head.lines.iter().any(|line| line.known == Known::Other && is_special(line.name.of(buf)))
+            // The endpoint gets it as it came, and the key has it in one form.
+            || head.authority.is_some_and(|host| host.of(buf).iter().any(u8::is_ascii_uppercase))
     }
 
     /// Waits until another request has brought what is wanted, or time is over.
@@ -205,7 +207,7 @@ impl Exchange<'_> {
         if let Some(flight) = &cached.flight {
             flight.ends(Outcome::Failed);
         }
-        cached.stale.filter(|entry| entry.may_stand_in(Instant::now()))
+        cached.stale.filter(|entry| entry.may_stand_in(&cached.asked, Instant::now()))
     }
 
     /// Answers by what was kept, since no endpoint does.
@@ -238,7 +240,7 @@ impl Exchange<'_> {
                 let own = if renewed.is_none() { self.what_is_not_kept() } else { Vec::new() };
                 Some((renewed.unwrap_or(stale), Way::Revalidated, own))
             }
-            (500 | 502..=504, _, Some(stale)) if stale.may_stand_in(now) => {
+            (500 | 502..=504, _, Some(stale)) if stale.may_stand_in(&cached.asked, now) => {
                 if let Some(flight) = &cached.flight {
                     flight.ends(Outcome::Failed);
                 }
@@ -271,6 +273,13 @@ impl Exchange<'_> {
     /// What is kept, with what a 304 says of it. None if it is not kept any longer.
     fn renew(&self, cached: &mut Cached, stale: &Arc<Entry>, now: Instant) -> Option<Arc<Entry>> {
         let flight = cached.flight.take()?;
+        let (reply_head, reply) = (&self.scratch.reply_head, self.scratch.reply.filled());
+        let etag = reply_head.lines.iter().find(|line| line.name.of(reply).eq_ignore_ascii_case(b"etag"));
+        if stale.is_other_than(etag.map(|line| line.value.of(reply))) {
+            cached.cache.remove(stale);
+            flight.is_of_no_use();
+            return None;
+        }
         let mut bytes = stale.renewed_head(&self.scratch.reply_head, self.scratch.reply.filled());
         bytes.extend_from_slice(b"\r\n");
         let mut head = ResponseHead::default();
@@ -310,6 +319,12 @@ impl Exchange<'_> {
         let (request, reply) = (&self.scratch.request, (head, self.scratch.reply.filled()));
         let draft = Draft::of(&cached.asked, request, reply, cached.cache.rules(), &self.times(now));
         let Some(draft) = draft else {
+            if !cached.asked.has_credentials
+                && withdraws(reply.0, reply.1)
+                && let Some(stale) = &cached.stale
+            {
+                cached.cache.remove(stale);
+            }
             flight.is_of_no_use();
             return false;
         };
@@ -452,26 +467,44 @@ fn is_believed(line: &Line, buf: &[u8]) -> bool {
 }
 
 /// Whether a request with this header is for the endpoint alone: it wants a part, sets conditions that only the endpoint knows
-/// of (RFC 9111, 4.3.2), or means another method or target than it has, for some endpoints.
+/// of (RFC 9111, 4.3.2), or means another method, scheme, host or target than it has, for some endpoints.
 fn is_special(name: &[u8]) -> bool {
-    [
+    const NAMES: [&str; 14] = [
         "range",
         "if-range",
         "if-match",
         "if-unmodified-since",
-        "x-http-method-override",
-        "x-http-method",
-        "x-method-override",
-        "x-original-url",
-        "x-rewrite-url",
-        "x-original-uri",
-        "x-original-host",
-        "x-host",
-        "x-http-host-override",
-        "x-url-scheme",
-        "x-scheme",
+        "base-url",
+        "cf-visitor",
+        "cloudfront-forwarded-proto",
+        "destination",
         "front-end-https",
-    ]
-    .into_iter()
-    .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+        "http-host",
+        "request-uri",
+        "ssl-offloaded",
+        "wl-proxy-ssl",
+        "x-forwarded",
+    ];
+    const ENDS: [&str; 10] = [
+        "-host",
+        "-url",
+        "-uri",
+        "-path",
+        "-proto",
+        "-scheme",
+        "-ssl",
+        "-method",
+        "-override",
+        "-destinationurl",
+    ];
+    let begins =
+        |start: &str| name.get(..start.len()).is_some_and(|begin| is_same_name(begin, start.as_bytes()));
+    let ends = |end: &&str| {
+        let at = name.len().checked_sub(end.len());
+        at.is_some_and(|at| is_same_name(&name[at..], end.as_bytes()))
+    };
+    // Those of trusted peers are part of the key, and others do not pass.
+    let is_forwarding = begins("x-forwarded-");
+    NAMES.into_iter().any(|other| is_same_name(name, other.as_bytes()))
+        || begins("x-") && !is_forwarding && ENDS.iter().any(ends)
 }

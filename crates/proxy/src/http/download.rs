@@ -22,12 +22,17 @@ use crate::stream::Stream;
 use crate::upstream::LocalEndpoint;
 use crate::worker::{BUFFER, Buffer};
 
+/// How much is read ahead of a client that does not read, where others wait for a copy.
+const AHEAD: usize = 16 * BUFFER;
+
 /// How far a response has gone.
 pub(super) struct Download {
     body: Framing,
     coding: Coding,
     /// Keeps the body as it comes from the endpoint.
     copy: Option<Box<Collector>>,
+    /// How much of what came, and was not taken yet, is collected.
+    copied: usize,
     /// Compresses the body on its way.
     compressor: Option<Box<Compressor>>,
     /// What follows the body on an HTTP/2 stream, as header lines.
@@ -106,6 +111,7 @@ impl Download {
             body,
             coding,
             copy: None,
+            copied: 0,
             compressor,
             trailers: Vec::new(),
             written,
@@ -128,23 +134,49 @@ impl Download {
 
     /// Collects the body, too.
     pub(super) fn copy_to(&mut self, copy: Box<Collector>) {
-        self.copy = Some(copy);
-        self.end_copy();
-    }
-
-    /// These bytes of the body were taken, as they came.
-    fn copy(&mut self, raw: &[u8]) {
-        if self.copy.as_mut().is_some_and(|copy| !copy.take(raw)) {
-            self.copy = None;
+        // A response without a body has come to its end.
+        match self.ended {
+            true => copy.complete(),
+            false => self.copy = Some(copy),
         }
-        self.end_copy();
     }
 
-    fn end_copy(&mut self) {
-        if self.ended
-            && let Some(copy) = self.copy.take()
-        {
+    /// Collects what has come of the body, whether the client takes it or not.
+    fn copy(&mut self, reply: &Buffer) {
+        let Some(copy) = &mut self.copy else { return };
+        let filled = reply.filled();
+        let length = match &self.body {
+            Framing::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(filled.len()),
+            _ => filled.len(),
+        };
+        let Some(taken) = copy.take(&filled[self.copied.min(length)..length]) else {
+            self.copy = None;
+            return;
+        };
+        self.copied += taken;
+        let is_whole = match &self.body {
+            Framing::Length(left) => *left == self.copied as u64,
+            _ => copy.is_at_end(),
+        };
+        if is_whole && let Some(copy) = self.copy.take() {
             copy.complete();
+        }
+    }
+
+    /// Collects what more there is, while the client does not read: others wait for it, and not for this client. What else the
+    /// endpoint says, such as that it has failed, it says again.
+    fn read_ahead(
+        &mut self,
+        cx: &mut Context<'_>,
+        reply: &mut Buffer,
+        source: &mut (impl AsyncRead + Unpin),
+    ) {
+        while self.copy.is_some() && reply.len() < AHEAD {
+            reply.reserve(BUFFER, AHEAD + BUFFER);
+            match reply.poll_fill(cx, source) {
+                Poll::Ready(Ok(1..)) => self.copy(reply),
+                _ => return,
+            }
         }
     }
 
@@ -181,6 +213,7 @@ impl Download {
             compressor.begin_turn();
         }
         loop {
+            self.copy(reply);
             // The head and what fits beside it go in one write.
             self.take(response, reply)?;
             while self.written < response.len() {
@@ -188,7 +221,10 @@ impl Download {
                 match client.poll_send(cx, &response[self.written..], last) {
                     Poll::Ready(Ok(written @ 1..)) => self.written += written,
                     Poll::Ready(_) => return Err(ClientFault::Closed.into()),
-                    Poll::Pending => return Ok(Step::AwaitsClient),
+                    Poll::Pending => {
+                        self.read_ahead(cx, reply, source);
+                        return Ok(Step::AwaitsClient);
+                    }
                 }
             }
             self.passed += self.written as u64;
@@ -200,6 +236,7 @@ impl Download {
             }
             if !reply.is_empty() && self.is_verbatim() {
                 let Poll::Ready(written) = self.pass(cx, reply, client)? else {
+                    self.read_ahead(cx, reply, source);
                     return Ok(Step::AwaitsClient);
                 };
                 self.passed += written;
@@ -304,9 +341,7 @@ impl Download {
             }
         };
         self.account(taken)?;
-        if self.copy.is_some() {
-            self.copy(&reply.filled()[..taken]);
-        }
+        self.copied = self.copied.saturating_sub(taken);
         reply.consume(taken);
         reply.reserve(BUFFER / 2, 2 * BUFFER);
         Ok(taken > 0)
@@ -333,9 +368,7 @@ impl Download {
                     *left -= written as u64;
                     self.ended = *left == 0;
                 }
-                if self.copy.is_some() {
-                    self.copy(&reply.filled()[..written]);
-                }
+                self.copied = self.copied.saturating_sub(written);
                 self.account(written)?;
                 reply.consume(written);
                 Ok(Poll::Ready(written as u64))

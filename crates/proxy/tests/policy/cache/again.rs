@@ -25,7 +25,9 @@ async fn clients_that_have_it_already_are_told_so() -> TestResult {
             assert_eq!(response.status, status, "{line}");
             assert_eq!(response.text().is_empty(), status == 304);
             assert_eq!(response.header("etag"), Some("\"v1\""));
-            assert_eq!(response.header("x-own").is_some(), status == 200);
+            // Scripts need what is said to them, such as of origins.
+            assert_eq!(response.header("x-own"), Some("1"));
+            assert_eq!(response.header("content-type").is_some(), status == 200);
             assert_eq!(ask_by(&gateway, "HEAD", "/", &[line], transport).await?.status, status);
         }
         // An ETag goes before a date.
@@ -174,6 +176,52 @@ async fn a_stale_response_stands_in_for_an_endpoint_that_fails() -> TestResult {
         let expected = if stands_in { 2 } else { 0 };
         assert_eq!(counted(&gateway, |shard| &shard.cache_stale), expected, "{lines}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_304_of_another_response_renews_nothing() -> TestResult {
+    let validates = by_request(move |request| match request.header("if-none-match") {
+        Some("\"v1\"") => {
+            "HTTP/1.1 304 Not Modified\r\nETag: \"v2\"\r\nCache-Control: max-age=60\r\n\r\n".into()
+        }
+        Some(other) => panic!("{other}"),
+        None => ok("Cache-Control: max-age=0\r\nETag: \"v1\"\r\n", "old"),
+    });
+    let (_backend, gateway) = gateway_of(1, validates, rules()).await?;
+    for _ in 0..2 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.header("etag"), Some("\"v1\""));
+        let old = ask(&gateway, "/", &[]).await?;
+        assert_eq!((&*old.text(), old.header("etag")), ("old", Some("\"v1\"")));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_may_not_be_kept_any_longer_does_not_come_back() -> TestResult {
+    for (news, stands_in) in
+        [("200 OK\r\nCache-Control: private, no-store", false), ("410 Gone", false), ("404 Not Found", true)]
+    {
+        let (mut backend, gateway) =
+            gateway(answer("Cache-Control: max-age=0, stale-if-error=600\r\n"), rules()).await?;
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+        backend.set(Behaviour::raw(format!("HTTP/1.1 {news}\r\nContent-Length: 0\r\n\r\n")));
+        assert_ne!(ask(&gateway, "/", &[]).await?.text(), "0");
+        backend.set(Behaviour::status(503));
+        let failing = ask(&gateway, "/", &[]).await?;
+        assert_eq!(failing.status, if stands_in { 200 } else { 503 }, "{news}");
+        backend.kill().await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_reloads_sees_the_failure() -> TestResult {
+    let (backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    backend.set(Behaviour::status(500));
+    assert_eq!(ask(&gateway, "/", &["Cache-Control: no-cache"]).await?.status, 500);
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200, "it is fresh for others");
     Ok(())
 }
 

@@ -99,7 +99,8 @@ async fn hosts_paths_and_queries_are_told_apart_as_the_endpoint_tells_them() -> 
     let mut asked = 0;
     for (target, host, is_new) in [
         ("/a?x=1&y=2", "one.example", true),
-        ("/a?x=1&y=2", "ONE.example", false),
+        // Which is how the endpoint gets it, while others ask in lower case.
+        ("/a?x=1&y=2", "ONE.example", true),
         ("/a?y=2&x=1", "one.example", true),
         ("/a?x=1&y=2", "two.example", true),
         ("/a?x=1&y=2", "one.example:8080", true),
@@ -125,6 +126,45 @@ async fn hosts_paths_and_queries_are_told_apart_as_the_endpoint_tells_them() -> 
         if is_new {
             assert_eq!(response.text(), body(&backend.last_request().unwrap()));
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_endpoints_may_take_for_another_target_is_for_them_alone() -> TestResult {
+    let seen = |request: &Request| format!("{:?}", request.header("accept_language"));
+    let echo = by_request(move |request| {
+        ok("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n", &seen(request))
+    });
+    let (_backend, gateway) = gateway(echo, rules()).await?;
+    gateway.configure(|config| config.settings.underscores_in_headers = true).await;
+    for line in [
+        "X-HTTP-Method-Override: x",
+        "X_HTTP_Method_Override: x",
+        "X_Original_URL: x",
+        "Front_End_Https: on",
+        "CF-Visitor: x",
+        "X-Real-Host: x",
+        "X-ARR-SSL: x",
+        "X-Proto: x",
+        "X-Envoy-Original-Path: /x",
+        "If_Match: x",
+    ] {
+        assert_eq!(said(&ask(&gateway, "/", &[line]).await?), "sluicegate; fwd=bypass", "{line}");
+    }
+    for (lines, is_kept) in [
+        (&["X-Path-Of-Mine: x", "X-Hostname: x"][..], false),
+        (&["Accept_Language: evil"], false),
+        (&["Accept-Language: en", "Accept_Language: evil"], false),
+        (&["Accept-Language: en"], false),
+        (&["Accept-Language: en"], true),
+        (&["Accept_Language: evil"], true),
+        (&[], true),
+    ] {
+        let response = ask(&gateway, "/", lines).await?;
+        let expected = lines.iter().find_map(|line| line.strip_prefix("Accept_Language: "));
+        assert_eq!(response.text(), format!("{expected:?}"), "{lines:?}");
+        assert_eq!(said(&response).starts_with("sluicegate; hit"), is_kept, "{lines:?}");
     }
     Ok(())
 }

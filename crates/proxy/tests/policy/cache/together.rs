@@ -54,6 +54,23 @@ async fn of_many_who_want_the_same_one_asks() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_request_of_which_nobody_else_gets_anything_is_in_nobodys_way() -> TestResult {
+    for own in ["Authorization: Basic eDp4", "If-None-Match: \"made up\""] {
+        let behaviour = by_request(|request| match request.header("x-slow") {
+            Some(_) => "HTTP/1.1 200 OK\r\n".into(),
+            None => ok("Cache-Control: public, max-age=60\r\n", "body"),
+        });
+        let (backend, gateway) = gateway(behaviour, rules()).await?;
+        let mut slow = gateway.connect().await?;
+        slow.send(format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: 1\r\n{own}\r\n\r\n")).await?;
+        backend.wait_until(|backend| backend.requests() == 1).await?;
+        assert_eq!(said(&ask(&gateway, "/", &[]).await?), "sluicegate; fwd=miss; stored", "{own}");
+        assert!(said(&ask(&gateway, "/", &[]).await?).starts_with("sluicegate; hit"), "{own}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
     // The first of all is answered once all others wait, and the others by nobody: they all have to ask at once.
     let mine = ok("Cache-Control: private\r\n", "mine");
@@ -141,6 +158,32 @@ async fn those_that_wait_get_what_stands_in_as_well() -> TestResult {
     for response in together(&gateway, 12, Transport::Http).await? {
         assert_eq!(response.status, 200);
         assert_eq!(said(&response), "sluicegate; fwd=stale; detail=stale-if-error");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_client_that_does_not_read_what_is_short() -> TestResult {
+    let body = "x".repeat(100 << 10);
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for (framing, bytes) in
+        [(format!("Content-Length: {}", body.len()), &body), ("Transfer-Encoding: chunked".into(), &chunked)]
+    {
+        let response = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{framing}\r\n\r\n{bytes}");
+        let (backend, gateway) = gateway(Behaviour::raw(response), rules()).await?;
+        // It lets nothing of the body come.
+        let tcp = tokio::net::TcpStream::connect(gateway.addr()).await?;
+        let mut builder = h2::client::Builder::new();
+        let (mut requests, connection) =
+            builder.initial_window_size(0).handshake::<_, bytes::Bytes>(tcp).await?;
+        let driver = tokio::spawn(connection);
+        let request = http::Request::get("http://localhost/").body(())?;
+        let (response, _) = requests.send_request(request, true)?;
+        assert_eq!(response.await?.status(), 200);
+        gateway.wait_until(|gateway| counted(gateway, |shard| &shard.cache_stored) == 1).await?;
+        let kept = ask(&gateway, "/", &[]).await?;
+        assert_eq!((kept.text().len(), backend.requests()), (body.len(), 1), "{framing}: {}", said(&kept));
+        driver.abort();
     }
     Ok(())
 }
