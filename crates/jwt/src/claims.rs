@@ -34,6 +34,15 @@ pub struct Wanted {
     pub values: Vec<Box<str>>,
 }
 
+impl Rules {
+    /// How far clocks may be apart, in whole seconds: rather one too many.
+    #[must_use]
+    pub fn skew(&self) -> i64 {
+        let seconds = self.clock_skew.as_secs() + u64::from(self.clock_skew.subsec_nanos() > 0);
+        i64::try_from(seconds).unwrap_or(i64::MAX)
+    }
+}
+
 impl Claims {
     /// The claim of this name; if there is none, and the name has dots, what they lead to, object by object, as in
     /// `realm_access.roles`.
@@ -94,7 +103,7 @@ impl Claims {
                 return Err(Fault::Audience);
             }
         }
-        let skew = i64::try_from(rules.clock_skew.as_secs()).unwrap_or(i64::MAX);
+        let skew = rules.skew();
         match self.time("exp")? {
             Some(end) if now >= end.saturating_add(skew) => return Err(Fault::Expired),
             None if !rules.allows_eternal => return Err(Fault::Eternal),

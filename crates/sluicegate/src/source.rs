@@ -21,7 +21,8 @@ use crate::tls::TlsArgs;
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
 pub(crate) struct SourceArgs {
     /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
-    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret and ConfigMap. It is watched.
+    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap, SecurityPolicy, Consumer,
+    /// RateLimitPolicy and TrafficPolicy. It is watched.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
     /// Follow the same objects in a Kubernetes cluster: with the service account of the pod, or else with a kubeconfig.

@@ -39,6 +39,20 @@ impl<'e> Families<'e> {
         Ok(())
     }
 
+    /// Of microseconds.
+    pub(super) fn times<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Counter)?;
+        for (labels, micros) in samples {
+            count(&mut family.encode_family(&labels)?, &seconds(micros))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
         self.family(name, help, MetricType::Gauge)?.encode_gauge(&value)
     }

@@ -57,6 +57,14 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
         }),
     )?;
     families.counters(
+        "sluicegate_policy_limit_reached",
+        "Requests that were beyond a limit of a policy, tried out or not",
+        policies.iter().flat_map(|policy| {
+            let limits = policy.limits.iter().filter(|(_, count)| *count > 0);
+            limits.map(move |(limit, count)| ((labels(policy), [("limit", limit.to_string())]), *count))
+        }),
+    )?;
+    families.counters(
         "sluicegate_policy_checks",
         "Questions to the HTTP service of a policy, by what came of them; of those remembered and shared it was asked nothing",
         policies.iter().flat_map(|policy| {
@@ -161,7 +169,7 @@ fn consumers(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result 
         .map(|(id, stats)| {
             let responses: Vec<u64> =
                 (0..CODES.len()).map(|class| stats.sum(|shard| &shard.responses[class])).collect();
-            (id, responses, stats.sum(|shard| &shard.aborted), stats.sum(|shard| &shard.bytes_out))
+            (id, responses, stats.sum(|shard| &shard.aborted), stats)
         })
         .filter(|(_, responses, aborted, _)| *aborted > 0 || responses.iter().any(|count| *count > 0))
         .collect();
@@ -181,7 +189,19 @@ fn consumers(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result 
     families.counters(
         "sluicegate_consumer_response_bytes",
         "Bytes of responses to a consumer, heads included",
-        consumers.iter().map(|(id, _, _, bytes)| (name(id.as_ref()), *bytes)),
+        consumers.iter().map(|(id, .., stats)| (name(id.as_ref()), stats.sum(|shard| &shard.bytes_out))),
+    )?;
+    families.times(
+        "sluicegate_consumer_request_seconds",
+        "From the end of the heads of a consumer's requests to the end of their responses",
+        consumers.iter().map(|(id, .., stats)| (name(id.as_ref()), stats.sum(|shard| &shard.micros))),
+    )?;
+    families.times(
+        "sluicegate_consumer_endpoint_seconds",
+        "What of it endpoints took, from the last attempt to the head of the response",
+        consumers
+            .iter()
+            .map(|(id, .., stats)| (name(id.as_ref()), stats.sum(|shard| &shard.endpoint_micros))),
     )
 }
 

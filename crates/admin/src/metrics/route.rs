@@ -18,6 +18,7 @@ struct Totals {
     aborted: u64,
     bytes: u64,
     latency: HistogramTotal,
+    endpoint_micros: u64,
 }
 
 pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
@@ -45,6 +46,11 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         "sluicegate_request_duration_seconds",
         "From the end of a request's head to the end of its response, aborted requests and tunnels included",
         routes.iter().map(|route| (route.labels(), route.latency.clone())),
+    )?;
+    families.times(
+        "sluicegate_request_endpoint_seconds",
+        "What of the duration of requests endpoints took, from the last attempt to the head of the response",
+        routes.iter().map(|route| (route.labels(), route.endpoint_micros)),
     )
 }
 
@@ -58,6 +64,7 @@ impl Totals {
             responses: array::from_fn(|class| shards.sum(|shard| &shard.responses[class])),
             aborted: shards.sum(|shard| &shard.aborted),
             bytes: shards.sum(|shard| &shard.bytes_out),
+            endpoint_micros: shards.sum(|shard| &shard.endpoint_micros),
             latency: HistogramTotal::of(shards, |shard| &shard.latency),
         };
         (totals.aborted > 0 || totals.responses.iter().any(|count| *count > 0)).then_some(totals)

@@ -71,6 +71,9 @@ async fn every_request_is_counted_once_under_its_route_and_status() -> anyhow::R
     assert_eq!(exposition.value("sluicegate_response_bytes_total", &labels), Some(bytes as f64));
     let seconds = exposition.value("sluicegate_request_duration_seconds_sum", &labels).unwrap_or_default();
     assert!(seconds > 0.0 && seconds < 13.0, "{seconds}");
+    let of_endpoint =
+        exposition.value("sluicegate_request_endpoint_seconds_total", &labels).unwrap_or_default();
+    assert!(of_endpoint > 0.0 && of_endpoint < seconds, "{of_endpoint} of {seconds}");
     assert_eq!(exposition.sum("sluicegate_requests_total", &[("name", "api")]), 5.0);
     assert_eq!(exposition.value("sluicegate_requests_unrouted_total", &[]), Some(4.0));
 
@@ -311,6 +314,8 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_connections_accepted",
         "sluicegate_connections_handed_over",
         "sluicegate_connections_open",
+        "sluicegate_consumer_endpoint_seconds",
+        "sluicegate_consumer_request_seconds",
         "sluicegate_consumer_requests",
         "sluicegate_consumer_requests_aborted",
         "sluicegate_consumer_response_bytes",
@@ -329,6 +334,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_policy_checks",
         "sluicegate_policy_denied",
         "sluicegate_policy_dry_runs",
+        "sluicegate_policy_limit_reached",
         "sluicegate_policy_preflights",
         "sluicegate_policy_unusable",
         "sluicegate_propagation_seconds",
@@ -337,6 +343,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_rate_limit_shared_up",
         "sluicegate_ready",
         "sluicegate_request_duration_seconds",
+        "sluicegate_request_endpoint_seconds",
         "sluicegate_request_headers_dropped",
         "sluicegate_requests",
         "sluicegate_requests_aborted",

@@ -261,8 +261,10 @@ impl Exchange<'_> {
     /// Says how the caller could have said who it is, or where it can.
     fn challenge(&mut self, authentication: &Authentication, awaited: &Awaited, denial: Denial) -> Denial {
         let lines = &mut self.scratch.response_lines;
-        if denial.status() == 401 {
-            lines.extend_from_slice(&authentication.challenges);
+        match denial {
+            Denial::Token(_) => lines.extend_from_slice(&authentication.token_challenges),
+            _ if denial.status() == 401 => lines.extend_from_slice(&authentication.challenges),
+            _ => {}
         }
         for (_, answer) in &awaited.answers {
             let Ok(answer) = answer else { continue };
@@ -371,7 +373,7 @@ impl Exchange<'_> {
                 },
             };
             let begun = policy.compiled.begin(&caller, with_identity, &mut self.permits);
-            let outcome = match begun.is_refused {
+            let outcome = match begun.refused_by.is_some() {
                 true => Outcome::default(),
                 false => policy.compiled.count(&caller, with_identity, self.record.started.into_std(), lines),
             };
@@ -382,12 +384,14 @@ impl Exchange<'_> {
             let id = By::of(policy).id;
             self.record.dry_runs.push(format!("{}/{}/{name}", id.namespace, id.name));
         }
-        if begun.is_refused {
+        if let Some(limit) = begun.refused_by {
+            self.record.limit = Some(limit);
             self.permits.clear();
             self.say_limits(&policy.compiled, std::mem::take(lines));
             return Err(self.deny(&By::of(policy), Denial::Concurrency));
         }
-        let Some(wait) = outcome.retry_after else { return Ok(()) };
+        let Some((limit, wait)) = outcome.refused_by else { return Ok(()) };
+        self.record.limit = Some(limit);
         // It is not under way, however long its client takes to read the answer.
         self.permits.clear();
         let wait = format!("Retry-After: {}\r\n", seconds_up(wait.max(Duration::from_nanos(1))));

@@ -41,6 +41,8 @@ pub(super) struct Record {
     pub(super) consumer: Option<u32>,
     /// The policy that turned it away.
     pub(super) policy: Option<RouteId>,
+    /// The limit of it that is reached.
+    pub(super) limit: Option<Box<str>>,
     /// The limits that would have turned it away, had they not been in a dry run: `namespace/policy/limit`.
     pub(super) dry_runs: Vec<String>,
     /// The gateway's span, if it has one.
@@ -66,6 +68,7 @@ impl Record {
             request_id: fastrand::u128(..),
             consumer: None,
             policy: None,
+            limit: None,
             dry_runs: Vec::new(),
             trace: None,
             cache: None,
@@ -90,6 +93,7 @@ impl Drop for Exchange<'_> {
                 shard.aborted.add(1);
             }
             shard.latency.record(duration);
+            shard.endpoint_micros.add(micros(self.record.endpoint_duration));
             shard.bytes_out.add(self.record.bytes);
         }
         if let Some(consumer) = self.record.consumer {
@@ -99,6 +103,8 @@ impl Drop for Exchange<'_> {
                 Some(responses) if self.record.complete => responses.add(1),
                 _ => shard.aborted.add(1),
             }
+            shard.micros.add(micros(Some(duration)));
+            shard.endpoint_micros.add(micros(self.record.endpoint_duration));
             shard.bytes_out.add(self.record.bytes);
         }
         if self.worker.log.is_some() {
@@ -108,6 +114,10 @@ impl Drop for Exchange<'_> {
             self.end_trace(&trace, duration);
         }
     }
+}
+
+fn micros(duration: Option<Duration>) -> u64 {
+    duration.map_or(0, |duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 impl Exchange<'_> {
@@ -124,9 +134,15 @@ impl Exchange<'_> {
             }
         };
         let target = self.record.route.map(|route| self.snapshot.table.target(route));
-        let secrets =
-            target.and_then(|target| target.guard.as_deref()).map_or(&[][..], Guard::secret_parameters);
+        // Of one without a route, or of another page, nobody knows which policy was meant.
+        let all_secrets = self.snapshot.table.secret_parameters();
+        let secrets = match target {
+            Some(target) => target.guard.as_deref().map_or(&[][..], Guard::secret_parameters),
+            None => all_secrets,
+        };
         let masked = if secrets.is_empty() { None } else { mask(head.target.of(buf), secrets) };
+        let referer = header(Known::Referer);
+        let masked_referer = if all_secrets.is_empty() { None } else { mask(referer, all_secrets) };
         let consumer = self.record.consumer.map(|number| self.snapshot.table.consumers().get(number));
         let entry = Entry {
             at: SystemTime::now() - duration,
@@ -139,7 +155,7 @@ impl Exchange<'_> {
                 Version::Http11 => b"HTTP/1.1",
             },
             host: head.authority.map_or(&[], |authority| authority.of(buf)),
-            referer: header(Known::Referer),
+            referer: masked_referer.as_deref().unwrap_or(referer),
             user_agent: header(Known::UserAgent),
             request_id,
             // nginx' code for a client that went away before it was answered.
@@ -153,6 +169,7 @@ impl Exchange<'_> {
             attempts: self.record.attempts,
             consumer: consumer.map(|known| &known.consumer.id),
             policy: self.record.policy.as_ref(),
+            limit: self.record.limit.as_deref(),
             dry_runs: &self.record.dry_runs,
             trace: self.record.trace.as_deref().map(|trace| (trace.trace, trace.span)),
             cache: self.record.cache,
@@ -231,11 +248,12 @@ pub(super) struct Headless<'h> {
 pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless<'_>) {
     let Some(log) = &worker.log else { return };
     let [method, target, version] = request_line(headless.buf);
+    let masked = mask(target, worker.snapshot().table.secret_parameters());
     let entry = Entry {
         at: SystemTime::now() - headless.duration,
         remote: client.origin.peer,
         method,
-        target,
+        target: masked.as_deref().unwrap_or(target),
         version,
         host: &[],
         referer: &[],
@@ -251,6 +269,7 @@ pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless
         attempts: 0,
         consumer: None,
         policy: None,
+        limit: None,
         dry_runs: &[],
         trace: None,
         cache: None,

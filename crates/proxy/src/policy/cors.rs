@@ -3,12 +3,16 @@
 use sluicegate_http1::{Known, Method, RequestHead, ResponseHead};
 use sluicegate_model::policy::{self, security::OriginPattern};
 
+use super::limit::seconds_up;
+
 /// Which origins may do what, compiled.
 #[derive(Debug)]
 pub(crate) struct Cors {
     origins: Vec<OriginPattern>,
     /// Whether headers are those that the browser asks for.
     echoes_headers: bool,
+    /// Whether the method is.
+    echoes_method: bool,
     /// Lines that each response has.
     response: Box<[u8]>,
     /// Lines that each answer to a preflight has.
@@ -38,16 +42,21 @@ impl Cors {
             response.push_str(&format!("Access-Control-Expose-Headers: {}\r\n", joined(&cors.expose)));
         }
         let mut preflight = credentials.to_owned();
-        preflight.push_str(&format!("Access-Control-Allow-Methods: {}\r\n", joined(&cors.methods)));
+        // With credentials browsers take * for the name of a method (Fetch standard, "CORS-preflight fetch").
+        let echoes_method = has_any(&cors.methods);
+        if !echoes_method {
+            preflight.push_str(&format!("Access-Control-Allow-Methods: {}\r\n", joined(&cors.methods)));
+        }
         let echoes_headers = has_any(&cors.headers);
         if !echoes_headers && !cors.headers.is_empty() {
             preflight.push_str(&format!("Access-Control-Allow-Headers: {}\r\n", joined(&cors.headers)));
         }
-        preflight.push_str(&format!("Access-Control-Max-Age: {}\r\n", cors.max_age.as_secs()));
+        preflight.push_str(&format!("Access-Control-Max-Age: {}\r\n", seconds_up(cors.max_age)));
         Self {
             is_for_all: !cors.credentials && cors.origins.contains(&OriginPattern::Any),
             origins: cors.origins.clone(),
             echoes_headers,
+            echoes_method,
             response: response.into_bytes().into(),
             preflight: preflight.into_bytes().into(),
         }
@@ -77,6 +86,13 @@ impl Cors {
     pub(crate) fn write_preflight(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
         self.write_origin(head, buf, out);
         out.extend_from_slice(&self.preflight);
+        if self.echoes_method
+            && let Some(asked) = head.find(buf, "access-control-request-method")
+        {
+            out.extend_from_slice(b"Access-Control-Allow-Methods: ");
+            out.extend_from_slice(asked);
+            out.extend_from_slice(b"\r\nVary: Access-Control-Request-Method\r\n");
+        }
         if self.echoes_headers
             && let Some(asked) = head.find(buf, "access-control-request-headers")
         {

@@ -128,6 +128,17 @@ impl Policies {
         self.traffic.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
     }
 
+    /// The parameters of queries that are nobody else's business, of all policies.
+    pub(crate) fn secret_parameters(&self) -> Box<[Box<str>]> {
+        let authentication =
+            self.security.values().filter_map(|policy| policy.compiled.authentication.as_ref());
+        let mut all: Vec<_> =
+            authentication.flat_map(|known| known.secret_parameters.iter().cloned()).collect();
+        all.sort();
+        all.dedup();
+        all.into()
+    }
+
     /// Each policy for traffic, and what is counted of it.
     pub(crate) fn traffic_states(&self) -> impl Iterator<Item = TrafficState> {
         self.traffic.iter().map(|(id, policy)| {
@@ -153,6 +164,7 @@ impl Policies {
             id: id.clone(),
             refuses,
             shared: None,
+            limits: Vec::new(),
             stats: stats.clone(),
         };
         let of_limits = move |(id, policy): (&RouteId, &Arc<LimitPolicy>)| PolicyState {
@@ -161,6 +173,7 @@ impl Policies {
                 exchanged,
                 failed,
             }),
+            limits: policy.compiled.reached().collect(),
             ..state(id, false, &policy.stats)
         };
         let security = self.security.iter();

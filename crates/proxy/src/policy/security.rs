@@ -41,6 +41,8 @@ pub(crate) struct Authentication {
     pub(crate) scope: Scope,
     /// The header lines that a refusal has: how to say who one is (RFC 9110, 11.6.1).
     pub(crate) challenges: Vec<u8>,
+    /// The same, for a token that is not taken (RFC 6750, 3.1).
+    pub(crate) token_challenges: Vec<u8>,
     /// The parameters of queries that are nobody else's business.
     pub(super) secret_parameters: Vec<Box<str>>,
     /// The headers that callers cannot set, because they say who they are.
@@ -89,12 +91,16 @@ impl Authentication {
         let methods: Vec<_> = source.methods.iter().map(|method| Method::new(method, places)).collect();
         let mut own_headers: Vec<(Known, Box<str>)> =
             ["x-consumer-username", "x-consumer-groups"].map(|name| (Known::Other, name.into())).into();
-        let mut challenges = Vec::new();
+        let (mut challenges, mut token_challenges) = (Vec::new(), Vec::new());
         let mut secret_parameters = Vec::new();
         for method in &methods {
             secret_parameters
                 .extend(method.places().iter().filter_map(|place| Some(place.parameter()?.into())));
             challenges.extend_from_slice(method.challenge());
+            token_challenges.extend_from_slice(match method {
+                Method::Jwt(_) => b"WWW-Authenticate: Bearer error=\"invalid_token\"\r\n",
+                method => method.challenge(),
+            });
             match method {
                 Method::Jwt(tokens) => {
                     let named = tokens.headers().map(|name| (Known::of(name.as_bytes()), name.into()));
@@ -112,6 +118,7 @@ impl Authentication {
             methods,
             scope: source.consumers.clone(),
             challenges,
+            token_challenges,
             secret_parameters,
             own_headers,
         }

@@ -165,7 +165,7 @@ impl Provider {
     /// Checks what a token says whose signature is right.
     fn admit(&self, claims: &Claims, now: i64) -> Result<Verified, Fault> {
         claims.check(&self.rules, now)?;
-        let skew = i64::try_from(self.rules.clock_skew.as_secs()).unwrap_or(i64::MAX);
+        let skew = self.rules.skew();
         let until = claims.expiry().map_or(i64::MAX, |expiry| expiry.saturating_add(skew));
         let mut lines = Vec::new();
         for (claim, header) in &self.headers {

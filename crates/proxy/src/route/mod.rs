@@ -29,6 +29,8 @@ pub(crate) struct Table {
     default: Option<RouteIndex>,
     /// Whether a policy says who may call a route.
     is_guarded: bool,
+    /// The parameters of queries that are nobody else's business, of whatever route.
+    secret_parameters: Box<[Box<str>]>,
     policies: Policies,
     consumers: Arc<Consumers>,
 }
@@ -75,6 +77,7 @@ impl Table {
             all: Vec::with_capacity(config.hosts.len() + 1),
             default: None,
             is_guarded: false,
+            secret_parameters: Box::default(),
             policies: Policies::default(),
             consumers,
         };
@@ -98,8 +101,14 @@ impl Table {
             table.default = Some(RouteIndex { host: number, route: 0 });
         }
         table.policies = compiler.into_policies();
+        table.secret_parameters = table.policies.secret_parameters();
         table.is_guarded = table.all.iter().any(|host| host.is_guarded());
         table
+    }
+
+    /// The parameters of queries that are nobody else's business, of whatever route.
+    pub(crate) fn secret_parameters(&self) -> &[Box<str>] {
+        &self.secret_parameters
     }
 
     /// The route for a request. `authority` is the Host header's value, with or without a port, in any case; `path` is in

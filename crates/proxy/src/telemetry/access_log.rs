@@ -113,6 +113,8 @@ pub(crate) struct Entry<'e> {
     pub(crate) consumer: Option<&'e RouteId>,
     /// The policy that turned it away.
     pub(crate) policy: Option<&'e RouteId>,
+    /// The limit of it that is reached.
+    pub(crate) limit: Option<&'e str>,
     /// The limits that would have turned it away, had they not been in a dry run: `namespace/policy/limit`.
     pub(crate) dry_runs: &'e [String],
     /// Its trace and the gateway's span in it, if it has one.
@@ -225,6 +227,10 @@ impl Entry<'_> {
         }
         if let Some(policy) = self.policy {
             write!(out, ",\"policy\":\"{policy}\"")?;
+        }
+        if let Some(limit) = self.limit {
+            // In which nothing has to be escaped.
+            write!(out, ",\"limit\":\"{limit}\"")?;
         }
         if let Some((trace, span)) = self.trace {
             write!(out, ",\"trace_id\":\"{trace:032x}\",\"span_id\":\"{span:016x}\"")?;
@@ -378,6 +384,7 @@ mod tests {
             consumer: None,
             policy: None,
             trace: None,
+            limit: None,
             dry_runs: &[],
             cache: Some("hit"),
             reason: None,

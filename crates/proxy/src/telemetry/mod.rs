@@ -421,6 +421,8 @@ pub struct PolicyState {
     pub refuses: bool,
     /// How it stands with sharing, for a policy whose limits are shared.
     pub shared: Option<SharedState>,
+    /// For each limit its name, and how many requests were beyond it, tried out or not.
+    pub limits: Vec<(Box<str>, u64)>,
     /// What is counted of it.
     pub stats: Arc<PolicyStats>,
 }
@@ -567,6 +569,10 @@ pub struct ConsumerShard {
     pub responses: Tallies<5>,
     /// Requests that did not come to their proper end.
     pub aborted: Tally,
+    /// From the last byte of requests' heads to the last byte of responses, in microseconds in all.
+    pub micros: Tally,
+    /// Of this, from the last attempt to the head of the endpoint's response.
+    pub endpoint_micros: Tally,
     /// Bytes of responses, heads included.
     pub bytes_out: Tally,
 }
@@ -586,6 +592,8 @@ pub struct RouteShard {
     pub aborted: Tally,
     /// From the last byte of the request's head to the last byte of the response.
     pub latency: Histogram,
+    /// Of this, from the last attempt to the head of the endpoint's response, in microseconds in all.
+    pub endpoint_micros: Tally,
     /// Bytes of responses, heads included.
     pub bytes_out: Tally,
 }

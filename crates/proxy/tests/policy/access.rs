@@ -156,6 +156,19 @@ async fn preflights_are_answered_for_origins_that_may_and_need_no_token() -> Tes
 }
 
 #[tokio::test]
+async fn any_method_is_the_one_that_is_asked_for() -> TestResult {
+    let mut security = cors(vec![OriginPattern::Exact("https://app.example.com".into())], true);
+    security.cors.as_mut().unwrap().methods = vec!["*".into()];
+    let (_backend, gateway) = guarded(security).await?;
+    let lines = ["Origin: https://app.example.com", "Access-Control-Request-Method: PATCH"];
+    let response = ask_by(&gateway, "OPTIONS", "/", &lines, Transport::Http).await?;
+    // With credentials browsers take * for a name.
+    assert_eq!(response.headers_named("access-control-allow-methods"), ["PATCH"]);
+    assert_eq!(response.headers_named("vary"), ["Origin", "Access-Control-Request-Method"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn responses_say_which_origin_may_read_them_whatever_the_endpoint_says() -> TestResult {
     let exact = OriginPattern::Exact("https://app.example.com".into());
     let (backend, gateway) = guarded(cors(vec![exact], false)).await?;

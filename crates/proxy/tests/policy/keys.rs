@@ -307,17 +307,24 @@ async fn the_log_says_who_called_and_which_policy_refused_and_no_secret() -> Tes
     set_consumers(builder.config_mut(), vec![consumer("alice", "alice-key")]);
     let gateway = builder.start().await?;
     ask(&gateway, "/?key=alice-key&a=1", &[]).await?;
-    ask(&gateway, "/?key=guessed-key", &[]).await?;
+    ask(&gateway, "/?key=guessed-key", &["Referer: http://localhost/?key=other-key"]).await?;
+    // What is refused before it has a route.
+    for head in ["Host: localhost\r\nTransfer-Encoding: x", "Host: localhost\r\nExpect: x"] {
+        let request = format!("GET /?key=alice-key HTTP/1.1\r\n{head}\r\n\r\n");
+        assert!(gateway.connect().await?.request(request).await?.status >= 400);
+    }
     gateway.stop().await;
     let read = || std::fs::read_to_string(file.path()).unwrap();
-    gateway.wait_until(|_| read().lines().count() == 2).await?;
+    gateway.wait_until(|_| read().lines().count() == 4).await?;
     let mut lines: Vec<Value> = read().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // Each worker writes for itself.
     lines.sort_by_key(|line| line["status"].as_u64());
+    lines.retain(|line| line["reason"] == "unknown_key" || line["status"] == 200);
     assert_eq!(lines[0]["consumer"], "default/alice");
     assert_eq!(lines[0]["target"], "/?key=***&a=1");
     assert_eq!(lines[1]["policy"], "SecurityPolicy default/shop");
     assert_eq!(lines[1]["reason"], "unknown_key");
+    assert_eq!(lines[1]["referer"], "http://localhost/?key=***");
     assert!(!read().contains("-key"), "{}", read());
     Ok(())
 }

@@ -62,6 +62,23 @@ async fn what_is_over_the_limit_is_told_when_to_come_again() -> TestResult {
 }
 
 #[tokio::test]
+async fn nobody_is_told_of_more_that_is_left_than_there_is() -> TestResult {
+    for (window, per, policy, left) in [
+        (Window::TokenBucket { burst: 50 }, 1500, "\"all\";q=50;w=8", "\"all\";r=49;"),
+        (Window::TokenBucket { burst: 1 }, 1500, "\"all\";q=1;w=1", "\"all\";r=0;"),
+        (Window::Sliding, 1500, "\"all\";q=10;w=2", "\"all\";r=9;"),
+    ] {
+        let limit = Limit { window, per: Duration::from_millis(per), ..limit("all", 10, Vec::new()) };
+        let (_backend, gateway) = with(|config| set_limits(config, limits(vec![limit]))).await?;
+        let response = ask(&gateway, "/", &[]).await?;
+        assert_eq!(response.header("ratelimit-policy"), Some(policy));
+        let said = response.header("ratelimit").unwrap();
+        assert!(said.starts_with(left), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn callers_are_told_apart_by_the_key_and_cannot_forge_it() -> TestResult {
     let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
     let (_backend, gateway) = with(|config| set_limits(config, limits(vec![by_address]))).await?;
@@ -158,6 +175,9 @@ async fn who_is_refused_uses_up_nothing_that_others_have_a_share_in() -> TestRes
         }
         assert_eq!(let_in(&gateway, 20, &["X-API-Key: alice-key"]).await?, 3);
         let refused = ask(&gateway, "/", &["X-API-Key: alice-key"]).await?;
+        let policies = gateway.proxy().telemetry().policies();
+        let reached = policies.iter().flat_map(|policy| &policy.limits).cloned();
+        assert_eq!(reached.collect::<Vec<_>>(), [("everybody".into(), 0), ("each".into(), 18)]);
         let left = refused.header("ratelimit").unwrap();
         assert!(left.starts_with("\"everybody\";r=3;") && left.contains(", \"each\";r=0;"), "{left}");
         assert_eq!(let_in(&gateway, 20, &["X-API-Key: bob-key"]).await?, 3, "{window:?}");

@@ -52,7 +52,7 @@ async fn whoever_shows_no_good_token_is_told_how_and_does_not_reach_the_endpoint
     ] {
         let response = ask(&gateway, "/", &[&format!("Authorization: Bearer {token}")]).await?;
         assert_eq!(response.status, 401, "{fault}");
-        assert_eq!(response.header("www-authenticate"), Some("Bearer"), "{fault}");
+        assert_eq!(response.header("www-authenticate"), Some("Bearer error=\"invalid_token\""), "{fault}");
         assert_eq!(denied(&gateway, Denial::Token(fault)), 1, "{fault}");
         // Faults are counted one by one.
         gateway.configure(|config| set_security(config, None)).await;

@@ -36,6 +36,8 @@ fn parse_line(line: &[u8]) -> Result<(&str, &str), &'static str> {
     if name.is_empty() {
         return Err("has no name");
     }
+    // nginx lets a comment follow.
+    let hash = hash.split_once(':').map_or(hash, |(hash, _)| hash);
     match hash_fault(hash) {
         None => Ok((name, hash)),
         Some(fault) => Err(fault),
@@ -84,7 +86,7 @@ mod tests {
         let sha = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
         let apr1 = "$apr1$kLFPrQqq$BPvMYxIpYcJjbPz9iZSvq/";
         let text = format!(
-            "# comment\r\n\nalice:{BCRYPT}\r\nbob:{sha}\ncarol:{apr1}\nalice:{sha}\ndave\n:{sha}\nerin:plain\n\
+            "# comment\r\n\nalice:{BCRYPT}\r\nbob:{sha}:Bob: of sales\ncarol:{apr1}\nalice:{sha}\ndave\n:{sha}\nerin:plain\n\
              frank:{}\ngrace:$1$x$y\nheidi:{{SHA}}short\n",
             BCRYPT.replace("$05$", "$17$")
         );

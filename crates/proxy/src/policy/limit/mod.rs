@@ -21,10 +21,11 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluicegate_jwt::Claims;
-use sluicegate_model::policy::{self, Consumer, LimitKey};
+use sluicegate_model::policy::{self, Consumer, LimitKey, Window};
 
 use buckets::Buckets;
 use flights::Flights;
@@ -54,6 +55,8 @@ struct Limit {
     source: policy::Limit,
     pace: Pace,
     buckets: Arc<Buckets>,
+    /// Calls beyond it, tried out or not.
+    reached: Arc<AtomicU64>,
     /// Whether it is counted only after authentication, as it has to know who calls, or as a stranger would use up what all share.
     follows_authentication: bool,
 }
@@ -62,6 +65,8 @@ struct Limit {
 struct Concurrency {
     source: policy::Concurrency,
     flights: Arc<Flights>,
+    /// Calls beyond it, tried out or not.
+    reached: Arc<AtomicU64>,
     /// Whether it is known only after authentication whom it is for.
     needs_identity: bool,
 }
@@ -81,8 +86,8 @@ pub(crate) struct Caller<'c> {
 /// What has come of limits of how many may be under way.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
-    /// Whether one is reached.
-    pub(crate) is_refused: bool,
+    /// The name of the one that is reached.
+    pub(crate) refused_by: Option<Box<str>>,
     /// The names of those that were reached and are only tried out.
     pub(crate) dry_runs: Vec<Box<str>>,
 }
@@ -90,8 +95,8 @@ pub(crate) struct Begun {
 /// What has come of limits.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// How long to wait, if a limit is reached.
-    pub(crate) retry_after: Option<Duration>,
+    /// The name of a limit that is reached, and how long to wait: of several the one that takes longest.
+    pub(crate) refused_by: Option<(Box<str>, Duration)>,
     /// The names of those that were reached and are only tried out.
     pub(crate) dry_runs: Vec<Box<str>>,
 }
@@ -112,12 +117,14 @@ impl Limits {
         let limit = |source: &policy::Limit| {
             let same = |limit: &&Limit| limit.source == *source;
             let pace = Pace::new(source);
+            let known = unshared.and_then(|before| before.all.iter().find(same));
+            let reached = known.map(|known| known.reached.clone()).unwrap_or_default();
             let buckets = match (before.and_then(|before| before.all.iter().find(same)), server) {
                 (Some(known), _) => known.buckets.clone(),
                 (None, Some(server)) => server.buckets(&limits.id, source, &pace),
                 (None, None) => Arc::new(Buckets::new()),
             };
-            Limit::new(source, pace, buckets)
+            Limit::new(source, pace, buckets, reached)
         };
         let all: Vec<_> = limits.limits.iter().map(limit).collect();
         let concurrency = |source: &policy::Concurrency| {
@@ -126,6 +133,7 @@ impl Limits {
             Concurrency {
                 source: source.clone(),
                 flights: known.map_or_else(|| Arc::new(Flights::new()), |limit| limit.flights.clone()),
+                reached: known.map(|known| known.reached.clone()).unwrap_or_default(),
                 needs_identity: needs_identity(&source.key, &source.groups),
             }
         };
@@ -141,14 +149,16 @@ impl Limits {
         for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
             let policy::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
             let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
-            match limit.flights.begin(key, *requests) {
-                Some(permit) => permits.push(permit),
-                None if *dry_run => begun.dry_runs.push(name.clone()),
-                None => {
-                    begun.is_refused = true;
-                    break;
-                }
+            if let Some(permit) = limit.flights.begin(key, *requests) {
+                permits.push(permit);
+                continue;
             }
+            limit.reached.fetch_add(1, Ordering::Relaxed);
+            if !dry_run {
+                begun.refused_by = Some(name.clone());
+                break;
+            }
+            begun.dry_runs.push(name.clone());
         }
         begun
     }
@@ -167,13 +177,32 @@ impl Limits {
             let said = lines.0.len();
             let look = |limit: &Limit, key| limit.buckets.look(key, &limit.pace, now);
             let outcome = self.ask(caller, is_authenticated, lines, look);
-            if outcome.retry_after.is_some() {
+            if outcome.refused_by.is_some() {
+                self.note_reached(&outcome);
                 return outcome;
             }
             lines.0.truncate(said);
         }
         let count = |limit: &Limit, key| limit.buckets.count(key, &limit.pace, now);
-        self.ask(caller, is_authenticated, lines, count)
+        let outcome = self.ask(caller, is_authenticated, lines, count);
+        self.note_reached(&outcome);
+        outcome
+    }
+
+    fn note_reached(&self, outcome: &Outcome) {
+        let refused_by = outcome.refused_by.iter().map(|(name, _)| name);
+        for name in refused_by.chain(&outcome.dry_runs) {
+            if let Some(limit) = self.all.iter().find(|limit| limit.source.name == *name) {
+                limit.reached.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many calls were beyond each limit, tried out or not.
+    pub(super) fn reached(&self) -> impl Iterator<Item = (Box<str>, u64)> {
+        let rates = self.all.iter().map(|limit| (&limit.source.name, &limit.reached));
+        let concurrency = self.concurrency.iter().map(|limit| (&limit.source.name, &limit.reached));
+        rates.chain(concurrency).map(|(name, reached)| (name.clone(), reached.load(Ordering::Relaxed)))
     }
 
     fn ask(
@@ -195,7 +224,10 @@ impl Limits {
             match counted.wait {
                 None => {}
                 Some(_) if *dry_run => outcome.dry_runs.push(name.clone()),
-                wait => outcome.retry_after = outcome.retry_after.max(wait),
+                Some(wait) if outcome.refused_by.as_ref().is_none_or(|(_, longest)| wait > *longest) => {
+                    outcome.refused_by = Some((name.clone(), wait));
+                }
+                Some(_) => {}
             }
         }
         outcome
@@ -243,9 +275,10 @@ impl Shared {
 }
 
 impl Limit {
-    fn new(source: &policy::Limit, pace: Pace, buckets: Arc<Buckets>) -> Self {
+    fn new(source: &policy::Limit, pace: Pace, buckets: Arc<Buckets>, reached: Arc<AtomicU64>) -> Self {
         Self {
             pace,
+            reached,
             follows_authentication: needs_identity(&source.key, &source.groups) || is_for_all(&source.key),
             source: source.clone(),
             buckets,
@@ -312,10 +345,18 @@ fn hash_address(hasher: &mut impl std::hash::Hasher, address: IpAddr, ipv6_prefi
 fn policy_line(limits: &[Limit]) -> String {
     let mut line = String::new();
     for limit in limits.iter().filter(|limit| !limit.source.dry_run) {
-        let policy::Limit { name, requests, per, .. } = &limit.source;
+        let policy::Limit { name, requests, per, window, .. } = &limit.source;
+        // What a bucket holds, and how long it takes to fill: nobody is told of more that is left than there is.
+        let (requests, per) = match window {
+            Window::TokenBucket { burst } => {
+                let nanos = per.as_nanos() * u128::from(*burst) / u128::from(*requests).max(1);
+                (burst, Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            }
+            Window::Sliding => (requests, *per),
+        };
         line.push_str(if line.is_empty() { "RateLimit-Policy: " } else { ", " });
         // Writing to a String does not fail.
-        let _ = write!(line, "\"{name}\";q={requests};w={}", seconds_up(*per));
+        let _ = write!(line, "\"{name}\";q={requests};w={}", seconds_up(per));
     }
     if !line.is_empty() {
         line.push_str("\r\n");
