@@ -23,7 +23,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
 use kube::Client;
 use tokio::sync::{mpsc, watch as state};
 use tokio::task::AbortHandle;
@@ -443,30 +443,27 @@ impl<P: Publish> Follower<P> {
     fn find_named(&mut self) {
         self.named = Named::find(&self.store, &self.options);
         let named = &self.named;
-        let is_over = |watch: &mut Watch| {
-            watch.selection.object().is_some_and(|object| !named.others.contains(&object))
-        };
+        let singly: BTreeSet<ObjectRef> =
+            self.watches.values().filter_map(|watch| watch.selection.object()).collect();
+        // Before all have been listed, nobody knows what they lack.
+        let is_listed =
+            self.watches.values().all(|watch| watch.is_settled || watch.selection.object().is_some());
+        let (held, mut wanted): (Vec<_>, Vec<_>) =
+            named.others.iter().cloned().partition(|object| singly.contains(object));
+        wanted.retain(|object| is_listed && !self.store.knows(object));
+        let followed: BTreeSet<ObjectRef>;
+        (followed, self.unwatched) = share(held.into_iter().chain(wanted), SINGLE_WATCHES_MAX);
+        let is_over =
+            |watch: &mut Watch| watch.selection.object().is_some_and(|object| !followed.contains(&object));
         let ended: Vec<Watch> =
             self.watches.extract_if(.., |_, watch| is_over(watch)).map(|(_, watch)| watch).collect();
         // What is not watched is not known: it is asked for anew if it is named again.
         for object in ended.iter().flat_map(|watch| &watch.objects) {
             self.forget(object);
         }
-        let named = &self.named;
-        let singly: BTreeSet<ObjectRef> =
-            self.watches.values().filter_map(|watch| watch.selection.object()).collect();
-        // Before all have been listed, nobody knows what they lack.
-        let is_listed =
-            self.watches.values().all(|watch| watch.is_settled || watch.selection.object().is_some());
-        let mut wanted: Vec<ObjectRef> = named
-            .others
-            .iter()
-            .filter(|object| is_listed && !singly.contains(object) && !self.store.knows(object))
-            .cloned()
-            .collect();
-        let room = SINGLE_WATCHES_MAX.saturating_sub(singly.len());
-        self.unwatched = wanted.split_off(room.min(wanted.len()));
-        for ObjectRef { kind, namespace, name } in wanted {
+        for ObjectRef { kind, namespace, name } in
+            followed.into_iter().filter(|object| !singly.contains(object))
+        {
             self.watch(Selection { kind, namespace: Some(namespace), fields: Fields::Name(name) });
         }
     }
@@ -537,6 +534,23 @@ impl Selection {
 }
 
 /// What is wrong if these are not followed.
+/// Which objects have the room, and which do not: each namespace has as much of it as it wants and the others leave, so that none
+/// takes what others need. Those that come first go before others of their namespace.
+fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<ObjectRef>, Vec<ObjectRef>) {
+    let mut counts: HashMap<Arc<str>, usize> = HashMap::default();
+    let mut ranked: Vec<(usize, ObjectRef)> = objects
+        .map(|object| {
+            let count = counts.entry(object.namespace.clone()).or_default();
+            *count += 1;
+            (*count, object)
+        })
+        .collect();
+    ranked.sort();
+    let others = ranked.split_off(room.min(ranked.len()));
+    let objects = |ranked: Vec<(usize, ObjectRef)>| ranked.into_iter().map(|(_, object)| object);
+    (objects(ranked).collect(), objects(others).collect())
+}
+
 fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
     let first = unwatched.first()?;
     Some(Problem {
@@ -565,5 +579,26 @@ fn problem(what: &str, reason: Reason) -> Problem {
         object: None,
         field: String::new(),
         message: format!("the Kubernetes API cannot be asked for {what}; {consequence}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_namespace_takes_the_room_that_others_need() {
+        let object = |namespace: &str, name: String| ObjectRef {
+            kind: Kind::Secret,
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let greedy: Vec<_> = (0..500).map(|n| object("a", n.to_string())).collect();
+        let one = object("b", "users".into());
+        let (followed, others) = share(greedy.iter().cloned().chain([one.clone()]), 500);
+        assert!(followed.len() == 500 && followed.contains(&one), "{others:?}");
+        assert_eq!(others, [greedy[499].clone()], "the last of those that have most");
+        let (followed, others) = share(greedy.into_iter().take(499).chain([one]), 500);
+        assert_eq!((followed.len(), others.len()), (500, 0));
     }
 }
