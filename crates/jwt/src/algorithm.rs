@@ -27,13 +27,15 @@ pub enum Algorithm {
     Es256,
     /// ECDSA on P-384 with SHA-384.
     Es384,
+    /// ECDSA on P-521 with SHA-512.
+    Es512,
     /// Ed25519.
     EdDsa,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Hs256,
         Self::Hs384,
         Self::Hs512,
@@ -45,6 +47,7 @@ impl Algorithm {
         Self::Ps512,
         Self::Es256,
         Self::Es384,
+        Self::Es512,
         Self::EdDsa,
     ];
 
@@ -69,6 +72,7 @@ impl Algorithm {
             Self::Ps512 => "PS512",
             Self::Es256 => "ES256",
             Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
             Self::EdDsa => "EdDSA",
         }
     }

@@ -104,8 +104,12 @@ impl Jwk {
                     _ => Err("is an RSA key of more than 8192 bits, or with a long exponent"),
                 }
             }
-            ("EC", Some(curve @ ("P-256" | "P-384"))) => {
-                let length = if curve == "P-256" { 32 } else { 48 };
+            ("EC", Some(curve @ ("P-256" | "P-384" | "P-521"))) => {
+                let length = match curve {
+                    "P-256" => 32,
+                    "P-384" => 48,
+                    _ => 66,
+                };
                 let (x, y) = (decode(self.x.as_deref(), "has no x")?, decode(self.y.as_deref(), "has no y")?);
                 // RFC 7518, 6.2.1.2: always as long as the curve's coordinates.
                 if x.len() != length || y.len() != length {

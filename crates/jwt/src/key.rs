@@ -195,6 +195,7 @@ fn public_key(algorithm: Algorithm, der: &[u8]) -> Option<ParsedPublicKey> {
         Algorithm::Ps512 => rsa(&signature::RSA_PSS_2048_8192_SHA512),
         Algorithm::Es256 => ecdsa(&signature::ECDSA_P256_SHA256_FIXED),
         Algorithm::Es384 => ecdsa(&signature::ECDSA_P384_SHA384_FIXED),
+        Algorithm::Es512 => ecdsa(&signature::ECDSA_P521_SHA512_FIXED),
         Algorithm::EdDsa => eddsa(&signature::ED25519),
         Algorithm::Hs256 | Algorithm::Hs384 | Algorithm::Hs512 => None,
     }

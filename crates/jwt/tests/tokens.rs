@@ -53,10 +53,11 @@ fn signed(algorithm: Algorithm) -> (String, String, Value) {
         format!("{}.{}", b64(json!({"alg": algorithm.as_str()}).to_string()), b64(r#"{"sub":"42"}"#));
     let random = SystemRandom::new();
     let (signature, spki, jwk) = match algorithm {
-        Algorithm::Es256 | Algorithm::Es384 => {
+        Algorithm::Es256 | Algorithm::Es384 | Algorithm::Es512 => {
             let (with, curve, length) = match algorithm {
                 Algorithm::Es256 => (&signature::ECDSA_P256_SHA256_FIXED_SIGNING, "P-256", 32),
-                _ => (&signature::ECDSA_P384_SHA384_FIXED_SIGNING, "P-384", 48),
+                Algorithm::Es384 => (&signature::ECDSA_P384_SHA384_FIXED_SIGNING, "P-384", 48),
+                _ => (&signature::ECDSA_P521_SHA512_FIXED_SIGNING, "P-521", 66),
             };
             let pair = EcdsaKeyPair::generate(with).unwrap();
             let point = pair.public_key().as_ref()[1..].to_vec();

@@ -3,21 +3,18 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::RequestHead;
 use sluicegate_model::{RouteId, policy};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use super::encode::original_peer;
 use super::exchange::{Exchange, is_trusted};
 use super::refuse::Refusal;
 use crate::failure::Denial;
 use crate::policy::authorization::Call;
-use crate::policy::basic::Credential;
+use crate::policy::basic::{CheckQueue, Credential};
 use crate::policy::consumers::Consumers;
 use crate::policy::cors::{self, Cors};
 use crate::policy::credential::{Kept, Place, is_line_like};
@@ -28,9 +25,6 @@ use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
 use crate::route::{RouteIndex, host_name};
 use crate::telemetry::{PolicyShard, PolicyStats};
-
-/// How many requests may wait for their password to be checked.
-const PASSWORDS_WAITING_MAX: usize = 256;
 
 /// Who calls.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +50,7 @@ enum Unidentified {
     /// A password has to be checked first, which takes long.
     Unchecked {
         check: Box<dyn FnOnce() -> bool + Send>,
+        queue: Arc<CheckQueue>,
         mark: [u8; 32],
     },
     /// A service has to be asked first.
@@ -153,8 +148,9 @@ impl Exchange<'_> {
                     let denial = self.challenge(authentication, &awaited, denial);
                     return Err(self.deny(&By::of(policy), denial));
                 }
-                Err(Unidentified::Unchecked { check, mark }) => {
-                    let checked = Box::pin(check_password(check)).await;
+                Err(Unidentified::Unchecked { check, queue, mark }) => {
+                    let checked = Box::pin(queue.check(check)).await;
+                    let checked = checked.ok_or(Denial::PasswordsBusy);
                     let is_right = checked.map_err(|denial| self.deny(&By::of(policy), denial))?;
                     if is_right {
                         self.worker.passwords.borrow_mut().remember(mark);
@@ -241,7 +237,7 @@ impl Exchange<'_> {
                     Some(false) => Err(Denial::Password.into()),
                     None => {
                         let check = Box::new(passwords.check(credential));
-                        Err(Unidentified::Unchecked { check, mark })
+                        Err(Unidentified::Unchecked { check, queue: passwords.queue.clone(), mark })
                     }
                 }
             }
@@ -479,69 +475,4 @@ fn first<'b>(places: &[Place], head: &RequestHead, buf: &'b [u8]) -> Result<Opti
         }
     }
     Ok(None)
-}
-
-/// Checks a password on a thread for such work: half of the CPUs do nothing else at most.
-async fn check_password(check: Box<dyn FnOnce() -> bool + Send>) -> Result<bool, Denial> {
-    static WAITING: AtomicUsize = AtomicUsize::new(0);
-    static CHECKING: OnceLock<Arc<Semaphore>> = OnceLock::new();
-    struct Waiting;
-    impl Drop for Waiting {
-        fn drop(&mut self) {
-            WAITING.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-    let before = WAITING.fetch_add(1, Ordering::Relaxed);
-    let waiting = Waiting;
-    if before >= PASSWORDS_WAITING_MAX {
-        return Err(Denial::PasswordsBusy);
-    }
-    let checking = CHECKING.get_or_init(|| {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Arc::new(Semaphore::new((cpus / 2).max(1)))
-    });
-    let permit = checking.clone().acquire_owned().await;
-    let checked = spawn_blocking(move || {
-        // As long as it takes, also when nobody waits for it any more: it cannot be broken off.
-        let _held = (permit, waiting);
-        check()
-    });
-    let checked = checked.await;
-    // A check that could not be made to its end lets nobody in.
-    Ok(checked.unwrap_or(false))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::mpsc;
-
-    use tokio::sync::mpsc::unbounded_channel;
-    use tokio::time::timeout;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_check_that_nobody_waits_for_any_more_keeps_its_place() {
-        let places = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
-        let (release, held) = mpsc::channel();
-        let held = Arc::new(Mutex::new(held));
-        let (begins, mut begun) = unbounded_channel();
-        for _ in 0..places {
-            let (held, begins) = (held.clone(), begins.clone());
-            let check = tokio::spawn(check_password(Box::new(move || {
-                begins.send(()).expect("the test waits");
-                held.lock().expect("no panic").recv().is_ok()
-            })));
-            begun.recv().await.expect("it begins");
-            check.abort();
-            assert!(check.await.expect_err("it is broken off").is_cancelled());
-        }
-        let mut next = tokio::spawn(check_password(Box::new(|| true)));
-        assert!(timeout(Duration::from_millis(100), &mut next).await.is_err(), "all places are taken");
-        for _ in 0..places {
-            release.send(()).expect("they wait");
-        }
-        assert!(matches!(next.await.expect("no panic"), Ok(true)));
-    }
 }

@@ -1,7 +1,8 @@
 //! Names and passwords (RFC 7617), as `htpasswd` hashes them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::{constant_time, digest, rand};
 use base64::Engine as _;
@@ -9,8 +10,13 @@ use base64::engine::general_purpose::STANDARD;
 use foldhash::HashSet;
 use md5::{Digest as _, Md5};
 use sluicegate_model::policy::{self, Basic};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use super::credential::Place;
+
+/// Passwords of one policy that wait to be checked, or are being checked.
+const WAITING_MAX: usize = 256;
 
 /// Passwords that a worker remembers to be right.
 const REMEMBERED_MAX: usize = 4096;
@@ -25,6 +31,15 @@ pub(crate) struct Passwords {
     pub(crate) place: Place,
     pub(super) challenge: Box<[u8]>,
     pub(crate) forwards: bool,
+    pub(crate) queue: Arc<CheckQueue>,
+}
+
+/// The checks of one policy, which take turns with those of others: who floods one route with passwords keeps nobody out elsewhere.
+#[derive(Debug)]
+pub(crate) struct CheckQueue {
+    waiting: AtomicUsize,
+    /// Those that may be made, or wait to be made beside others', at once.
+    turns: Arc<Semaphore>,
 }
 
 /// The hash of a password.
@@ -53,6 +68,7 @@ impl Passwords {
             }),
             challenge: challenge.into_bytes().into(),
             forwards: basic.forward,
+            queue: Arc::new(CheckQueue::new()),
         }
     }
 
@@ -83,6 +99,45 @@ impl Passwords {
             }
         }
     }
+}
+
+impl CheckQueue {
+    fn new() -> Self {
+        Self { waiting: AtomicUsize::new(0), turns: Arc::new(Semaphore::new((places() / 2).max(1))) }
+    }
+
+    /// Checks a password on a thread for such work; nothing if too many wait for that.
+    pub(crate) async fn check(self: &Arc<Self>, check: Box<dyn FnOnce() -> bool + Send>) -> Option<bool> {
+        static CHECKING: OnceLock<Arc<Semaphore>> = OnceLock::new();
+        struct Waiting(Arc<CheckQueue>);
+        impl Drop for Waiting {
+            fn drop(&mut self) {
+                self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting(self.clone());
+        if before >= WAITING_MAX {
+            return None;
+        }
+        let turn = self.turns.clone().acquire_owned().await;
+        let checking = CHECKING.get_or_init(|| Arc::new(Semaphore::new(places())));
+        // Whoever has waited longest goes first.
+        let place = checking.clone().acquire_owned().await;
+        let checked = spawn_blocking(move || {
+            // As long as it takes, also when nobody waits for it any more: it cannot be broken off.
+            let _held = (turn, place, waiting);
+            check()
+        });
+        // A check that could not be made to its end lets nobody in.
+        Some(checked.await.unwrap_or(false))
+    }
+}
+
+/// How many checks are made at once: half of the CPUs do nothing else at most.
+fn places() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus / 2).max(1)
 }
 
 /// A name and a password.
@@ -219,7 +274,57 @@ fn apr1(password: &[u8], salt: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, mpsc};
+    use std::time::Duration;
+
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::timeout;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_check_that_nobody_waits_for_any_more_keeps_its_place_and_policies_take_turns() {
+        let (release, held) = mpsc::channel();
+        let held = Arc::new(Mutex::new(held));
+        let (begins, mut begun) = unbounded_channel();
+        let queue = Arc::new(CheckQueue::new());
+        let slow = |queue: &Arc<CheckQueue>| {
+            let (queue, held, begins) = (queue.clone(), held.clone(), begins.clone());
+            tokio::spawn(async move {
+                let check = move || {
+                    begins.send(()).expect("the test waits");
+                    held.lock().expect("no panic").recv().is_ok()
+                };
+                queue.check(Box::new(check)).await
+            })
+        };
+        // One policy takes all its turns, for nobody, and has more that wait.
+        let turns = (places() / 2).max(1);
+        for _ in 0..turns {
+            let check = slow(&queue);
+            begun.recv().await.expect("it begins");
+            check.abort();
+            assert!(check.await.expect_err("it is broken off").is_cancelled());
+        }
+        let waiting: Vec<_> = (0..50).map(|_| slow(&queue)).collect();
+        let next = queue.clone();
+        let mut next = tokio::spawn(async move { next.check(Box::new(|| true)).await });
+        assert!(timeout(Duration::from_millis(100), &mut next).await.is_err(), "all turns are taken");
+        let other = Arc::new(CheckQueue::new());
+        let mut other = tokio::spawn(async move { other.check(Box::new(|| true)).await });
+        if places() == turns {
+            assert!(timeout(Duration::from_millis(100), &mut other).await.is_err(), "all places are taken");
+        }
+        for _ in 0..turns + usize::from(places() == turns) {
+            release.send(()).expect("they wait");
+        }
+        assert_eq!(other.await.expect("no panic"), Some(true), "before the 50");
+        assert!(!next.is_finished());
+        for _ in waiting {
+            release.send(()).expect("they wait");
+        }
+        assert_eq!(next.await.expect("no panic"), Some(true));
+    }
 
     #[test]
     fn passwords_of_each_kind_are_known_and_others_are_not() {

@@ -130,6 +130,8 @@ fn check_keys(
     let keys = format!("{field}.keys");
     let unread = unread_keys;
     let is_shared = written.shared_secret_ref.is_some();
+    // What is public is no secret; JWKs in a Secret say of themselves which of both they are.
+    let may_be_shared = is_shared || written.secret_ref.is_some();
     let checked = match written {
         ProviderKeys { inline: Some(text), secret_ref: None, shared_secret_ref: None, remote: None } => {
             if let Err(fault) = KeySet::given(text.as_bytes(), &known(algorithms)) {
@@ -158,9 +160,12 @@ fn check_keys(
         }
     };
     // A public key must never be taken for a secret that both know.
-    for (index, algorithm) in algorithms.iter().enumerate().filter(|(_, one)| one.is_shared() != is_shared) {
-        let needed =
-            if is_shared { "keys.inline, keys.secretRef or keys.remote" } else { "keys.sharedSecretRef" };
+    for (index, algorithm) in algorithms.iter().enumerate() {
+        let needed = match algorithm.is_shared() {
+            true if !may_be_shared => "keys.sharedSecretRef, or JWKs of kty oct in keys.secretRef",
+            false if is_shared => "keys.inline, keys.secretRef or keys.remote",
+            _ => continue,
+        };
         let fault = format!("{} needs {needed}", algorithm.as_str());
         findings.error(format!("{field}.algorithms[{index}]"), fault);
     }

@@ -66,7 +66,8 @@ pub(crate) struct ProviderKeys {
     /// Public keys: a JWK set or a JWK (RFC 7517), or public keys or certificates in PEM.
     #[schemars(length(min = 1, max = 65536))]
     pub(crate) inline: Option<String>,
-    /// The same in a Secret of the policy's namespace. The default of key is jwks.json.
+    /// The same in a Secret of the policy's namespace, where JWKs may be of kty oct too: secrets that the issuer knows, each with a
+    /// kid, so that the old and the new one hold while it is changed. The default of key is jwks.json.
     pub(crate) secret_ref: Option<SecretKeyRef>,
     /// A secret that the issuer knows too, for HS256, HS384 and HS512: the bytes of the value, without the end of the
     /// line. The default of key is secret.
@@ -109,6 +110,7 @@ pub(crate) enum Algorithm {
     Ps512,
     Es256,
     Es384,
+    Es512,
     #[serde(rename = "EdDSA")]
     EdDsa,
 }
@@ -128,6 +130,7 @@ impl Algorithm {
             Self::Ps512 => "PS512",
             Self::Es256 => "ES256",
             Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
             Self::EdDsa => "EdDSA",
         }
     }

@@ -103,6 +103,15 @@ fn keys_and_passwords_come_from_secrets() {
     assert_problems(&problems, &[]);
     assert!(matches!(keys(&shared), JwtKeys::Shared(secret) if **secret == *b"0123456789abcdef"));
 
+    // Two secrets that the issuer knows, while the one takes the place of the other.
+    let both = "{\"keys\":[{\"kty\":\"oct\",\"kid\":\"old\",\"k\":\"MDEyMzQ1Njc4OWFiY2RlZg\"},\
+                {\"kty\":\"oct\",\"kid\":\"new\",\"k\":\"MDEyMzQ1Njc4OWFiY2RlZw\"}]}";
+    let rotating = "secretRef: {name: both}}, algorithms: [HS256], audiences: [a";
+    let rotating = provider(rotating).replace("audiences: [a}", "audiences: [a]");
+    let (given, problems) = method(&rotating, &secret("both", &format!("jwks.json: '{both}'")));
+    assert_problems(&problems, &[]);
+    assert!(matches!(keys(&given), JwtKeys::Given(_)));
+
     let none = "no token of provider \"acme\" is taken";
     for (named, problem) in [
         ("secretRef: {name: none}", "keys.secretRef: Secret default/none does not exist"),

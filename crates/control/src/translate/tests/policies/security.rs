@@ -397,10 +397,6 @@ fn what_is_wrong_with_tokens_closes_the_route() {
             "algorithms[0]: RS256 needs keys.inline, keys.secretRef or keys.remote",
         ),
         (
-            "name: a, keys: {secretRef: {name: keys}}, algorithms: [HS256]",
-            "algorithms[0]: HS256 needs keys.sharedSecretRef",
-        ),
-        (
             "name: a, keys: {secretRef: {name: keys}}, algorithms: [none]",
             "algorithms[0]: \"none\" is unknown: write HS256, HS384",
         ),
