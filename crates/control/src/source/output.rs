@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::foreign_in_words;
 use super::publish::Publisher;
-use super::resolve::{Answer, Resolver, Target};
+use super::resolve::{Answer, Reach, Resolver, Target};
 use crate::problem::{Problem, Severity};
 use crate::store::{ServiceRef, Store, Touched};
 use crate::translate::policy::standing::Standing;
@@ -45,13 +45,14 @@ impl<P: Publish> Output<P> {
         options: TranslateOptions,
         problems: state::Sender<Arc<[Problem]>>,
         publish: P,
+        reach: Reach,
     ) -> Self {
         Self {
             options,
             problems,
             translation: None,
             external: BTreeMap::new(),
-            resolver: Resolver::new(),
+            resolver: Resolver::new(reach),
             publisher: Publisher::default(),
             publish,
         }

@@ -1,6 +1,7 @@
 //! The addresses of external names (Services of type `ExternalName`), asked for again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,16 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 /// The same, after one that failed.
 const INTERVAL_AFTER_FAULT: Duration = Duration::from_secs(5);
+
+/// Which addresses external names may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// All: who writes the manifests runs the gateway.
+    Anywhere,
+    /// None of loopback and link-local networks: who may write a Service in a cluster would reach the gateway's own admin interface
+    /// and its node. Kubernetes takes no such addresses in EndpointSlices either (`ValidateNonSpecialIP`).
+    BeyondTheNode,
+}
 
 /// A name and the port to connect to.
 pub(super) type Target = (Box<str>, u16);
@@ -27,6 +38,7 @@ pub(super) struct Answer {
 /// Looks up names as long as they are wanted.
 #[derive(Debug)]
 pub(super) struct Resolver {
+    reach: Reach,
     wanted: BTreeMap<Target, AbortHandle>,
     /// The last good answers.
     known: BTreeMap<Target, Arc<[Endpoint]>>,
@@ -37,9 +49,16 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(reach: Reach) -> Self {
         let (sender, answers) = mpsc::unbounded_channel();
-        Self { wanted: BTreeMap::new(), known: BTreeMap::new(), faults: BTreeMap::new(), answers, sender }
+        Self {
+            reach,
+            wanted: BTreeMap::new(),
+            known: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            answers,
+            sender,
+        }
     }
 
     /// Looks up these names from now on, and no others.
@@ -55,7 +74,7 @@ impl Resolver {
         self.faults.retain(|target, _| targets.contains(target));
         for target in targets {
             if !self.wanted.contains_key(target) {
-                let task = tokio::spawn(look_up_repeatedly(target.clone(), self.sender.clone()));
+                let task = tokio::spawn(look_up_repeatedly(target.clone(), self.reach, self.sender.clone()));
                 self.wanted.insert(target.clone(), task.abort_handle());
             }
         }
@@ -111,9 +130,9 @@ impl Drop for Resolver {
     }
 }
 
-async fn look_up_repeatedly(target: Target, sender: mpsc::UnboundedSender<Answer>) {
+async fn look_up_repeatedly(target: Target, reach: Reach, sender: mpsc::UnboundedSender<Answer>) {
     loop {
-        let result = look_up(&target).await;
+        let result = look_up(&target, reach).await;
         let interval = if result.is_ok() { INTERVAL } else { INTERVAL_AFTER_FAULT };
         if sender.send(Answer { target: target.clone(), result }).is_err() {
             return;
@@ -122,11 +141,60 @@ async fn look_up_repeatedly(target: Target, sender: mpsc::UnboundedSender<Answer
     }
 }
 
-async fn look_up((name, port): &Target) -> Result<Arc<[Endpoint]>, String> {
+async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>, String> {
     let addresses = tokio::net::lookup_host((&**name, *port)).await.map_err(|error| error.to_string())?;
-    let addresses: BTreeSet<_> = addresses.collect();
+    let mut addresses: BTreeSet<_> = addresses.collect();
+    let Some(first) = addresses.first().copied() else { return Err("it has no addresses".to_owned()) };
+    if reach == Reach::BeyondTheNode {
+        addresses.retain(|address| !is_special(address.ip()));
+    }
     if addresses.is_empty() {
-        return Err("it has no addresses".to_owned());
+        let ip = first.ip();
+        return Err(format!(
+            "it is {ip}, and loopback and link-local addresses are the gateway's own: no Service leads there"
+        ));
     }
     Ok(addresses.into_iter().map(|address| Endpoint { address, conditions: Conditions::READY }).collect())
+}
+
+/// Whether an address says nothing to anybody else, or is that of many.
+fn is_special(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            ip.is_loopback()
+                || ip.is_unspecified()
+                || ip.is_link_local()
+                || ip.is_multicast()
+                || ip.is_broadcast()
+        }
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.is_unspecified() || ip.is_unicast_link_local() || ip.is_multicast()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn in_a_cluster_no_name_leads_to_the_gateway_itself() {
+        for name in [
+            "localhost",
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "fe80::1",
+        ] {
+            let target = (name.into(), 9902);
+            let refused = look_up(&target, Reach::BeyondTheNode).await;
+            assert!(refused.is_err_and(|fault| fault.contains("gateway's own")), "{name}");
+            assert!(look_up(&target, Reach::Anywhere).await.is_ok(), "{name}");
+        }
+        let target = ("192.0.2.1".into(), 80);
+        assert_eq!(look_up(&target, Reach::BeyondTheNode).await.map(|found| found.len()), Ok(1));
+    }
 }

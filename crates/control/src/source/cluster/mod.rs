@@ -30,6 +30,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish};
+use super::resolve::Reach;
 use crate::object::secret::{CREDENTIALS_TYPE, TLS_TYPE};
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
@@ -162,7 +163,7 @@ impl ClusterSource {
         });
         let (sender, heard) = mpsc::channel(QUEUE);
         let mut follower = Follower {
-            output: Output::new(self.options.clone(), self.problems, publish),
+            output: Output::new(self.options.clone(), self.problems, publish, Reach::BeyondTheNode),
             client: self.client,
             options: self.options,
             namespaces: self.namespaces,

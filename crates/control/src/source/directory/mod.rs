@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::output::{Output, Publish, without_repeats};
-use super::resolve;
+use super::resolve::{self, Reach};
 use crate::problem::{Origin, Problem, Severity};
 use crate::translate::{TranslateOptions, translate};
 
@@ -156,7 +156,7 @@ impl DirectorySource {
             has_walked: false,
             has_started: false,
             heard: Instant::now(),
-            output: Output::new(self.options, self.problems, publish),
+            output: Output::new(self.options, self.problems, publish, Reach::Anywhere),
             dir: self.dir,
             attention: self.attention,
         };
