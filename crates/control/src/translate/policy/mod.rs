@@ -165,6 +165,7 @@ impl<'a> Policies<'a> {
         self.rate_limits.tell_of_unopened(config, &mut built.problems);
         self.traffic.tell_of_unopened(config, &mut built.problems);
         rate_limit::tell_of_unknown_callers(&self.rate_limits, config, &mut built.problems);
+        traffic::tell_of_idle_caches(&self.traffic, config, &mut built.problems);
         traffic::tell_of_failing_checks(&self.traffic, config, &mut built.problems);
         built.references = traffic::references(&self.traffic, config);
         built.upstreams = traffic::upstreams(&self.traffic, config, &built.references);

@@ -81,6 +81,34 @@ pub(super) fn upstreams(
     governed.collect()
 }
 
+/// Tells of caches that keep nothing, since the responses of routes are for callers who are known.
+pub(super) fn tell_of_idle_caches(
+    attached: &Attached<'_, Value>,
+    config: &Config,
+    problems: &mut Vec<Problem>,
+) {
+    let mut idle = HashMap::default();
+    for route in config.routes() {
+        let Some(traffic) = route.traffic.as_ref().filter(|traffic| traffic.cache.is_some()) else {
+            continue;
+        };
+        let is_known = route.client_auth.is_some()
+            || route.security.as_ref().is_some_and(|security| security.authentication.is_some());
+        if is_known {
+            idle.entry(&traffic.id).or_insert(route);
+        }
+    }
+    for Policy { at, .. } in attached.policies() {
+        if let Some(route) = idle.get(&at.id()) {
+            let message = format!(
+                "keeps nothing on {} {}, where callers are asked who they are: responses are for them alone",
+                route.id, route.path
+            );
+            problems.push(at.note("spec.cache", message));
+        }
+    }
+}
+
 /// Warns of health checks by gRPC for Services that are spoken with in HTTP/1.1.
 pub(super) fn tell_of_failing_checks(
     attached: &Attached<'_, Value>,

@@ -216,6 +216,15 @@ fn requests_are_not_led_around_the_security_policy_of_another_service() {
 }
 
 #[test]
+fn a_cache_that_keeps_nothing_is_told_of() {
+    let guard =
+        object("SecurityPolicy", "guard", &format!("targetRefs: [{A}], authentication: {{apiKey: {{}}}}"));
+    let (_, problems) = translated(&[&[shop(), policy("cache: {}"), guard].concat()]);
+    let told = "TrafficPolicy default/t: spec.cache: keeps nothing on Ingress default/a /";
+    assert!(problems.iter().any(|problem| problem.contains(told)), "{problems:?}");
+}
+
+#[test]
 fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
     for (part, told) in [
         ("retries: {attempts: 0}", "spec.retries.attempts: 0 is not between 1 and 10"),
