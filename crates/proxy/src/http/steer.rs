@@ -122,6 +122,10 @@ impl Exchange<'_> {
 
     /// Changes headers of the request.
     fn edit(&mut self, compiled: &Traffic) {
+        if compiled.request.strips() {
+            // Endpoints may take them for headers (RFC 9110, 6.5.1), which would come back so.
+            self.upload.discard_trailers();
+        }
         let scratch = &mut *self.scratch;
         let buf = scratch.input.filled();
         compiled.request.strip(&mut scratch.head.lines, buf);

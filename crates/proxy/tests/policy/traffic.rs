@@ -100,6 +100,21 @@ async fn headers_are_set_added_and_removed_both_ways() -> TestResult {
 }
 
 #[tokio::test]
+async fn headers_that_are_taken_out_do_not_come_back_as_trailers() -> TestResult {
+    for removed in [Vec::new(), vec!["x-debug".into()]] {
+        let is_passed = removed.is_empty();
+        let (_backend, gateway) = echo(|traffic| {
+            traffic.request_headers = HeaderRules { remove: removed, ..HeaderRules::default() }
+        })
+        .await?;
+        let request = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Debug: 1\r\n\r\n";
+        let text = gateway.connect().await?.request(request).await?.text();
+        assert_eq!(text.to_ascii_lowercase().contains("x-debug"), is_passed, "{text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn paths_and_hosts_are_rewritten_and_the_query_stays() -> TestResult {
     let (backend, gateway) = echo(|traffic| {
         traffic.rewrite =

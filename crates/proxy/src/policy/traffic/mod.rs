@@ -239,6 +239,11 @@ impl HeaderEdit {
         }
     }
 
+    /// Whether there are lines that do not go on.
+    pub(crate) fn strips(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// Marks the lines that do not go on.
     pub(crate) fn strip(&self, lines: &mut [sluicegate_http1::Line], buf: &[u8]) {
         if self.names.is_empty() {
