@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
             id: self.at().id(),
             path,
             upstream: upstream.clone(),
-            https_only: tls.is_https_only(self.ingress, host),
+            https_only: tls.is_https_only(self.object, self.ingress, host),
             client_auth: tls.client_auth_of(self.object),
             compression: self.ingress.compression.clone(),
             security: governed.security,

@@ -28,9 +28,10 @@ pub(super) struct Built {
 /// A host while it is built.
 #[derive(Default)]
 struct Host {
-    /// All of one namespace: nobody else's is shown beside, however it is keyed.
     certificates: Vec<Arc<Certificate>>,
-    namespace: Option<Arc<str>>,
+    /// The namespaces of those that name it, the oldest first. All certificates are of the first: nobody else's is shown beside, however
+    /// it is keyed.
+    namespaces: Vec<Arc<str>>,
     client_auth: Option<Arc<ClientAuth>>,
 }
 
@@ -43,12 +44,7 @@ pub(super) fn build(
     options: &TranslateOptions,
 ) -> Built {
     let mut built = Built { ssl_redirect: options.ssl_redirect, ..Built::default() };
-    let mut owners = HashMap::new();
-    for &source in ingresses {
-        for rule in &source.ingress.rules {
-            owners.entry(&rule.host).or_insert(source.object);
-        }
-    }
+    let owners = owners(ingresses);
     for &source in ingresses {
         for index in 0..source.ingress.tls.len() {
             built.add_entry(store, source, index, passthrough);
@@ -70,9 +66,39 @@ pub(super) fn build(
     built
 }
 
+/// Whose host each is, as far as clients are asked for certificates: of the oldest Ingress that serves it, or of the oldest that names
+/// it for TLS.
+fn owners<'a>(ingresses: &[Source<'a>]) -> HashMap<&'a HostPattern, &'a ObjectRef> {
+    let mut owners = HashMap::new();
+    if ingresses.iter().all(|source| source.ingress.client_auth.is_none()) {
+        return owners;
+    }
+    for source in ingresses {
+        let of_rules = source.ingress.rules.iter().map(|rule| &rule.host);
+        let of_default = source.ingress.default_backend.iter().map(|_| &HostPattern::Any);
+        for host in of_rules.chain(of_default) {
+            owners.entry(host).or_insert(source.object);
+        }
+    }
+    for source in ingresses {
+        for host in source.ingress.tls.iter().flat_map(|tls| &tls.hosts) {
+            owners.entry(host).or_insert(source.object);
+        }
+    }
+    owners
+}
+
+impl Host {
+    fn note(&mut self, namespace: &Arc<str>) {
+        if !self.namespaces.contains(namespace) {
+            self.namespaces.push(namespace.clone());
+        }
+    }
+}
+
 impl Built {
     /// Whether the routes of an Ingress for a host are served over HTTPS only.
-    pub(super) fn is_https_only(&self, ingress: &Ingress, host: &HostPattern) -> bool {
+    pub(super) fn is_https_only(&self, object: &ObjectRef, ingress: &Ingress, host: &HostPattern) -> bool {
         if ingress.force_ssl_redirect || ingress.client_auth.is_some() {
             return true;
         }
@@ -86,11 +112,13 @@ impl Built {
         let is_its_own = |pattern: &&HostPattern| {
             ingress.tls.iter().any(|tls| !tls.has_hosts || tls.hosts.contains(pattern))
         };
-        // What others say of a host counts if they have a certificate for it.
+        // What other namespaces say of a host counts if they have a certificate for it.
         let is_shown = |pattern: &&HostPattern| {
-            self.hosts
-                .get(pattern)
-                .is_some_and(|known| known.certificates.iter().any(|certificate| names(certificate, host)))
+            self.hosts.get(pattern).is_some_and(|known| {
+                known.client_auth.is_some()
+                    || known.namespaces.contains(&object.namespace)
+                    || known.certificates.iter().any(|certificate| names(certificate, host))
+            })
         };
         let has_tls = patterns.any(|pattern| is_its_own(&pattern) || is_shown(&pattern));
         has_tls && ingress.ssl_redirect.unwrap_or(self.ssl_redirect)
@@ -135,7 +163,7 @@ impl Built {
         };
         for host in hosts {
             if let Some(winner) = passthrough.of(&host) {
-                self.hosts.entry(host.clone()).or_default();
+                self.hosts.entry(host.clone()).or_default().note(&source.object.namespace);
                 if entry.secret.is_some() {
                     let fault = format!("does nothing for host {host}: {winner} passes its TLS on unopened");
                     self.problems.push(source.problem(&field, fault));
@@ -148,18 +176,18 @@ impl Built {
                 let fault = format!("{} is not good for host {host}: browsers refuse it", certificate.source);
                 self.problems.push(source.problem(&field, fault));
             }
+            let namespace = &source.object.namespace;
             let known = self.hosts.entry(host.clone()).or_default();
+            known.note(namespace);
             let Some(certificate) = certificate.clone() else { continue };
-            let namespace = &*source.object.namespace;
-            if let Some(owner) = known.namespace.as_deref().filter(|owner| *owner != namespace) {
+            if let Some(owner) = known.namespaces.first().filter(|owner| *owner != namespace) {
                 let fault = format!(
-                    "{} is not used for host {host}: an older Ingress of namespace {owner} gives it another",
+                    "{} is not used for host {host}: an older Ingress of namespace {owner} names it for TLS",
                     certificate.source
                 );
                 self.problems.push(source.problem(&field, fault));
                 continue;
             }
-            known.namespace = Some(namespace.into());
             match known.certificates.iter().find(|known| known.key_kind == certificate.key_kind) {
                 None => known.certificates.push(certificate),
                 Some(winner) if winner.source == certificate.source => {}

@@ -383,8 +383,13 @@ impl Flight {
         }
         if old.is_empty() && numbers.len() >= VARIANTS_MAX {
             // Who makes up variants does not push out those that others want.
-            let is_idle = |number: &&u64| !shard.entries.get(*number).is_some_and(|entry| entry.take_touch());
-            old.extend(numbers.iter().find(is_idle).or(numbers.first()));
+            let is_idle = |number: &u64| !shard.entries.get(number).is_some_and(|entry| entry.take_touch());
+            let idle = numbers.iter().position(is_idle).unwrap_or(0);
+            old.extend(numbers.get(idle));
+            if let Some(numbers) = shard.index.get_mut(&self.key) {
+                // Those that were passed over come last.
+                numbers.rotate_left(idle);
+            }
         }
         replaced.extend(old.into_iter().filter_map(|number| shard.remove(number)));
         shard.make_room(bytes, share, &mut evicted);

@@ -314,17 +314,17 @@ impl Exchange<'_> {
 
     /// Begins to collect a response, if it is to be kept. Whether it is.
     fn collect(&self, cached: &mut Cached, now: Instant) -> bool {
-        let (Some(flight), Some(steered)) = (cached.flight.take(), &self.steered) else { return false };
         let head = &self.scratch.reply_head;
+        if !cached.asked.has_credentials
+            && let Some(stale) = &cached.stale
+            && withdraws(head, self.scratch.reply.filled())
+        {
+            cached.cache.remove(stale);
+        }
+        let (Some(flight), Some(steered)) = (cached.flight.take(), &self.steered) else { return false };
         let (request, reply) = (&self.scratch.request, (head, self.scratch.reply.filled()));
         let draft = Draft::of(&cached.asked, request, reply, cached.cache.rules(), &self.times(now));
         let Some(draft) = draft else {
-            if !cached.asked.has_credentials
-                && withdraws(reply.0, reply.1)
-                && let Some(stale) = &cached.stale
-            {
-                cached.cache.remove(stale);
-            }
             flight.is_of_no_use();
             return false;
         };
@@ -451,7 +451,7 @@ fn limits(head: &[u8]) -> HeadLimits {
 fn is_believed(line: &Line, buf: &[u8]) -> bool {
     let begins = |with: &str| {
         let name = line.name.of(buf).get(..with.len());
-        name.is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+        name.is_some_and(|start| is_same_name(start, with.as_bytes()))
     };
     match line.known {
         Known::XForwardedFor => false,

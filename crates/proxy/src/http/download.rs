@@ -154,6 +154,13 @@ impl Download {
             return;
         };
         self.copied += taken;
+        if self.copied as u64 > self.left {
+            // It is too long for this client, which is told so when it has come that far.
+            if let Some(copy) = self.copy.take() {
+                copy.give_up();
+            }
+            return;
+        }
         let is_whole = match &self.body {
             Framing::Length(left) => *left == self.copied as u64,
             _ => copy.is_at_end(),
@@ -171,8 +178,8 @@ impl Download {
         reply: &mut Buffer,
         source: &mut (impl AsyncRead + Unpin),
     ) {
-        while self.copy.is_some() && reply.len() < AHEAD {
-            reply.reserve(BUFFER, AHEAD + BUFFER);
+        while self.copy.is_some() && reply.len() + BUFFER <= AHEAD {
+            reply.reserve(BUFFER, AHEAD);
             match reply.poll_fill(cx, source) {
                 Poll::Ready(Ok(1..)) => self.copy(reply),
                 _ => return,
@@ -324,8 +331,9 @@ impl Download {
                     Coding::Chunked => chunks::Coding::Chunked,
                     Coding::Stream => chunks::Coding::Split(&mut self.trailers),
                 };
-                let recoded =
-                    chunks::recode(decoder, filled, out, &mut way).map_err(|_| Failure::Truncated)?;
+                // What was read ahead is more than one step.
+                let step = &filled[..filled.len().min(2 * BUFFER)];
+                let recoded = chunks::recode(decoder, step, out, &mut way).map_err(|_| Failure::Truncated)?;
                 self.ended = decoder.is_done();
                 recoded.taken
             }

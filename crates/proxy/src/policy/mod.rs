@@ -41,11 +41,13 @@ use foldhash::HashMap;
 use sluicegate_model::policy as model;
 use sluicegate_model::{HostPattern, Route, RouteId, Settings, UpstreamKey};
 
-use crate::telemetry::{CacheState, PolicyState, PolicyStats, SharedState, Telemetry, TrafficState};
+use crate::telemetry::{
+    CacheState, PolicyState, PolicyStats, SharedState, Telemetry, TrafficState, TrafficStats,
+};
 use limit::Limits;
 use limit::shared::ServerState;
 use security::Security;
-use traffic::{Course, Traffic, TrafficPolicy};
+use traffic::{Course, Traffic};
 
 /// What guards a route.
 #[derive(Clone, Debug)]
@@ -70,15 +72,16 @@ pub(crate) struct Policy<S, C, T = PolicyStats> {
     pub(crate) stats: Arc<T>,
 }
 
-/// Policies of a kind, by the objects that they were written in.
-type ById<S, C, T> = HashMap<RouteId, Arc<Policy<S, C, T>>>;
+/// Policies of a kind, by the objects that they were written in. One may come in several forms, as what of it can be honoured differs
+/// from route to route: they count together.
+type ById<S, C, T> = HashMap<RouteId, Vec<Arc<Policy<S, C, T>>>>;
 
 /// The policies of a table, by the objects that they were written in.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    security: HashMap<RouteId, Arc<SecurityPolicy>>,
-    limits: HashMap<RouteId, Arc<LimitPolicy>>,
-    traffic: HashMap<RouteId, Arc<TrafficPolicy>>,
+    security: ById<model::Security, Security, PolicyStats>,
+    limits: ById<model::RateLimits, Limits, PolicyStats>,
+    traffic: ById<model::Traffic, Traffic, TrafficStats>,
 }
 
 impl Policies {
@@ -95,11 +98,13 @@ impl Policies {
             return None;
         }
         let security = route.security.as_ref().map(|source| {
-            let compile = |_: Option<&_>| Security::new(source, telemetry.key_places());
+            let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, telemetry.key_places());
             share(&mut self.security, (&before.security, true), source, || telemetry.new_policy(), compile)
         });
         let limits = route.rate_limits.as_ref().map(|source| {
-            let compile = |before: Option<&Limits>| Limits::new(source, before, telemetry.limit_servers());
+            let compile = |before: Option<&Limits>, _: Option<&_>| {
+                Limits::new(source, before, telemetry.limit_servers())
+            };
             share(&mut self.limits, (&before.limits, true), source, || telemetry.new_policy(), compile)
         });
         let number = limits.as_ref().map_or(0, |_| number_of(host, route));
@@ -116,7 +121,9 @@ impl Policies {
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Option<Box<Course>> {
         let source = route.traffic.as_ref()?;
-        let compile = |before: Option<&Traffic>| Traffic::new(source, settings, before);
+        let compile = |before: Option<&Traffic>, beside: Option<&Traffic>| {
+            Traffic::new(source, settings, before, beside)
+        };
         let stats = || telemetry.new_traffic();
         let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
         Some(Box::new(Course::new(policy, &route.path, slot)))
@@ -124,14 +131,13 @@ impl Policies {
 
     /// Takes over how the requests of a route go on that stays as it was.
     pub(crate) fn adopt_course(&mut self, course: &Course) {
-        let policy = &course.policy;
-        self.traffic.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
+        adopt(&mut self.traffic, &course.policy);
     }
 
     /// The parameters of queries that are nobody else's business, of all policies.
     pub(crate) fn secret_parameters(&self) -> Box<[Box<str>]> {
         let authentication =
-            self.security.values().filter_map(|policy| policy.compiled.authentication.as_ref());
+            self.security.values().flatten().filter_map(|policy| policy.compiled.authentication.as_ref());
         let mut all: Vec<_> =
             authentication.flat_map(|known| known.secret_parameters.iter().cloned()).collect();
         all.sort();
@@ -141,20 +147,21 @@ impl Policies {
 
     /// Each policy for traffic, and what is counted of it.
     pub(crate) fn traffic_states(&self) -> impl Iterator<Item = TrafficState> {
-        self.traffic.iter().map(|(id, policy)| {
-            let cache = policy.compiled.cache.as_ref();
+        self.traffic.iter().filter_map(|(id, forms)| {
+            let first = forms.first()?;
+            let cache = forms.iter().find_map(|policy| policy.compiled.cache.as_ref());
             let cache = cache.map(|cache| CacheState { bytes: cache.bytes(), entries: cache.entries() });
-            TrafficState { id: id.clone(), stats: policy.stats.clone(), cache }
+            Some(TrafficState { id: id.clone(), stats: first.stats.clone(), cache })
         })
     }
 
     /// Takes over the policies of a route that stays as it was.
     pub(crate) fn adopt(&mut self, guard: &Guard) {
         if let Some(policy) = &guard.security {
-            self.security.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
+            adopt(&mut self.security, policy);
         }
         if let Some(policy) = &guard.limits {
-            self.limits.entry(policy.source.id.clone()).or_insert_with(|| policy.clone());
+            adopt(&mut self.limits, policy);
         }
     }
 
@@ -176,9 +183,11 @@ impl Policies {
             limits: policy.compiled.reached().collect(),
             ..state(id, false, &policy.stats)
         };
-        let security = self.security.iter();
-        let security = security.map(move |(id, policy)| state(id, policy.compiled.refuses, &policy.stats));
-        security.chain(self.limits.iter().map(of_limits))
+        let security = self.security.iter().filter_map(move |(id, forms)| {
+            Some(state(id, forms.iter().any(|policy| policy.compiled.refuses), &forms.first()?.stats))
+        });
+        let limits = self.limits.iter().filter_map(|(id, forms)| Some((id, forms.first()?)));
+        security.chain(limits.map(of_limits))
     }
 }
 
@@ -214,26 +223,39 @@ fn number_of(host: &HostPattern, Route { id, path, upstream, .. }: &Route) -> u6
     hasher.finish()
 }
 
-/// The policy of that id among those of the table that is made, or as it was in the table before if it may stay, or compiled.
+/// The policy in that form among those of the table that is made, or as it was in the table before if it may stay, or compiled, with
+/// regard to what was before and to what is made beside.
 fn share<S: model::Written + PartialEq, C, T>(
     made: &mut ById<S, C, T>,
     (before, may_stay): (&ById<S, C, T>, bool),
     source: &Arc<S>,
     new_stats: impl FnOnce() -> Arc<T>,
-    compile: impl FnOnce(Option<&C>) -> C,
+    compile: impl FnOnce(Option<&C>, Option<&C>) -> C,
 ) -> Arc<Policy<S, C, T>> {
     let id = source.id();
     let is_it =
         |policy: &&Arc<Policy<S, C, T>>| Arc::ptr_eq(&policy.source, source) || *policy.source == **source;
-    let known = made.get(id).or_else(|| before.get(id).filter(|_| may_stay));
-    if let Some(policy) = known.filter(is_it).cloned() {
-        made.entry(id.clone()).or_insert_with(|| policy.clone());
-        return policy;
+    let (old, forms) = (before.get(id), made.entry(id.clone()).or_default());
+    if let Some(policy) = forms.iter().find(is_it) {
+        return policy.clone();
     }
-    let old = before.get(id);
-    let stats = old.map_or_else(new_stats, |policy| policy.stats.clone());
-    let compiled = compile(old.map(|policy| &policy.compiled));
-    let policy = Arc::new(Policy { source: source.clone(), compiled, stats });
-    made.insert(id.clone(), policy.clone());
+    let policy = match old.into_iter().flatten().find(is_it).filter(|_| may_stay) {
+        Some(policy) => policy.clone(),
+        None => {
+            let (old, beside) = (old.and_then(|forms| forms.first()), forms.first());
+            let stats = beside.or(old).map_or_else(new_stats, |policy| policy.stats.clone());
+            let compiled = compile(old.map(|policy| &policy.compiled), beside.map(|policy| &policy.compiled));
+            Arc::new(Policy { source: source.clone(), compiled, stats })
+        }
+    };
+    forms.push(policy.clone());
     policy
+}
+
+/// Takes over a policy that stays as it was.
+fn adopt<S: model::Written, C, T>(made: &mut ById<S, C, T>, policy: &Arc<Policy<S, C, T>>) {
+    let forms = made.entry(policy.source.id().clone()).or_default();
+    if !forms.iter().any(|known| Arc::ptr_eq(known, policy)) {
+        forms.push(policy.clone());
+    }
 }

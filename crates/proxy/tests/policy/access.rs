@@ -326,3 +326,32 @@ async fn rules_know_consumers_groups_and_claims() -> TestResult {
     assert_eq!(denied(&gateway, Denial::Forbidden), 4);
     Ok(())
 }
+
+#[tokio::test]
+async fn forms_of_one_policy_count_together() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    let security = asking(vec![api_key("x-api-key")]);
+    let closed = Arc::new(Security::closed(security.id.clone(), "no such port".into()));
+    let open = Arc::new(security);
+    let config = builder.config_mut();
+    Arc::make_mut(&mut config.hosts[0]).routes = [("/one", &open), ("/closed", &closed), ("/two", &open)]
+        .map(|(path, form)| {
+            let route = Route::new(id("Ingress", "shop"), PathPattern::Prefix(path.into()), key("backend"));
+            Route { security: Some(form.clone()), ..route }
+        })
+        .into();
+    keys::set_consumers(config, vec![consumer("alice", "alice-key")]);
+    let gateway = builder.start().await?;
+    for round in 1..3 {
+        for (path, status) in [("/one", 200), ("/closed", 503), ("/two", 200)] {
+            assert_eq!(ask(&gateway, path, &["X-API-Key: alice-key"]).await?.status, status, "{path}");
+        }
+        let policies = gateway.proxy().telemetry().policies();
+        let [policy] = &policies[..] else { panic!("{policies:?}") };
+        assert!(policy.refuses);
+        assert_eq!(policy.stats.sum(|shard| &shard.admitted), 2 * round);
+        gateway.configure(|config| config.settings.underscores_in_headers = true).await;
+    }
+    Ok(())
+}

@@ -5,7 +5,7 @@ use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 
 use super::*;
 
-fn set_consumers(config: &mut Config, consumers: Vec<Consumer>) {
+pub(super) fn set_consumers(config: &mut Config, consumers: Vec<Consumer>) {
     config.consumers = consumers.into_iter().map(Arc::new).collect();
 }
 

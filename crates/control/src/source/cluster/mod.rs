@@ -534,7 +534,6 @@ impl Selection {
     }
 }
 
-/// What is wrong if these are not followed.
 /// Which objects have the room, and which do not: each namespace has as much of it as it wants and the others leave, so that none
 /// takes what others need. Those that come first go before others of their namespace.
 fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<ObjectRef>, Vec<ObjectRef>) {
@@ -552,6 +551,7 @@ fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<Obj
     (objects(ranked).collect(), objects(others).collect())
 }
 
+/// What is wrong if these are not followed.
 fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
     let first = unwatched.first()?;
     Some(Problem {

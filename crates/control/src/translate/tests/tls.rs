@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use sluicegate_model::{ClientAuthMode, Config, KeyKind};
 use sluicegate_testkit::tls::{Authority, Issued};
 
-use super::{ECHO, assert_lines, assert_problems, ingress, rules, served};
+use super::{ECHO, assert_lines, assert_problems, backend_to, ingress, rules, served};
 use crate::translate::{ObjectName, Translation};
 use crate::{Store, TranslateOptions, translate};
 
@@ -308,9 +308,25 @@ fn a_younger_ingress_of_another_namespace_changes_nothing_of_a_hosts_tls() {
     assert_problems(
         &problems,
         &[
-            "Secret stranger/theirs is not used for host t.test: an older Ingress of namespace default gives it another",
+            "Secret stranger/theirs is not used for host t.test: an older Ingress of namespace default names it for TLS",
         ],
     );
+
+    // The default certificate, and one that is missing, are what the older one has said.
+    for own in ["{hosts: [t.test]}", "{hosts: [t.test], secretName: missing}"] {
+        let theirs =
+            issue(&["t.test"]).secret("theirs").replace("name: theirs", "name: theirs, namespace: stranger");
+        let stranger =
+            of_a_stranger("", "tls: [{hosts: [t.test], secretName: theirs}], rules: [{host: own.test}]");
+        let (translation, _) = translated(&[with_tls(own), ECHO.to_owned(), theirs, stranger].concat());
+        assert_lines(&hosts(&translation.config), &["t.test: "]);
+    }
+
+    // Names that nobody has go to the older one's default backend.
+    let default = format!("defaultBackend: {}", backend_to("echo:80"));
+    let strangers = of_a_stranger("sluicegate.dev/auth-tls-secret: nothing", &default);
+    let (translation, _) = translated(&[ingress("name: a", &default), ECHO.to_owned(), strangers].concat());
+    assert!(translation.config.tls.hosts.iter().all(|host| host.client_auth.is_none()));
 
     let (translation, problems) = with(of_a_stranger(
         "sluicegate.dev/auth-tls-secret: nothing",
@@ -343,6 +359,12 @@ fn only_who_has_a_certificate_for_it_redirects_the_host_of_another_namespace() {
         let stranger = of_a_stranger("", &format!("tls: [{{hosts: [{hosts}]}}]"));
         let (translation, _) = translated(&format!("{text}{ECHO}{secret}{stranger}"));
         assert_eq!(translation.config.hosts[0].routes[0].https_only, redirects, "{hosts}");
+    }
+    // Ingresses of one namespace share the work.
+    for tls in ["{hosts: [t.test]}", "{hosts: [t.test], secretName: missing}"] {
+        let sibling = ingress("name: b", &format!("{}, tls: [{tls}]", rules(&["u.test Prefix / echo:80"])));
+        let (translation, _) = translated(&format!("{text}{ECHO}{sibling}"));
+        assert!(translation.config.hosts[0].routes[0].https_only, "{tls}");
     }
 }
 

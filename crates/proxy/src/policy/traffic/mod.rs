@@ -79,8 +79,20 @@ pub(crate) struct HeaderEdit {
 }
 
 impl Traffic {
-    /// What `source` makes of these settings. `before` is what was made of an older form.
-    pub(crate) fn new(source: &model::Traffic, settings: &Settings, before: Option<&Self>) -> Self {
+    /// What `source` makes of these settings. `before` is what was made of an older form, and `beside` of another one that is in force
+    /// too, with which it shares what it can.
+    pub(crate) fn new(
+        source: &model::Traffic,
+        settings: &Settings,
+        before: Option<&Self>,
+        beside: Option<&Self>,
+    ) -> Self {
+        let cache = source.cache.as_ref().map(|rules| {
+            let shared =
+                beside.and_then(|beside| beside.cache.clone()).filter(|cache| cache.rules() == rules);
+            shared.unwrap_or_else(|| Arc::new(Cache::new(rules)))
+        });
+        let before = beside.or(before);
         let budget = source.retries.as_ref().and_then(|retries| retries.budget).map(|budget| {
             let before = before.and_then(|before| before.budget.as_ref());
             before
@@ -101,7 +113,7 @@ impl Traffic {
                 cookie: cookie.clone(),
             }),
             faults: source.faults.clone(),
-            cache: source.cache.as_ref().map(|rules| Arc::new(Cache::new(rules))),
+            cache,
             tells_of_cache: !source
                 .response_headers
                 .names()
@@ -266,7 +278,7 @@ mod tests {
         let id = RouteId { kind: "TrafficPolicy", namespace: "n".into(), name: "p".into() };
         let rewritten = |pattern: PathPattern, prefix: &str, path: &str| {
             let source = Arc::new(model::Traffic::new(id.clone()));
-            let compiled = Traffic::new(&source, &Settings::default(), None);
+            let compiled = Traffic::new(&source, &Settings::default(), None, None);
             let policy = Arc::new(Policy { source, compiled, stats: Arc::new(TrafficStats::new(1)) });
             let course = Course::new(policy, &pattern, |_| 0);
             let mut out = Vec::new();

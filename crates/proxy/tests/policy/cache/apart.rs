@@ -170,6 +170,21 @@ async fn what_endpoints_may_take_for_another_target_is_for_them_alone() -> TestR
 }
 
 #[tokio::test]
+async fn variants_that_are_made_up_do_not_push_out_one_that_is_used() -> TestResult {
+    let (_backend, gateway) =
+        gateway(answer("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n"), rules()).await?;
+    ask(&gateway, "/", &["Accept-Language: en"]).await?;
+    for n in 0..200 {
+        if n % 5 == 0 {
+            let wanted = ask(&gateway, "/", &["Accept-Language: en"]).await?;
+            assert!(said(&wanted).starts_with("sluicegate; hit"), "{n}: {}", said(&wanted));
+        }
+        ask(&gateway, "/", &[&format!("Accept-Language: x{n}")]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn where_callers_say_who_they_are_nothing_is_kept() -> TestResult {
     let backend = Backend::start(answer("Cache-Control: public, s-maxage=60\r\n")).await?;
     let mut builder = before(&backend, keeping(rules()));

@@ -279,6 +279,25 @@ async fn long_responses_pass_as_they_come() -> TestResult {
 }
 
 #[tokio::test]
+async fn what_is_too_long_for_one_is_kept_for_nobody() -> TestResult {
+    let body = "x".repeat(12 << 10);
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let response = format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{chunked}"
+    );
+    let backend = Backend::start(Behaviour::raw(response)).await?;
+    let mut traffic = keeping(rules());
+    traffic.response_body = Some(10 << 10);
+    let gateway = before(&backend, traffic).start().await?;
+    for _ in 0..2 {
+        let whole = ask(&gateway, "/", &[]).await;
+        assert!(whole.is_err() || whole.is_ok_and(|response| response.status == 502));
+    }
+    assert_eq!(backend.requests(), 2);
+    Ok(())
+}
+
+#[tokio::test]
 async fn heads_of_as_many_lines_as_there_may_be_pass() -> TestResult {
     // Beside `Cache-Control` and `Content-Length`.
     for others in [250, 251, 252, 253, 254] {

@@ -38,7 +38,7 @@ pub(crate) struct Provider {
     pub(crate) audiences: Option<Vec<String>>,
     /// The algorithms that are taken (RFC 7518, RFC 8037). Default: those that fit the keys. A token of algorithm none is never
     /// taken.
-    #[schemars(length(min = 1, max = 12))]
+    #[schemars(length(min = 1, max = 13))]
     pub(crate) algorithms: Option<Vec<Algorithm>>,
     /// The keys that signatures are verified with.
     pub(crate) keys: ProviderKeys,
