@@ -248,6 +248,13 @@ class Cluster:
         self.kubectl("wait", resource, f"--for={condition}", f"--namespace={namespace}", f"--timeout={timeout:g}s",
                      timeout=timeout + 10)
 
+    def wait_for_definitions(self, *names: str, timeout: float = 60) -> None:
+        """Waits until the API server serves these CustomResourceDefinitions. `kubectl wait` gives up on one that has no
+        conditions yet."""
+        definitions = [f"crd/{name}" for name in names]
+        wait_until(lambda: self._kubectl("wait", "--for=condition=Established", "--timeout=5s", *definitions).returncode == 0,
+                   f"{', '.join(definitions)} to be established", timeout, 0.1)
+
     def run(self, argv: list[str], timeout: float = 60, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs a command in the cluster's network, and returns its output."""
         try:

@@ -280,7 +280,7 @@ class Follows(OnCluster):
         self.cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
         port = gateway.port + 5
         group = "gateway.networking.k8s.io"
-        self.cluster.kubectl("wait", f"crd/gateways.{group}", f"crd/tcproutes.{group}", "--for=condition=Established")
+        self.cluster.wait_for_definitions(f"gateways.{group}", f"tcproutes.{group}")
         objects: list[Manifest] = [
             {"apiVersion": f"{group}/v1", "kind": "Gateway", "metadata": {"namespace": self.namespace, "name": "edge"},
              "spec": {"gatewayClassName": "sluicegate", "listeners": [{"name": "tcp", "protocol": "TCP", "port": port}]}},

@@ -18,8 +18,8 @@ ONE, TWO = b"one secret, as long as it has to be", b"another secret, as long as 
 def install(cluster: Cluster) -> None:
     """Installs the definitions of the chart."""
     cluster.kubectl("apply", f"--filename={PROJECT / 'charts/sluicegate/crds'}")
-    kinds = [f"crd/{kind}.sluicegate.dev" for kind in ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies")]
-    cluster.kubectl("wait", "--for=condition=Established", *kinds)
+    kinds = ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies")
+    cluster.wait_for_definitions(*(f"{kind}.sluicegate.dev" for kind in kinds))
 
 
 def created(api: Api, made: Manifest) -> bool:
