@@ -1,7 +1,10 @@
-//! The `Date` header's value.
+//! Dates in headers.
 
 /// An IMF-fixdate, as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
 pub(crate) type HttpDate = [u8; 29];
+
+/// The mean length of a year, in seconds.
+const YEAR: u64 = 31_556_952;
 
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 
@@ -26,28 +29,96 @@ pub(crate) fn http_date(seconds: u64) -> HttpDate {
     date
 }
 
-/// The number of seconds since 1970 of a date in the form that is written today. The two older ones (RFC 9110, 5.6.7) are read as no
-/// date by caches, which take what has none for stale.
-pub(crate) fn parse_http_date(text: &[u8]) -> Option<u64> {
-    let text: &HttpDate = text.try_into().ok()?;
-    let number = |at: usize, digits: usize| {
-        text[at..at + digits].iter().try_fold(0, |number, byte| match byte {
-            b'0'..=b'9' => Some(number * 10 + u64::from(byte - b'0')),
-            _ => None,
-        })
-    };
-    let month = MONTHS.chunks(3).position(|month| *month == text[8..11])? as u64 + 1;
-    let (day, year) = (number(5, 2)?, number(12, 4)?);
-    let seconds = number(17, 2)? * 3600 + number(20, 2)? * 60 + number(23, 2)?;
-    if year < 1970 || day == 0 {
+/// The number of seconds since 1970 of a date in one of the three forms of RFC 9110, 5.6.7. `now` (in the same unit) decides the
+/// century of a year of two digits. Letters match in any case (RFC 9111, 4.2). The day of the week must be one, and is not
+/// compared with the date.
+pub(crate) fn parse_http_date(text: &[u8], now: u64) -> Option<u64> {
+    // IMF-fixdate, then what C's asctime() writes, then RFC 850.
+    match text.len() {
+        29 => fixdate(text),
+        24 => asctime(text),
+        30..=33 => rfc850(text, now),
+        _ => None,
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn fixdate(text: &[u8]) -> Option<u64> {
+    let is_framed = is_weekday(text.get(..3)?, true)
+        && text[3..5] == *b", "
+        && text[7] == b' '
+        && text[11] == b' '
+        && text[16] == b' '
+        && text[25..].eq_ignore_ascii_case(b" GMT");
+    let (day, month, year) = (number(&text[5..7])?, month(&text[8..11])?, number(&text[12..16])?);
+    seconds_of(year, month, day, &text[17..25]).filter(|_| is_framed)
+}
+
+/// `Sun Nov  6 08:49:37 1994`.
+fn asctime(text: &[u8]) -> Option<u64> {
+    let is_framed = is_weekday(text.get(..3)?, true) && [3, 7, 10, 19].into_iter().all(|at| text[at] == b' ');
+    let day = text[8..10].strip_prefix(b" ").unwrap_or(&text[8..10]);
+    let (day, month, year) = (number(day)?, month(&text[4..7])?, number(&text[20..24])?);
+    seconds_of(year, month, day, &text[11..19]).filter(|_| is_framed)
+}
+
+/// `Sunday, 06-Nov-94 08:49:37 GMT`.
+fn rfc850(text: &[u8], now: u64) -> Option<u64> {
+    let comma = text.iter().position(|byte| *byte == b',')?;
+    let (weekday, text) = text.split_at(comma);
+    let text: &[u8; 24] = text.try_into().ok()?;
+    let is_framed = is_weekday(weekday, false)
+        && text[1] == b' '
+        && text[4] == b'-'
+        && text[8] == b'-'
+        && text[11] == b' '
+        && text[20..].eq_ignore_ascii_case(b" GMT");
+    let (day, month, year) = (number(&text[2..4])?, month(&text[5..8])?, number(&text[9..11])?);
+    // The last such year that is at most 50 years ahead.
+    let latest = now + 50 * YEAR;
+    let century = civil(now / 86_400).0 / 100 * 100;
+    let at = |years: u64| seconds_of(years + year, month, day, &text[12..20]);
+    [century + 100, century, century - 100]
+        .into_iter()
+        .find_map(|years| at(years).filter(|seconds| *seconds <= latest))
+        .filter(|_| is_framed)
+}
+
+fn is_weekday(name: &[u8], is_short: bool) -> bool {
+    const DAYS: [&[u8]; 7] =
+        [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
+    DAYS.into_iter().any(|day| name.eq_ignore_ascii_case(if is_short { &day[..3] } else { day }))
+}
+
+/// The number of a month, from 1.
+fn month(name: &[u8]) -> Option<u64> {
+    let at = MONTHS.chunks(3).position(|month| month.eq_ignore_ascii_case(name))?;
+    Some(at as u64 + 1)
+}
+
+/// A number of decimal digits.
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |number, byte| match byte {
+        b'0'..=b'9' => Some(number * 10 + u64::from(byte - b'0')),
+        _ => None,
+    })
+}
+
+/// The seconds since 1970 of a day and of a time, as in `08:49:37`.
+fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
+    let (hour, minute, second) = (number(&time[..2])?, number(&time[3..5])?, number(&time[6..])?);
+    // 60 is a leap second.
+    if year < 1970 || time[2] != b':' || time[5] != b':' || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     // Counted from March, as below.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    let date = (days - 719_468) * 86_400 + seconds;
-    // What does not come out as it went in is no date, such as the 30th of February, or has the wrong day of the week.
-    (http_date(date) == *text).then_some(date)
+    let (shifted, of_year) = if month > 2 { (month - 3, year) } else { (month + 9, year - 1) };
+    let days = 365 * of_year + of_year / 4 - of_year / 100 + of_year / 400 + (153 * shifted + 2) / 5 + day;
+    // A day 0 would be the last one of the month before.
+    let days = days.checked_sub(719_469).filter(|_| day > 0)?;
+    // A day that comes out as another one is no day, such as the 30th of February.
+    let is_day = civil(days) == (year, month, day);
+    is_day.then_some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
 /// Year, month and day of a number of days since 1970, in the Gregorian calendar: years are counted from
@@ -67,6 +138,9 @@ fn civil(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::{http_date, parse_http_date};
 
+    /// 18 August 2026.
+    const NOW: u64 = 1_787_011_200;
+
     #[test]
     fn dates_of_the_standard_and_of_leap_years() {
         for (seconds, date) in [
@@ -76,19 +150,59 @@ mod tests {
             (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
         ] {
             assert_eq!(std::str::from_utf8(&http_date(seconds)), Ok(date));
-            assert_eq!(parse_http_date(date.as_bytes()), Some(seconds));
+            assert_eq!(parse_http_date(date.as_bytes(), NOW), Some(seconds));
         }
+    }
+
+    #[test]
+    fn obsolete_forms_and_other_cases_are_read() {
+        for (seconds, date) in [
+            (784_111_777, "Sunday, 06-Nov-94 08:49:37 GMT"),
+            (784_111_777, "Sun Nov  6 08:49:37 1994"),
+            (784_975_777, "Wed Nov 16 08:49:37 1994"),
+            // A year of two digits lies at most 50 years ahead.
+            (2_544_400_878, "Thursday, 18-Aug-50 02:01:18 GMT"),
+            (3_364_538_400, "Thursday, 13-Aug-76 10:00:00 GMT"),
+            (240_487_200, "Monday, 15-Aug-77 10:00:00 GMT"),
+            (946_684_800, "Saturday, 01-Jan-00 00:00:00 GMT"),
+            (784_111_777, "SUN, 06 nov 1994 08:49:37 gmt"),
+            // The day of the week says nothing that the date does not say.
+            (784_111_777, "Mon, 06 Nov 1994 08:49:37 GMT"),
+            (784_111_777, "Wednesday, 06-Nov-94 08:49:37 GMT"),
+        ] {
+            assert_eq!(parse_http_date(date.as_bytes(), NOW), Some(seconds), "{date}");
+        }
+    }
+
+    #[test]
+    fn malformed_dates_are_rejected() {
         for date in [
             "0",
             "",
             "Sun, 06 Nov 1994 08:49:37 UTC",
-            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 +00",
+            "Xyz, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 00 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08-49-37 GMT",
             "Sun, 30 Feb 2020 08:49:37 GMT",
             "Wed, 31 Dec 1969 23:59:59 GMT",
             "Sun, 06 Nov 1994 99:99:99 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37  GM",
+            "Sun  06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 UTC",
+            "Sunday, 06-Nov-1994 08:49:37 GMT",
+            "Sun, 06-Nov-94 08:49:37 GMT",
+            "Sunday 06-Nov-94, 08:49:37 GMT",
+            "Wednesdays, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov 6 08:49:37 1994",
+            "Sun Nov  6 08:49:37 +994",
+            "Sun Nov    08:49:37 1994",
+            ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
         ] {
-            assert_eq!(parse_http_date(date.as_bytes()), None, "{date}");
+            assert_eq!(parse_http_date(date.as_bytes(), NOW), None, "{date}");
+        }
+        for length in 0..64 {
+            assert_eq!(parse_http_date(&b"\xff".repeat(length), NOW), None);
         }
     }
 }

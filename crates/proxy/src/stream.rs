@@ -40,6 +40,17 @@ impl Stream {
         method: Method,
         limits: &HeadLimits,
     ) -> io::Result<(ResponseHead, Vec<u8>)> {
+        let (head, mut bytes) = self.read_response(method, limits).await?;
+        bytes.drain(..head.len);
+        Ok((head, bytes))
+    }
+
+    /// Reads the head of the final response. Gives its bytes, and those that came behind it.
+    pub(crate) async fn read_response(
+        &mut self,
+        method: Method,
+        limits: &HeadLimits,
+    ) -> io::Result<(ResponseHead, Vec<u8>)> {
         let (mut bytes, mut head, mut scan) = (Vec::new(), ResponseHead::default(), HeadScan::default());
         let mut interim = 0;
         loop {
@@ -49,10 +60,10 @@ impl Stream {
             while !bytes.is_empty()
                 && head.parse(&bytes, &mut scan, method, limits).map_err(io::Error::other)?
             {
-                bytes.drain(..head.len);
                 if head.status >= 200 {
                     return Ok((head, bytes));
                 }
+                bytes.drain(..head.len);
                 interim += head.len;
                 scan = HeadScan::default();
             }

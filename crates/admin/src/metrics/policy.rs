@@ -126,6 +126,14 @@ fn traffic(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
     count("cache_revalidated", "Stale responses of which endpoints said that they still hold", |shard| {
         &shard.cache_revalidated
     })?;
+    count("cache_refreshes", "Stale responses that the gateway revalidated in the background", |shard| {
+        &shard.cache_refreshes
+    })?;
+    count(
+        "cache_refresh_failures",
+        "Revalidations in the background that failed, or were left out at 64 per worker",
+        |shard| &shard.cache_refresh_failures,
+    )?;
     count("cache_stored", "Responses that were kept", |shard| &shard.cache_stored)?;
     count("cache_evicted", "Responses that were thrown out to make room", |shard| &shard.cache_evicted)?;
     let caches = || policies.iter().filter_map(|policy| Some((labels(policy), policy.cache?)));

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use sluicegate_http1::{Chunk, ChunkedDecoder, ResponseFraming};
 
 use super::account::Charge;
-use super::entry::{Draft, Entry};
-use super::store::{Flight, Outcome};
+use super::draft::Draft;
+use super::entry::Entry;
+use super::flight::{Flight, Outcome};
 use crate::telemetry::TrafficStats;
 
 /// The least room that is made at once.

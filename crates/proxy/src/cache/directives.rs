@@ -1,11 +1,15 @@
-//! What heads say of caching: `Cache-Control`, `Pragma` and dates.
+//! What heads say of caching: `Cache-Control`, `CDN-Cache-Control` and `Pragma`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use sluicegate_http1::{Known, Line, RequestHead, ResponseHead};
 
+use super::draft::is_understood;
+use super::targeted::{Dictionary, Item};
+
 /// The longest time that is believed (RFC 9111, 1.2.2 wants 2^31 s at least for what is too long): ten years.
-const LONGEST: u64 = 10 * 365 * 86_400;
+pub(super) const LONGEST: u64 = 10 * 365 * 86_400;
 
 /// What a request says (RFC 9111, 5.2.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,19 +21,26 @@ pub(crate) struct RequestDirectives {
     pub(crate) min_fresh: Option<Duration>,
 }
 
-/// What a response says (RFC 9111, 5.2.2; RFC 5861).
+/// The directives of a response (RFC 9111, 5.2.2; RFC 5861), or those that it addresses to caches like this one (RFC 9213).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ResponseDirectives {
+pub(super) struct ResponseDirectives<'b> {
     pub(super) no_store: bool,
+    /// `no-cache` for the whole response.
     pub(super) no_cache: bool,
+    /// `private` for the whole response.
     pub(super) private: bool,
+    /// The header fields that `no-cache` and `private` name. They are not stored, and the rest of the response is.
+    pub(super) unshared: Vec<&'b [u8]>,
     pub(super) public: bool,
     pub(super) must_revalidate: bool,
     pub(super) proxy_revalidate: bool,
+    pub(super) must_understand: bool,
     pub(super) max_age: Option<Duration>,
     pub(super) s_maxage: Option<Duration>,
     pub(super) stale_if_error: Option<Duration>,
     pub(super) stale_while_revalidate: Option<Duration>,
+    /// A targeted field says this, so that `Expires` says nothing (RFC 9213, 2.2).
+    pub(super) is_targeted: bool,
 }
 
 impl RequestDirectives {
@@ -62,25 +73,47 @@ impl RequestDirectives {
     }
 }
 
-/// Whether a response says that it is gone, or for nobody else, so that nothing that was kept for the same may be used any more.
+/// Whether a response says that older responses to the same request must not be used any more.
 pub(crate) fn withdraws(head: &ResponseHead, buf: &[u8]) -> bool {
-    let directives = ResponseDirectives::of(&head.lines, buf);
-    head.status == 410 || head.status < 500 && (directives.no_store || directives.private)
+    let targeted = joined_targeted(&head.lines, buf);
+    let directives = ResponseDirectives::of(&head.lines, buf, targeted.as_deref());
+    head.status == 410 || head.status < 500 && directives.forbid_storing(head.status)
 }
 
-impl ResponseDirectives {
-    pub(super) fn of(lines: &[Line], buf: &[u8]) -> Self {
+impl<'b> ResponseDirectives<'b> {
+    /// `targeted`: what [`joined_targeted`] gives.
+    pub(super) fn of(lines: &[Line], buf: &'b [u8], targeted: Option<&'b [u8]>) -> Self {
+        targeted.and_then(Self::parse_targeted).unwrap_or_else(|| Self::of_cache_control(lines, buf))
+    }
+
+    /// Whether no shared cache may store the response, by what it says itself.
+    pub(super) fn forbid_storing(&self, status: u16) -> bool {
+        // RFC 9111, 5.2.2.3: `no-store` is then for caches that do not know `must-understand`.
+        match self.must_understand {
+            true => self.private || !is_understood(status),
+            false => self.private || self.no_store,
+        }
+    }
+
+    /// Whether a field is one that `no-cache` or `private` names.
+    pub(super) fn unshare_field(&self, name: &[u8]) -> bool {
+        self.unshared.iter().any(|other| other.eq_ignore_ascii_case(name))
+    }
+
+    fn of_cache_control(lines: &[Line], buf: &'b [u8]) -> Self {
         let mut found = Self::default();
+        let mut has_any = false;
         for line in lines.iter().filter(|line| line.known == Known::CacheControl) {
+            has_any = true;
             for (name, value) in directives(line.value.of(buf)) {
                 match () {
                     () if is(name, "no-store") => found.no_store = true,
-                    // With names of headers, too: they are kept by nobody who does not know what they are.
-                    () if is(name, "no-cache") => found.no_cache = true,
-                    () if is(name, "private") => found.private = true,
+                    () if is(name, "no-cache") => found.no_cache |= !found.unshare(value.and_then(unquoted)),
+                    () if is(name, "private") => found.private |= !found.unshare(value.and_then(unquoted)),
                     () if is(name, "public") => found.public = true,
                     () if is(name, "must-revalidate") => found.must_revalidate = true,
                     () if is(name, "proxy-revalidate") => found.proxy_revalidate = true,
+                    () if is(name, "must-understand") => found.must_understand = true,
                     () if is(name, "max-age") => shortest(&mut found.max_age, value),
                     () if is(name, "s-maxage") => shortest(&mut found.s_maxage, value),
                     () if is(name, "stale-if-error") => shortest(&mut found.stale_if_error, value),
@@ -91,8 +124,96 @@ impl ResponseDirectives {
                 }
             }
         }
+        if !has_any {
+            // RFC 9111, 5.4 defines it for requests alone. Old applications send it to keep caches away.
+            found.no_cache = lines
+                .iter()
+                .filter(|line| line.known == Known::Other && is(line.name.of(buf), "pragma"))
+                .flat_map(|line| directives(line.value.of(buf)))
+                .any(|(name, _)| is(name, "no-cache"));
+        }
         found
     }
+
+    /// RFC 9213, 2.1. None if the field is to be ignored: it is empty, is no dictionary, or a time in it is no integer.
+    fn parse_targeted(field: &'b [u8]) -> Option<Self> {
+        let mut found = Self { is_targeted: true, ..Self::default() };
+        let mut has_any = false;
+        for member in Dictionary::new(field) {
+            let (name, value) = member.ok()?;
+            has_any = true;
+            let is_set = value != Item::Boolean(false);
+            let names = match value {
+                Item::String(names) => Some(names),
+                _ => None,
+            };
+            match name {
+                b"no-store" => found.no_store = is_set,
+                b"no-cache" => found.no_cache |= is_set && !found.unshare(names),
+                b"private" => found.private |= is_set && !found.unshare(names),
+                b"public" => found.public = value == Item::Boolean(true),
+                b"must-revalidate" => found.must_revalidate = is_set,
+                b"proxy-revalidate" => found.proxy_revalidate = is_set,
+                b"must-understand" => found.must_understand = is_set,
+                b"max-age" => found.max_age = Some(value.seconds()?),
+                b"s-maxage" => found.s_maxage = Some(value.seconds()?),
+                b"stale-if-error" => found.stale_if_error = Some(value.seconds()?),
+                b"stale-while-revalidate" => found.stale_while_revalidate = Some(value.seconds()?),
+                _ => {}
+            }
+        }
+        has_any.then_some(found)
+    }
+
+    /// Takes the names of a qualified directive (RFC 9111, 5.2.2.4). False if there is no list of names, or if it names a field
+    /// that decides how the rest is understood or stored: the directive then holds for the whole response.
+    fn unshare(&mut self, names: Option<&'b [u8]>) -> bool {
+        let before = self.unshared.len();
+        let names = names.unwrap_or_default().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        for name in names {
+            if !is_token(name) || NEEDED.into_iter().any(|needed| is(name, needed)) {
+                self.unshared.truncate(before);
+                return false;
+            }
+            self.unshared.push(name);
+        }
+        true
+    }
+}
+
+/// Fields without which a stored response would not be understood as the endpoint meant it.
+const NEEDED: [&str; 15] = [
+    "age",
+    "cache-control",
+    TARGETED,
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "pragma",
+    "transfer-encoding",
+    "vary",
+];
+
+/// The targeted field that is heeded (RFC 9213, 3).
+const TARGETED: &str = "cdn-cache-control";
+
+/// The value of the targeted field, over all of its lines. None if there is none.
+pub(super) fn joined_targeted<'b>(lines: &[Line], buf: &'b [u8]) -> Option<Cow<'b, [u8]>> {
+    let is_targeted = |line: &&Line| line.known == Known::Other && is(line.name.of(buf), TARGETED);
+    let mut values = lines.iter().filter(is_targeted).map(|line| line.value.of(buf));
+    let mut joined = Cow::Borrowed(values.next()?);
+    for value in values {
+        let joined = joined.to_mut();
+        joined.push(b',');
+        joined.extend_from_slice(value);
+    }
+    Some(joined)
 }
 
 /// Of a time that is said twice the shortest holds, and one that cannot be read is none at all (RFC 9111, 4.2.1).
@@ -134,6 +255,18 @@ fn directives(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     })
 }
 
+/// What a quoted string says. None if it is none, or says something that is escaped.
+fn unquoted(value: &[u8]) -> Option<&[u8]> {
+    let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    (!text.contains(&b'\\')).then_some(text)
+}
+
+/// Whether this can be the name of a header (RFC 9110, 5.6.2).
+fn is_token(name: &[u8]) -> bool {
+    let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !name.is_empty() && name.iter().all(is_of_token)
+}
+
 /// How long the quoted string at the beginning is.
 fn quoted(text: &[u8]) -> Option<usize> {
     let mut at = 1;
@@ -152,6 +285,8 @@ pub(super) fn is(name: &[u8], other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_http1::{HeadLimits, HeadScan, Method};
+
     use super::*;
 
     fn all(text: &str) -> Vec<(String, Option<String>)> {
@@ -169,6 +304,87 @@ mod tests {
         assert_eq!(all("x=\"a, no-store")[1], pair("no-store", None), "quotes without an end");
         assert_eq!(all("x=\"a\\\", b\", no-store")[1], pair("no-store", None));
         assert_eq!(all("x=\"a\\")[0], pair("x", Some("\"a\\")));
+    }
+
+    /// The directives of a response with these lines.
+    fn said(lines: &str) -> String {
+        let bytes = format!("HTTP/1.1 200 OK\r\n{lines}\r\n").into_bytes();
+        let mut head = ResponseHead::default();
+        assert!(head.parse(&bytes, &mut HeadScan::default(), Method::Get, &HeadLimits::default()).unwrap());
+        let targeted = joined_targeted(&head.lines, &bytes);
+        let found = ResponseDirectives::of(&head.lines, &bytes, targeted.as_deref());
+        let mut said = Vec::new();
+        for (name, is_set) in [
+            ("no-store", found.no_store),
+            ("no-cache", found.no_cache),
+            ("private", found.private),
+            ("public", found.public),
+            ("must-understand", found.must_understand),
+            ("targeted", found.is_targeted),
+        ] {
+            said.extend(is_set.then(|| name.to_owned()));
+        }
+        for (name, time) in [("max-age", found.max_age), ("s-maxage", found.s_maxage)] {
+            said.extend(time.map(|time| format!("{name}={}", time.as_secs())));
+        }
+        said.extend(found.unshared.into_iter().map(|name| String::from_utf8(name.to_vec()).unwrap()));
+        said.join(" ")
+    }
+
+    #[test]
+    fn qualified_directives_name_fields_that_are_not_stored() {
+        for (value, expected) in [
+            ("private=\"x-user\", max-age=5", "max-age=5 x-user"),
+            ("no-cache=\"a, B\",private=\"Set-Cookie\"", "a B Set-Cookie"),
+            // A list that cannot be read, or that names what the cache itself needs, is no list.
+            ("private=\"\"", "private"),
+            ("private=x-user", "private"),
+            ("no-cache=\"a b\"", "no-cache"),
+            ("no-cache=\"a,\"", "no-cache"),
+            ("no-cache=\"a\\, b\"", "no-cache"),
+            ("no-cache=\"a", "no-cache"),
+            ("private=\"x-user, Vary\"", "private"),
+            ("no-cache=\"content-encoding\"", "no-cache"),
+            ("no-cache=\"a\", no-cache", "no-cache a"),
+        ] {
+            assert_eq!(said(&format!("Cache-Control: {value}\r\n")), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn pragma_counts_in_a_response_without_cache_control() {
+        assert_eq!(said("Pragma: No-Cache\r\n"), "no-cache");
+        assert_eq!(said("Pragma: x\r\n"), "");
+        assert_eq!(said("Pragma: no-cache\r\nCache-Control: max-age=5\r\n"), "max-age=5");
+    }
+
+    #[test]
+    fn a_targeted_field_overrides_cache_control() {
+        for (value, expected) in [
+            ("max-age=60", "targeted max-age=60"),
+            ("public, max-age=60;x=1, s-maxage=-5", "public targeted max-age=60 s-maxage=0"),
+            ("max-age=1, foo=(1 \"a\");b, max-age=2", "targeted max-age=2"),
+            ("foo", "targeted"),
+            ("no-store", "no-store targeted"),
+            ("no-store=5, private=?1, no-cache=\"x\"", "no-store private targeted x"),
+            ("no-store=?0, private=tok", "private targeted"),
+            ("private=\"x-a, x-b\"", "targeted x-a x-b"),
+            ("max-age=60\r\nCDN-Cache-Control: no-store", "no-store targeted max-age=60"),
+            // Malformed fields are ignored as a whole.
+            ("", "no-store max-age=9"),
+            ("max-age=60, &&&", "no-store max-age=9"),
+            ("max-age=\"60\"", "no-store max-age=9"),
+            ("max-age", "no-store max-age=9"),
+            ("max-age=1.5", "no-store max-age=9"),
+            ("max-age =60", "no-store max-age=9"),
+            ("max-age= 60", "no-store max-age=9"),
+            ("MAX-AGE=60", "no-store max-age=9"),
+            ("max-age=60,", "no-store max-age=9"),
+            ("max-age=1234567890123456", "no-store max-age=9"),
+        ] {
+            let lines = format!("Cache-Control: no-store, max-age=9\r\nCDN-Cache-Control: {value}\r\n");
+            assert_eq!(said(&lines), expected, "{value}");
+        }
     }
 
     #[test]

@@ -3,21 +3,37 @@
 //! | module | what |
 //! |---|---|
 //! | `directives` | what heads say of caching |
-//! | `entry` | a response that is kept: how long it is fresh, whom it answers |
-//! | `store` | all of them, within a limit of bytes; who asks the endpoint for what several want |
+//! | `targeted` | the structured fields in which a response speaks to caches like this one |
+//! | `draft` | what is kept of a response's head, by which rules, and for how long |
+//! | `entry` | a response that is kept: whom it answers, and how |
+//! | `validators`, `range` | conditions and parts that clients ask for |
+//! | `lines` | header lines of heads that were written here |
+//! | `store` | all of them, within a limit of bytes |
+//! | `flight` | who asks the endpoint for what several want |
 //! | `account` | the bytes |
 //! | `collector` | a response on its way to the client, collected |
 //!
 //! A response answers a request if an endpoint would have been asked for the same: what is compared are the bytes that go to
-//! the endpoint, not what the client sent. What is done with it in the life of a request is in `http/cached.rs`.
+//! the endpoint, not what the client sent. What is done with it in the life of a request is in `http/cached/`.
 
 mod account;
 mod collector;
 mod directives;
+mod draft;
 mod entry;
+mod flight;
+mod lines;
+mod range;
 mod store;
+mod targeted;
+mod validators;
 
 pub(crate) use collector::Collector;
 pub(crate) use directives::{RequestDirectives, withdraws};
-pub(crate) use entry::{Asked, Draft, Entry, Times, is_condition, sent};
-pub(crate) use store::{Cache, Entered, Flight, Outcome, UnderWay, WAIT};
+pub(crate) use draft::{Asked, Draft, Times, add_part, add_target};
+pub(crate) use entry::{Compared, Entry, is_of_bytes};
+pub(crate) use flight::{Flight, Outcome, UnderWay, WAIT};
+pub(crate) use lines::{sent, without_conditions};
+pub(crate) use range::{Part, asks_for_part, is_about_parts};
+pub(crate) use store::{Cache, Entered};
+pub(crate) use validators::is_condition;

@@ -553,6 +553,10 @@ pub struct TrafficShard {
     pub cache_stale: Tally,
     /// Stale responses of which endpoints have said that they still hold.
     pub cache_revalidated: Tally,
+    /// Stale responses that were revalidated in the background.
+    pub cache_refreshes: Tally,
+    /// Revalidations in the background that brought no response to be kept.
+    pub cache_refresh_failures: Tally,
     /// Responses that were kept.
     pub cache_stored: Tally,
     /// Responses that were thrown out to make room.

@@ -18,6 +18,9 @@ async fn clients_that_have_it_already_are_told_so() -> TestResult {
             ("If-None-Match: \"v1", 200),
             ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", 304),
             ("If-Modified-Since: Mon, 07 Nov 1994 08:49:37 GMT", 304),
+            ("If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT", 304),
+            ("If-Modified-Since: Sun Nov  6 08:49:37 1994", 304),
+            ("If-Modified-Since: Saturday, 05-Nov-94 08:49:37 GMT", 200),
             ("If-Modified-Since: Sat, 05 Nov 1994 08:49:37 GMT", 200),
             ("If-Modified-Since: x", 200),
         ] {
@@ -34,14 +37,12 @@ async fn clients_that_have_it_already_are_told_so() -> TestResult {
         let both = ["If-None-Match: \"v2\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"];
         assert_eq!(ask_by(&gateway, "GET", "/", &both, transport).await?.status, 200);
         assert_eq!(backend.requests(), 1);
-        // Parts, and conditions for the endpoint alone.
-        for line in
-            ["Range: bytes=0-0", "If-Match: \"v1\"", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"]
-        {
+        // Conditions for the endpoint alone.
+        for line in ["If-Match: \"v1\"", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
             let response = ask_by(&gateway, "GET", "/", &[line], transport).await?;
             assert_eq!(said(&response), "sluicegate; fwd=bypass", "{line}");
         }
-        assert_eq!(backend.requests(), 4);
+        assert_eq!(backend.requests(), 3);
     }
     Ok(())
 }

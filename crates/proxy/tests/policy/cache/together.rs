@@ -96,13 +96,72 @@ async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_stale_bridges_the_time_until_it_is_renewed() -> TestResult {
+async fn stale_while_revalidate_answers_at_once() -> TestResult {
     let lines = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
-    let (backend, gateway, _first) = renewing(lines).await?;
-    let second = ask(&gateway, "/", &[]).await?;
-    assert_eq!(second.text(), "0");
-    assert!(said(&second).starts_with("sluicegate; hit; ttl=-3"), "{}", said(&second));
-    assert_eq!(backend.requests(), 2);
+    for transport in TRANSPORTS {
+        let (backend, gateway) = gateway(answer(lines), rules()).await?;
+        assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.text(), "0");
+        backend.set(Behaviour::silent());
+        // The endpoint answers neither, and is asked once.
+        for _ in 0..2 {
+            let stale = ask_by(&gateway, "GET", "/", &["If-None-Match: \"mine\""], transport).await?;
+            assert_eq!(stale.text(), "0");
+            assert!(said(&stale).starts_with("sluicegate; hit; ttl=-3"), "{}", said(&stale));
+        }
+        backend.wait_until(|backend| backend.requests() == 2).await?;
+        let asked = backend.last_request().unwrap();
+        assert_eq!((&*asked.method, asked.header("if-none-match")), ("GET", Some("\"a\"")));
+        assert_eq!(counted(&gateway, |shard| &shard.cache_refreshes), 1);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn background_revalidation_renews_replaces_or_withdraws() -> TestResult {
+    let stale = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nn\r\n2\r\new\r\n0\r\n\r\n";
+    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n\r\n";
+    for (news, expected) in [
+        (not_modified.to_owned(), "0"),
+        (ok("Cache-Control: max-age=60\r\n", "new"), "new"),
+        (ok("Cache-Control: max-age=60\r\n", ""), ""),
+        (chunked.to_owned(), "new"),
+    ] {
+        let (backend, gateway) = gateway_of(1, answer(stale), rules()).await?;
+        ask(&gateway, "/", &[]).await?;
+        backend.set(Behaviour::raw(news.clone()));
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
+        let is_new = |gateway: &Gateway| {
+            counted(gateway, |shard| &shard.cache_stored) == 2
+                || counted(gateway, |shard| &shard.cache_revalidated) == 1
+        };
+        gateway.wait_until(is_new).await?;
+        let fresh = ask(&gateway, "/", &[]).await?;
+        assert_eq!(fresh.text(), expected, "{news}");
+        assert!(said(&fresh).starts_with("sluicegate; hit; ttl=6"), "{}", said(&fresh));
+        assert_eq!((backend.requests(), backend.accepted()), (2, 1), "the connection goes on: {news}");
+    }
+    for (news, still) in [
+        ("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", false),
+        ("HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 0\r\n\r\n", false),
+        // A failure does not end what may still be used.
+        ("HTTP/1.1 500 Oh\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n", true),
+        ("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 9\r\n\r\nhalf", true),
+    ] {
+        let (backend, gateway) = gateway(answer(stale), rules()).await?;
+        ask(&gateway, "/", &[]).await?;
+        backend.set(Behaviour::raw(news).then_close());
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
+        let is_over = |gateway: &Gateway| match still {
+            true => counted(gateway, |shard| &shard.cache_refresh_failures) == 1,
+            false => kept(gateway).entries == 0,
+        };
+        gateway.wait_until(is_over).await?;
+        assert_eq!(kept(&gateway).entries, u64::from(still), "{news}");
+        if still {
+            assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0", "{news}");
+        }
+    }
     Ok(())
 }
 

@@ -1,0 +1,100 @@
+//! Answers out of the cache.
+
+use std::sync::Arc;
+
+use sluicegate_http1::{HeadScan, Method};
+use tokio::time::Instant;
+
+use super::super::download::Body;
+use super::super::exchange::{Exchange, Persist};
+use super::super::refuse::Refusal;
+use super::super::respond::Begun;
+use super::{Way, limits};
+use crate::cache::{Entry, Part};
+use crate::failure::{ClientFault, Failure};
+use crate::policy::traffic::TrafficPolicy;
+use crate::telemetry::{Tally, TrafficShard};
+use crate::worker::BUFFER;
+
+impl Exchange<'_> {
+    /// Answers by what is kept, with further header lines of the endpoint.
+    pub(super) async fn answer_from(
+        &mut self,
+        entry: &Arc<Entry>,
+        way: Way,
+        own: &[u8],
+    ) -> Result<Persist, Refusal> {
+        let now = Instant::now();
+        let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
+            return Err(Refusal::NotKept);
+        };
+        let ttl = entry.ttl(now);
+        let hit;
+        let (said, logged, tally): (_, _, fn(&TrafficShard) -> &Tally) = match way {
+            Way::Hit => {
+                hit = format!("hit; ttl={ttl}");
+                (&*hit, "hit", |shard| &shard.cache_hits)
+            }
+            Way::Collapsed => ("fwd=miss; collapsed", "hit", |shard| &shard.cache_hits),
+            Way::Revalidated => {
+                ("fwd=stale; fwd-status=304", "revalidated", |shard| &shard.cache_revalidated)
+            }
+            Way::StandsIn => {
+                ("fwd=stale; detail=stale-if-error", "stale_if_error", |shard| &shard.cache_stale)
+            }
+        };
+        self.tally_of(&policy, tally);
+        self.tell(&policy, said, logged);
+        let scratch = &mut *self.scratch;
+        let (head, buf) = (&scratch.head, scratch.input.filled());
+        let part = Part::of(head, buf).filter(|_| head.method == Method::Get);
+        let shape = entry.shape(head, buf, part);
+        let mut written = Vec::with_capacity(1024);
+        entry.write_head(&mut written, &shape, now);
+        // Before the blank line.
+        let end = written.len() - 2;
+        written.splice(end..end, own.iter().copied());
+        scratch.reply.clear();
+        scratch.reply.append(&written);
+        let (limits, method) = (limits(&written), scratch.head.method);
+        let parsed = scratch.reply_head.parse(&written, &mut HeadScan::default(), method, &limits);
+        if !parsed.map_err(Failure::BadResponse)? {
+            return Err(Refusal::NotKept);
+        }
+        let body = if method == Method::Head { &[] } else { entry.body_in(&shape) };
+        // What fits beside the head goes in one write with it.
+        let beside = body.len().min(BUFFER.saturating_sub(written.len()));
+        scratch.reply.append(&body[..beside]);
+        let body = &body[beside..];
+        let Begun { mut download, keep_alive, sent: begun, .. } = self.begin_response(None);
+        let result = match begun {
+            Ok(()) => self.download(Body::Kept(body), &mut download).await,
+            Err(_) => Err(ClientFault::Closed.into()),
+        };
+        self.record.bytes += download.bytes_out();
+        self.record.complete = result.is_ok();
+        if let Err(fault) = result {
+            if self.client.is_http2() {
+                self.client.wire.break_off();
+            }
+            self.count(fault);
+            return Ok(Persist::Close);
+        }
+        Ok(self.persist(keep_alive))
+    }
+
+    /// Says to the client and to the log what the cache had to do with it (RFC 9211).
+    pub(super) fn tell(&mut self, policy: &TrafficPolicy, said: &str, logged: &'static str) {
+        self.record.cache = Some(logged);
+        if policy.compiled.tells_of_cache {
+            let lines = &mut self.scratch.response_lines;
+            for part in ["Cache-Status: sluicegate; ", said, "\r\n"] {
+                lines.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+
+    pub(super) fn tally_of(&self, policy: &TrafficPolicy, tally: fn(&TrafficShard) -> &Tally) {
+        tally(policy.stats.of(self.worker.id)).add(1);
+    }
+}

@@ -1,0 +1,251 @@
+//! Which requests a cache tells apart, which have nothing to do with it, and which targets a change concerns.
+
+use sluicegate_http1::{Known, Line, Method, Normalised, RequestFraming, normalise};
+use sluicegate_model::UpstreamKey;
+
+use super::super::encode::is_same_name;
+use super::super::exchange::Exchange;
+use super::Cached;
+use crate::cache::{
+    Asked, Cache, RequestDirectives, add_part, add_target, is_about_parts, is_condition, sent,
+};
+use crate::policy::Guard;
+
+impl Exchange<'_> {
+    /// What is asked for, as an endpoint is about to be asked.
+    pub(super) fn asked(&self, cache: &Cache, upstream: &UpstreamKey) -> Asked {
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let mut key = Vec::with_capacity(256);
+        add_part(
+            &mut key,
+            if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" },
+        );
+        add_part(
+            &mut key,
+            &head.authority.map_or(&[][..], |authority| authority.of(buf)).to_ascii_lowercase(),
+        );
+        // Endpoints make links and redirects of it.
+        add_part(&mut key, &self.client.origin.listener.port().to_le_bytes());
+        let query = match &self.scratch.query {
+            Some(query) => Some(&**query).filter(|query| !query.is_empty()),
+            None => head.query.map(|query| query.of(buf)),
+        };
+        let start = key.len();
+        add_target(&mut key, self.path(), query);
+        let target = start..key.len();
+        // Endpoints make links and redirects of these.
+        if self.trusted {
+            for line in head.lines.iter().filter(|line| is_believed(line, buf)) {
+                add_part(&mut key, &line.name.of(buf).to_ascii_lowercase());
+                add_part(&mut key, line.value.of(buf));
+            }
+        }
+        for name in &cache.rules().key_headers {
+            add_part(&mut key, &sent(&self.scratch.request, name.as_bytes()));
+        }
+        let has = |known| head.header(buf, known).is_some();
+        Asked {
+            key: key.into(),
+            target,
+            upstream: upstream.clone(),
+            lines: self.scratch.request_lines[self.trace_lines..].into(),
+            directives: RequestDirectives::of(head, buf),
+            has_credentials: has(Known::Authorization) || has(Known::ProxyAuthorization),
+            has_cookie: has(Known::Cookie),
+            is_conditional: head.lines.iter().any(|line| is_condition(line.name.of(buf))),
+        }
+    }
+
+    /// Whether a request has nothing to do with what is kept.
+    pub(super) fn passes_by(&self) -> bool {
+        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
+        let target = self.record.route.map(|route| self.snapshot.table.target(route));
+        // Who says who it is may get what is for nobody else, and not by a header that caches know of.
+        let is_identified = !self.client.origin.identity.is_empty()
+            || target.is_some_and(|target| {
+                target.client_auth.is_some() || target.guard.as_deref().is_some_and(Guard::identifies)
+            });
+        is_identified
+            || head.authority.is_none()
+            || head.upgrade.is_some()
+            || !matches!(head.framing, RequestFraming::None)
+            || head.lines.iter().any(|line| {
+                line.known == Known::Other
+                    && is_special(line.name.of(buf))
+                    && !(head.method == Method::Get && is_about_parts(line, buf))
+            })
+            // The endpoint gets it as it came, and the key has it in one form.
+            || head.authority.is_some_and(|host| host.of(buf).iter().any(u8::is_ascii_uppercase))
+    }
+
+    /// Invalidates what an unsafe request has changed (RFC 9111, 4.4): its target, and the targets of the same origin that the
+    /// response names.
+    pub(super) fn invalidate(&self, cached: &Cached) {
+        cached.cache.invalidate(&cached.asked.key);
+        let (reply_head, reply) = (&self.scratch.reply_head, self.scratch.reply.filled());
+        let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
+        let Some(authority) = head.authority.map(|authority| authority.of(buf)) else { return };
+        let is_https = self.client.origin.is_https(self.trusted, head, buf);
+        for reference in
+            [reply_head.header(reply, Known::Location), reply_head.find(reply, "content-location")]
+        {
+            let target = reference.and_then(|reference| resolve(reference, is_https, authority, self.path()));
+            if let Some((path, query)) = target {
+                cached.cache.invalidate(&cached.asked.key_of(&path, query));
+            }
+        }
+    }
+}
+
+/// The path, in normal form, and the query to which a reference leads from a path of an origin (RFC 3986, 5.2). None if it leads
+/// to another origin.
+fn resolve<'r>(
+    reference: &'r [u8],
+    is_https: bool,
+    authority: &[u8],
+    base: &[u8],
+) -> Option<(Vec<u8>, Option<&'r [u8]>)> {
+    let (scheme, port): (&[u8], &[u8]) = if is_https { (b"https:", b":443") } else { (b"http:", b":80") };
+    let reference = reference.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let (mut rest, mut base) = (reference, base);
+    match reference.iter().position(|byte| matches!(byte, b':' | b'/' | b'?')) {
+        Some(at) if reference[at] == b':' => {
+            rest = &reference[at + 1..];
+            // A path behind a scheme without an origin is nowhere.
+            if !reference[..=at].eq_ignore_ascii_case(scheme) || !rest.starts_with(b"//") {
+                return None;
+            }
+        }
+        _ => {}
+    }
+    if let Some(behind) = rest.strip_prefix(b"//") {
+        let end = behind.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(behind.len());
+        let (named, path) = behind.split_at(end);
+        let without_port =
+            |authority: &'_ [u8]| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+        if without_port(named) != without_port(authority) {
+            return None;
+        }
+        (rest, base) = (path, b"/");
+    }
+    let (path, query) = match rest.iter().position(|byte| *byte == b'?') {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+        None => (rest, None),
+    };
+    let path = match path.first() {
+        Some(b'/') => path.to_vec(),
+        None => base.to_vec(),
+        Some(_) => {
+            let folder = base.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+            [&base[..folder], path].concat()
+        }
+    };
+    let mut scratch = Vec::new();
+    let path = match normalise(&path, &mut scratch).ok()? {
+        Normalised::AsIs => path,
+        Normalised::Rewritten(path) => path.to_vec(),
+    };
+    Some((path, query))
+}
+
+/// Whether a trusted peer says by this line what a client asked it for, or who the client is.
+fn is_believed(line: &Line, buf: &[u8]) -> bool {
+    let begins = |with: &str| {
+        let name = line.name.of(buf).get(..with.len());
+        name.is_some_and(|start| is_same_name(start, with.as_bytes()))
+    };
+    match line.known {
+        Known::XForwardedFor => false,
+        Known::Forwarded
+        | Known::XForwardedHost
+        | Known::XForwardedPort
+        | Known::XForwardedPrefix
+        | Known::XForwardedProto
+        | Known::XForwardedScheme
+        | Known::XScheme => true,
+        _ => begins("x-forwarded-") || begins("x-consumer-"),
+    }
+}
+
+/// Whether a request with this header is for the endpoint alone: it wants a part, sets conditions that only the endpoint knows
+/// of (RFC 9111, 4.3.2), or means another method, scheme, host or target than it has, for some endpoints.
+fn is_special(name: &[u8]) -> bool {
+    const NAMES: [&str; 14] = [
+        "range",
+        "if-range",
+        "if-match",
+        "if-unmodified-since",
+        "base-url",
+        "cf-visitor",
+        "cloudfront-forwarded-proto",
+        "destination",
+        "front-end-https",
+        "http-host",
+        "request-uri",
+        "ssl-offloaded",
+        "wl-proxy-ssl",
+        "x-forwarded",
+    ];
+    const ENDS: [&str; 10] = [
+        "-host",
+        "-url",
+        "-uri",
+        "-path",
+        "-proto",
+        "-scheme",
+        "-ssl",
+        "-method",
+        "-override",
+        "-destinationurl",
+    ];
+    let begins =
+        |start: &str| name.get(..start.len()).is_some_and(|begin| is_same_name(begin, start.as_bytes()));
+    let ends = |end: &&str| {
+        let at = name.len().checked_sub(end.len());
+        at.is_some_and(|at| is_same_name(&name[at..], end.as_bytes()))
+    };
+    // Those of trusted peers are part of the key, and others do not pass.
+    let is_forwarding = begins("x-forwarded-");
+    NAMES.into_iter().any(|other| is_same_name(name, other.as_bytes()))
+        || begins("x-") && !is_forwarding && ENDS.iter().any(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resolve;
+
+    #[test]
+    fn references_lead_to_targets_of_the_same_origin_alone() {
+        for (reference, expected) in [
+            ("/a/b?c", Some("/a/b?c")),
+            ("/a/../b/%7e#c?d", Some("/b/~")),
+            ("c", Some("/base/c")),
+            ("../c?d", Some("/c?d")),
+            ("", Some("/base/x")),
+            ("?d", Some("/base/x?d")),
+            ("?", Some("/base/x?")),
+            ("http://One.example/a", Some("/a")),
+            ("HTTP://one.example:80?b", Some("/?b")),
+            ("//one.example/a", Some("/a")),
+            ("https://one.example/a", None),
+            ("http://two.example/a", None),
+            ("//two.example/a", None),
+            ("http://one.example:8080/a", None),
+            ("http://one.example@two.example/a", None),
+            ("http://user@one.example/a", None),
+            ("http:/a", None),
+            ("http:a", None),
+            ("mailto:a@one.example", None),
+            ("/../../a", None),
+            ("/%zz", None),
+        ] {
+            let found =
+                resolve(reference.as_bytes(), false, b"one.example", b"/base/x").map(|(mut path, query)| {
+                    path.extend(query.into_iter().flat_map(|query| [b"?", query].concat()));
+                    String::from_utf8(path).unwrap()
+                });
+            assert_eq!(found.as_deref(), expected, "{reference}");
+        }
+        assert!(resolve(b"https://one.example/a", true, b"one.example:443", b"/").is_some());
+    }
+}

@@ -1,0 +1,219 @@
+//! What becomes of the cache by what endpoints answer.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sluicegate_http1::{HeadScan, Known, Method, ResponseHead};
+use sluicegate_model::policy::traffic as model;
+use tokio::time::Instant;
+
+use super::super::encode::copy_lines;
+use super::super::exchange::{Exchange, Persist};
+use super::super::refuse::Refusal;
+use super::{Cached, Way, limits};
+use crate::cache::{
+    Asked, Collector, Compared, Draft, Entry, Flight, Outcome, Times, is_of_bytes, withdraws,
+};
+use crate::upstream::{Connection, LocalUpstream};
+use crate::worker::Worker;
+
+/// What becomes of an endpoint's response.
+pub(in crate::http) enum Settled {
+    /// What is kept has answered in its place.
+    Answered(Persist),
+    /// It goes on to the client.
+    GoesOn(Connection),
+}
+
+impl Exchange<'_> {
+    /// An endpoint has answered: decides what becomes of what is kept, and whether that answers in its place.
+    pub(in crate::http) async fn settle(
+        &mut self,
+        upstream: &Rc<LocalUpstream>,
+        connection: Connection,
+    ) -> Result<Settled, Refusal> {
+        let (Some(mut cached), Some(steered)) = (self.cached.take(), &self.steered) else {
+            return Ok(Settled::GoesOn(connection));
+        };
+        let policy = steered.policy.clone();
+        let status = self.scratch.reply_head.status;
+        if !matches!(self.scratch.head.method, Method::Get | Method::Head) {
+            if matches!(status, 200..=399) {
+                self.invalidate(&cached);
+            }
+            return Ok(Settled::GoesOn(connection));
+        }
+        let now = Instant::now();
+        let renewed = match (status, cached.revalidates, cached.stale.take()) {
+            (304, true, Some(stale)) => {
+                let reply = (&self.scratch.reply_head, self.scratch.reply.filled());
+                let times = times(&self.worker, self.record.asked, now);
+                let flight = cached.flight.take();
+                let renewed = flight.and_then(|flight| {
+                    renew(flight, &cached.asked, &self.scratch.request, &stale, reply, &times)
+                });
+                let own = self.lines_of_one(renewed.as_deref());
+                Some((renewed.unwrap_or(stale), Way::Revalidated, own))
+            }
+            (500 | 502..=504, _, Some(stale)) if stale.may_stand_in(&cached.asked, now) => {
+                if let Some(flight) = &cached.flight {
+                    flight.ends(Outcome::Failed);
+                }
+                Some((stale, Way::StandsIn, Vec::new()))
+            }
+            (.., stale) => {
+                cached.stale = stale;
+                None
+            }
+        };
+        if let Some((entry, way, own)) = renewed {
+            // Nobody waits for this client.
+            drop(cached);
+            self.note_response(upstream, &connection.endpoint().clone());
+            self.leave(connection);
+            return self.answer_from(&entry, way, &own).await.map(Settled::Answered);
+        }
+        let is_kept = self.collect(&mut cached, now);
+        let why = cached.why(now);
+        self.tell(&policy, &format!("fwd={why}{}", if is_kept { "; stored" } else { "" }), why);
+        self.cached = cached.collector.is_some().then_some(cached);
+        Ok(Settled::GoesOn(connection))
+    }
+
+    /// What is to be collected of the response.
+    pub(in crate::http) fn collector(&mut self) -> Option<Box<Collector>> {
+        self.cached.take()?.collector
+    }
+
+    /// The header lines by which a 304 speaks to its own client alone. They go on with what was kept before, or with what is
+    /// kept from now on without them.
+    fn lines_of_one(&self, renewed: Option<&Entry>) -> Vec<u8> {
+        let (buf, mut own) = (self.scratch.reply.filled(), Vec::new());
+        copy_lines(&mut own, buf, &self.scratch.reply_head.lines, |line| {
+            let name = line.name.of(buf);
+            match renewed {
+                None => line.known == Known::SetCookie || name.eq_ignore_ascii_case(b"cache-control"),
+                Some(entry) => {
+                    let is_of_body = [Known::ContentLength, Known::ContentEncoding].contains(&line.known);
+                    !line.hop_by_hop && !is_of_body && !is_of_bytes(name) && !entry.has_line(name)
+                }
+            }
+        });
+        own
+    }
+
+    /// Renews or removes a stored response by the answer to a HEAD of the same target (RFC 9111, 4.3.5).
+    fn compare(&self, cached: &Cached, now: Instant) {
+        let (head, buf) = (&self.scratch.reply_head, self.scratch.reply.filled());
+        let Some(stored) = &cached.stale else { return };
+        if self.scratch.head.method != Method::Head || head.status != 200 || cached.asked.has_credentials {
+            return;
+        }
+        match stored.compared_with(head, buf) {
+            Compared::Unknown => {}
+            Compared::Other => cached.cache.remove(stored),
+            Compared::Same => {
+                let times = times(&self.worker, self.record.asked, now);
+                let renewed = renewed(
+                    &cached.asked,
+                    cached.cache.rules(),
+                    &self.scratch.request,
+                    stored,
+                    (head, buf),
+                    &times,
+                );
+                match renewed {
+                    None => cached.cache.remove(stored),
+                    Some(draft) => {
+                        if let Some(entry) = stored.renewed(draft, &cached.cache) {
+                            cached.cache.replace(stored, entry);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to collect a response, if it is to be kept. Whether it is.
+    fn collect(&self, cached: &mut Cached, now: Instant) -> bool {
+        let head = &self.scratch.reply_head;
+        if !cached.asked.has_credentials
+            && let Some(stale) = &cached.stale
+            && withdraws(head, self.scratch.reply.filled())
+        {
+            cached.cache.remove(stale);
+        }
+        self.compare(cached, now);
+        let (Some(flight), Some(steered)) = (cached.flight.take(), &self.steered) else { return false };
+        let (request, reply) = (&self.scratch.request, (head, self.scratch.reply.filled()));
+        let times = times(&self.worker, self.record.asked, now);
+        let draft = Draft::of(&cached.asked, request, reply, cached.cache.rules(), &times);
+        let Some(draft) = draft else {
+            flight.is_of_no_use();
+            return false;
+        };
+        flight.ends(Outcome::OfNoUse);
+        let stats = (steered.policy.stats.clone(), self.worker.id);
+        cached.collector = Collector::new(flight, draft, head.framing, stats).map(Box::new);
+        cached.collector.is_some()
+    }
+
+    /// Keeps a connection whose response was not needed, if it is clean.
+    fn leave(&self, connection: Connection) {
+        let head = &self.scratch.reply_head;
+        let is_clean = head.framing == sluicegate_http1::ResponseFraming::None
+            && self.scratch.reply.len() == head.len
+            && self.upload.is_sent();
+        if head.keep_alive && is_clean {
+            connection.recycle(&self.snapshot.settings, Instant::now(), head.keep_alive_timeout);
+        }
+    }
+}
+
+/// What is kept, with what a 304 says of it. None if it is not kept any longer.
+pub(super) fn renew(
+    flight: Flight,
+    asked: &Asked,
+    request: &[u8],
+    stale: &Arc<Entry>,
+    (head, buf): (&ResponseHead, &[u8]),
+    times: &Times,
+) -> Option<Arc<Entry>> {
+    let cache = flight.cache().clone();
+    let is_other = stale.is_other_than(head.find(buf, "etag"));
+    let draft = renewed(asked, cache.rules(), request, stale, (head, buf), times).filter(|_| !is_other);
+    let Some(draft) = draft else {
+        cache.remove(stale);
+        flight.is_of_no_use();
+        return None;
+    };
+    let Some(entry) = stale.renewed(draft, &cache).map(Arc::new) else {
+        flight.ends(Outcome::OfNoUse);
+        return None;
+    };
+    flight.keep(entry.clone());
+    Some(entry)
+}
+
+/// The head of a stored response with what another head says anew. None if it is not to be kept by that.
+fn renewed(
+    asked: &Asked,
+    rules: &model::Cache,
+    request: &[u8],
+    stored: &Entry,
+    (head, buf): (&ResponseHead, &[u8]),
+    times: &Times,
+) -> Option<Draft> {
+    let mut bytes = stored.renewed_head(head, buf);
+    bytes.extend_from_slice(b"\r\n");
+    let (mut head, limits) = (ResponseHead::default(), limits(&bytes));
+    let is_parsed = head.parse(&bytes, &mut HeadScan::default(), Method::Head, &limits).unwrap_or(false);
+    is_parsed.then(|| Draft::of(asked, request, (&head, &bytes), rules, times)).flatten()
+}
+
+/// When a response was asked for, and when it came.
+pub(super) fn times(worker: &Worker, asked: Instant, now: Instant) -> Times {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Times { asked, now, date: (since.as_secs(), worker.date()) }
+}
