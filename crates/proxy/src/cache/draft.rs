@@ -92,8 +92,9 @@ pub(crate) struct Draft {
     pub(super) needs_validation: bool,
     /// Whether it may answer requests that say who calls.
     pub(super) is_shareable: bool,
-    /// Whether only the policy says that it is fresh, so that nobody has said that it is for all.
-    pub(super) is_by_default: bool,
+    /// Whether it answers no request with a `Cookie`: only the policy says that it is fresh, so that nothing says that it is for
+    /// all; or it is a failure, which may be one of the cookie.
+    pub(super) is_anonymous: bool,
 }
 
 /// What an endpoint was sent by a header.
@@ -129,10 +130,13 @@ impl Draft {
         let status = head.status;
         let targeted = joined_targeted(&head.lines, buf);
         let directives = ResponseDirectives::of(&head.lines, buf, targeted.as_deref());
-        let is_shareable = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
+        let is_failure = is_failure(status);
+        let is_shareable =
+            !is_failure && (directives.public || directives.must_revalidate || directives.s_maxage.is_some());
         let is_refused = directives.forbid_storing(status)
             || asked.directives.no_store
             || asked.has_credentials && !is_shareable
+            || asked.has_cookie && is_failure
             || !is_storable(status)
             || head.upgrade;
         if is_refused {
@@ -148,7 +152,6 @@ impl Draft {
             None if directives.no_cache => return None,
             None => (default?, true),
         };
-        let is_failure = is_failure(status);
         let forbids = directives.must_revalidate || directives.proxy_revalidate || directives.no_cache;
         let of_policy =
             if forbids || directives.s_maxage.is_some() { Duration::ZERO } else { rules.stale_if_error };
@@ -177,7 +180,7 @@ impl Draft {
             stale_while_revalidate: stale(said(directives.stale_while_revalidate)),
             needs_validation: directives.no_cache,
             is_shareable,
-            is_by_default,
+            is_anonymous: is_by_default || is_failure,
         };
         let is_of_use = !draft.validators.is_empty()
             || !draft.needs_validation && draft.age < draft.lifetime + draft.stale_if_error;
@@ -270,7 +273,7 @@ fn first_age(value: &[u8]) -> Duration {
 /// Whether a response with this status may be kept if it says how long: any final status, but those of a part, those that speak of
 /// the one request or connection that they answer, and those that no cache may store (RFC 6585).
 fn is_storable(status: u16) -> bool {
-    let is_of_one = matches!(status, 206 | 304 | 407 | 408 | 412 | 413 | 416 | 417 | 421 | 425 | 426);
+    let is_of_one = matches!(status, 206 | 304 | 401 | 407 | 408 | 412 | 413 | 416 | 417 | 421 | 425 | 426);
     matches!(status, 200..=599) && !is_of_one && !matches!(status, 428 | 429 | 431 | 511)
 }
 

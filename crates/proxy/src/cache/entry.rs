@@ -70,11 +70,11 @@ impl Entry {
 
     /// Whether this is what the endpoint would be asked for. `request` is what it would be sent.
     pub(super) fn answers(&self, asked: &Asked, request: &[u8]) -> bool {
-        let Draft { upstream, lines, vary, is_shareable, is_by_default, .. } = &self.draft;
+        let Draft { upstream, lines, vary, is_shareable, is_anonymous, .. } = &self.draft;
         *upstream == asked.upstream
             && *lines == asked.lines
             && (*is_shareable || !asked.has_credentials)
-            && !(*is_by_default && asked.has_cookie)
+            && !(*is_anonymous && asked.has_cookie)
             && vary.iter().all(|of| has_sent(request, &of.name, &of.values))
     }
 

@@ -48,7 +48,7 @@ impl Exchange<'_> {
         let renewed = match (status, cached.revalidates, cached.stale.take()) {
             (304, true, Some(stale)) => {
                 let reply = (&self.scratch.reply_head, self.scratch.reply.filled());
-                let times = times(&self.worker, self.record.asked, now);
+                let times = times(self.worker, self.record.asked, now);
                 let flight = cached.flight.take();
                 let renewed = flight.and_then(|flight| {
                     renew(flight, &cached.asked, &self.scratch.request, &stale, reply, &times)
@@ -95,8 +95,10 @@ impl Exchange<'_> {
             match renewed {
                 None => line.known == Known::SetCookie || name.eq_ignore_ascii_case(b"cache-control"),
                 Some(entry) => {
-                    let is_of_body = [Known::ContentLength, Known::ContentEncoding].contains(&line.known);
-                    !line.hop_by_hop && !is_of_body && !is_of_bytes(name) && !entry.has_line(name)
+                    let is_own = [Known::ContentLength, Known::ContentEncoding].contains(&line.known)
+                        || is_of_bytes(name)
+                        || name.eq_ignore_ascii_case(b"age");
+                    !line.hop_by_hop && !is_own && !entry.has_line(name)
                 }
             }
         });
@@ -114,7 +116,7 @@ impl Exchange<'_> {
             Compared::Unknown => {}
             Compared::Other => cached.cache.remove(stored),
             Compared::Same => {
-                let times = times(&self.worker, self.record.asked, now);
+                let times = times(self.worker, self.record.asked, now);
                 let renewed = renewed(
                     &cached.asked,
                     cached.cache.rules(),
@@ -147,7 +149,7 @@ impl Exchange<'_> {
         self.compare(cached, now);
         let (Some(flight), Some(steered)) = (cached.flight.take(), &self.steered) else { return false };
         let (request, reply) = (&self.scratch.request, (head, self.scratch.reply.filled()));
-        let times = times(&self.worker, self.record.asked, now);
+        let times = times(self.worker, self.record.asked, now);
         let draft = Draft::of(&cached.asked, request, reply, cached.cache.rules(), &times);
         let Some(draft) = draft else {
             flight.is_of_no_use();
