@@ -135,7 +135,7 @@ impl<'b> ResponseDirectives<'b> {
         found
     }
 
-    /// RFC 9213, 2.1. None if the field is to be ignored: it is empty, is no dictionary, or a time in it is no integer.
+    /// RFC 9213, 2.1. None if the field is ignored: it is empty, is no dictionary, or a time in it is no integer.
     fn parse_targeted(field: &'b [u8]) -> Option<Self> {
         let mut found = Self { is_targeted: true, ..Self::default() };
         let mut has_any = false;
@@ -255,7 +255,7 @@ fn directives(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     })
 }
 
-/// What a quoted string says. None if it is none, or says something that is escaped.
+/// The text of a quoted string. None if the value is no quoted string, or has escapes.
 fn unquoted(value: &[u8]) -> Option<&[u8]> {
     let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!text.contains(&b'\\')).then_some(text)

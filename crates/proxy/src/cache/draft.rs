@@ -1,4 +1,4 @@
-//! What is kept of the head of a response, and what it says of caching.
+//! The stored part of a response's head, and the rules by which a response is stored.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -21,8 +21,8 @@ const OVERHEAD: usize = 512;
 /// A response whose `Vary` names more headers than this is not kept.
 const VARY_MAX: usize = 16;
 
-/// The longest time for which a failure is kept, whatever it says. One request that an endpoint takes offence at, or one bad
-/// moment of the endpoint, does not close a target to others for longer.
+/// The longest time for which a failure is stored. One request that an endpoint rejects, or one bad moment of the endpoint, does not
+/// close a target to others for longer.
 const FAILURE_MAX: Duration = Duration::from_secs(10);
 
 /// What is asked for.
@@ -198,7 +198,7 @@ impl Draft {
         &self.key
     }
 
-    /// Whether the endpoint has failed, or took offence at the request.
+    /// Whether the endpoint has failed, or has rejected the request.
     pub(crate) fn is_failure(&self) -> bool {
         is_failure(self.status)
     }
@@ -264,7 +264,7 @@ impl<'b> Found<'b> {
     }
 }
 
-/// The first member of an `Age`, without parameters. What is no number of seconds is ignored (RFC 9111, 5.1).
+/// The first member of an `Age`, without parameters. A member that is no number of seconds is ignored (RFC 9111, 5.1).
 fn first_age(value: &[u8]) -> Duration {
     let first = value.split(|byte| matches!(byte, b',' | b';')).next().unwrap_or_default();
     seconds(first.trim_ascii()).unwrap_or_default()
@@ -282,8 +282,7 @@ pub(super) fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Whether an endpoint has failed, or took offence at one request. Others may fare better, so that these are kept for a short
-/// time at most.
+/// Whether an endpoint has failed, or has rejected one request. The endpoint may answer other requests otherwise.
 fn is_failure(status: u16) -> bool {
     status >= 400 && !matches!(status, 404 | 405 | 410 | 414 | 451 | 501)
 }

@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     used: AtomicBool,
 }
 
-/// What of a stored response a client receives.
+/// The form in which a client receives a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Whole,
@@ -148,7 +148,7 @@ impl Entry {
             && self.age(now) < self.draft.lifetime + self.draft.stale_while_revalidate
     }
 
-    /// What a client receives of it, by the conditions of its request.
+    /// The form in which a client receives it, by the conditions of the client's request.
     pub(crate) fn shape(&self, head: &RequestHead, buf: &[u8], part: Option<Part>) -> Shape {
         if self.draft.status != 200 {
             return Shape::Whole;
@@ -200,7 +200,7 @@ impl Entry {
         let _ = write!(out, "Age: {}\r\n\r\n", self.age(now).as_secs());
     }
 
-    /// What of its body goes behind that head.
+    /// The bytes of its body that follow this form's head.
     pub(crate) fn body_in(&self, shape: &Shape) -> &[u8] {
         match shape {
             Shape::Whole => &self.body,
@@ -252,8 +252,8 @@ impl Entry {
         renewed
     }
 
-    /// What the answer to a HEAD of the same target says of this response (RFC 9111, 4.3.5). It is not enough for an answer that
-    /// it contradicts nothing: what has neither of the validators renews nothing.
+    /// Compares it with the answer to a HEAD of the same target (RFC 9111, 4.3.5). An answer without validators renews nothing, even
+    /// if it contradicts nothing.
     pub(crate) fn compared_with(&self, head: &ResponseHead, buf: &[u8]) -> Compared {
         let said = |name| head.find(buf, name);
         let own = |name| lines(&self.draft.head).find(|line| is(name_of(line), name)).map(value_of);

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `directives` | what heads say of caching |
 //! | `targeted` | the structured fields in which a response speaks to caches like this one |
-//! | `draft` | what is kept of a response's head, by which rules, and for how long |
-//! | `entry` | a response that is kept: whom it answers, and how |
+//! | `draft` | the stored part of a response's head, and the rules of storing |
+//! | `entry` | a stored response: the requests that it answers, and the form |
 //! | `validators`, `range` | conditions and parts that clients ask for |
 //! | `lines` | header lines of heads that were written here |
 //! | `store` | all of them, within a limit of bytes |
-//! | `flight` | who asks the endpoint for what several want |
+//! | `flight` | requests in flight that several clients wait for |
 //! | `account` | the bytes |
 //! | `collector` | a response on its way to the client, collected |
 //!

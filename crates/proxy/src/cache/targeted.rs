@@ -15,7 +15,7 @@ pub(super) struct Dictionary<'b> {
     has_begun: bool,
 }
 
-/// What a member says.
+/// The value of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item<'b> {
     Integer(i64),

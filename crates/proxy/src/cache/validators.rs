@@ -1,4 +1,4 @@
-//! Conditions by which clients and caches ask (RFC 9110, 13), and what answers them.
+//! Conditions of requests (RFC 9110, 13), and the validators of stored responses.
 
 use sluicegate_http1::{Known, RequestHead};
 
@@ -6,12 +6,12 @@ use super::directives::is;
 use crate::date::parse_http_date;
 use crate::http::is_same_name;
 
-/// What tells a stored response from other versions of it.
+/// The validators of a stored response.
 #[derive(Debug)]
 pub(super) struct Validators {
     pub(super) etag: Option<Box<[u8]>>,
     pub(super) last_modified: Option<Box<[u8]>>,
-    /// When the endpoint made the response, in seconds since 1970: what it says, or when the response came.
+    /// The response's `Date`, or the time at which the response came, in seconds since 1970.
     pub(super) date: u64,
 }
 

@@ -151,7 +151,7 @@ fn what_is_on_its_way_while_something_changes_is_not_kept() {
 }
 
 #[test]
-fn slow_flights_are_outdated_too_and_those_of_other_targets_are_not() {
+fn an_invalidation_outdates_all_flights_of_its_target_alone() {
     let cache = cache(1 << 20, 1 << 10);
     let (asked, begun) = (asked("k"), Instant::now());
     let at = |after| cache.enter(&asked, REQUEST, (true, true), begun + after);

@@ -1,4 +1,4 @@
-//! Which requests a cache tells apart, which have nothing to do with it, and which targets a change concerns.
+//! Keys of requests, requests that bypass the cache, and the targets that an unsafe request invalidates.
 
 use sluicegate_http1::{Known, Line, Method, Normalised, RequestFraming, normalise};
 use sluicegate_model::UpstreamKey;
@@ -111,7 +111,7 @@ fn resolve<'r>(
     match reference.iter().position(|byte| matches!(byte, b':' | b'/' | b'?')) {
         Some(at) if reference[at] == b':' => {
             rest = &reference[at + 1..];
-            // A path behind a scheme without an origin is nowhere.
+            // RFC 3986, 5.2.2: a reference with a scheme is no relative one.
             if !reference[..=at].eq_ignore_ascii_case(scheme) || !rest.starts_with(b"//") {
                 return None;
             }

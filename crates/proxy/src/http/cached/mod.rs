@@ -3,9 +3,9 @@
 //! | module | what |
 //! |---|---|
 //! | this one | whether a request is answered out of the cache |
-//! | `key` | which requests are told apart, which pass by, which targets a change concerns |
+//! | `key` | keys of requests, requests that bypass the cache, targets that are invalidated |
 //! | `answer` | answers out of the cache |
-//! | `settle` | what becomes of the cache by what endpoints answer |
+//! | `settle` | effects of endpoints' responses on the cache |
 //! | `refresh` | revalidation in the background |
 
 mod answer;
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         Ok(None)
     }
 
-    /// Looks for a response that a part can be taken of. The endpoint answers what is not there as a whole.
+    /// Answers a range from a fresh, whole response. The endpoint answers all other ranges.
     async fn consult_for_part(
         &mut self,
         cache: &Arc<Cache>,

@@ -137,7 +137,7 @@ impl Refresh {
         None
     }
 
-    /// Stores what has come.
+    /// Renews, replaces or removes the stored response.
     async fn settle(
         &self,
         flight: Flight,
@@ -160,7 +160,7 @@ impl Refresh {
             cache.remove(&self.entry);
         }
         let draft = Draft::of(&self.asked, &self.request, (head, buf), cache.rules(), &times);
-        // A failure does not take the place of what can still be used.
+        // A failure replaces no response that can still be used.
         let Some(draft) = draft.filter(|draft| !draft.is_failure()) else {
             if head.status < 500 {
                 flight.is_of_no_use();

@@ -1,4 +1,4 @@
-//! What becomes of the cache by what endpoints answer.
+//! Effects of endpoints' responses on the cache.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -86,8 +86,7 @@ impl Exchange<'_> {
         self.cached.take()?.collector
     }
 
-    /// The header lines by which a 304 speaks to its own client alone. They go on with what was kept before, or with what is
-    /// kept from now on without them.
+    /// The header lines of a 304 that its own client alone receives. The stored response goes on without these lines.
     fn lines_of_one(&self, renewed: Option<&Entry>) -> Vec<u8> {
         let (buf, mut own) = (self.scratch.reply.filled(), Vec::new());
         copy_lines(&mut own, buf, &self.scratch.reply_head.lines, |line| {
