@@ -297,6 +297,8 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
         "sluicegate_cache_evicted",
         "sluicegate_cache_hits",
         "sluicegate_cache_misses",
+        "sluicegate_cache_refresh_failures",
+        "sluicegate_cache_refreshes",
         "sluicegate_cache_revalidated",
         "sluicegate_cache_stale",
         "sluicegate_cache_stored",
