@@ -136,10 +136,53 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{http_date, parse_http_date};
+    use proptest::prelude::*;
+
+    use super::{YEAR, http_date, parse_http_date};
 
     /// 18 August 2026.
     const NOW: u64 = 1_787_011_200;
+
+    /// The end of the year 9999.
+    const LAST: u64 = 253_402_300_799;
+
+    proptest! {
+        #[test]
+        fn a_written_date_is_read_in_each_form(seconds in 0..=LAST, now in 0..=LAST) {
+            let date = http_date(seconds);
+            prop_assert_eq!(parse_http_date(&date, now), Some(seconds));
+            let text = String::from_utf8_lossy(&date);
+            let (weekday, day, month, year, time) = (&text[..3], &text[5..7], &text[8..11], &text[12..16], &text[17..25]);
+            let day = day.strip_prefix('0').map_or_else(|| day.to_owned(), |day| format!(" {day}"));
+            let asctime = format!("{weekday} {month} {day} {time} {year}");
+            prop_assert_eq!(parse_http_date(asctime.as_bytes(), now), Some(seconds));
+        }
+
+        #[test]
+        fn a_year_of_two_digits_lies_at_most_fifty_years_ahead(seconds in 0..=LAST, now in 0..=LAST) {
+            let date = http_date(seconds);
+            let text = String::from_utf8_lossy(&date);
+            let (day, month, year, time) = (&text[5..7], &text[8..11], &text[14..16], &text[17..25]);
+            let short = format!("Monday, {day}-{month}-{year} {time} GMT");
+            if let Some(read) = parse_http_date(short.as_bytes(), now) {
+                prop_assert!(read <= now + 50 * YEAR, "{} at {}", short, now);
+                let again = http_date(read);
+                prop_assert_eq!((&again[5..11], &again[14..25]), (&date[5..11], &date[14..25]));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_date_or_none(
+            text in prop_oneof![
+                prop::collection::vec(any::<u8>(), 20..36),
+                "(Sun|Mon|Sunday|Wednesday),? [0-9 ]{2}[ -]?(Feb|Nov|Dec)?[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT| [0-9]{4})"
+                    .prop_map(String::into_bytes),
+            ],
+            now in 0..=LAST,
+        ) {
+            prop_assert!(parse_http_date(&text, now).is_none_or(|seconds| seconds <= LAST + 1));
+        }
+    }
 
     #[test]
     fn dates_of_the_standard_and_of_leap_years() {

@@ -209,6 +209,8 @@ impl<'b> Iterator for Dictionary<'b> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn all(field: &[u8]) -> Result<Vec<(&[u8], Item<'_>)>, Malformed> {
@@ -232,6 +234,66 @@ mod tests {
         ];
         assert_eq!(values, expected);
         assert_eq!(all(b""), Ok(Vec::new()));
+    }
+
+    /// A value of a member, as it is written, and how it is read.
+    fn value() -> impl Strategy<Value = (String, Option<i64>, Option<bool>, Option<String>)> {
+        let integer = -999_999_999_999_999_i64..=999_999_999_999_999;
+        prop_oneof![
+            integer.prop_map(|number| (format!("={number}"), Some(number), None, None)),
+            any::<bool>().prop_map(|is| (format!("=?{}", u8::from(is)), None, Some(is), None)),
+            Just((String::new(), None, Some(true), None)),
+            "[ !#-\\[\\]-~]{0,9}".prop_map(|text| (format!("=\"{text}\""), None, None, Some(text))),
+            "=([a-z][a-z0-9:/]{0,5}|:[A-Za-z0-9+/]{0,8}:|@-?[0-9]{1,9}|-?[0-9]{1,9}\\.[0-9]{1,3})"
+                .prop_map(|text| (text, None, None, None)),
+            "=\\( {0,2}([a-z]{1,3}(;[a-z]=1)? {1,2}){0,3}\\)".prop_map(|text| (text, None, None, None)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_with_members_or_one_error(
+            field in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..60),
+                "[ab,;=()\"\\\\?10.@:*A \t-]{0,60}".prop_map(String::into_bytes),
+            ],
+        ) {
+            let members: Vec<_> = Dictionary::new(&field).collect();
+            prop_assert!(members.len() <= field.len() / 2 + 1);
+            // Nothing follows an error.
+            let last = members.len().saturating_sub(1);
+            prop_assert!(members.iter().take(last).all(Result::is_ok));
+            for (name, value) in members.into_iter().flatten() {
+                prop_assert!(!name.is_empty());
+                prop_assert!(value.seconds().is_none_or(|time| time.as_secs() <= LONGEST));
+            }
+        }
+
+        #[test]
+        fn a_written_dictionary_is_read_as_it_was_written(
+            written in prop::collection::vec(("[a-z*][a-z0-9_.*-]{0,6}", value(), "(;[a-z]{1,3}(=[0-9]{1,3})?){0,2}"), 1..6),
+            between in "[ \t]{0,2},[ \t]{0,2}",
+        ) {
+            let members: Vec<String> = written
+                .iter()
+                .map(|(name, (value, ..), parameters)| format!("{name}{value}{parameters}"))
+                .collect();
+            let field = members.join(&between);
+            let read = all(field.as_bytes());
+            prop_assert!(read.is_ok(), "{}", field);
+            let read = read.unwrap_or_default();
+            prop_assert_eq!(read.len(), written.len());
+            for ((name, item), (expected, (_, integer, boolean, string), _)) in read.into_iter().zip(&written) {
+                prop_assert_eq!(name, expected.as_bytes());
+                let expected = match (integer, boolean, string) {
+                    (Some(integer), ..) => Item::Integer(*integer),
+                    (_, Some(boolean), _) => Item::Boolean(*boolean),
+                    (.., Some(string)) => Item::String(string.as_bytes()),
+                    _ => Item::Other,
+                };
+                prop_assert_eq!(item, expected);
+            }
+        }
     }
 
     #[test]
