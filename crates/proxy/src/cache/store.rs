@@ -290,6 +290,11 @@ impl Shard {
         self.index.entry(key.clone()).or_default().push(number);
         self.entries.insert(number, entry);
         self.queue.push_back(number);
+        // Those that are gone already take room, too.
+        if self.queue.len() > 2 * self.entries.len() + 64 {
+            let entries = &self.entries;
+            self.queue.retain(|number| entries.contains_key(number));
+        }
     }
 
     /// Takes a response out, and leaves its number among those of its key.
@@ -322,11 +327,6 @@ impl Shard {
             } else {
                 gone.extend(self.remove(number));
             }
-        }
-        // Those that are gone already take room, too.
-        if self.queue.len() > 2 * self.entries.len() + 64 {
-            let entries = &self.entries;
-            self.queue.retain(|number| entries.contains_key(number));
         }
     }
 }

@@ -81,6 +81,21 @@ fn what_is_asked_for_again_stays_through_a_flood() {
 }
 
 #[test]
+fn renewing_a_response_again_and_again_takes_no_more_memory() {
+    let cache = cache(128 << 10, 32 << 10);
+    let asked = asked("k");
+    hit(&cache, "k", REQUEST, "", 100);
+    for _ in 0..10_000 {
+        let Entered::Kept(old) = enter(&cache, &asked, REQUEST) else { panic!("it is stored") };
+        let new = old.renewed(draft(&asked, REQUEST, ""), &cache).unwrap();
+        cache.replace(&old, new);
+    }
+    let shard = cache.shards[0].lock().unwrap();
+    assert_eq!((shard.entries.len(), shard.index.len()), (1, 1));
+    assert!(shard.queue.len() <= 2 * shard.entries.len() + 65, "{}", shard.queue.len());
+}
+
+#[test]
 fn what_clients_still_read_counts_until_they_have() {
     let cache = cache(64 << 10, 16 << 10);
     let mut readers = Vec::new();
