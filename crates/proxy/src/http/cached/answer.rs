@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sluicegate_http1::{HeadScan, Method};
+use memchr::memchr_iter;
+use sluicegate_http1::{HeadScan, MAX_HEADERS, Method};
 use tokio::time::Instant;
 
 use super::super::download::Body;
@@ -53,7 +54,8 @@ impl Exchange<'_> {
         entry.write_head(&mut written, &shape, now);
         // Before the blank line.
         let end = written.len() - 2;
-        written.splice(end..end, own.iter().copied());
+        let room = MAX_HEADERS.saturating_sub(lines_in(&written[..end]) - 1);
+        written.splice(end..end, beginning(own, room).iter().copied());
         scratch.reply.clear();
         scratch.reply.append(&written);
         let (limits, method) = (limits(&written), scratch.head.method);
@@ -96,5 +98,21 @@ impl Exchange<'_> {
 
     pub(super) fn tally_of(&self, policy: &TrafficPolicy, tally: fn(&TrafficShard) -> &Tally) {
         tally(policy.stats.of(self.worker.id)).add(1);
+    }
+}
+
+/// How many lines these are.
+fn lines_in(lines: &[u8]) -> usize {
+    memchr_iter(b'\n', lines).count()
+}
+
+/// The first of these lines, so many of them at most: a head that has too many could not be read.
+fn beginning(lines: &[u8], most: usize) -> &[u8] {
+    match memchr_iter(b'\n', lines).nth(most) {
+        None => lines,
+        Some(_) => most
+            .checked_sub(1)
+            .and_then(|last| memchr_iter(b'\n', lines).nth(last))
+            .map_or(&[], |end| &lines[..=end]),
     }
 }

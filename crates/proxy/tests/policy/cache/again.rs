@@ -83,6 +83,28 @@ async fn what_a_304_says_to_one_client_reaches_that_client() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_304_of_many_lines_loses_no_request() -> TestResult {
+    let many = |name: &str, count: usize| -> String {
+        (0..count).map(|number| format!("{name}-{number}: 1\r\n")).collect()
+    };
+    for own in ["Set-Cookie: a=b\r\n".repeat(20), "Cache-Control: no-store\r\n".repeat(20)] {
+        let validates = by_request(move |request| match request.header("if-none-match") {
+            Some(_) => format!("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n{own}\r\n"),
+            None => ok(&format!("Cache-Control: no-cache\r\nETag: \"a\"\r\n{}", many("X", 240)), "body"),
+        });
+        for transport in TRANSPORTS {
+            let (_backend, gateway) = gateway_of(1, validates.clone(), rules()).await?;
+            gateway.configure(|config| config.settings.limits.headers = 256).await;
+            for time in ["first", "second", "third"] {
+                let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
+                assert_eq!((response.status, &*response.text()), (200, "body"), "the {time} time");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_stale_response_is_asked_for_again_by_what_it_is_known_by() -> TestResult {
     for transport in TRANSPORTS {
         let validates = by_request(|request| match request.header("if-none-match") {
