@@ -56,6 +56,11 @@ impl Collector {
         Some(Self { flight, draft, body: Vec::with_capacity(length), charge, most, decoder, stats })
     }
 
+    /// A longer body is not stored.
+    pub(crate) fn limit(&mut self, most: u64) {
+        self.most = self.most.min(usize::try_from(most).unwrap_or(usize::MAX));
+    }
+
     /// Takes a piece of the body as the endpoint sent it. How much of it was used: what is behind comes again, with more. None if
     /// it is not to be kept.
     pub(crate) fn take(&mut self, raw: &[u8]) -> Option<usize> {

@@ -11,6 +11,10 @@ use super::targeted::{Dictionary, Item};
 /// The longest time that is believed (RFC 9111, 1.2.2 wants 2^31 s at least for what is too long): ten years.
 pub(super) const LONGEST: u64 = 10 * 365 * 86_400;
 
+/// The most header fields that `no-cache` and `private` of one response may name: each line of the head is compared with each of
+/// them. A directive that names more holds for the whole response.
+const UNSHARED_MAX: usize = 32;
+
 /// What a request says (RFC 9111, 5.2.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
@@ -106,6 +110,8 @@ impl<'b> ResponseDirectives<'b> {
         for line in lines.iter().filter(|line| line.known == Known::CacheControl) {
             has_any = true;
             for (name, value) in directives(line.value.of(buf)) {
+                // It may hide a directive that forbids to share the response.
+                found.private |= !is_well_formed(name, value);
                 match () {
                     () if is(name, "no-store") => found.no_store = true,
                     () if is(name, "no-cache") => found.no_cache |= !found.unshare(value.and_then(unquoted)),
@@ -171,7 +177,8 @@ impl<'b> ResponseDirectives<'b> {
         let before = self.unshared.len();
         let names = names.unwrap_or_default().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         for name in names {
-            if !is_token(name) || NEEDED.into_iter().any(|needed| is(name, needed)) {
+            let is_full = self.unshared.len() >= UNSHARED_MAX;
+            if is_full || !is_token(name) || NEEDED.into_iter().any(|needed| is(name, needed)) {
                 self.unshared.truncate(before);
                 return false;
             }
@@ -235,16 +242,17 @@ pub(super) fn seconds(value: &[u8]) -> Option<Duration> {
 /// The directives of a line, with their values as they are. A comma within quotes separates nothing, unless the quotes have no
 /// end: then nothing is hidden behind them.
 fn directives(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    // Each quote behind quotes without an end is escaped by that reading, and has no end either.
+    let mut may_end = true;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
         let mut at = 0;
         while let Some(byte) = rest.get(at).filter(|byte| **byte != b',') {
-            at += match byte {
-                b'"' => quoted(&rest[at..]).unwrap_or(1),
-                _ => 1,
-            };
+            let text = if *byte == b'"' && may_end { quoted(&rest[at..]) } else { Some(1) };
+            may_end &= text.is_some();
+            at += text.unwrap_or(1);
         }
         let (directive, behind) = rest.split_at(at);
         rest = behind.get(1..).unwrap_or_default();
@@ -255,6 +263,16 @@ fn directives(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     })
 }
 
+/// Whether a directive is a name, perhaps with a value (RFC 9111, 5.2). A list may have empty members. A value that is no quoted
+/// string may have bytes that no token has, as applications write them, but for those that part words.
+fn is_well_formed(name: &[u8], value: Option<&[u8]>) -> bool {
+    match value {
+        None => name.is_empty() || is_token(name),
+        Some(value) if value.starts_with(b"\"") => is_token(name) && quoted(value) == Some(value.len()),
+        Some(value) => is_token(name) && !value.iter().any(|byte| b" \t;\"".contains(byte)),
+    }
+}
+
 /// The text of a quoted string. None if the value is no quoted string, or has escapes.
 fn unquoted(value: &[u8]) -> Option<&[u8]> {
     let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -262,7 +280,7 @@ fn unquoted(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether this can be the name of a header (RFC 9110, 5.6.2).
-fn is_token(name: &[u8]) -> bool {
+pub(super) fn is_token(name: &[u8]) -> bool {
     let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !name.is_empty() && name.iter().all(is_of_token)
 }
@@ -342,13 +360,66 @@ mod tests {
             ("no-cache=\"a b\"", "no-cache"),
             ("no-cache=\"a,\"", "no-cache"),
             ("no-cache=\"a\\, b\"", "no-cache"),
-            ("no-cache=\"a", "no-cache"),
+            ("no-cache=\"a", "no-cache private"),
             ("private=\"x-user, Vary\"", "private"),
             ("no-cache=\"content-encoding\"", "no-cache"),
             ("no-cache=\"a\", no-cache", "no-cache a"),
         ] {
             assert_eq!(said(&format!("Cache-Control: {value}\r\n")), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn lists_of_many_names_keep_the_whole_response_private() {
+        let list = |count: usize| vec!["a"; count].join(",");
+        for directive in ["private", "no-cache"] {
+            let lines = |count| format!("Cache-Control: {directive}=\"{}\"\r\n", list(count));
+            assert!(!said(&lines(UNSHARED_MAX)).contains(directive));
+            assert_eq!(said(&lines(UNSHARED_MAX + 1)), directive);
+            // The lists of all lines count together.
+            let two = [lines(UNSHARED_MAX), lines(1)].concat();
+            assert!(said(&two).starts_with(directive));
+            let targeted = lines(UNSHARED_MAX + 1).replace("Cache-Control", "CDN-Cache-Control");
+            assert_eq!(said(&targeted), format!("{directive} targeted"));
+        }
+    }
+
+    #[test]
+    fn a_response_with_a_malformed_directive_is_private() {
+        for value in [
+            "no-store; max-age=60",
+            "max-age=60; no-store",
+            "max-age=60 no-store",
+            "no-store max-age=60",
+            "no-store no-cache",
+            "max-age=60, x=\"a\"; no-store",
+            "max-age=60, x=\"a\" no-store",
+            "max-age=60, x=a\"b\"",
+            "max-age=60, \"no-store\"",
+            "max-age=60, =no-store",
+            "max-age=60, x=\"no-store",
+        ] {
+            let said = said(&format!("Cache-Control: {value}\r\n"));
+            assert!(said.split(' ').any(|word| word == "private"), "{value}: {said}");
+        }
+        for value in [
+            "max-age=60,, x",
+            ",max-age=60,",
+            "max-age = 60",
+            "max-age=60, x=\"a;b c\", y=a:b/c=d",
+            "x=",
+            "x='a'",
+        ] {
+            assert!(!said(&format!("Cache-Control: {value}\r\n")).contains("private"), "{value}");
+        }
+    }
+
+    #[test]
+    fn escaped_quotes_are_read_once() {
+        // Reading each of them to the end would take hours.
+        let lines = ["x=\"".to_owned(), "\\\"".repeat(8 << 20), ", no-store".to_owned()].concat();
+        let last = directives(lines.as_bytes()).last().unwrap();
+        assert_eq!(last, (&b"no-store"[..], None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sluicegate_model::UpstreamKey;
 use sluicegate_model::policy::traffic as model;
 use tokio::time::Instant;
 
-use super::directives::{RequestDirectives, ResponseDirectives, is, joined_targeted, seconds};
+use super::directives::{RequestDirectives, ResponseDirectives, is, is_token, joined_targeted, seconds};
 use super::lines::sent;
 use super::validators::Validators;
 use crate::date::{HttpDate, parse_http_date};
@@ -183,7 +183,7 @@ impl Draft {
             is_anonymous: is_by_default || is_failure,
         };
         let is_of_use = !draft.validators.is_empty()
-            || !draft.needs_validation && draft.age < draft.lifetime + draft.stale_if_error;
+            || !draft.needs_validation && draft.age < draft.lifetime + draft.stale_time();
         is_of_use.then_some(draft)
     }
 
@@ -196,6 +196,11 @@ impl Draft {
 
     pub(super) fn key(&self) -> &Arc<[u8]> {
         &self.key
+    }
+
+    /// How long it may answer after its lifetime, in one way or the other.
+    pub(super) fn stale_time(&self) -> Duration {
+        self.stale_if_error.max(self.stale_while_revalidate)
     }
 
     /// Whether the endpoint has failed, or has rejected the request.
@@ -228,8 +233,9 @@ impl<'b> Found<'b> {
                 Known::Other if is(name, "vary") => {
                     for name in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                         match name {
-                            b"*" => return None,
                             b"" => {}
+                            // `*`, or a malformed list: another separator may hide a name.
+                            name if name == b"*" || !is_token(name) => return None,
                             name => found.vary.push(name),
                         }
                     }
@@ -270,10 +276,11 @@ fn first_age(value: &[u8]) -> Duration {
     seconds(first.trim_ascii()).unwrap_or_default()
 }
 
-/// Whether a response with this status may be kept if it says how long: any final status, but those of a part, those that speak of
-/// the one request or connection that they answer, and those that no cache may store (RFC 6585).
+/// Whether a response with this status may be kept if it says how long: any final status, but those of a part or of a difference, those
+/// that speak of the one request or connection that they answer, and those that no cache may store (RFC 6585).
 fn is_storable(status: u16) -> bool {
-    let is_of_one = matches!(status, 206 | 304 | 401 | 407 | 408 | 412 | 413 | 416 | 417 | 421 | 425 | 426);
+    let is_of_one =
+        matches!(status, 206 | 226 | 304 | 401 | 407 | 408 | 412 | 413 | 416 | 417 | 421 | 425 | 426);
     matches!(status, 200..=599) && !is_of_one && !matches!(status, 428 | 429 | 431 | 511)
 }
 

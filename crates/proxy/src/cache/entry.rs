@@ -87,7 +87,7 @@ impl Entry {
     /// Whether the other one is a failure, and this one can still serve: fresh, or stale by its rules.
     pub(super) fn outlasts(&self, other: &Self, now: Instant) -> bool {
         let own = &self.draft;
-        let usable = own.lifetime + own.stale_if_error.max(own.stale_while_revalidate);
+        let usable = own.lifetime + own.stale_time();
         other.draft.is_failure() && !own.is_failure() && !own.needs_validation && self.age(now) < usable
     }
 
@@ -122,14 +122,15 @@ impl Entry {
         seconds(self.draft.lifetime) - seconds(self.age(now))
     }
 
-    /// Whether it may be used since the endpoint has failed (RFC 5861, 4).
+    /// Whether it may be used since the endpoint has failed (RFC 5861, 4). A response that answers while the endpoint is asked may
+    /// do so after that, too.
     pub(crate) fn may_stand_in(&self, asked: &Asked, now: Instant) -> bool {
         let RequestDirectives { no_cache, max_age, .. } = asked.directives;
         // Who asks for it anew wants to see the failure, unless somebody has said otherwise (RFC 9111, 5.2.1.4).
-        let is_welcome = !(no_cache || max_age.is_some()) || !self.draft.stale_if_error.is_zero();
-        is_welcome
-            && !self.draft.needs_validation
-            && self.age(now) < self.draft.lifetime + self.draft.stale_if_error
+        let is_reload = no_cache || max_age.is_some();
+        let is_welcome = !is_reload || !self.draft.stale_if_error.is_zero();
+        let time = if is_reload { self.draft.stale_if_error } else { self.draft.stale_time() };
+        is_welcome && !self.draft.needs_validation && self.age(now) < self.draft.lifetime + time
     }
 
     /// Whether a 304 with this entity tag is of another response (RFC 9111, 4.3.4).

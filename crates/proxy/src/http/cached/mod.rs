@@ -27,6 +27,7 @@ use crate::cache::{
 use crate::failure::{Failure, Fault};
 use crate::upstream::LocalUpstream;
 
+use refresh::Place;
 pub(super) use settle::Settled;
 
 /// A request on its way to an endpoint, whose response may be kept.
@@ -95,7 +96,12 @@ impl Exchange<'_> {
             match cached.cache.enter(&cached.asked, &self.scratch.request, (waits, is_get), now) {
                 Entered::Kept(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
                 Entered::Refreshes(flight, entry) => {
-                    self.refresh(flight, &entry, cached.asked, upstream);
+                    let Some(place) = Place::take() else {
+                        // Endpoints of others that hang must not keep this response stale.
+                        (cached.flight, cached.stale) = (Some(flight), Some(entry));
+                        break;
+                    };
+                    self.refresh((flight, place), &entry, cached.asked, upstream);
                     return self.answer_from(&entry, way, &[]).await.map(Some);
                 }
                 Entered::Leads(flight, stale) => {

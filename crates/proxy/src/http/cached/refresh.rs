@@ -29,10 +29,11 @@ thread_local! {
 }
 
 /// A revalidation, counted while it lasts.
-struct Place;
+pub(super) struct Place;
 
 impl Place {
-    fn take() -> Option<Self> {
+    /// None if there are as many as may be.
+    pub(super) fn take() -> Option<Self> {
         let taken = REFRESHES.get();
         (taken < REFRESHES_MAX).then(|| {
             REFRESHES.set(taken + 1);
@@ -51,16 +52,12 @@ impl Exchange<'_> {
     /// Revalidates a response in the background.
     pub(super) fn refresh(
         &self,
-        flight: Flight,
+        (flight, place): (Flight, Place),
         entry: &Arc<Entry>,
         asked: Asked,
         upstream: &Rc<LocalUpstream>,
     ) {
         let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else { return };
-        let Some(place) = Place::take() else {
-            policy.stats.of(self.worker.id).cache_refresh_failures.add(1);
-            return;
-        };
         let mut request = without_conditions(&self.scratch.request);
         let revalidates = entry.ask_whether_it_holds(&mut request);
         let refresh = Refresh {
@@ -168,7 +165,10 @@ impl Refresh {
             return (head.status < 500).then_some(());
         };
         let stats = (self.policy.stats.clone(), self.worker.id);
-        let collector = Collector::new(flight, draft, head.framing, stats)?;
+        let mut collector = Collector::new(flight, draft, head.framing, stats)?;
+        if let Some(most) = self.policy.source().response_body {
+            collector.limit(most);
+        }
         self.collect(connection, head, behind, collector).await
     }
 

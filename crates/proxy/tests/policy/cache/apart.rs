@@ -186,7 +186,8 @@ async fn variants_that_are_made_up_do_not_push_out_one_that_is_used() -> TestRes
 
 #[tokio::test]
 async fn where_callers_say_who_they_are_nothing_is_kept() -> TestResult {
-    let backend = Backend::start(answer("Cache-Control: public, s-maxage=60\r\n")).await?;
+    let lines = "Cache-Control: public, s-maxage=60\r\nCDN-Cache-Control: public, max-age=60\r\n";
+    let backend = Backend::start(answer(lines)).await?;
     let mut builder = before(&backend, keeping(rules()));
     set_security(builder.config_mut(), Some(asking(vec![api_key("x-api-key")])));
     builder.config_mut().consumers =

@@ -91,6 +91,31 @@ async fn targeted_cache_control_overrides_cache_control_and_expires() -> TestRes
 }
 
 #[tokio::test]
+async fn a_response_with_malformed_cache_control_or_vary_is_not_stored() -> TestResult {
+    let keeping = Cache {
+        default_time: Some(Duration::from_secs(60)),
+        stale_if_error: Duration::from_secs(600),
+        ..rules()
+    };
+    for lines in [
+        "Cache-Control: private; max-age=0\r\n",
+        "Cache-Control: max-age=60; private\r\n",
+        "Cache-Control: max-age=60 no-store\r\n",
+        "Cache-Control: no-store no-cache\r\nETag: \"a\"\r\n",
+        "Cache-Control: no-cache; private\r\nExpires: Thu, 18 Aug 2050 02:01:18 GMT\r\n",
+        "Cache-Control: max-age=60\r\nVary: Cookie; Accept\r\n",
+        "Cache-Control: max-age=60\r\nVary: Cookie Accept\r\n",
+        "Cache-Control: max-age=60\r\nVary: \"Cookie\"\r\n",
+        "Cache-Control: max-age=60\r\nVary: Accept:, Cookie\r\n",
+    ] {
+        let (_backend, gateway) = gateway(answer(lines), keeping.clone()).await?;
+        ask(&gateway, "/", &[]).await?;
+        assert_eq!(kept(&gateway).entries, 0, "{lines}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn pragma_in_a_response_keeps_it_from_being_reused_unless_cache_control_says_more() -> TestResult {
     let future = "Expires: Thu, 18 Aug 2050 02:01:18 GMT\r\n";
     assert!(!is_reused_with(&format!("Pragma: no-cache\r\n{future}")).await?);
@@ -115,6 +140,7 @@ async fn final_statuses_with_explicit_freshness_are_stored() -> TestResult {
         (200, ", private, must-understand", false),
         // They speak of one request or connection, or of a part.
         (206, "", false),
+        (226, "", false),
         (401, "", false),
         (407, "", false),
         (408, "", false),

@@ -166,6 +166,113 @@ async fn background_revalidation_renews_replaces_or_withdraws() -> TestResult {
 }
 
 #[tokio::test]
+async fn background_revalidation_heeds_the_limit_of_response_bodies() -> TestResult {
+    let stale = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
+    let long = "x".repeat(100);
+    let fresh = "Cache-Control: max-age=60\r\n";
+    let chunked =
+        format!("HTTP/1.1 200 OK\r\n{fresh}Transfer-Encoding: chunked\r\n\r\n64\r\n{long}\r\n0\r\n\r\n");
+    for news in [ok(fresh, &long), chunked] {
+        let backend = Backend::start(answer(stale)).await?;
+        let mut traffic = keeping(rules());
+        traffic.response_body = Some(99);
+        let gateway = before(&backend, traffic).workers(1).start().await?;
+        ask(&gateway, "/", &[]).await?;
+        backend.set(Behaviour::raw(news.clone()));
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
+        let is_over = |gateway: &Gateway| {
+            counted(gateway, |shard| &shard.cache_refresh_failures)
+                + counted(gateway, |shard| &shard.cache_stored)
+                == 2
+        };
+        gateway.wait_until(is_over).await?;
+        backend.set(Behaviour::silent());
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0", "{news}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_asks_the_endpoint_where_the_background_is_full() -> TestResult {
+    let stale = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
+    let (backend, gateway) = gateway_of(1, Behaviour::raw(ok(stale, "stale")), rules()).await?;
+    let targets: Vec<String> = (0..66).map(|number| format!("/{number}")).collect();
+    for target in &targets {
+        ask(&gateway, target, &[]).await?;
+    }
+    backend.set(Behaviour::silent());
+    for target in &targets[2..] {
+        assert_eq!(ask(&gateway, target, &[]).await?.text(), "stale");
+    }
+    backend.wait_until(|backend| backend.requests() == 66 + 64).await?;
+    // An endpoint that fails loses no request.
+    backend.set(Behaviour::status(503));
+    let failed = ask(&gateway, "/0", &[]).await?;
+    assert_eq!((&*failed.text(), said(&failed)), ("stale", "sluicegate; fwd=stale; detail=stale-if-error"));
+    let reload = ask(&gateway, "/0", &["Cache-Control: no-cache"]).await?;
+    assert_eq!(reload.status, 503);
+    backend.set(Behaviour::raw(ok("Cache-Control: max-age=60\r\n", "new")));
+    for target in ["/0", "/1"] {
+        assert_eq!(ask(&gateway, target, &[]).await?.text(), "new");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn background_revalidation_that_began_before_a_change_stores_nothing() -> TestResult {
+    let behaviour = Behaviour::choose(|request| match (&*request.method, request.header("if-none-match")) {
+        ("GET", None) => Behaviour::raw(ok(
+            "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n",
+            "old",
+        )),
+        ("GET", Some(_)) => {
+            Behaviour::raw("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n\r\n")
+                .delay(Duration::from_millis(300))
+        }
+        _ => Behaviour::status(200),
+    });
+    let (backend, gateway) = gateway_of(1, behaviour, rules()).await?;
+    for _ in 0..2 {
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), "old");
+    }
+    backend.wait_until(|backend| backend.requests() == 2).await?;
+    ask_by(&gateway, "POST", "/", &["Content-Length: 0"], Transport::Http).await?;
+    gateway.wait_until(|gateway| counted(gateway, |shard| &shard.cache_revalidated) == 1).await?;
+    assert_eq!(kept(&gateway).entries, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn background_revalidation_for_a_caller_shares_nothing_of_the_caller() -> TestResult {
+    let stale = "Cache-Control: public, max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
+    for news in [
+        ok("Cache-Control: max-age=60\r\n", "of alice"),
+        ok("Cache-Control: private, max-age=60\r\n", "of alice"),
+        ok("Cache-Control: public, max-age=60\r\nSet-Cookie: s=1\r\n", "of alice"),
+        "HTTP/1.1 403 No\r\nCache-Control: public, max-age=60\r\nContent-Length: 8\r\n\r\nof alice".into(),
+    ] {
+        let (backend, gateway) = gateway_of(1, answer(stale), rules()).await?;
+        ask(&gateway, "/", &[]).await?;
+        backend.set(Behaviour::raw(news.clone()));
+        let own = ["Authorization: Basic eDp4", "Cookie: s=alice"];
+        assert_eq!(ask(&gateway, "/", &own).await?.text(), "0");
+        backend.wait_until(|backend| backend.requests() == 2).await?;
+        backend.set(Behaviour::silent());
+        // The endpoint is asked once more after the first revalidation has ended.
+        for _ in 0..1000 {
+            let other = ask(&gateway, "/", &[]).await?;
+            assert_eq!((&*other.text(), other.header("set-cookie")), ("0", None), "{news}");
+            if counted(&gateway, |shard| &shard.cache_refreshes) == 2 {
+                break;
+            }
+        }
+        assert_eq!(counted(&gateway, |shard| &shard.cache_refreshes), 2, "{news}");
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0", "{news}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn who_goes_away_leaves_nobody_waiting() -> TestResult {
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(Behaviour::silent(), rules()).await?;
