@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::HeaderMap;
 use hyper::header::HOST;
 use hyper::http::uri::Authority;
+use hyper::{Request, Version};
 
 /// The hosts that the admin interface answers for.
 #[derive(Clone, Debug)]
@@ -31,29 +31,50 @@ impl Hosts {
         }
     }
 
-    /// The host of this request, if it is not one of them. Browsers always name one.
-    pub(crate) fn refused<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
-        let (Self::Local(names), Some(host)) = (self, headers.get(HOST)) else { return None };
-        let known = |host: &str| {
-            host.eq_ignore_ascii_case("localhost")
-                || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-                || names.iter().any(|name| name.eq_ignore_ascii_case(host))
+    /// Checks the host of a request. HTTP/1.0 requires none (RFC 9112, 3.2).
+    pub(crate) fn check<'r, B>(&self, request: &'r Request<B>) -> Result<(), HostFault<'r>> {
+        let mut lines = request.headers().get_all(HOST).iter();
+        let host = match (lines.next(), lines.next()) {
+            (None, _) if request.version() < Version::HTTP_11 => return Ok(()),
+            (Some(host), None) => host,
+            _ => return Err(HostFault::Invalid),
         };
-        match Authority::try_from(host.as_bytes()) {
-            Ok(authority) if known(authority.host()) => None,
-            _ => Some(host.to_str().unwrap_or_default()),
+        let authority = Authority::try_from(host.as_bytes()).map_err(|_| HostFault::Invalid)?;
+        if authority.as_str().contains('@') {
+            return Err(HostFault::Invalid);
         }
+        let Self::Local(names) = self else { return Ok(()) };
+        let host_name = authority.host();
+        let is_known = host_name.eq_ignore_ascii_case("localhost")
+            || host_name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+            || names.iter().any(|name| name.eq_ignore_ascii_case(host_name));
+        if is_known { Ok(()) } else { Err(HostFault::Foreign(host.to_str().unwrap_or_default())) }
     }
+}
+
+/// Why a request is rejected for its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostFault<'r> {
+    /// There is no `Host`, there are several, or its value is no host.
+    Invalid,
+    /// The interface does not answer for this host.
+    Foreign(&'r str),
 }
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
-    fn answers(hosts: &Hosts, host: &'static str) -> bool {
-        hosts.refused(&HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))])).is_none()
+    fn request(lines: &[&str]) -> Request<()> {
+        let mut request = Request::builder();
+        for line in lines {
+            request = request.header(HOST, *line);
+        }
+        request.body(()).expect("a request")
+    }
+
+    fn answers(hosts: &Hosts, host: &str) -> bool {
+        hosts.check(&request(&[host])).is_ok()
     }
 
     #[test]
@@ -64,11 +85,21 @@ mod tests {
         {
             assert!(answers(&hosts, own), "{own}");
         }
-        for foreign in ["evil.example", "localhost.evil.example:9901", "127.0.0.1.nip.io", "", "a b", "1:2:3"]
-        {
+        for foreign in ["evil.example", "localhost.evil.example:9901", "127.0.0.1.nip.io", "1:2:3"] {
             assert!(!answers(&hosts, foreign), "{foreign}");
         }
-        assert!(hosts.refused(&HeaderMap::new()).is_none(), "no browser leaves it out");
+    }
+
+    #[test]
+    fn a_request_has_exactly_one_valid_host() {
+        for hosts in [Hosts::Any, Hosts::Local(vec!["a".to_owned()])] {
+            for lines in [&[][..], &["a", "a"], &["a", "b"], &[""], &["a b"], &["a/b"], &["b@a"]] {
+                assert_eq!(hosts.check(&request(lines)), Err(HostFault::Invalid), "{lines:?}");
+            }
+            let mut old = request(&[]);
+            *old.version_mut() = Version::HTTP_10;
+            assert_eq!(hosts.check(&old), Ok(()), "HTTP/1.0 requires no Host");
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! | [`hosts`] | against pages of other sites in a browser |
 //! | [`planes`] | what a process knows of the other plane |
 //! | [`last_change`] | when the configuration last changed |
-//! | `server` | connections: how many, how long |
+//! | `server` | connections: how many, how long, which one makes room |
+//! | `counters` | what is counted of these connections |
 //! | `pages` | what is served at which path |
 //! | `content` | bodies, written while they are sent |
 //! | `metrics` | the Prometheus exposition |
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use sluicegate_proxy::telemetry::Telemetry;
 
 mod content;
+mod counters;
 pub mod fetch;
 pub mod hosts;
 pub mod last_change;

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use crate::content::{Content, Writer};
+use crate::counters::Counters;
+use crate::hosts::HostFault;
 use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;
 use crate::state::{ConfigDocument, ServedRoute, Upstreams};
@@ -29,27 +31,67 @@ const PATHS: [(&str, &str); 8] = [
     ("/planes", "with split planes: who is connected, and which version is served (JSON)"),
 ];
 
+/// The pages that probes ask for.
+const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
 /// The pages of one admin interface.
 pub(crate) struct Pages {
     admin: Admin,
     metrics: Arc<Metrics>,
+    counters: Arc<Counters>,
 }
 
 impl Pages {
     pub(crate) fn new(admin: Admin) -> Self {
-        Self { metrics: Metrics::new(admin.clone()).into(), admin }
+        let counters = Arc::<Counters>::default();
+        Self { metrics: Metrics::new(admin.clone(), counters.clone()).into(), admin, counters }
+    }
+
+    /// What the interface counts of its own connections.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Responds where only places for probes are left. The connection is closed after the response.
+    pub(crate) fn respond_to_probe<B>(&self, request: &Request<B>) -> Response<Content> {
+        let mut response = if PROBES.contains(&request.uri().path()) {
+            self.respond(request)
+        } else {
+            self.counters.count_refused();
+            text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Every connection of the admin interface is taken by a client that does not read its response. Only \
+                 /healthz and /readyz are served until one of them ends. Try again later.\n"
+                    .into(),
+            )
+        };
+        response.headers_mut().insert(CONNECTION, CLOSE);
+        response
     }
 
     pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
-        if let Some(host) = self.admin.hosts.refused(request.headers()) {
-            return text(
-                StatusCode::FORBIDDEN,
-                format!(
-                    "The admin interface does not answer for the host {host:?}, so that pages of other sites cannot \
-                     read it through a browser. Ask for localhost or an IP address, or start the gateway with \
-                     --admin-host NAME.\n"
-                ),
-            );
+        match self.admin.hosts.check(request) {
+            Ok(()) => {}
+            Err(HostFault::Invalid) => {
+                let mut response = text(
+                    StatusCode::BAD_REQUEST,
+                    "A request needs exactly one valid Host header (RFC 9112, 3.2).\n".into(),
+                );
+                response.headers_mut().insert(CONNECTION, CLOSE);
+                return response;
+            }
+            Err(HostFault::Foreign(host)) => {
+                return text(
+                    StatusCode::FORBIDDEN,
+                    format!(
+                        "The admin interface does not answer for the host {host:?}, so that pages of other sites \
+                         cannot read it through a browser. Ask for localhost or an IP address, or start the gateway \
+                         with --admin-host NAME.\n"
+                    ),
+                );
+            }
         }
         let path = request.uri().path();
         if !PATHS.iter().any(|(known, _)| *known == path) {

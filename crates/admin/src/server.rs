@@ -1,7 +1,13 @@
 //! The connections of the admin interface: how many there may be, and for how long.
+//!
+//! Probes are answered whatever other clients do: a pod whose probe goes unanswered is restarted. A client that is
+//! connected and sends nothing, the oldest first, makes room for the next. Where every connection is answered slowly
+//! because its client does not read, some further places serve probes alone.
 
+mod places;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use std::convert::Infallible;
 use std::io;
@@ -17,22 +23,27 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::Admin;
+use crate::counters::{Closed, Counters};
 use crate::pages::Pages;
+use places::{Kind, Places};
+use watched::{Watch, Watched, WatchedContent};
 
-/// What clients may take.
+/// What clients may take. README and `--help` name the same numbers.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Connections open at once; further ones wait in the listen queue.
+    /// Connections open at once for every page. At the limit, the oldest silent connection is closed.
     connections: usize,
+    /// Connections beyond these, where none of them is silent. They are for `/healthz` and `/readyz`.
+    reserve: usize,
     /// How long a head may take, and an idle connection wait for one.
     head: Duration,
-    /// For how long a connection takes requests; the response under way then has as long again.
+    /// For how long a connection takes requests; the response in flight then has as long again.
     age: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { connections: 64, head: Duration::from_secs(10), age: Duration::from_secs(60) }
+        Self { connections: 64, reserve: 16, head: Duration::from_secs(2), age: Duration::from_secs(60) }
     }
 }
 
@@ -55,13 +66,15 @@ impl Admin {
 async fn serve(pages: Arc<Pages>, listener: TcpListener, bounds: Bounds) -> io::Result<()> {
     let address = listener.local_addr()?;
     tracing::info!(%address, "admin interface");
+    let places = Places::new(bounds, pages.counters().clone());
     let mut connections = JoinSet::new();
     loop {
-        while connections.len() >= bounds.connections {
-            connections.join_next().await;
-        }
         match listener.accept().await {
-            Ok((stream, _)) => drop(connections.spawn(connection(pages.clone(), stream, bounds))),
+            Ok((stream, _)) => {
+                let watch = Watch::new(places.take().await);
+                let task = connections.spawn(connection(pages.clone(), stream, watch.clone(), bounds));
+                watch.place.served_by(task);
+            }
             Err(error) => {
                 tracing::warn!(%error, %address, "cannot accept admin connections, trying again");
                 sleep(PAUSE).await;
@@ -71,9 +84,14 @@ async fn serve(pages: Arc<Pages>, listener: TcpListener, bounds: Bounds) -> io::
     }
 }
 
-async fn connection(pages: Arc<Pages>, stream: TcpStream, bounds: Bounds) {
+async fn connection(pages: Arc<Pages>, stream: TcpStream, watch: Arc<Watch>, bounds: Bounds) {
     let service = service_fn(|request| {
-        let response = pages.respond(&request);
+        watch.place.is_busy();
+        let response = match watch.place.kind {
+            Kind::Ordinary => pages.respond(&request),
+            Kind::Reserve => pages.respond_to_probe(&request),
+        };
+        let response = response.map(|content| WatchedContent { content, watch: watch.clone() });
         async move { Ok::<_, Infallible>(response) }
     });
     // A peer that is gone already says so at the first read.
@@ -83,16 +101,21 @@ async fn connection(pages: Arc<Pages>, stream: TcpStream, bounds: Bounds) {
             .timer(TokioTimer::new())
             .header_read_timeout(bounds.head)
             .max_buf_size(MAX_HEAD)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Watched { stream, watch: watch.clone() }), service)
     );
+    let counters: &Counters = pages.counters();
     let ended = match timeout(bounds.age, connection.as_mut()).await {
         Ok(ended) => ended,
         Err(_) => {
+            counters.count_closed(Closed::Age);
             connection.as_mut().graceful_shutdown();
             timeout(bounds.age, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
+        if error.is_timeout() {
+            counters.count_closed(Closed::HeadTimeout);
+        }
         tracing::debug!(%error, "an admin connection ended early");
     }
 }

@@ -44,7 +44,9 @@ pub(crate) struct GatewayArgs {
     /// several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers.
+    /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers. 64 connections are
+    /// open at once; at the limit, the oldest connection without a request is closed. 16 further connections serve
+    /// /healthz and /readyz alone. The head of a request has to come within 2 s.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
     /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
@@ -54,7 +56,9 @@ pub(crate) struct GatewayArgs {
     /// How many workers. [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Log requests to this file, or to standard output (-). [default: not logged]
+    /// Log requests to this file or FIFO, or to standard output (-). The gateway serves on while the log takes nothing, such
+    /// as a full disk or a FIFO without a reader. sluicegate_access_log_dropped_total counts the lines that are lost.
+    /// [default: not logged]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// How a logged request looks: JSON, or nginx' combined.

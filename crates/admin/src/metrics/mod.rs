@@ -23,6 +23,7 @@ mod route;
 mod upstream;
 mod worker;
 
+use std::sync::Arc;
 use std::{fmt, io};
 
 use prometheus_client::collector::Collector;
@@ -30,6 +31,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+use crate::counters::{Closed, Counters};
 use crate::planes::{Measure, Number};
 use crate::readiness::Phase;
 use crate::{Admin, Problems, content};
@@ -44,9 +46,9 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(admin: Admin) -> Self {
+    pub(crate) fn new(admin: Admin, counters: Arc<Counters>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Gateway { admin, process: Process::new() }));
+        registry.register_collector(Box::new(Gateway { admin, counters, process: Process::new() }));
         Self { registry }
     }
 
@@ -62,6 +64,7 @@ impl Metrics {
 /// Reads everything anew at each scrape.
 struct Gateway {
     admin: Admin,
+    counters: Arc<Counters>,
     process: Process,
 }
 
@@ -108,6 +111,16 @@ impl Collector for Gateway {
                 Number::Gauge(value) => families.gauge(name, help, value)?,
             }
         }
+        families.counters(
+            "sluicegate_admin_connections_closed",
+            "Connections that the admin interface closed, by reason",
+            Closed::ALL.iter().map(|closed| ([("reason", closed.reason())], self.counters.closed(*closed))),
+        )?;
+        families.counter(
+            "sluicegate_admin_requests_refused",
+            "Requests to the admin interface that got 503 because only places for probes were left",
+            self.counters.refused(),
+        )?;
         worker::encode(&mut families, telemetry)?;
         route::encode(&mut families, telemetry)?;
         policy::encode(&mut families, telemetry)?;

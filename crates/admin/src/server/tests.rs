@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use sluicegate_proxy::{Options, Proxy};
@@ -7,9 +8,17 @@ use tokio::time::Instant;
 use super::*;
 use crate::{Hosts, LastChange, Problems, Readiness};
 
+/// As long as kubelet waits for the answer to a probe.
+const PROBE: Duration = Duration::from_secs(1);
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
 const GET: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
 
-const BOUNDS: Bounds = Bounds { connections: 3, head: Duration::from_secs(20), age: Duration::from_secs(20) };
+const BOUNDS: Bounds =
+    Bounds { connections: 3, reserve: 0, head: Duration::from_secs(20), age: Duration::from_secs(20) };
 
 async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<io::Result<()>>)> {
     let proxy = Proxy::start(Options { workers: 1, ..Options::default() })?;
@@ -28,19 +37,44 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_a_place() -> anyhow::Result<()> {
-    let (address, _) = start(BOUNDS).await?;
-    let mut clients = Vec::new();
-    for _ in 0..BOUNDS.connections {
-        let mut client = Client::connect(address).await?;
-        client.request(GET).await?;
-        clients.push(client);
+async fn probes_are_answered_beside_silent_connections() -> anyhow::Result<()> {
+    let (address, _) = start(Bounds::default()).await?;
+    let mut silent = VecDeque::new();
+    for _ in 0..130 {
+        silent.push_back(Client::connect(address).await?);
     }
-    let mut waiting = Client::connect(address).await?.with_limit(Duration::from_millis(100));
-    assert!(waiting.request(GET).await.is_err(), "all places are taken");
-    drop(clients.pop());
-    let mut waiting = waiting.with_limit(Duration::from_secs(10));
-    assert_eq!(waiting.read_response().await?.status, 200, "it was only kept waiting");
+    for _ in 0..8 {
+        for path in ["/healthz", "/readyz"] {
+            let mut probe = Client::connect(address).await?.with_limit(PROBE);
+            let expected = if path == "/readyz" { 503 } else { 200 };
+            assert_eq!(probe.request(get(path)).await?.status, expected, "{path}");
+        }
+        // Each closed connection is opened anew.
+        silent.drain(..65);
+        while silent.len() < 130 {
+            silent.push_back(Client::connect(address).await?);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn probes_are_answered_beside_clients_that_do_not_read() -> anyhow::Result<()> {
+    let (address, _) = start(Bounds { connections: 4, reserve: 2, ..Bounds::default() }).await?;
+    let mut stuck = Vec::new();
+    for _ in 0..4 {
+        let mut client = Client::connect(address).await?;
+        client.send(get("/config")).await?;
+        stuck.push(client);
+    }
+    for _ in 0..40 {
+        let mut probe = Client::connect(address).await?.with_limit(PROBE);
+        assert_eq!(probe.request(get("/healthz")).await?.status, 200);
+    }
+    let mut other = Client::connect(address).await?;
+    let refused = other.request(get("/metrics")).await?;
+    assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
+    other.expect_end().await?;
     Ok(())
 }
 

@@ -184,7 +184,10 @@ async fn refused_requests_are_counted_by_reason_and_every_reason_is_there() -> a
         exposition.count("sluicegate_requests_rejected_total"),
         sluicegate_http1::Rejection::ALL.len()
     );
-    assert_eq!(exposition.count("sluicegate_client_faults_total"), 8);
+    assert_eq!(
+        exposition.count("sluicegate_client_faults_total"),
+        sluicegate_proxy::failure::ClientFault::ALL.len()
+    );
     Ok(())
 }
 
@@ -291,6 +294,8 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
     let expected = [
         "sluicegate_accept_errors",
         "sluicegate_access_log_dropped",
+        "sluicegate_admin_connections_closed",
+        "sluicegate_admin_requests_refused",
         "sluicegate_build",
         "sluicegate_cache_bypassed",
         "sluicegate_cache_entries",

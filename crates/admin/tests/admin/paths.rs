@@ -167,3 +167,23 @@ async fn what_is_not_http_is_refused() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn requests_without_exactly_one_valid_host_are_rejected() -> anyhow::Result<()> {
+    let gateway = Gateway::start().await?;
+    for hosts in [
+        "",
+        "Host: a\r\nHost: a\r\n",
+        "Host: a\r\nHost: b\r\n",
+        "Host:\r\n",
+        "Host: a b\r\n",
+        "Host: a/b\r\n",
+    ] {
+        let request = format!("GET /healthz HTTP/1.1\r\n{hosts}\r\n");
+        let response = Client::connect(gateway.admin).await?.request(request).await?;
+        assert_eq!((response.status, response.header("connection")), (400, Some("close")), "{hosts:?}");
+    }
+    let old = Client::connect(gateway.admin).await?.request("GET /healthz HTTP/1.0\r\n\r\n").await?;
+    assert_eq!(old.status, 200, "HTTP/1.0 has no Host");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Counters of the admin interface's own connections.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why the admin interface closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// The connection was the oldest silent one, and another client connected.
+    MadeRoom,
+    /// No complete head came in time.
+    HeadTimeout,
+    /// The connection was open for as long as any may be.
+    Age,
+}
+
+impl Closed {
+    /// Every reason, by [`index`](Self::index).
+    pub(crate) const ALL: [Self; 3] = [Self::MadeRoom, Self::HeadTimeout, Self::Age];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The stable name for metrics.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::MadeRoom => "made_room",
+            Self::HeadTimeout => "head_timeout",
+            Self::Age => "age",
+        }
+    }
+}
+
+/// What the admin interface counts of its own connections.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    closed: [AtomicU64; Closed::ALL.len()],
+    refused: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count_closed(&self, closed: Closed) {
+        self.closed[closed.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections closed for this reason.
+    pub(crate) fn closed(&self, closed: Closed) -> u64 {
+        self.closed[closed.index()].load(Ordering::Relaxed)
+    }
+
+    /// Requests answered 503 because only places for probes were left.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}

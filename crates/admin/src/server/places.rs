@@ -1,0 +1,196 @@
+//! The places that connections take, and which connection gives its place up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::Bounds;
+use crate::counters::{Closed, Counters};
+
+/// What a place is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Every page.
+    Ordinary,
+    /// The pages that probes ask for.
+    Reserve,
+}
+
+/// Every place of one listener.
+pub(super) struct Places {
+    bounds: Bounds,
+    counters: Arc<Counters>,
+    taken: Mutex<Taken>,
+    /// Told when a place became free, or its connection silent.
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct Taken {
+    /// Counts events, so that the oldest silent connection is known.
+    clock: u64,
+    connections: Vec<Connection>,
+}
+
+struct Connection {
+    id: u64,
+    kind: Kind,
+    state: State,
+    task: Option<AbortHandle>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Accepted; the gateway has not tried to read from it.
+    Fresh,
+    /// Without a complete head, since this event.
+    Silent(u64),
+    /// A request came, whose response is not written yet.
+    Busy,
+}
+
+impl Places {
+    pub(super) fn new(bounds: Bounds, counters: Arc<Counters>) -> Arc<Self> {
+        Arc::new(Self { bounds, counters, taken: Mutex::default(), freed: Notify::new() })
+    }
+
+    /// A place for one more connection. The oldest silent connection makes room.
+    pub(super) async fn take(self: &Arc<Self>) -> Place {
+        loop {
+            if let Some(place) = self.try_take() {
+                return place;
+            }
+            self.freed.notified().await;
+        }
+    }
+
+    /// The probes' places come last, so that probes find some whatever other clients do.
+    fn try_take(self: &Arc<Self>) -> Option<Place> {
+        let mut taken = self.taken();
+        let Bounds { connections, reserve, .. } = self.bounds;
+        for (kind, most) in [(Kind::Ordinary, connections), (Kind::Reserve, reserve)] {
+            let is_full =
+                taken.connections.iter().filter(|connection| connection.kind == kind).count() >= most;
+            if is_full && !taken.close_oldest_silent(kind) {
+                continue;
+            }
+            if is_full {
+                self.counters.count_closed(Closed::MadeRoom);
+            }
+            let id = taken.tick();
+            taken.connections.push(Connection { id, kind, state: State::Fresh, task: None });
+            return Some(Place { places: self.clone(), id, kind });
+        }
+        None
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, id: u64, change: impl FnOnce(&mut Connection, u64)) {
+        let mut taken = self.taken();
+        let now = taken.tick();
+        if let Some(connection) = taken.connections.iter_mut().find(|connection| connection.id == id) {
+            change(connection, now);
+        }
+    }
+}
+
+impl Taken {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn close_oldest_silent(&mut self, kind: Kind) -> bool {
+        let silent =
+            self.connections.iter().enumerate().filter_map(|(at, connection)| match connection.state {
+                State::Silent(since) if connection.kind == kind => Some((since, at)),
+                _ => None,
+            });
+        let Some((_, at)) = silent.min() else { return false };
+        if let Some(task) = self.connections.swap_remove(at).task {
+            task.abort();
+        }
+        true
+    }
+}
+
+/// The place of one connection, until it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    id: u64,
+    pub(super) kind: Kind,
+}
+
+impl Place {
+    /// Which task serves the connection.
+    pub(super) fn served_by(&self, task: AbortHandle) {
+        self.places.change(self.id, |connection, _| connection.task = Some(task));
+    }
+
+    /// There is nothing to read.
+    pub(super) fn is_quiet(&self) {
+        self.places.change(self.id, |connection, now| {
+            if connection.state == State::Fresh {
+                connection.state = State::Silent(now);
+            }
+        });
+        self.places.freed.notify_one();
+    }
+
+    /// A request came.
+    pub(super) fn is_busy(&self) {
+        self.places.change(self.id, |connection, _| connection.state = State::Busy);
+    }
+
+    /// The response is written.
+    pub(super) fn is_answered(&self) {
+        self.places.change(self.id, |connection, now| connection.state = State::Silent(now));
+        self.places.freed.notify_one();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.taken().connections.retain(|connection| connection.id != self.id);
+        self.places.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(connections: usize, reserve: usize) -> Arc<Places> {
+        Places::new(Bounds { connections, reserve, ..Bounds::default() }, Arc::default())
+    }
+
+    #[test]
+    fn the_oldest_silent_connection_makes_room() {
+        let places = places(3, 0);
+        let held: Vec<_> = (0..3).filter_map(|_| places.try_take()).collect();
+        assert!(places.try_take().is_none(), "no connection was read from yet");
+        held.iter().for_each(Place::is_quiet);
+        held[0].is_busy();
+        held[0].is_answered();
+        let _fourth = places.try_take().expect("the second connection makes room");
+        let left: Vec<_> = places.taken().connections.iter().map(|connection| connection.id).collect();
+        assert!(left.contains(&held[0].id) && !left.contains(&held[1].id) && left.contains(&held[2].id));
+        assert_eq!(places.counters.closed(Closed::MadeRoom), 1);
+    }
+
+    #[test]
+    fn the_reserve_is_taken_only_if_no_ordinary_connection_is_silent() {
+        let places = places(2, 1);
+        let held: Vec<_> = (0..2).filter_map(|_| places.try_take()).collect();
+        held.iter().for_each(Place::is_busy);
+        let probe = places.try_take().expect("a place of the reserve");
+        assert_eq!(probe.kind, Kind::Reserve);
+        assert!(places.try_take().is_none());
+        held[1].is_answered();
+        assert_eq!(places.try_take().map(|place| place.kind), Some(Kind::Ordinary));
+    }
+}

@@ -1,0 +1,109 @@
+//! A connection and its responses, watched so that it is known when the connection is silent.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::places::Place;
+use crate::content::Content;
+
+/// What a connection and the responses on it share.
+pub(super) struct Watch {
+    pub(super) place: Place,
+    /// The response's body was taken to its end; some of it may not be written yet.
+    body_ended: AtomicBool,
+    /// A read found nothing.
+    was_quiet: AtomicBool,
+}
+
+impl Watch {
+    pub(super) fn new(place: Place) -> Arc<Self> {
+        Arc::new(Self { place, body_ended: AtomicBool::new(false), was_quiet: AtomicBool::new(false) })
+    }
+}
+
+/// A connection that tells its place when it is silent.
+pub(super) struct Watched {
+    pub(super) stream: TcpStream,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if read.is_pending() && !self.watch.was_quiet.swap(true, Ordering::Relaxed) {
+            self.watch.place.is_quiet();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes once it has written all that it holds.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        if self.watch.body_ended.swap(false, Ordering::Relaxed) {
+            self.watch.place.is_answered();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The body of a response, whose end is told to the connection.
+pub(super) struct WatchedContent {
+    pub(super) content: Content,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl Body for WatchedContent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.content).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size_hint()
+    }
+}
+
+impl Drop for WatchedContent {
+    fn drop(&mut self) {
+        self.watch.body_ended.store(true, Ordering::Relaxed);
+    }
+}
