@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::publish::Publisher;
 use crate::route::Table;
 use crate::telemetry::Telemetry;
-use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::access_log::{AccessLog, WriterThread};
 use crate::trace::Exporter;
 use crate::worker::{self, Mailbox, Start, Stop};
 
@@ -28,7 +28,7 @@ pub struct Proxy {
     publisher: Mutex<Publisher>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
     /// The thread that writes the access log, which ends when no worker is left.
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Mutex<Option<WriterThread>>,
     grace_over: Notify,
 }
 
@@ -85,7 +85,8 @@ impl Proxy {
     /// If an address cannot be listened at, or a thread not be started.
     pub fn start(options: Options) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
-        let telemetry = Arc::new(Telemetry::new(workers));
+        let lost = options.access_log.as_ref().map(AccessLog::lost).cloned();
+        let telemetry = Arc::new(Telemetry::new(workers).with_lost_lines(lost.unwrap_or_default()));
         let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
         let (sockets, listeners) = Sockets::start(&options, workers)?;
         let addresses = sockets.fixed();
@@ -192,8 +193,8 @@ impl Proxy {
                     Err(_) => tracing::error!("a worker panicked"),
                 }
             }
-            if writer.is_some_and(|writer| writer.join().is_err()) {
-                tracing::error!("the access log's thread panicked");
+            if let Some(writer) = writer {
+                writer.finish();
             }
             if exporter.is_some_and(|exporter| exporter.join().is_err()) {
                 tracing::error!("the thread that sends spans panicked");

@@ -129,8 +129,8 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     )?;
     families.counter(
         "sluicegate_access_log_dropped",
-        "Access log lines dropped because they could not be written as fast as they came",
-        workers.sum(|worker| &worker.log_dropped),
+        "Access log lines lost because the log could not be written, or not as fast as they came",
+        telemetry.lost_lines(),
     )?;
     let spans = telemetry.spans();
     families.counter("sluicegate_spans_exported", "Spans that a collector took", spans.exported())?;

@@ -1,18 +1,25 @@
 //! The access log: lines are made by the workers, and written by a thread of its own.
 
+mod escape;
+#[cfg(test)]
+mod tests;
+mod writer;
+
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use sluicegate_model::{RouteId, UpstreamKey};
 
-use super::WorkerStats;
+use super::{Telemetry, WorkerStats};
 use crate::date::http_date;
+use writer::Target;
+pub(crate) use writer::WriterThread;
 
 /// A worker passes its lines on once it has this many bytes, and each second.
 const BATCH: usize = 32 * 1024;
@@ -33,52 +40,49 @@ pub enum LogFormat {
 pub struct AccessLog {
     format: LogFormat,
     batches: SyncSender<Vec<u8>>,
-    writer: JoinHandle<()>,
+    writer: WriterThread,
+    lost: Arc<AtomicU64>,
 }
 
 impl AccessLog {
-    /// Logs to a file, which is appended to, or to standard output.
+    /// Logs to a file, which is appended to, or to standard output. A FIFO may be without a reader: its lines are lost and
+    /// counted until a reader opens it.
     ///
     /// # Errors
     /// If the file cannot be opened, or no thread started.
     pub fn open(format: LogFormat, path: Option<&Path>) -> io::Result<Self> {
         let (batches, receiver) = sync_channel(MAX_BATCHES);
-        let path = path.map(Path::to_owned);
-        let file = path.as_deref().map(append_to).transpose()?;
-        let thread = std::thread::Builder::new().name("access-log".into());
-        let writer = thread.spawn(move || write(&receiver, path, file))?;
-        Ok(Self { format, batches, writer })
+        let target = path.map_or_else(Target::stdout, Target::open)?;
+        let lost = Arc::<AtomicU64>::default();
+        let writer = WriterThread::start(target, receiver, lost.clone())?;
+        Ok(Self { format, batches, writer, lost })
     }
 
     pub(crate) fn buffer(&self) -> LogBuffer {
         LogBuffer { format: self.format, batches: self.batches.clone(), lines: RefCell::default() }
     }
 
+    /// How many lines could not be written.
+    pub(crate) fn lost(&self) -> &Arc<AtomicU64> {
+        &self.lost
+    }
+
     /// The thread that writes, which ends when it has written what all buffers passed on, and they are gone.
-    pub(crate) fn into_writer(self) -> JoinHandle<()> {
+    pub(crate) fn into_writer(self) -> WriterThread {
         self.writer
     }
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
-}
+impl Telemetry {
+    pub(crate) fn with_lost_lines(self, lost_lines: Arc<AtomicU64>) -> Self {
+        Self { lost_lines, ..self }
+    }
 
-fn write(batches: &Receiver<Vec<u8>>, path: Option<PathBuf>, mut file: Option<File>) {
-    while let Ok(batch) = batches.recv() {
-        // The file may have been rotated away.
-        if let Some(path) = path.as_deref().filter(|path| !path.exists())
-            && let Ok(new) = append_to(path)
-        {
-            file = Some(new);
-        }
-        let written = match &mut file {
-            Some(file) => file.write_all(&batch),
-            None => io::stdout().lock().write_all(&batch),
-        };
-        if let Err(error) = written {
-            tracing::warn!(%error, "cannot write the access log");
-        }
+    /// Access log lines that are lost: the writer did not keep up, or the file did not take them.
+    #[must_use]
+    pub fn lost_lines(&self) -> u64 {
+        let dropped = self.workers.sum(|worker| &worker.log_dropped);
+        dropped + self.lost_lines.load(Ordering::Relaxed)
     }
 }
 
@@ -200,7 +204,7 @@ impl Entry<'_> {
             ("request_id", self.request_id),
         ] {
             write!(out, ",\"{name}\":\"")?;
-            escape_json(out, value)?;
+            escape::json(out, value)?;
             out.push(b'"');
         }
         write!(
@@ -257,13 +261,13 @@ impl Entry<'_> {
         write_local_time(out, self.at)?;
         out.write_all(b"] \"")?;
         for (part, end) in [(self.method, " "), (self.target, " "), (self.version, "\" ")] {
-            escape_nginx(out, dash(part))?;
+            escape::nginx(out, dash(part))?;
             out.write_all(end.as_bytes())?;
         }
         write!(out, "{} {} \"", self.status, self.bytes)?;
-        escape_nginx(out, dash(self.referer))?;
+        escape::nginx(out, dash(self.referer))?;
         out.write_all(b"\" \"")?;
-        escape_nginx(out, dash(self.user_agent))?;
+        escape::nginx(out, dash(self.user_agent))?;
         out.write_all(b"\"\n")
     }
 }
@@ -275,7 +279,7 @@ impl ConnectionEntry<'_> {
         write!(out, ",\"protocol\":\"{}\",\"listener\":\"{}\"", self.protocol, self.listener)?;
         if let Some(name) = self.name {
             out.write_all(b",\"server_name\":\"")?;
-            escape_json(out, name.as_bytes())?;
+            escape::json(out, name.as_bytes())?;
             out.push(b'"');
         }
         write!(
@@ -327,98 +331,4 @@ fn write_local_time(out: &mut Vec<u8>, at: SystemTime) -> io::Result<()> {
 
 fn dash(value: &[u8]) -> &[u8] {
     if value.is_empty() { b"-" } else { value }
-}
-
-/// Text stays as it is; a byte that is no UTF-8 becomes the four characters `\xE9`. Every line is valid JSON
-/// (RFC 8259, 7 and 8.1).
-fn escape_json(out: &mut Vec<u8>, value: &[u8]) -> io::Result<()> {
-    for chunk in value.utf8_chunks() {
-        for &byte in chunk.valid().as_bytes() {
-            match byte {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-                0..=31 | 127 => write!(out, "\\u{byte:04x}")?,
-                _ => out.push(byte),
-            }
-        }
-        for byte in chunk.invalid() {
-            write!(out, "\\\\x{byte:02X}")?;
-        }
-    }
-    Ok(())
-}
-
-/// As nginx' `log_format` with `escape=default`.
-fn escape_nginx(out: &mut Vec<u8>, value: &[u8]) -> io::Result<()> {
-    for &byte in value {
-        match byte {
-            b'"' | b'\\' | 0..=31 | 127.. => write!(out, "\\x{byte:02X}")?,
-            _ => out.push(byte),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry() -> Entry<'static> {
-        Entry {
-            at: SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_250),
-            remote: [192, 0, 2, 1].into(),
-            method: b"GET",
-            target: b"/a?b=\"c\"",
-            version: b"HTTP/1.1",
-            host: b"example.com",
-            referer: b"\xe9",
-            user_agent: "\u{e9}\n".as_bytes(),
-            request_id: b"",
-            status: 200,
-            bytes: 1234,
-            duration: Duration::from_micros(1500),
-            route: None,
-            upstream: None,
-            endpoint: None,
-            endpoint_duration: None,
-            attempts: 0,
-            consumer: None,
-            policy: None,
-            trace: None,
-            limit: None,
-            dry_runs: &[],
-            cache: Some("hit"),
-            reason: None,
-        }
-    }
-
-    fn written(write: impl Fn(&Entry<'static>, &mut Vec<u8>) -> io::Result<()>) -> String {
-        let mut out = Vec::new();
-        write(&entry(), &mut out).expect("a Vec takes all");
-        String::from_utf8(out).expect("ASCII")
-    }
-
-    #[test]
-    fn combined_is_as_nginx_writes_it() {
-        assert_eq!(
-            written(Entry::write_combined),
-            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \
-             \"\\xE9\" \"\\xC3\\xA9\\x0A\"\n"
-        );
-    }
-
-    #[test]
-    fn json_is_json_whatever_the_client_sends() {
-        let line: serde_json::Value = serde_json::from_str(&written(Entry::write_json)).expect("JSON");
-        assert_eq!(line["target"], "/a?b=\"c\"");
-        assert_eq!((&line["user_agent"], &line["referer"]), (&"\u{e9}\n".into(), &"\\xE9".into()));
-        assert_eq!(line["protocol"], "HTTP/1.1");
-        assert_eq!(line["time"], 784_111_777.25);
-        assert_eq!(line["request_time"], 0.0015);
-        assert_eq!(line["cache"], "hit");
-        assert_eq!(line.get("dry_runs"), None);
-        let (names, mut out) = (["default/p/one", "default/p/two"].map(str::to_owned), Vec::new());
-        Entry { dry_runs: &names, ..entry() }.write_json(&mut out).expect("a Vec takes all");
-        let line: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
-        assert_eq!(line["dry_runs"], serde_json::json!(names));
-    }
 }

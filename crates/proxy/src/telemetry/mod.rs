@@ -6,6 +6,7 @@ mod tally;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Telemetry {
     /// Through what limits are shared.
     limit_servers: Servers,
     spans: Arc<SpanStats>,
+    /// Access log lines that were passed on, and not written.
+    lost_lines: Arc<AtomicU64>,
 }
 
 /// What is served now, for readers.
@@ -74,6 +77,7 @@ impl Telemetry {
             key_places: Places::default(),
             limit_servers: Servers::default(),
             spans: Arc::default(),
+            lost_lines: Arc::default(),
         }
     }
 
@@ -362,7 +366,7 @@ pub struct WorkerStats {
     pub spans_over_limit: Tally,
     /// Spans that were dropped because they could not be sent as fast as they came.
     pub spans_queue_full: Tally,
-    /// Access log lines dropped because their writer did not keep up.
+    /// Access log lines dropped because their writer did not keep up; [`Telemetry::lost_lines`] has all that are lost.
     pub log_dropped: Tally,
 }
 
