@@ -869,6 +869,10 @@ pub(crate) struct Timeouts {
     pub(crate) udp_idle: Option<u64>,
     #[prost(uint64, optional, tag = "13")]
     pub(crate) drain: Option<u64>,
+    #[prost(uint64, optional, tag = "14")]
+    pub(crate) request_body_grace: Option<u64>,
+    #[prost(uint64, optional, tag = "15")]
+    pub(crate) request_body_total: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -901,6 +905,10 @@ pub(crate) struct Limits {
     pub(crate) replay: Option<u64>,
     #[prost(uint64, optional, tag = "14")]
     pub(crate) compressions_per_worker: Option<u64>,
+    #[prost(uint64, optional, tag = "15")]
+    pub(crate) request_body_rate: Option<u64>,
+    #[prost(uint64, optional, tag = "16")]
+    pub(crate) stalled_uploads_per_endpoint: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

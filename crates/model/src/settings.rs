@@ -64,6 +64,14 @@ pub struct Timeouts {
     /// Between two reads of a request's body: 408 after it. Default 60 s (nginx `client_body_timeout`).
     #[serde(serialize_with = "seconds")]
     pub request_body: Duration,
+    /// How long the client of a request may fall behind [`Limits::request_body_rate`] before its body ends with 408. Default
+    /// 5 s (Kestrel `MinRequestBodyDataRate.GracePeriod`).
+    #[serde(serialize_with = "seconds")]
+    pub request_body_grace: Duration,
+    /// From a request's head to the end of its body: 408 after it. gRPC calls to HTTP/2 endpoints are exempt. Zero: no
+    /// limit. Default zero, because the time of a large upload depends on its size.
+    #[serde(serialize_with = "seconds")]
+    pub request_body_total: Duration,
     /// How long a kept-alive client connection may wait for its next request. Default 75 s (nginx
     /// `keepalive_timeout`).
     #[serde(serialize_with = "seconds")]
@@ -108,6 +116,8 @@ impl Default for Timeouts {
             proxy_protocol: Duration::from_secs(5),
             request_head: Duration::from_secs(60),
             request_body: Duration::from_secs(60),
+            request_body_grace: Duration::from_secs(5),
+            request_body_total: Duration::ZERO,
             client_idle: Duration::from_secs(75),
             client_write: Duration::from_secs(60),
             connect: Duration::from_secs(5),
@@ -137,6 +147,16 @@ pub struct Limits {
     /// A request's body, in bytes: 413 above it. Default: no limit; ingress-nginx has 1 MiB
     /// (`proxy-body-size`).
     pub request_body: Option<u64>,
+    /// The least that a client sends of a request's body while the gateway waits for it, in bytes a second: 408 once it
+    /// is behind by [`Timeouts::request_body_grace`]. Each byte earns its time, up to [`Timeouts::request_body`]
+    /// ahead. It holds until the response begins. gRPC calls to HTTP/2 endpoints are exempt. 0: no limit. Default 240 (Kestrel
+    /// `MinRequestBodyDataRate`).
+    pub request_body_rate: u64,
+    /// Stalled uploads of one worker at one endpoint: above it the longest stalled one ends with 408. An upload is
+    /// stalled when its client is 1 s behind [`request_body_rate`](Self::request_body_rate), or silent for 1 s where that is 0.
+    /// A quarter of the worker's other requests in flight at the endpoint is allowed where that is more. gRPC calls to
+    /// HTTP/2 endpoints are exempt. 0: no limit. Default 64.
+    pub stalled_uploads_per_endpoint: usize,
     /// Requests on one client connection, which is closed after them. Default: no limit.
     pub requests_per_connection: Option<u64>,
     /// Requests that a client may have under way at a time on one HTTP/2 connection; further ones are refused
@@ -170,6 +190,8 @@ impl Default for Limits {
             response_head: 64 * 1024,
             headers: 100,
             request_body: None,
+            request_body_rate: 240,
+            stalled_uploads_per_endpoint: 64,
             requests_per_connection: None,
             http2_streams: 128,
             http2_stream_window: 256 * 1024,

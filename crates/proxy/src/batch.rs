@@ -40,6 +40,8 @@ struct Inner {
     control: usize,
     incoming: Frames,
     outgoing: Frames,
+    /// Requests of whose bodies some may have come that was not read.
+    unread: usize,
 }
 
 /// Follows frames through a stream of bytes.
@@ -74,6 +76,7 @@ impl Batch {
             control: 0,
             incoming: Frames { skip: preface, ..Frames::default() },
             outgoing: Frames::default(),
+            unread: 0,
         })))
     }
 
@@ -111,6 +114,22 @@ impl Batch {
     pub(crate) fn explain(&self, bytes: usize) {
         let mut inner = self.0.borrow_mut();
         inner.unexplained = inner.unexplained.saturating_sub(bytes);
+    }
+
+    /// Some of a request's body may have come that is not read yet.
+    pub(crate) fn is_behind(&self) {
+        self.0.borrow_mut().unread += 1;
+    }
+
+    /// All of a request's body that has come is read.
+    pub(crate) fn is_up_to_date(&self) {
+        let mut inner = self.0.borrow_mut();
+        inner.unread = inner.unread.saturating_sub(1);
+    }
+
+    /// Requests of whose bodies some may have come that is not read yet.
+    pub(crate) fn unread(&self) -> usize {
+        self.0.borrow().unread
     }
 
     /// Asks the connection below something.

@@ -200,11 +200,20 @@ pub enum ClientFault {
     /// clients does not hold for this one (RFC 9110, 7.4).
     #[error("the connection is not good for this host")]
     Misdirected,
+    /// The body came more slowly than the least rate.
+    #[error("the request's body comes too slowly")]
+    BodyTooSlow,
+    /// The body took longer in all than it may.
+    #[error("the request's body took too long in all")]
+    BodyTotalTimeout,
+    /// The upload was the longest stalled one at an endpoint with too many.
+    #[error("too many uploads at the endpoint are stalled")]
+    UploadStalled,
 }
 
 impl ClientFault {
     /// Every kind, by [`index`](Self::index).
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Closed,
         Self::HeadTimeout,
         Self::BodyTimeout,
@@ -213,6 +222,9 @@ impl ClientFault {
         Self::BadBody,
         Self::Method,
         Self::Misdirected,
+        Self::BodyTooSlow,
+        Self::BodyTotalTimeout,
+        Self::UploadStalled,
     ];
 
     /// The kind's number, below the length of [`ALL`](Self::ALL).
@@ -233,6 +245,9 @@ impl ClientFault {
             Self::BadBody => "bad_body",
             Self::Method => "method_not_allowed",
             Self::Misdirected => "misdirected",
+            Self::BodyTooSlow => "body_too_slow",
+            Self::BodyTotalTimeout => "body_total_timeout",
+            Self::UploadStalled => "upload_stalled",
         }
     }
 
@@ -241,7 +256,11 @@ impl ClientFault {
     pub fn status(self) -> u16 {
         match self {
             Self::Closed | Self::WriteTimeout => 499,
-            Self::HeadTimeout | Self::BodyTimeout => 408,
+            Self::HeadTimeout
+            | Self::BodyTimeout
+            | Self::BodyTooSlow
+            | Self::BodyTotalTimeout
+            | Self::UploadStalled => 408,
             Self::BodyTooLarge => 413,
             Self::BadBody => 400,
             Self::Method => 405,

@@ -51,6 +51,24 @@ pub(crate) struct SettingsArgs {
     /// Between two reads of a request's body: 408 after it. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_body_timeout: Option<Duration>,
+    /// The least that a client sends of a request's body while the gateway waits for it, per second: 408 once the client
+    /// is behind by --request-body-grace. Time in which the endpoint takes no more does not count. The limit ends when
+    /// the response begins. It does not apply to upgrades, nor to gRPC calls to HTTP/2 endpoints. 0: no limit. [default: 240]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Clients")]
+    min_request_body_rate: Option<u64>,
+    /// How long a client may fall behind --min-request-body-rate. Bytes that come faster earn further time, up to
+    /// --request-body-timeout. [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
+    request_body_grace: Option<Duration>,
+    /// From a request's head to the end of its body: 408 after it. It does not apply to upgrades, nor to gRPC calls to
+    /// HTTP/2 endpoints. 0s: no limit, because the time of a large upload depends on its size. [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
+    request_body_total_timeout: Option<Duration>,
+    /// Stalled uploads that one worker holds open at one endpoint: above it the longest stalled one ends with 408. An
+    /// upload is stalled when its client is 1 s behind --min-request-body-rate. More are allowed up to a quarter of the
+    /// worker's other requests at that endpoint. 0: no limit. [default: 64]
+    #[arg(long, value_name = "N", help_heading = "Clients")]
+    max_stalled_uploads_per_endpoint: Option<u32>,
     /// How long a kept-alive connection may wait for its next request. [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_idle_timeout: Option<Duration>,
@@ -214,6 +232,8 @@ impl SettingsArgs {
                 tls_handshake: self.tls_handshake_timeout.unwrap_or(timeouts.tls_handshake),
                 request_head: self.request_head_timeout.unwrap_or(timeouts.request_head),
                 request_body: self.request_body_timeout.unwrap_or(timeouts.request_body),
+                request_body_grace: self.request_body_grace.unwrap_or(timeouts.request_body_grace),
+                request_body_total: self.request_body_total_timeout.unwrap_or(timeouts.request_body_total),
                 client_idle: self.client_idle_timeout.unwrap_or(timeouts.client_idle),
                 client_write: self.client_write_timeout.unwrap_or(timeouts.client_write),
                 connect: self.connect_timeout.unwrap_or(timeouts.connect),
@@ -230,6 +250,10 @@ impl SettingsArgs {
                 response_head: self.max_response_head.map_or(limits.response_head, whole),
                 headers: self.max_headers.map_or(limits.headers, usize::from),
                 request_body: self.max_request_body.map_or(limits.request_body, unless_zero),
+                request_body_rate: self.min_request_body_rate.unwrap_or(limits.request_body_rate),
+                stalled_uploads_per_endpoint: self
+                    .max_stalled_uploads_per_endpoint
+                    .map_or(limits.stalled_uploads_per_endpoint, |most| whole(most.into())),
                 requests_per_connection: self
                     .max_requests_per_connection
                     .map_or(limits.requests_per_connection, unless_zero),
@@ -438,6 +462,9 @@ mod tests {
     #[test]
     fn zero_is_no_limit_where_the_help_says_so() -> Result<(), clap::Error> {
         assert_eq!(parsed("--max-request-body", "0")?.limits.request_body, None);
+        assert_eq!(parsed("--min-request-body-rate", "0")?.limits.request_body_rate, 0);
+        assert_eq!(parsed("--max-stalled-uploads-per-endpoint", "0")?.limits.stalled_uploads_per_endpoint, 0);
+        assert_eq!(parsed("--request-body-total-timeout", "0s")?.timeouts.request_body_total, Duration::ZERO);
         assert_eq!(parsed("--max-request-body", "1m")?.limits.request_body, Some(1 << 20));
         assert_eq!(parsed("--max-requests-per-connection", "0")?.limits.requests_per_connection, None);
         assert_eq!(parsed("--max-requests-per-connection", "1")?.limits.requests_per_connection, Some(1));

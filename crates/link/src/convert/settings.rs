@@ -80,6 +80,8 @@ impl From<&Timeouts> for proto::Timeouts {
             tunnel_idle,
             udp_idle,
             drain,
+            request_body_grace,
+            request_body_total,
         } = timeouts;
         Self {
             tls_handshake: Some(nanos(*tls_handshake)),
@@ -95,6 +97,8 @@ impl From<&Timeouts> for proto::Timeouts {
             tunnel_idle: Some(nanos(*tunnel_idle)),
             udp_idle: Some(nanos(*udp_idle)),
             drain: Some(nanos(*drain)),
+            request_body_grace: Some(nanos(*request_body_grace)),
+            request_body_total: Some(nanos(*request_body_total)),
         }
     }
 }
@@ -118,6 +122,8 @@ impl TryFrom<proto::Timeouts> for Timeouts {
             tunnel_idle: time(timeouts.tunnel_idle, default.tunnel_idle)?,
             udp_idle: time(timeouts.udp_idle, default.udp_idle)?,
             drain: time(timeouts.drain, default.drain)?,
+            request_body_grace: time(timeouts.request_body_grace, default.request_body_grace)?,
+            request_body_total: time(timeouts.request_body_total, default.request_body_total)?,
         })
     }
 }
@@ -152,6 +158,8 @@ impl From<&Limits> for proto::Limits {
             pool_per_endpoint,
             replay,
             compressions_per_worker,
+            request_body_rate,
+            stalled_uploads_per_endpoint,
         } = limits;
         let size = |size: usize| Some(size as u64);
         Self {
@@ -169,6 +177,8 @@ impl From<&Limits> for proto::Limits {
             pool_per_endpoint: size(*pool_per_endpoint),
             replay: size(*replay),
             compressions_per_worker: size(*compressions_per_worker),
+            request_body_rate: Some(*request_body_rate),
+            stalled_uploads_per_endpoint: size(*stalled_uploads_per_endpoint),
         }
     }
 }
@@ -200,6 +210,11 @@ impl TryFrom<proto::Limits> for Limits {
             pool_per_endpoint: size(limits.pool_per_endpoint, default.pool_per_endpoint)?,
             replay: size(limits.replay, default.replay)?,
             compressions_per_worker: size(limits.compressions_per_worker, default.compressions_per_worker)?,
+            request_body_rate: limits.request_body_rate.unwrap_or(default.request_body_rate),
+            stalled_uploads_per_endpoint: size(
+                limits.stalled_uploads_per_endpoint,
+                default.stalled_uploads_per_endpoint,
+            )?,
         })
     }
 }

@@ -242,7 +242,7 @@ pub(super) fn time() -> impl Strategy<Value = Duration> {
 }
 
 fn timeouts() -> impl Strategy<Value = Timeouts> {
-    vec(time(), 13).prop_map(|times| Timeouts {
+    vec(time(), 15).prop_map(|times| Timeouts {
         tls_handshake: times[0],
         proxy_protocol: times[1],
         request_head: times[2],
@@ -256,11 +256,13 @@ fn timeouts() -> impl Strategy<Value = Timeouts> {
         tunnel_idle: times[10],
         udp_idle: times[11],
         drain: times[12],
+        request_body_grace: times[13],
+        request_body_total: times[14],
     })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (vec(0..1_usize << 40, 9), 1..=256_usize, any::<(Option<u64>, Option<u64>)>(), vec(0..1_u32 << 31, 3))
+    (vec(0..1_usize << 40, 10), 1..=256_usize, any::<(Option<u64>, Option<u64>)>(), vec(0..1_u32 << 31, 3))
         .prop_map(|(sizes, headers, bodies, windows)| Limits {
             client_hello: sizes[0],
             request_head: sizes[1],
@@ -276,6 +278,8 @@ fn limits() -> impl Strategy<Value = Limits> {
             pool_per_endpoint: sizes[5],
             replay: sizes[6],
             compressions_per_worker: sizes[7],
+            request_body_rate: sizes[8] as u64,
+            stalled_uploads_per_endpoint: sizes[9],
         })
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::encode::{ResponsePlan, http2_response, write_response};
 use super::exchange::Exchange;
+use super::pace::Paced;
 use super::upload::{Progress, Sides, UploadError};
 use super::wire::Wire;
 use crate::deadline::after;
@@ -212,6 +213,13 @@ impl Exchange<'_> {
             if connection.endpoint().is_drained(now) {
                 return Err(Failure::Drained);
             }
+            match waiting {
+                Waiting::Response => clock.paced = None,
+                _ => {
+                    let awaits_client = waiting == Waiting::ClientBody;
+                    self.keep_pace(&mut clock.paced, awaits_client, now, &connection.socket.stream);
+                }
+            }
             let unwatched = waiting == Waiting::ClientBody || settings.resilience.unacknowledged.is_zero();
             clock.position = Some(position);
             let due = after(now, limit);
@@ -230,8 +238,14 @@ impl Exchange<'_> {
         upstream: &Rc<LocalUpstream>,
         connection: &Connection,
     ) -> Poll<Result<(), Fault>> {
+        if clock.paced.as_ref().is_some_and(Paced::is_ended) {
+            return Poll::Ready(Err(ClientFault::UploadStalled.into()));
+        }
         while self.client.deadline.poll(cx).is_ready() {
             let now = Instant::now();
+            if let Some(paced) = &mut clock.paced {
+                self.look_at_pace(cx, paced, now, connection.endpoint())?;
+            }
             if clock.due.is_some_and(|due| now >= due) {
                 return Poll::Ready(Err(match clock.position {
                     Some((Waiting::ClientBody, _)) => ClientFault::BodyTimeout.into(),
@@ -308,7 +322,8 @@ impl Exchange<'_> {
             Some(_) => connection.endpoint().acknowledges_within(settings.resilience.unacknowledged),
         };
         let next = after(now, pause);
-        self.client.deadline.set(clock.due.map_or(next, |due| due.min(next)));
+        let paced = clock.paced.as_ref().and_then(Paced::next);
+        self.client.deadline.set([clock.due, paced].into_iter().flatten().fold(next, Instant::min));
     }
 }
 
@@ -327,6 +342,8 @@ struct Clock {
     due: Option<Instant>,
     /// The endpoint's kernel was sent something, and is not known to have got it.
     silent: Option<Silence>,
+    /// How fast the body comes, once it had to be waited for.
+    paced: Option<Paced>,
 }
 
 /// How many bytes were left to be acknowledged at the last look that saw a change.
@@ -337,6 +354,6 @@ struct Silence {
 
 impl Clock {
     fn new(repeatable: bool) -> Self {
-        Self { repeatable, position: None, due: None, silent: None }
+        Self { repeatable, position: None, due: None, silent: None, paced: None }
     }
 }

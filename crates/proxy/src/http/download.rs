@@ -407,6 +407,11 @@ impl Exchange<'_> {
     pub(super) async fn download(&mut self, body: Body<'_>, download: &mut Download) -> Result<(), Fault> {
         let mut body = body;
         let mut uploading = !self.upload.is_sent();
+        // The endpoint has begun to answer: from now on both may pause, as streams do.
+        let over = match &body {
+            Body::Endpoint { stream, .. } if uploading => self.upload_ends(stream),
+            _ => None,
+        };
         let mut last: Option<(Step, u64, (usize, u64))> = None;
         let mut moved_at = None;
         poll_fn(|cx| {
@@ -438,17 +443,19 @@ impl Exchange<'_> {
                 moved_at = None;
             }
             let moved_at = *moved_at.get_or_insert_with(Instant::now);
-            self.poll_still(cx, step, moved_at, body.endpoint())
+            let over = over.filter(|_| !self.upload.is_complete());
+            self.poll_still(cx, (step, moved_at), over, body.endpoint())
         })
         .await
     }
 
-    /// Ends a response that stands still for too long, or whose endpoint's drain time is over.
+    /// Ends a response that stands still for too long, whose endpoint's drain time is over, or whose request's body is `over`
+    /// its time.
     fn poll_still(
         &mut self,
         cx: &mut Context<'_>,
-        step: Step,
-        moved_at: Instant,
+        (step, moved_at): (Step, Instant),
+        over: Option<Instant>,
         endpoint: Option<&LocalEndpoint>,
     ) -> Poll<Result<(), Fault>> {
         let timeouts = &self.settings().timeouts;
@@ -461,13 +468,16 @@ impl Exchange<'_> {
         let due = after(moved_at, limit);
         loop {
             let now = Instant::now();
+            if over.is_some_and(|over| now >= over) {
+                return Poll::Ready(Err(ClientFault::BodyTotalTimeout.into()));
+            }
             if now >= due {
                 return Poll::Ready(Err(fault));
             }
             if endpoint.is_some_and(|endpoint| endpoint.is_drained(now)) {
                 return Poll::Ready(Err(Failure::Drained.into()));
             }
-            self.client.deadline.set(due.min(now + DRAIN_CHECK));
+            self.client.deadline.set(over.map_or(due, |over| due.min(over)).min(now + DRAIN_CHECK));
             if self.client.deadline.poll(cx).is_pending() {
                 return Poll::Pending;
             }

@@ -34,6 +34,7 @@ mod encode;
 mod exchange;
 mod http2;
 mod mirror;
+mod pace;
 mod question;
 mod record;
 mod refuse;

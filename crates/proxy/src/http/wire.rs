@@ -9,6 +9,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::Response;
 use sluicegate_http1::is_trailer;
+use sluicegate_model::settings::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::encode::is_harmless;
@@ -39,6 +40,8 @@ pub(crate) struct Http2Stream {
     rest: Bytes,
     /// The last byte of the response went.
     ended: bool,
+    /// All of the body that has come is read.
+    is_dry: bool,
     /// The connection, which is told what was of use.
     batch: Batch,
 }
@@ -114,6 +117,14 @@ impl Wire {
         }
     }
 
+    /// Whether the client may have no room to send: what waits of other requests on its connection takes all of the
+    /// connection's window (RFC 9113, 6.9.1).
+    pub(super) fn is_held_up(&self, limits: &Limits) -> bool {
+        let Self::Http2(stream) = self else { return false };
+        let window = usize::try_from(limits.http2_stream_window).unwrap_or(usize::MAX);
+        stream.batch.unread().saturating_mul(window) as u64 >= u64::from(limits.http2_connection_window)
+    }
+
     /// Lets the client see that the response is not whole.
     pub(super) fn break_off(&mut self) {
         match self {
@@ -154,7 +165,11 @@ impl AsyncWrite for Wire {
 
 impl Http2Stream {
     pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>, batch: Batch) -> Self {
-        Self { respond, send: None, recv, rest: Bytes::new(), ended: false, batch }
+        let is_dry = recv.is_end_stream();
+        if !is_dry {
+            batch.is_behind();
+        }
+        Self { respond, send: None, recv, rest: Bytes::new(), ended: false, is_dry, batch }
     }
 
     /// Whether the request has no body, nor ever will.
@@ -234,7 +249,9 @@ impl Http2Stream {
 
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.rest.is_empty() {
-            match ready!(self.recv.poll_data(cx)) {
+            let data = self.recv.poll_data(cx);
+            self.set_dry(!matches!(data, Poll::Ready(Some(_))));
+            match ready!(data) {
                 Some(data) => {
                     self.rest = data.map_err(io::Error::other)?;
                     self.batch.explain(self.rest.len() + FRAME);
@@ -250,11 +267,25 @@ impl Http2Stream {
         Poll::Ready(Ok(()))
     }
 
+    fn set_dry(&mut self, is_dry: bool) {
+        match (std::mem::replace(&mut self.is_dry, is_dry), is_dry) {
+            (true, false) => self.batch.is_behind(),
+            (false, true) => self.batch.is_up_to_date(),
+            _ => {}
+        }
+    }
+
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.send {
             Some(send) => send.poll_reset(cx).map(drop),
             None => self.respond.poll_reset(cx).map(drop),
         }
+    }
+}
+
+impl Drop for Http2Stream {
+    fn drop(&mut self) {
+        self.set_dry(true);
     }
 }
 

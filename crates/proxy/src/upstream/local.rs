@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::http2::Http2Connections;
 use super::pool::Pool;
 use super::shared::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
+use super::stalled::StalledUploads;
 use crate::telemetry::{EndpointShard, UpstreamShard};
 
 /// An upstream as one worker sees it.
@@ -162,6 +163,7 @@ pub(crate) struct LocalEndpoint {
     worker: usize,
     pub(super) pool: RefCell<Pool>,
     pub(super) http2: Rc<Http2Connections>,
+    pub(super) stalled: StalledUploads,
     /// The response time in microseconds: jumps up with a slow response, decays with time.
     ewma: Cell<f64>,
     ewma_at: Cell<Instant>,
@@ -210,6 +212,7 @@ impl LocalEndpoint {
             worker,
             pool: RefCell::default(),
             http2: Rc::default(),
+            stalled: StalledUploads::default(),
             ewma: Cell::new(0.0),
             ewma_at: Cell::new(Instant::now()),
             connect_time: ConnectTime::default(),

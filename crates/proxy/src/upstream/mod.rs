@@ -22,6 +22,7 @@ mod local;
 mod pool;
 mod probe;
 pub mod shared;
+mod stalled;
 
 pub(crate) use admission::Admission;
 pub(crate) use balance::{StableHash, Tried, Wish};
@@ -31,3 +32,4 @@ pub(crate) use local::{LocalEndpoint, LocalUpstream};
 pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
 pub(crate) use shared::Security;
 pub use shared::{EndpointSet, SharedEndpoint, SharedUpstream};
+pub(crate) use stalled::Stalled;

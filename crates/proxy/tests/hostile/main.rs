@@ -11,6 +11,7 @@
 //! | `streaming` | bodies both ways, answers before the request has ended |
 //! | `tunnels` | upgrades |
 //! | `slow_clients` | clients that take their time, or leave |
+//! | `slow_uploads` | request bodies that come slowly, and how many of them an endpoint holds |
 //! | `bad_backends` | endpoints that answer nonsense, too much, too little or nothing |
 //! | `any_bytes` | properties: any valid request arrives intact, any bytes do no harm |
 //!
@@ -23,6 +24,7 @@ mod forwarded;
 mod protocol;
 mod refusals;
 mod slow_clients;
+mod slow_uploads;
 mod smuggling;
 mod streaming;
 mod tunnels;

@@ -6,12 +6,14 @@
 //! | `clients` | streams, GOAWAY, what is malformed |
 //! | `floods` | clients that make work without asking for anything |
 //! | `endpoints` | connections that requests share, refused streams, GOAWAY, gRPC |
+//! | `uploads` | request bodies that come slowly |
 //! | `streams` | gRPC streams that are open while everything changes |
 
 mod clients;
 mod endpoints;
 mod floods;
 mod streams;
+mod uploads;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
