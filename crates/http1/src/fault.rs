@@ -6,6 +6,7 @@
 pub(crate) enum Fault {
     EmptyLines,
     NotHttp,
+    MethodTooLong,
     BareLf,
     BareCr,
     ObsoleteFold,

@@ -194,6 +194,27 @@ fn length(value: &[u8]) -> Option<u64> {
     (length <= i64::MAX as u64).then_some(length)
 }
 
+/// A valid Content-Length as RFC 9110, 8.6 has it: without the leading zeros that an endpoint may take for the mark of an
+/// octal number.
+#[inline]
+#[must_use]
+pub fn canonical_length(value: &[u8]) -> &[u8] {
+    match value {
+        [b'0', _, ..] => without_zeros(value),
+        _ => value,
+    }
+}
+
+#[cold]
+fn without_zeros(mut value: &[u8]) -> &[u8] {
+    while let [b'0', rest @ ..] = value
+        && !rest.is_empty()
+    {
+        value = rest;
+    }
+    value
+}
+
 /// The `timeout=SECONDS` of a Keep-Alive header, a custom as old as RFC 2068, 19.7.1.1.
 fn timeout(value: &[u8]) -> Option<Duration> {
     elements(value).find_map(|parameter| {
@@ -229,6 +250,22 @@ mod tests {
         ];
         for value in refused {
             assert_eq!(length(value), None, "{}", value.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn canonical_lengths_have_no_leading_zeros() {
+        let cases: [(&[u8], &[u8]); 7] = [
+            (b"0", b"0"),
+            (b"5", b"5"),
+            (b"10", b"10"),
+            (b"1005", b"1005"),
+            (b"010", b"10"),
+            (b"000", b"0"),
+            (b"0000000000000000003", b"3"),
+        ];
+        for (value, canonical) in cases {
+            assert_eq!(canonical_length(value), canonical, "{}", value.escape_ascii());
         }
     }
 

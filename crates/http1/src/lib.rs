@@ -40,6 +40,7 @@ mod target;
 mod token;
 
 pub use chunked::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, is_trailer, write_chunk_header};
+pub use fields::canonical_length;
 pub use header::{Known, Line};
 pub use limits::{HeadLimits, MAX_HEADERS};
 pub use method::Method;

@@ -1,6 +1,47 @@
 //! Request methods.
 
-/// A request method (RFC 9110, 9; PATCH: RFC 5789). Methods are case-sensitive.
+use crate::rejection::Rejection;
+
+/// The longest method that is accepted, in bytes. The longest one that is registered has 17.
+pub(crate) const MAX_METHOD: usize = 64;
+
+/// The methods of IANA's HTTP Method Registry that [`Method`] has no variant for.
+const REGISTERED: &[&[u8]] = &[
+    b"ACL",
+    b"BASELINE-CONTROL",
+    b"BIND",
+    b"CHECKIN",
+    b"CHECKOUT",
+    b"COPY",
+    b"LABEL",
+    b"LINK",
+    b"LOCK",
+    b"MERGE",
+    b"MKACTIVITY",
+    b"MKCALENDAR",
+    b"MKCOL",
+    b"MKREDIRECTREF",
+    b"MKWORKSPACE",
+    b"MOVE",
+    b"ORDERPATCH",
+    b"PRI",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"QUERY",
+    b"REBIND",
+    b"REPORT",
+    b"SEARCH",
+    b"UNBIND",
+    b"UNCHECKOUT",
+    b"UNLINK",
+    b"UNLOCK",
+    b"UPDATE",
+    b"UPDATEREDIRECTREF",
+    b"VERSION-CONTROL",
+];
+
+/// A request method (RFC 9110, 9; PATCH: RFC 5789). Methods are case-sensitive, and a registered method in another
+/// case is rejected: frameworks upper-case methods, so an endpoint takes `delete` for `DELETE` where a gateway does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `GET`.
@@ -44,6 +85,20 @@ impl Method {
         }
     }
 
+    /// The method with this name, as [`of`](Self::of) gives it, if a request may have it.
+    ///
+    /// # Errors
+    ///
+    /// [`MethodTooLong`](Rejection::MethodTooLong), and [`MethodInOtherCase`](Rejection::MethodInOtherCase) for a
+    /// registered method that is not in upper case.
+    #[inline]
+    pub(crate) fn of_request(name: &[u8]) -> Result<Self, Rejection> {
+        match Self::of(name) {
+            Self::Other => check_other(name).map(|()| Self::Other),
+            method => Ok(method),
+        }
+    }
+
     /// Whether sending the request twice has the effect of sending it once (RFC 9110, 9.2.2), so that it may be
     /// repeated when a connection dies. Nothing is known of other methods: they are not.
     #[inline]
@@ -52,9 +107,44 @@ impl Method {
     }
 }
 
+/// Checks a method that has no variant.
+#[cold]
+fn check_other(name: &[u8]) -> Result<(), Rejection> {
+    if name.len() > MAX_METHOD {
+        return Err(Rejection::MethodTooLong);
+    }
+    let upper = name.to_ascii_uppercase();
+    let is_registered = Method::of(&upper) != Method::Other || REGISTERED.contains(&&*upper);
+    if is_registered && upper != name { Err(Rejection::MethodInOtherCase) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FAST: [&[u8]; 9] =
+        [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
+
+    #[test]
+    fn registered_methods_in_another_case_are_rejected() {
+        for name in FAST.iter().chain(REGISTERED) {
+            assert_eq!(Method::of_request(name), Ok(Method::of(name)));
+            for at in (0..name.len()).filter(|at| name[*at].is_ascii_uppercase()) {
+                let mut other = name.to_vec();
+                other[at].make_ascii_lowercase();
+                let rejected = Method::of_request(&other);
+                assert_eq!(rejected, Err(Rejection::MethodInOtherCase), "{}", other.escape_ascii());
+            }
+        }
+        let unregistered: [&[u8]; 5] = [b"PURGE", b"purge", b"gets", b"ge", b"x-get"];
+        assert!(unregistered.iter().all(|name| Method::of_request(name) == Ok(Method::Other)));
+    }
+
+    #[test]
+    fn methods_longer_than_the_limit_are_rejected() {
+        assert_eq!(Method::of_request(&[b'A'; MAX_METHOD]), Ok(Method::Other));
+        assert_eq!(Method::of_request(&[b'A'; MAX_METHOD + 1]), Err(Rejection::MethodTooLong));
+    }
 
     #[test]
     fn methods_are_case_sensitive() {

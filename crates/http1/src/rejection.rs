@@ -19,12 +19,22 @@ pub enum Rejection {
     /// The method is not a token (RFC 9110, 9.1).
     #[error("the method is not a token")]
     InvalidMethod,
+    /// A method of IANA's registry but for its case (RFC 9110, 9.1: methods are case-sensitive). Endpoints that
+    /// upper-case methods would take it for another one than this gateway does.
+    #[error("the method is a registered one in another case")]
+    MethodInOtherCase,
+    /// The method is longer than 64 bytes (RFC 9112, 3).
+    #[error("the method is longer than 64 bytes")]
+    MethodTooLong,
     /// Not `method SP request-target SP HTTP-version CRLF` with single spaces (RFC 9112, 3).
     #[error("the request line is not a method, a target and a version with single spaces between them")]
     InvalidRequestLine,
     /// The request-target has none of the four forms, or bytes that no form allows (RFC 9112, 3.2).
     #[error("the request target is not valid")]
     InvalidTarget,
+    /// The request-target has bytes above 0x7F, which clients have to percent-encode (RFC 3986, 2.1).
+    #[error("the request target has bytes that are not ASCII")]
+    NonAsciiTarget,
     /// The request-target contains `#`: fragments are never sent (RFC 9110, 4.2.5).
     #[error("the request target has a fragment")]
     FragmentInTarget,
@@ -56,14 +66,20 @@ pub enum Rejection {
     /// NUL or another control in a header's value (RFC 9110, 5.5).
     #[error("an invalid byte in a header value")]
     InvalidHeaderValue,
+    /// A header's value in HTTP/2 begins or ends with a space or a tab (RFC 9113, 8.2.1).
+    #[error("a space or a tab around a header value of HTTP/2")]
+    SpaceAroundValue,
+    /// A `:scheme` other than `http` and `https` (RFC 9113, 8.3.1).
+    #[error("the :scheme is neither http nor https")]
+    InvalidScheme,
     /// HTTP/1.1 without Host (RFC 9112, 3.2).
     #[error("no Host header")]
     MissingHost,
     /// More than one Host line (RFC 9112, 3.2).
     #[error("more than one Host header")]
     DuplicateHost,
-    /// A Host that is not `uri-host [":" port]` (RFC 9110, 7.2).
-    #[error("the Host header is not a host with an optional port")]
+    /// A Host that is empty (RFC 9110, 4.2.1), or not `uri-host [":" port]` (RFC 9110, 7.2).
+    #[error("the Host header is empty, or not a host with an optional port")]
     InvalidHost,
     /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore
     /// Host; a back end may not.
@@ -117,6 +133,9 @@ pub enum Rejection {
     /// `..` segments that lead above the root.
     #[error("the path leads above the root")]
     PathAboveRoot,
+    /// A `.` or `..` segment that appears once an endpoint decodes the path or leaves parameters of segments out.
+    #[error("the path has a dot segment behind an escape or a parameter")]
+    EncodedDotSegment,
 }
 
 impl Rejection {
@@ -125,8 +144,11 @@ impl Rejection {
         Self::TlsRecord,
         Self::EmptyLines,
         Self::InvalidMethod,
+        Self::MethodInOtherCase,
+        Self::MethodTooLong,
         Self::InvalidRequestLine,
         Self::InvalidTarget,
+        Self::NonAsciiTarget,
         Self::FragmentInTarget,
         Self::TargetFormOfOtherMethod,
         Self::UserinfoInTarget,
@@ -137,6 +159,8 @@ impl Rejection {
         Self::SpaceBeforeColon,
         Self::InvalidHeaderName,
         Self::InvalidHeaderValue,
+        Self::SpaceAroundValue,
+        Self::InvalidScheme,
         Self::MissingHost,
         Self::DuplicateHost,
         Self::InvalidHost,
@@ -157,6 +181,7 @@ impl Rejection {
         Self::InvalidEscape,
         Self::NulInPath,
         Self::PathAboveRoot,
+        Self::EncodedDotSegment,
     ];
 
     /// The place of this reason in [`ALL`](Self::ALL).
@@ -172,7 +197,7 @@ impl Rejection {
             Self::UnsupportedExpectation => 417,
             Self::HeadTooLarge | Self::TooManyHeaders => 431,
             // RFC 8441 leaves the status open; RFC 9220, 3 says 501 for HTTP/3.
-            Self::UnsupportedTransferEncoding | Self::UnknownTunnel => 501,
+            Self::UnsupportedTransferEncoding | Self::UnknownTunnel | Self::MethodTooLong => 501,
             Self::UnsupportedVersion => 505,
             _ => 400,
         }
@@ -184,8 +209,11 @@ impl Rejection {
             Self::TlsRecord => "tls_record",
             Self::EmptyLines => "empty_lines",
             Self::InvalidMethod => "invalid_method",
+            Self::MethodInOtherCase => "method_in_other_case",
+            Self::MethodTooLong => "method_too_long",
             Self::InvalidRequestLine => "invalid_request_line",
             Self::InvalidTarget => "invalid_target",
+            Self::NonAsciiTarget => "non_ascii_target",
             Self::FragmentInTarget => "fragment_in_target",
             Self::TargetFormOfOtherMethod => "target_form_of_other_method",
             Self::UserinfoInTarget => "userinfo_in_target",
@@ -196,6 +224,8 @@ impl Rejection {
             Self::SpaceBeforeColon => "space_before_colon",
             Self::InvalidHeaderName => "invalid_header_name",
             Self::InvalidHeaderValue => "invalid_header_value",
+            Self::SpaceAroundValue => "space_around_value",
+            Self::InvalidScheme => "invalid_scheme",
             Self::MissingHost => "missing_host",
             Self::DuplicateHost => "duplicate_host",
             Self::InvalidHost => "invalid_host",
@@ -216,6 +246,7 @@ impl Rejection {
             Self::InvalidEscape => "invalid_escape",
             Self::NulInPath => "nul_in_path",
             Self::PathAboveRoot => "path_above_root",
+            Self::EncodedDotSegment => "encoded_dot_segment",
         }
     }
 }
@@ -225,6 +256,7 @@ impl From<Fault> for Rejection {
         match fault {
             Fault::EmptyLines => Self::EmptyLines,
             Fault::NotHttp => Self::InvalidMethod,
+            Fault::MethodTooLong => Self::MethodTooLong,
             Fault::BareLf => Self::BareLf,
             Fault::BareCr => Self::BareCr,
             Fault::ObsoleteFold => Self::ObsoleteFold,
@@ -254,7 +286,7 @@ mod tests {
             assert_eq!(rejection.index(), index);
             assert!((400..600).contains(&rejection.status()));
         }
-        assert_eq!(Rejection::ALL.len(), Rejection::PathAboveRoot.index() + 1);
+        assert_eq!(Rejection::ALL.len(), Rejection::EncodedDotSegment.index() + 1);
         let labels: HashSet<_> = Rejection::ALL.iter().map(|rejection| rejection.reason()).collect();
         assert_eq!(labels.len(), Rejection::ALL.len());
     }

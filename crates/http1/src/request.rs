@@ -60,8 +60,8 @@ pub struct RequestHead {
     /// The query without its `?`, which may be empty.
     pub query: Option<Span>,
     /// The effective `host[:port]` (RFC 9112, 3.3): that of the target if it has one, else of Host. Valid by
-    /// RFC 3986: a name, an IPv4 address or an IPv6 address in brackets; the colon may come without a port. Empty
-    /// if Host is; `None` only in HTTP/1.0.
+    /// RFC 3986: a name, an IPv4 address or an IPv6 address in brackets, never empty; the colon may come without a
+    /// port. `None` only in HTTP/1.0.
     pub authority: Option<Span>,
     /// The header lines in the order that they came in.
     pub lines: Vec<Line>,
@@ -142,7 +142,7 @@ impl RequestHead {
         let head = &window[..len];
         self.len = len;
         self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
-        self.method = Method::of(method.as_bytes());
+        self.method = Method::of_request(method.as_bytes())?;
         self.method_name = Span::within(head, method.as_bytes());
         self.target = Span::within(head, target.as_bytes());
         self.check_line_ends(head)?;

@@ -52,6 +52,9 @@ pub struct ResponseHead {
     pub keep_alive_timeout: Option<Duration>,
     /// Whether the connection now speaks another protocol: the status is 101.
     pub upgrade: bool,
+    /// The protocols that a 101 changes to: the first Upgrade line, if Connection has the `upgrade` option and the
+    /// version is 1.1 (RFC 9110, 7.8).
+    pub protocols: Option<Span>,
     /// How many bytes the head takes, from the beginning of the buffer to the end of the blank line.
     pub len: usize,
 }
@@ -158,6 +161,7 @@ impl ResponseHead {
             }
         }
         self.upgrade = self.status == 101;
+        self.protocols = if self.upgrade { fields.upgrade(self.version) } else { None };
         self.keep_alive_timeout = fields.keep_alive_timeout;
         self.keep_alive =
             fields.keep_alive(self.version) && self.framing != ResponseFraming::UntilClose && !self.upgrade;

@@ -115,7 +115,7 @@ impl ResponseError {
 impl From<Fault> for ResponseError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::EmptyLines | Fault::NotHttp => Self::InvalidStatusLine,
+            Fault::EmptyLines | Fault::NotHttp | Fault::MethodTooLong => Self::InvalidStatusLine,
             Fault::BareLf => Self::BareLf,
             Fault::BareCr => Self::BareCr,
             Fault::ObsoleteFold => Self::ObsoleteFold,

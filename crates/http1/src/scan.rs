@@ -3,6 +3,7 @@
 use memchr::memchr;
 
 use crate::fault::Fault;
+use crate::method::MAX_METHOD;
 use crate::token::is_tchar;
 
 /// How many empty lines may come before a request: RFC 9112, 2.2 asks for one at least, since old clients send
@@ -119,6 +120,9 @@ impl HeadScan {
             if !is_tchar(byte) {
                 return Err(Fault::NotHttp);
             }
+            if self.position - self.line == MAX_METHOD {
+                return Err(Fault::MethodTooLong);
+            }
             self.position += 1;
         }
         Ok(false)
@@ -190,6 +194,8 @@ mod tests {
         assert_eq!(outcome(b"\r\n\r\n\r\n\r\n\r\n", Start::Request), (10, Err(Fault::EmptyLines)));
         assert_eq!(outcome(b"GET / HTTP/1.1\nHost", Start::Request), (15, Err(Fault::BareLf)));
         assert_eq!(outcome(b"GET / HTTP/1.1\r\nA: b\r\n\n", Start::Request), (23, Err(Fault::BareLf)));
+        assert_eq!(outcome(&[b'A'; 100], Start::Request), (65, Err(Fault::MethodTooLong)));
+        assert_eq!(outcome(&[b"\r\n", &[b'A'; 100][..]].concat(), Start::Request).0, 67);
         assert_eq!(outcome(b"SSH-2.0-OpenSSH", Start::Response), (1, Err(Fault::NotHttp)));
         assert_eq!(outcome(b"\r\nHTTP/1.1", Start::Response), (1, Err(Fault::NotHttp)));
     }

@@ -97,9 +97,7 @@ impl<'b> Target<'b> {
         if memchr(b'@', authority).is_some() {
             return Err(Rejection::UserinfoInTarget);
         }
-        // The http scheme has no empty host: RFC 9110, 4.2.1.
-        let parsed = Authority::parse(authority).filter(|parsed| !parsed.host.is_empty());
-        let parsed = parsed.ok_or(Rejection::InvalidTarget)?;
+        let parsed = Authority::parse(authority).ok_or(Rejection::InvalidTarget)?;
         let (path, query) = split_query(buf, span.start as usize + end, span)?;
         let authority =
             TargetAuthority { span: Span::within(buf, authority), parsed, default_port: Some(default_port) };

@@ -839,6 +839,10 @@ pub(crate) struct Settings {
     pub(crate) compression: Option<Compression>,
     #[prost(message, optional, tag = "9")]
     pub(crate) tracing: Option<Tracing>,
+    #[prost(bool, tag = "10")]
+    pub(crate) allow_encoded_dot_segments: bool,
+    #[prost(bool, tag = "11")]
+    pub(crate) allow_non_ascii_targets: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -30,6 +30,13 @@ pub struct Settings {
     /// because many back ends take `X_Forwarded_For` for `X-Forwarded-For`. Default: false (nginx
     /// `underscores_in_headers`, ingress-nginx `enable-underscores-in-headers`).
     pub underscores_in_headers: bool,
+    /// Whether paths pass in which an endpoint may find a dot segment that this gateway does not see: behind one round of
+    /// decoding (`/x/..%2Fadmin`, `%5C` included) or in front of a parameter (`/x/..;/admin`). They are answered 400
+    /// otherwise. Policies that name paths reject them in any case. Default: false.
+    pub allow_encoded_dot_segments: bool,
+    /// Whether request targets pass that have bytes above 0x7F, in UTF-8. They are percent-encoded in the path, and passed
+    /// on as they are in the query. Such targets are answered 400 otherwise. Default: false.
+    pub allow_non_ascii_targets: bool,
     /// How TLS is spoken with clients.
     pub tls: TlsSettings,
     /// How responses are compressed.

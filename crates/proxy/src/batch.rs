@@ -1,6 +1,8 @@
 //! The bytes below an HTTP/2 connection. Its frames come one by one, many to a turn of the runtime; they are gathered, so
 //! that all of a turn go in one write, and over TLS in one record.
 
+mod trailers;
+
 use std::cell::RefCell;
 use std::future::Future as _;
 use std::io;
@@ -12,6 +14,8 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
+pub(crate) use self::trailers::Sender;
+use self::trailers::Trailers;
 use crate::stream::Stream;
 use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
@@ -42,6 +46,7 @@ struct Inner {
     outgoing: Frames,
     /// Requests of whose bodies some may have come that was not read.
     unread: usize,
+    trailers: Trailers,
 }
 
 /// Follows frames through a stream of bytes.
@@ -53,8 +58,18 @@ struct Frames {
     have: usize,
 }
 
+/// A part of a frame.
+enum Part<'b> {
+    /// Its header, and the length of its payload.
+    Header([u8; HEADER], usize),
+    /// Some of its payload, which may be nothing.
+    Payload(&'b [u8]),
+}
+
 /// The header of a frame (RFC 9113, 4.1).
 const HEADER: usize = 9;
+/// Where its kind stands in it.
+const KIND: usize = 3;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
@@ -64,8 +79,8 @@ const CONTINUATION: u8 = 9;
 const PER_FRAME: usize = 64;
 
 impl Batch {
-    /// `preface` bytes come before the first frame.
-    pub(crate) fn new(stream: Stream, preread: &[u8], preface: usize) -> Self {
+    /// `preface` bytes come before the first frame of the sender at the other end.
+    pub(crate) fn new(stream: Stream, preread: &[u8], preface: usize, sender: Sender) -> Self {
         Self(Rc::new(RefCell::new(Inner {
             stream,
             preread: Bytes::copy_from_slice(preread),
@@ -77,7 +92,14 @@ impl Batch {
             incoming: Frames { skip: preface, ..Frames::default() },
             outgoing: Frames::default(),
             unread: 0,
+            trailers: Trailers::new(sender),
         })))
+    }
+
+    /// Whether a stream's trailers are `fields` and nothing besides, such as pseudo-header fields.
+    pub(crate) fn has_sound_trailers(&self, stream: u32, fields: usize) -> bool {
+        let count = self.0.borrow_mut().trailers.take_count(stream);
+        count.is_none_or(|count| count == Some(fields))
     }
 
     /// Whether nothing more is gathered until something was sent.
@@ -154,11 +176,15 @@ impl Inner {
     }
 
     fn has_come(&mut self, bytes: &[u8]) {
-        let control = &mut self.control;
-        self.incoming.follow(bytes, |kind, length| {
-            if !matches!(kind, DATA | HEADERS | CONTINUATION) {
-                *control += HEADER + length;
+        let (control, trailers) = (&mut self.control, &mut self.trailers);
+        self.incoming.follow(bytes, |part| match part {
+            Part::Header(header, length) => {
+                if !matches!(header[KIND], DATA | HEADERS | CONTINUATION) {
+                    *control += HEADER + length;
+                }
+                trailers.begin(header);
             }
+            Part::Payload(bytes) => trailers.take(bytes),
         });
     }
 
@@ -178,21 +204,22 @@ impl Inner {
 }
 
 impl Frames {
-    /// Tells the kind and the length of each frame whose header ends in these bytes.
-    fn follow(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, usize)) {
+    /// Tells the header of each frame whose header ends in these bytes, and what comes of payloads.
+    fn follow(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Part<'_>)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
+            tell(Part::Payload(&bytes[..skipped]));
             bytes = &bytes[skipped..];
             let taken = (HEADER - self.have).min(bytes.len());
             self.header[self.have..][..taken].copy_from_slice(&bytes[..taken]);
             self.have += taken;
             bytes = &bytes[taken..];
             if self.have == HEADER {
-                let [high, mid, low, kind, ..] = self.header;
+                let [high, mid, low, ..] = self.header;
                 self.skip = usize::from(high) << 16 | usize::from(mid) << 8 | usize::from(low);
                 self.have = 0;
-                frame(kind, self.skip);
+                tell(Part::Header(self.header, self.skip));
             }
         }
     }
@@ -239,8 +266,10 @@ impl AsyncWrite for Batch {
         let taken = data.len().min(MOST - gathered.len().min(MOST));
         gathered.append(&data[..taken]);
         let mut allowed = 0;
-        inner.outgoing.follow(&data[..taken], |kind, length| {
-            if matches!(kind, DATA | HEADERS) {
+        inner.outgoing.follow(&data[..taken], |part| {
+            if let Part::Header(header, length) = part
+                && matches!(header[KIND], DATA | HEADERS)
+            {
                 // Whoever reads makes room, at the latest for each frame.
                 allowed += PER_FRAME.max(length / 64);
             }
@@ -286,7 +315,11 @@ mod tests {
             let mut frames = Frames { skip: 7, ..Frames::default() };
             let mut seen = Vec::new();
             for bytes in bytes.chunks(piece) {
-                frames.follow(bytes, |kind, length| seen.push((kind, length)));
+                frames.follow(bytes, |part| {
+                    if let Part::Header(header, length) = part {
+                        seen.push((header[KIND], length));
+                    }
+                });
             }
             assert_eq!(seen, [(4, 0), (0, 300), (6, 8), (1, 70_000), (8, 4)], "{piece}");
         }
@@ -323,7 +356,7 @@ mod tests {
 
     /// How many turns a connection has until another task is over.
     async fn turns_until<T>(flooded: TcpStream, other: JoinHandle<T>) -> usize {
-        let mut batch = Batch::new(Stream::Plain(flooded), &[], 0);
+        let mut batch = Batch::new(Stream::Plain(flooded), &[], 0, Sender::Client);
         let mut turns = 0;
         poll_fn(|cx| {
             turns += 1;

@@ -70,6 +70,9 @@ pub enum Failure {
     /// The endpoint changed the protocol although nobody asked.
     #[error("the endpoint changed the protocol unasked")]
     Unsolicited,
+    /// The endpoint changed to a protocol that the request did not name (RFC 9110, 7.8).
+    #[error("the endpoint changed to a protocol that was not asked for")]
+    OtherProtocol,
     /// The response is longer than a policy allows.
     #[error("the response is too long")]
     TooLong,
@@ -80,7 +83,7 @@ pub enum Failure {
 
 impl Failure {
     /// How many kinds there are.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 23;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -106,6 +109,7 @@ impl Failure {
         "no_websocket",
         "unwanted_status",
         "response_too_long",
+        "other_protocol",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -134,6 +138,7 @@ impl Failure {
             Self::NoWebSocket => 19,
             Self::Unwanted => 20,
             Self::TooLong => 21,
+            Self::OtherProtocol => 22,
         }
     }
 
@@ -646,7 +651,8 @@ mod tests {
         for (index, denial) in Denial::all().iter().enumerate() {
             assert_eq!(denial.index(), index);
         }
-        assert_eq!(Failure::TooLong.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::OtherProtocol.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::OtherProtocol.reason(), "other_protocol");
         assert_eq!(Failure::Unwanted.reason(), "unwanted_status");
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
         assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");

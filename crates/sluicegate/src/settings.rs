@@ -45,6 +45,17 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     underscores_in_headers: Option<bool>,
+    /// Pass on paths with a dot segment behind an escape or a parameter, such as /x/..%2Fadmin, /x%5C..%5Cadmin and
+    /// /x/..;/admin. Endpoints that decode a path before they resolve it would leave the route. The gateway responds with 400
+    /// otherwise; policies that name paths always do. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          help_heading = "Clients")]
+    allow_encoded_dot_segments: Option<bool>,
+    /// Pass on request targets with raw bytes above 0x7F, if they are valid UTF-8. The gateway percent-encodes them in the
+    /// path. The gateway responds with 400 otherwise. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          help_heading = "Clients")]
+    allow_non_ascii_targets: Option<bool>,
     /// From the first byte of a request's head to its last: 408 after it. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_head_timeout: Option<Duration>,
@@ -223,6 +234,8 @@ impl SettingsArgs {
             trusted_peers: self.trusted_peers.clone(),
             proxy_protocol_peers: self.proxy_protocol_peers.clone(),
             underscores_in_headers: self.underscores_in_headers.unwrap_or_default(),
+            allow_encoded_dot_segments: self.allow_encoded_dot_segments.unwrap_or_default(),
+            allow_non_ascii_targets: self.allow_non_ascii_targets.unwrap_or_default(),
             // Its own options are applied later.
             tls: TlsSettings::default(),
             compression: self.compression(),

@@ -104,6 +104,21 @@ fn a_connection_is_kept_as_its_headers_say() {
         assert_eq!(parse(&format!("{status} X\r\n{lines}\r\n")).keep_alive, keep_alive, "{status} {lines}");
     }
     assert!(parse("HTTP/1.1 101 X\r\n\r\n").upgrade);
+    let protocols = |head: &str| {
+        let head = format!("{head}\r\n\r\n");
+        parse(&head).protocols.map(|span| String::from_utf8_lossy(span.of(head.as_bytes())).into_owned())
+    };
+    let switches = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket";
+    assert_eq!(protocols(&format!("HTTP/1.1 101 X\r\n{switches}")).as_deref(), Some("websocket"));
+    for head in [
+        format!("HTTP/1.0 101 X\r\n{switches}"),
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{switches}"),
+        "HTTP/1.1 101 X\r\nUpgrade: websocket".to_owned(),
+        "HTTP/1.1 101 X\r\nConnection: upgrade".to_owned(),
+        "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade:".to_owned(),
+    ] {
+        assert_eq!(protocols(&head), None, "{head}");
+    }
     let head = parse("HTTP/1.1 200 OK\r\nKeep-Alive: max=9, timeout=72\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(head.keep_alive_timeout, Some(Duration::from_secs(72)));
     assert_eq!(parse("HTTP/1.1 200 OK\r\n\r\n").keep_alive_timeout, None);

@@ -346,9 +346,11 @@ fn tracing() -> impl Strategy<Value = Tracing> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let rest = (networks(), networks(), any::<bool>(), tls_settings(), compression(), option::of(tracing()));
+    let allowed = (any::<bool>(), any::<bool>(), any::<bool>());
+    let rest = (networks(), networks(), allowed, tls_settings(), compression(), option::of(tracing()));
     (timeouts(), limits(), resilience(), rest).prop_map(|(timeouts, limits, resilience, rest)| {
-        let (trusted_peers, proxy_protocol_peers, underscores_in_headers, tls, compression, tracing) = rest;
+        let (trusted_peers, proxy_protocol_peers, allowed, tls, compression, tracing) = rest;
+        let (underscores_in_headers, allow_encoded_dot_segments, allow_non_ascii_targets) = allowed;
         Settings {
             timeouts,
             limits,
@@ -356,6 +358,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             trusted_peers,
             proxy_protocol_peers,
             underscores_in_headers,
+            allow_encoded_dot_segments,
+            allow_non_ascii_targets,
             tls,
             compression,
             tracing,

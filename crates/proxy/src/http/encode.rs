@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use sluicegate_http1::{Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version};
+use sluicegate_http1::{
+    Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version, canonical_length,
+};
 
 use sluicegate_model::tls::Hsts;
 
@@ -216,8 +218,8 @@ pub(super) fn write_response(
     }
     if head.status == 101 {
         out.extend_from_slice(b"Connection: Upgrade\r\n");
-        if let Some(line) = head.lines.iter().find(|line| line.known == Known::Upgrade) {
-            write_line(out, b"Upgrade", line.value.of(buf));
+        if let Some(protocols) = head.protocols {
+            write_line(out, b"Upgrade", protocols.of(buf));
         }
     } else if plan.close {
         out.extend_from_slice(b"Connection: close\r\n");
@@ -241,7 +243,9 @@ pub(super) fn http2_response(
     fields.reserve(head.lines.len() + 2);
     for line in head.lines.iter().filter(|line| !line.hop_by_hop) {
         let name = HeaderName::from_bytes(line.name.of(buf));
-        let value = HeaderValue::from_bytes(line.value.of(buf));
+        let value = line.value.of(buf);
+        let is_length = line.known == Known::ContentLength;
+        let value = HeaderValue::from_bytes(if is_length { canonical_length(value) } else { value });
         // What is no field there cannot be passed on.
         if let (Ok(name), Ok(value)) = (name, value)
             && !(head.status == 101 && name == header::SEC_WEBSOCKET_ACCEPT)
@@ -331,6 +335,7 @@ pub(super) fn has(lines: &[Line], known: Known) -> bool {
     lines.iter().any(|line| line.known == known)
 }
 
+/// Copies the lines that stay, in runs. A Content-Length is written anew if it has leading zeros.
 pub(super) fn copy_lines(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -339,16 +344,29 @@ pub(super) fn copy_lines(
 ) {
     let mut run: Option<(usize, usize)> = None;
     for line in lines {
-        if stays(line) {
+        let stays = stays(line);
+        let renewed = match line.known {
+            Known::ContentLength if stays => renewed_length(line.value.of(buf)),
+            _ => None,
+        };
+        if stays && renewed.is_none() {
             let start = run.map_or(line.name.start as usize, |(start, _)| start);
             run = Some((start, line.end as usize));
         } else if let Some((start, end)) = run.take() {
             out.extend_from_slice(&buf[start..end]);
         }
+        if let Some(length) = renewed {
+            write_line(out, line.name.of(buf), length);
+        }
     }
     if let Some((start, end)) = run {
         out.extend_from_slice(&buf[start..end]);
     }
+}
+
+/// The canonical form of a Content-Length that is not in it.
+fn renewed_length(value: &[u8]) -> Option<&[u8]> {
+    Some(canonical_length(value)).filter(|canonical| canonical.len() < value.len())
 }
 
 pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

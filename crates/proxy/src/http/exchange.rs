@@ -4,13 +4,16 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluicegate_http1::{Known, Method, Normalised, RequestFraming, RequestHead, TargetForm, normalise};
+use sluicegate_http1::{
+    Known, Method, Normalised, Rejection, RequestFraming, RequestHead, TargetForm, normalise,
+};
 use sluicegate_model::Settings;
 use tokio::time::Instant;
 
 use super::cached::{Cached, Settled};
 use super::connection::Client;
 use super::encode::{RequestPlan, write_request};
+use super::protocols::may_be_asked;
 use super::record::Record;
 use super::refuse::Refusal;
 use super::steer::Steered;
@@ -19,6 +22,7 @@ use crate::compression::is_grpc;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::policy::limit::Permit;
+use crate::policy::reading::has_encoded_dot_segment;
 use crate::route::{RouteIndex, host_name};
 use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
@@ -202,9 +206,11 @@ impl<'c> Exchange<'c> {
         let buf = input.filled();
         let raw = raw_path(head, buf);
         let normalised = normalise(raw, path).map_err(Refusal::Rejected)?;
+        let query = head.query.map(|query| query.of(buf));
+        check_target(raw, &normalised, query, &self.snapshot.settings).map_err(Refusal::Rejected)?;
         self.is_rewritten = matches!(normalised, Normalised::Rewritten(_));
         let path = match normalised {
-            Normalised::AsIs => raw,
+            Normalised::Plain | Normalised::AsIs => raw,
             Normalised::Rewritten(path) => path,
         };
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
@@ -222,7 +228,7 @@ impl<'c> Exchange<'c> {
         }
         if redirects {
             let port = self.snapshot.settings.tls.redirect_port;
-            write_location(request, authority, port, path, head.query.map(|query| query.of(buf)));
+            write_location(request, authority, port, path, query);
             return Err(Refusal::Redirect(308));
         }
         self.refuse_way_around(index)?;
@@ -254,9 +260,8 @@ impl<'c> Exchange<'c> {
         let client = self.trusted.then(|| self.client_address());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
-        // h2c is between neighbours (RFC 9113, 3.1 has done away with it): the endpoint gets HTTP/1.1, and must
-        // not answer 101. In a list, too: what came through that tunnel would be routed and checked by nobody.
-        head.upgrade = head.upgrade.filter(|upgrade| !names_h2c(upgrade.of(buf)));
+        // Without the header the endpoint may not change the protocol, and answers in HTTP/1.1.
+        head.upgrade = head.upgrade.filter(|upgrade| may_be_asked(upgrade.of(buf)));
         let upgrade = head.upgrade.map(|upgrade| upgrade.of(buf));
         let plan = RequestPlan {
             path: if self.is_rewritten { path } else { raw_path(head, buf) },
@@ -371,6 +376,39 @@ fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
     }
 }
 
+/// Rejects a target that endpoints may read in another way than this gateway, unless the settings let it pass. `raw` is the
+/// path as it came.
+#[inline]
+fn check_target(
+    raw: &[u8],
+    normalised: &Normalised<'_>,
+    query: Option<&[u8]>,
+    settings: &Settings,
+) -> Result<(), Rejection> {
+    let is_plain_query = query.is_none_or(<[u8]>::is_ascii);
+    match normalised {
+        Normalised::Plain if is_plain_query => Ok(()),
+        Normalised::Plain | Normalised::AsIs => check_odd_target(raw, raw, is_plain_query, settings),
+        Normalised::Rewritten(path) => check_odd_target(raw, path, is_plain_query, settings),
+    }
+}
+
+#[cold]
+fn check_odd_target(
+    raw: &[u8],
+    path: &[u8],
+    is_plain_query: bool,
+    settings: &Settings,
+) -> Result<(), Rejection> {
+    if !(settings.allow_non_ascii_targets || is_plain_query && raw.is_ascii()) {
+        return Err(Rejection::NonAsciiTarget);
+    }
+    if !settings.allow_encoded_dot_segments && has_encoded_dot_segment(path) {
+        return Err(Rejection::EncodedDotSegment);
+    }
+    Ok(())
+}
+
 /// Whether a peer's forwarding headers are believed.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
     settings.trusted_peers.iter().any(|net| net.contains(&peer))
@@ -408,10 +446,4 @@ fn write_location(out: &mut Vec<u8>, authority: &[u8], port: u16, path: &[u8], q
         out.push(b'?');
         out.extend_from_slice(query);
     }
-}
-
-/// Whether h2c is among the protocols of an Upgrade header.
-pub(super) fn names_h2c(protocols: &[u8]) -> bool {
-    let names = protocols.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    names.filter_map(|name| name.get(..3)).any(|name| name.eq_ignore_ascii_case(b"h2c"))
 }

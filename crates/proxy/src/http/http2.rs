@@ -15,7 +15,7 @@ use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::request::Parts;
-use http::{Method, Request, header};
+use http::{HeaderValue, Method, Request, header};
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming, is_token};
 use sluicegate_model::Settings;
 use tokio::task::JoinSet;
@@ -23,8 +23,9 @@ use tokio::time::{Instant, timeout};
 
 use super::connection::{Client, Origin};
 use super::exchange;
-use super::wire::{Http2Stream, Wire, write_line};
-use crate::batch::Batch;
+use super::protocols::may_be_asked;
+use super::wire::{Http2Stream, Wire, has_space_around, write_line};
+use crate::batch::{Batch, Sender};
 use crate::deadline::Deadline;
 use crate::stream::Stream;
 use crate::worker::{Phase, Scratch, Worker};
@@ -43,7 +44,7 @@ pub(super) async fn serve(
     phase: &Cell<Phase>,
 ) {
     let settings = worker.settings();
-    let batch = Batch::new(stream, preread, WHOLE_PREFACE);
+    let batch = Batch::new(stream, preread, WHOLE_PREFACE, Sender::Client);
     let handshake = async {
         let mut handshake = pin!(builder(&settings).handshake::<_, Bytes>(batch.clone()));
         poll_fn(|cx| {
@@ -320,7 +321,18 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
     out.push(b' ');
     out.extend_from_slice(target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    let host = parts.headers.get(header::HOST).map(|host| host.as_bytes());
+    // RFC 9113, 8.3.1: others have a meaning that this gateway does not know. Beside a Host alone, h2 keeps it to itself.
+    let is_http = |scheme: &str| ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    if !parts.uri.scheme_str().is_none_or(is_http) {
+        return Err(Rejection::InvalidScheme);
+    }
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Rejection::DuplicateHost);
+    }
+    host.map_or(Ok(()), check_value)?;
+    let host = host.map(HeaderValue::as_bytes);
     match (authority, host) {
         // RFC 9113, 8.3.1: whoever says both must say the same.
         (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
@@ -333,7 +345,7 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
         // Unlike other pseudo-headers it comes as it was sent.
         let named = protocol.as_str().as_bytes();
         // What is not gone into would leave an ordinary request.
-        if !is_token(named) || exchange::names_h2c(named) {
+        if !is_token(named) || !may_be_asked(named) {
             return Err(Rejection::UnknownTunnel);
         }
         write_line(out, "connection", b"upgrade");
@@ -345,6 +357,7 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
     if cookies.peek().is_some() {
         out.extend_from_slice(b"cookie: ");
         for (nth, cookie) in cookies.enumerate() {
+            check_value(cookie)?;
             out.extend_from_slice(if nth > 0 { b"; " } else { b"" });
             out.extend_from_slice(cookie.as_bytes());
         }
@@ -352,11 +365,16 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
     }
     for (name, value) in &parts.headers {
         if name != header::COOKIE && name != header::HOST {
+            check_value(value)?;
             write_line(out, name.as_str(), value.as_bytes());
         }
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+fn check_value(value: &HeaderValue) -> Result<(), Rejection> {
+    if has_space_around(value) { Err(Rejection::SpaceAroundValue) } else { Ok(()) }
 }
 
 /// What a WebSocket client of HTTP/1.1 sends (RFC 6455, 4.1): 16 random bytes.

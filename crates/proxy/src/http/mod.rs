@@ -17,6 +17,7 @@
 //! | `upload` | the request's way to the endpoint |
 //! | `download` | the response's way to the client |
 //! | `compress` | whether a response is compressed on that way |
+//! | `protocols` | which protocols a 101 may change to |
 //! | `tunnel` | what follows a 101 |
 //! | `chunks` | chunked bodies, decoded and encoded again |
 //! | `encode` | heads as they are passed on |
@@ -35,6 +36,7 @@ mod exchange;
 mod http2;
 mod mirror;
 mod pace;
+mod protocols;
 mod question;
 mod record;
 mod refuse;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::download::{Body, Coding, Download};
 use super::encode::{ResponsePlan, http2_response, needs_chunks, write_response};
 use super::exchange::{Exchange, Persist};
+use super::protocols::are_among;
 use super::wire::Wire;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::upstream::{Connection, LocalEndpoint, LocalUpstream};
@@ -107,9 +108,9 @@ impl Exchange<'_> {
         self.note_response(upstream, &endpoint);
         let reply_head = &self.scratch.reply_head;
         let upgraded = reply_head.status == 101;
-        if upgraded && (self.scratch.head.upgrade.is_none() || !self.upload.is_complete()) {
-            upstream.stats().failures[Failure::Unsolicited.index()].add(1);
-            return self.refuse(Failure::Unsolicited.into()).await;
+        if upgraded && let Err(failure) = self.check_protocols() {
+            upstream.stats().failures[failure.index()].add(1);
+            return self.refuse(failure.into()).await;
         }
         let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
         let most = self.steered.as_ref().and_then(|steered| steered.policy.source().response_body);
@@ -174,6 +175,18 @@ impl Exchange<'_> {
             connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
         }
         self.persist(keep_alive)
+    }
+
+    /// Checks that the endpoint changed to a protocol that it was asked for. Otherwise the bytes behind the 101 are nothing
+    /// that the client knows how to read, and a tunnel would carry them past all routes and policies.
+    fn check_protocols(&self) -> Result<(), Failure> {
+        let Scratch { input, head, reply, reply_head, .. } = &*self.scratch;
+        let asked = head.upgrade.filter(|_| self.upload.is_complete()).ok_or(Failure::Unsolicited)?;
+        let asked = asked.of(input.filled());
+        match reply_head.protocols.map(|answered| answered.of(reply.filled())) {
+            Some(answered) if are_among(answered, asked) => Ok(()),
+            _ => Err(Failure::OtherProtocol),
+        }
     }
 
     /// What becomes of the client's connection after a response that came to its end.

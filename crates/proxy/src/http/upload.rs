@@ -275,7 +275,7 @@ impl Upload {
                 sides.request.extend_from_slice(&trailers);
                 sides.request.extend_from_slice(b"\r\n");
             }
-            Poll::Ready(Err(_)) => return Err(UploadError::Client(ClientFault::Closed)),
+            Poll::Ready(Err(fault)) => return Err(UploadError::Client(fault)),
             Poll::Pending => return Ok(Poll::Pending),
         }
         self.complete = true;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::Response;
+use http::{HeaderMap, HeaderValue, Response};
 use sluicegate_http1::is_trailer;
 use sluicegate_model::settings::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -90,12 +90,15 @@ impl Wire {
     }
 
     /// The trailers behind a request's body that has come to its end, as header lines.
-    pub(super) fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+    pub(super) fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<u8>, ClientFault>> {
         match self {
             // They are within the chunked coding.
             Self::Http1(_) => Poll::Ready(Ok(Vec::new())),
             Self::Http2(stream) => {
-                let trailers = ready!(stream.recv.poll_trailers(cx)).map_err(io::Error::other)?;
+                let trailers = ready!(stream.recv.poll_trailers(cx)).map_err(|_| ClientFault::Closed)?;
+                if trailers.as_ref().is_some_and(|trailers| !stream.is_sound(trailers)) {
+                    return Poll::Ready(Err(ClientFault::BadBody));
+                }
                 let mut lines = Vec::new();
                 for (name, value) in trailers.iter().flatten() {
                     if is_trailer(name.as_str().as_bytes())
@@ -175,6 +178,13 @@ impl Http2Stream {
     /// Whether the request has no body, nor ever will.
     pub(super) fn is_bodiless(&self) -> bool {
         self.recv.is_end_stream()
+    }
+
+    /// Whether trailers have neither pseudo-header fields nor values with a space or a tab around them (RFC 9113, 8.1 and
+    /// 8.2.1).
+    fn is_sound(&self, trailers: &HeaderMap) -> bool {
+        self.batch.has_sound_trailers(self.recv.stream_id().as_u32(), trailers.len())
+            && !trailers.values().any(has_space_around)
     }
 
     /// Sends the head of the response; with `ends`, that is all of it.
@@ -287,6 +297,12 @@ impl Drop for Http2Stream {
     fn drop(&mut self) {
         self.set_dry(true);
     }
+}
+
+/// Whether a value begins or ends with a space or a tab, which makes a message of HTTP/2 malformed (RFC 9113, 8.2.1). The
+/// parser of HTTP/1.1 would take it away.
+pub(super) fn has_space_around(value: &HeaderValue) -> bool {
+    matches!(value.as_bytes(), [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
 /// Appends a header line.

@@ -97,7 +97,12 @@ impl Rule {
         };
         let is_in = |consumer: &Consumer| self.groups.iter().any(|group| consumer.groups.contains(group));
         let says = |wanted: &Wanted| call.claims.is_some_and(|claims| claims.has(wanted));
-        (self.methods.is_empty() || self.methods.iter().any(|method| method.as_bytes() == call.method))
+        // An endpoint may upper-case the method (`purge`) that a rule means to deny.
+        let is_method = |method: &[u8]| match self.allows {
+            true => method == call.method,
+            false => method.eq_ignore_ascii_case(call.method),
+        };
+        (self.methods.is_empty() || self.methods.iter().any(|method| is_method(method.as_bytes())))
             && (self.paths.is_empty()
                 || self.paths.iter().any(|pattern| pattern.is_met(call.path, loose, self.allows)))
             && self.addresses.as_ref().is_none_or(|networks| match call.address {
@@ -245,6 +250,17 @@ mod tests {
         }
         let all = rules(false, vec![path(true, PathPattern::Prefix("/".into()))]);
         assert!(all.decide(&call("/x")).is_ok() && all.decide(&call("/")).is_ok());
+    }
+
+    #[test]
+    fn a_rule_that_denies_a_method_denies_it_in_any_case() {
+        let asks = |allows: bool, method: &str| {
+            let rule = AuthorizationRule { allows, methods: vec!["PURGE".into()], ..Default::default() };
+            rules(!allows, vec![rule]).decide(&Call { method: method.as_bytes(), ..call("/") }).is_ok()
+        };
+        assert!(["PURGE", "purge", "Purge"].iter().all(|method| !asks(false, method)));
+        assert!(asks(false, "PURGES") && asks(true, "PURGE"));
+        assert!(!asks(true, "purge"));
     }
 
     #[test]

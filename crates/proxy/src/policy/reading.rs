@@ -53,6 +53,17 @@ pub(crate) fn readings_of_pattern(pattern: &[u8]) -> [Vec<Vec<u8>>; WAYS] {
     std::array::from_fn(|way| rounds.iter().map(|decoded| read(decoded, way)).collect())
 }
 
+/// Whether a path in normal form has a dot segment for endpoints that decode it once, take `\` for a slash or leave
+/// parameters of segments out, as nginx, Tomcat and IIS do: `/x/..%2Fadmin`, `/x%5C..%5Cadmin`, `/x/..;a=b/admin`.
+pub(crate) fn has_encoded_dot_segment(path: &[u8]) -> bool {
+    // No escape of a dot is left in the normal form.
+    if memchr::memchr(b'.', path).is_none() {
+        return false;
+    }
+    let mut decoded = path.to_vec();
+    has_dot_segment(path) || decode(&mut decoded) && has_dot_segment(&decoded)
+}
+
 /// A path after no round of decoding, after one, and so on, if it can be told; each with parameters and, for those who leave them out
 /// before they read on, without.
 fn rounds(path: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -87,12 +98,17 @@ fn rounds(path: &[u8]) -> Option<Vec<Vec<u8>>> {
 fn can_be_told(decoded: &[u8]) -> bool {
     let is_overlong =
         |pair: &[u8]| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]);
+    !decoded.windows(2).any(is_overlong) && !has_dot_segment(decoded)
+}
+
+/// Whether a segment is `.` or `..` to some endpoint, blanks beside the dots included.
+fn has_dot_segment(decoded: &[u8]) -> bool {
     let is_dots = |name: &[u8]| {
         let is_made_of = name.contains(&b'.') && name.iter().all(|byte| *byte == b'.' || is_blank(byte));
         // Three dots are a name, which some leave out.
         is_made_of && (name.len() < 3 || name.iter().any(is_blank))
     };
-    !decoded.windows(2).any(is_overlong) && !names(decoded, BACKSLASHES | PARAMETERS).any(is_dots)
+    names(decoded, BACKSLASHES | PARAMETERS).any(is_dots)
 }
 
 fn is_blank(byte: &u8) -> bool {
@@ -237,6 +253,45 @@ mod tests {
             "/x%3F%2F..;a%2Fadmin",
         ] {
             assert_eq!(loosest_of(way), None, "{way}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_behind_one_round_of_decoding_are_found() {
+        for path in [
+            "/pub/..%2Fadmin",
+            "/pub/%2E%2E%5Cx",
+            "/pub/..;/admin",
+            "/pub/..;x=1/admin",
+            "/x%2F..",
+            "/x%2F../y",
+            "/x%5C..%5Cy",
+            "/..%3Bx/admin",
+            "/.%2Fadmin",
+            "/search/a%2F.%2Fb",
+            "/x/..%20/admin",
+            "/x/.;/y",
+        ] {
+            assert!(has_encoded_dot_segment(path.replace("%2E", ".").as_bytes()), "{path}");
+        }
+        for path in [
+            "/",
+            "/v1..2/x",
+            "/a...b",
+            "/...",
+            "/100%25",
+            "/a%2Fb",
+            "/a%2Fb.html",
+            "/.well-known%2Fx",
+            "/a;v=1.2/b",
+            "/a;..",
+            "/x%252F..%252Fy",
+            "/%252e%252e/x",
+            "/%C0%AE%C0%AE/x",
+            "/files/..a%20b",
+            "/a%2F..b",
+        ] {
+            assert!(!has_encoded_dot_segment(path.as_bytes()), "{path}");
         }
     }
 

@@ -24,7 +24,7 @@ use tokio::io::ReadBuf;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Sender};
 use crate::stream::Stream;
 
 /// What an endpoint may send of one response before the client has taken some of it.
@@ -76,7 +76,7 @@ impl Http2Connections {
         if let Some(call) = self.stream() {
             return Ok(call);
         }
-        let batch = Batch::new(connect.await?, &[], 0);
+        let batch = Batch::new(connect.await?, &[], 0, Sender::Endpoint);
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -346,6 +346,11 @@ impl Http2Call {
                     None if *framing == Framing::Plain => self.receiving = Receiving::Ended,
                     None => {
                         let trailers = ready!(body.poll_trailers(cx)).map_err(of_h2)?;
+                        let (stream, fields) =
+                            (body.stream_id().as_u32(), trailers.as_ref().map_or(0, HeaderMap::len));
+                        if trailers.is_some() && !self.shared.batch.has_sound_trailers(stream, fields) {
+                            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+                        }
                         self.text.extend_from_slice(b"0\r\n");
                         write_fields(&mut self.text, trailers.iter().flatten());
                         self.text.extend_from_slice(b"\r\n");

@@ -218,6 +218,32 @@ async fn a_target_arrives_in_origin_form_and_in_normal_form_with_its_query_as_it
 }
 
 #[tokio::test]
+async fn lengths_are_forwarded_without_leading_zeros() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    for (length, body, canonical) in [("010", "0123456789", "10"), ("0", "", "0"), ("00", "", "0")] {
+        let put = format!(
+            "PUT / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\ncontent-length:  {length} \r\nX-B: 2\r\n\r\n{body}"
+        );
+        let request = forwarded(&gateway, &backend, put).await?;
+        assert_eq!(values(&request, "Content-Length"), [canonical], "{length}");
+        assert_eq!(names(&request), ["Host", "X-A", "content-length", "X-B"]);
+        assert_eq!(request.body, body.as_bytes());
+    }
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (status, request) in
+        [("200 OK", get), ("304 Not Modified", get), ("200 OK", &get.replace("GET", "HEAD"))]
+    {
+        let body = if request == get && status == "200 OK" { "0123456789" } else { "" };
+        let reply = format!("HTTP/1.1 {status}\r\nX-A: 1\r\nContent-Length: 010\r\nX-B: 2\r\n\r\n{body}");
+        backend.set(Behaviour::raw(reply));
+        let response = gateway.connect().await?.request(request).await?;
+        assert_eq!(response.headers_named("Content-Length"), ["10"], "{status}");
+        assert_eq!((response.header("X-A"), response.header("X-B")), (Some("1"), Some("2")));
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn chunks_are_recoded_and_the_oddities_of_their_header_dropped() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let headers =

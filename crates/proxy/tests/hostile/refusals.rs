@@ -53,13 +53,63 @@ async fn a_path_that_means_no_good_is_refused() -> TestResult {
 }
 
 #[tokio::test]
+async fn dot_segments_that_decoding_makes_are_rejected_on_every_route() -> TestResult {
+    let paths = [
+        "/pub/..%2fadmin",
+        "/pub/..%2Fadmin",
+        "/pub/%2e%2e%5cx",
+        "/pub/..;/admin",
+        "/pub/..;x=1/admin",
+        "/x%2F..",
+        "/x%5c..%5cy",
+        "/..%3bx/admin",
+        "/search/a%2F.%2Fb",
+        "/x/..%20/y",
+        "//x/..%2f",
+        "http://a/pub/..%2fadmin",
+    ];
+    assert_answered(paths.map(|path| (format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"), 400))).await?;
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let asks = async |path: &str| -> anyhow::Result<String> {
+        let answer =
+            gateway.connect().await?.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await?;
+        anyhow::ensure!(answer.status == 200, "{path}: {}", answer.status);
+        Ok(backend.last_request().map(|request| request.target).unwrap_or_default())
+    };
+    for path in ["/v1..2/x", "/a...b", "/...", "/100%25", "/a%2Fb.c", "/a;v=1.2/b", "/x%252F..%252Fy"] {
+        assert_eq!(asks(path).await?, path);
+    }
+    gateway.configure(|config| config.settings.allow_encoded_dot_segments = true).await;
+    for path in ["/pub/..%2Fadmin", "/pub/..;/admin", "/x%5C..%5Cy"] {
+        assert_eq!(asks(path).await?, path);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn targets_with_raw_bytes_above_0x7f_are_rejected_unless_they_are_allowed() -> TestResult {
+    let targets = ["/\u{e4}", "/a?q=\u{e4}", "/\u{e4}?q", "http://a/\u{e4}"];
+    assert_answered(targets.map(|target| (format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"), 400))).await?;
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    gateway.configure(|config| config.settings.allow_non_ascii_targets = true).await;
+    let get = "GET /\u{e4}?\u{e4} HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(gateway.connect().await?.request(get).await?.status, 200);
+    let head = backend.last_request().expect("a request").head;
+    assert!(head.starts_with("GET /%C3%A4?\u{e4} HTTP/1.1\r\n".as_bytes()), "{}", head.escape_ascii());
+    // What is not UTF-8 never passes.
+    let mut client = gateway.connect().await?;
+    client.send(&b"GET /\xe4 HTTP/1.1\r\nHost: a\r\n\r\n"[..]).await?;
+    assert_eq!(client.read_response().await?.status, 400);
+    Ok(())
+}
+
+#[tokio::test]
 async fn methods_that_no_gateway_serves_are_refused_and_options_of_the_gateway_are_answered() -> TestResult {
     let cases = [
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         ("TRACE / HTTP/1.1\r\nHost: a\r\nCookie: secret\r\n\r\n", 405),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 200),
-        ("OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n", 200),
     ];
     assert_answered(cases.map(|(case, status)| (case.to_owned(), status))).await?;
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;

@@ -126,6 +126,10 @@ async fn a_length_that_is_not_one_plain_number_is_refused() -> TestResult {
         "5;",
         "\"5\"",
         "five",
+        "1_0",
+        "0b1",
+        "5\u{a0}",
+        "\u{665}",
         "\x0b5",
         "5\0",
         "9223372036854775808",
@@ -220,6 +224,45 @@ async fn a_doubtful_request_line_is_refused() -> TestResult {
 }
 
 #[tokio::test]
+async fn methods_that_equal_a_registered_one_but_for_case_are_rejected() -> TestResult {
+    let methods = [
+        "get",
+        "Get",
+        "head",
+        "delete",
+        "DELETe",
+        "post",
+        "options",
+        "patch",
+        "put",
+        "trace",
+        "connect",
+        "propfind",
+        "Version-Control",
+        "mkcol",
+        "query",
+        "pri",
+    ];
+    let cases = methods.map(|method| format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_refused(cases.iter().map(|case| (case.as_bytes(), 400))).await
+}
+
+#[tokio::test]
+async fn long_methods_are_rejected_before_their_end() -> TestResult {
+    let case = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(65));
+    assert_refused([(case.as_bytes(), 501)]).await?;
+    let (_backend, gateway) = super::gateway_to(Behaviour::ok()).await?;
+    for beginning in ["A".repeat(65), format!("\r\n{}", "A".repeat(65)), "A".repeat(100_000)] {
+        let mut client = gateway.connect().await?;
+        client.send(beginning).await?;
+        assert_eq!(client.read_response().await?.status, 501);
+    }
+    let longest = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(64));
+    assert_eq!(gateway.connect().await?.request(longest).await?.status, 200);
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
 async fn a_target_or_host_that_can_be_read_in_two_ways_is_refused() -> TestResult {
     let targets = [
         "foo",
@@ -248,6 +291,9 @@ async fn a_target_or_host_that_can_be_read_in_two_ways_is_refused() -> TestResul
     let by_target = targets.iter().map(|target| format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let hosts = [
         "",
+        "Host:",
+        "Host: \t ",
+        "Host:\r\nHost: a",
         "Host: a\r\nHost: a",
         "Host: a\r\nHost: b",
         "Host: a\r\nhost: a",
@@ -290,7 +336,7 @@ async fn a_head_beyond_its_limits_is_refused_not_truncated() -> TestResult {
         (get(&"X: y\r\n".repeat(20)), 431),
         (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(4096)), 414),
         (format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(4096)), 414),
-        (format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "X".repeat(4096)), 414),
+        (format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "X".repeat(4096)), 501),
         (get(&format!("Connection: {}close\r\n", "x,".repeat(64))), 400),
         (get("Expect: 200-ok\r\n"), 417),
         (get("Expect: 100-continue\r\nExpect: x\r\n"), 417),

@@ -131,10 +131,67 @@ async fn a_change_of_protocol_that_nobody_asked_for_is_a_bad_gateway() -> TestRe
 }
 
 #[tokio::test]
+async fn a_101_that_does_not_name_the_protocol_asked_for_is_a_bad_gateway() -> TestResult {
+    let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
+    let line = |lines: &str| format!("HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n\r\nraw bytes");
+    let answers = [
+        line("Connection: Upgrade"),
+        line("Upgrade: websocket"),
+        line("Connection: Upgrade\r\nUpgrade:"),
+        line("Connection: Upgrade\r\nUpgrade: h2c"),
+        line("Connection: Upgrade\r\nUpgrade: websocket, h2c"),
+        line("Connection: keep-alive\r\nUpgrade: websocket"),
+        line("Connection: Upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket"),
+        line("Connection: Upgrade\r\nUpgrade: websocket").replace("HTTP/1.1", "HTTP/1.0"),
+    ];
+    for (count, answer) in (1..).zip(answers) {
+        backend.set(Behaviour::raw(answer.clone()));
+        let mut client = gateway.connect().await?;
+        let response = client.request(UPGRADE).await?;
+        assert_eq!((response.status, response.header("Upgrade")), (502, None), "{answer}");
+        assert!(!response.text().contains("raw bytes"));
+        assert_eq!(failures(&gateway, Failure::OtherProtocol), count, "{answer}");
+        backend.wait_until(|backend| backend.open() == 0).await?;
+    }
+    backend.set(Behaviour::ok());
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
+async fn protocols_are_compared_in_any_case_and_order() -> TestResult {
+    let stage = Stage::set().await?;
+    let several = UPGRADE.replace("Upgrade: websocket", "Upgrade: foo/1, WebSocket");
+    for answered in ["websocket", "WEBSOCKET, Foo/1"] {
+        let (mut client, mut endpoint, head) = stage.play(&several).await?;
+        assert!(head.contains("\r\nUpgrade: foo/1, WebSocket\r\n"), "{head}");
+        endpoint.send(SWITCHING.replace("Upgrade: websocket", &format!("Upgrade: {answered}"))).await?;
+        assert_eq!(client.read_response().await?.status, 101, "{answered}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_client_talks_an_endpoint_into_http_2_behind_the_gateways_back() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let settings = "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n";
-    for upgrade in ["h2c", "H2C", "h2c, websocket", "websocket, h2c", "websocket,\th2C ,x", "h2c/1"] {
+    for upgrade in [
+        "h2c",
+        "H2C",
+        "h2c, websocket",
+        "websocket, h2c",
+        "websocket,\th2C ,x",
+        "h2c/1",
+        "\"h2c\"",
+        "websocket, \"H2c\"",
+        "h2",
+        "H2-14",
+        "HTTP/2.0",
+        "http/2",
+        "websocket, HTTP/2.0",
+        "HTTP/1.1",
+        "TLS/1.2, HTTP/1.1",
+        "h2c h2c",
+    ] {
         let request = format!(
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\n{settings}\r\n"
         );

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::{TestResult, ask, before, connect, get};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A frame (RFC 9113, 4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
     let mut frame = length[1..].to_vec();
     frame.extend_from_slice(&[kind, flags]);

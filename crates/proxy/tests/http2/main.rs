@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | `clients` | streams, GOAWAY, what is malformed |
+//! | `malformed` | messages that RFC 9113 calls malformed |
 //! | `floods` | clients that make work without asking for anything |
 //! | `endpoints` | connections that requests share, refused streams, GOAWAY, gRPC |
 //! | `uploads` | request bodies that come slowly |
@@ -12,6 +13,7 @@
 mod clients;
 mod endpoints;
 mod floods;
+mod malformed;
 mod streams;
 mod uploads;
 

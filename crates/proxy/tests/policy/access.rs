@@ -88,6 +88,7 @@ async fn what_goes_to_the_default_route_goes_around_no_guard_of_its_host() -> Te
     config.hosts = vec![Arc::new(VirtualHost { host, routes: vec![admin], fallback: None })];
     config.default_route =
         Some(Route::new(id("Ingress", "default"), PathPattern::Prefix("/".into()), key("backend")));
+    config.settings.allow_encoded_dot_segments = true;
     let gateway = builder.start().await?;
     for (way, status) in [("/admin", 401), ("/%2fadmin", 400), ("/x%2f..%2fadmin", 400), ("/x%2fy", 200)] {
         assert_eq!(ask(&gateway, way, &[]).await?.status, status, "{way}");
@@ -211,9 +212,23 @@ fn rule(allows: bool, path: &str) -> AuthorizationRule {
 }
 
 #[tokio::test]
+async fn methods_are_denied_in_any_case() -> TestResult {
+    let rule = AuthorizationRule { methods: vec!["PURGE".into()], ..AuthorizationRule::default() };
+    let authorization = Authorization { rules: vec![rule], allows_others: true };
+    let (backend, gateway) = guarded(Security { authorization: Some(authorization), ..open() }).await?;
+    for (method, status) in [("PURGE", 403), ("purge", 403), ("Purge", 403), ("delete", 400)] {
+        let request = format!("{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(gateway.connect().await?.request(request).await?.status, status, "{method}");
+    }
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_denied_path_cannot_be_reached_by_another_spelling() -> TestResult {
     let authorization = Authorization { rules: vec![rule(false, "/admin")], allows_others: true };
     let (backend, gateway) = guarded(Security { authorization: Some(authorization), ..open() }).await?;
+    gateway.configure(|config| config.settings.allow_encoded_dot_segments = true).await;
     for way in [
         "/admin",
         "//admin",
@@ -260,6 +275,7 @@ async fn a_guarded_route_cannot_be_gone_around_by_an_open_one() -> TestResult {
     let mut admin = Route::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
     admin.security = Some(Arc::new(asking(vec![shared_jwt()])));
     Arc::make_mut(&mut config.hosts[0]).routes.push(admin);
+    config.settings.allow_encoded_dot_segments = true;
     let gateway = builder.start().await?;
     for (way, status) in [
         ("/admin", 401),

@@ -151,6 +151,7 @@ async fn a_rewrite_makes_no_dot_segments() -> TestResult {
         route.path = sluicegate_model::PathPattern::Starts("/img".into());
         route.traffic = Some(rewrite.clone());
     });
+    config.settings.allow_encoded_dot_segments = true;
     let gateway = builder.start().await?;
     for (target, expected) in [
         ("/img/a", Some("/static/a")),

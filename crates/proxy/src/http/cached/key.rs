@@ -142,7 +142,7 @@ fn resolve<'r>(
     };
     let mut scratch = Vec::new();
     let path = match normalise(&path, &mut scratch).ok()? {
-        Normalised::AsIs => path,
+        Normalised::Plain | Normalised::AsIs => path,
         Normalised::Rewritten(path) => path.to_vec(),
     };
     Some((path, query))

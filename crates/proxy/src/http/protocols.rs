@@ -1,0 +1,91 @@
+//! Changes of the protocol (RFC 9110, 7.8): which ones an endpoint is asked for, and which answers open a tunnel.
+
+use sluicegate_http1::is_token;
+
+/// Whether an endpoint may be asked to change to these protocols, the value of an Upgrade header.
+///
+/// Requests inside a tunnel pass no route and no policy. So no protocol that carries HTTP passes: HTTP/2 by any of its
+/// names (RFC 9113, 3.1 has done away with `h2c`), HTTP by its own, and TLS, behind which HTTP goes on (RFC 2817). Nor does
+/// anything but `name[/version]` in tokens, such as `"h2c"`, which an endpoint may read with less care.
+pub(super) fn may_be_asked(protocols: &[u8]) -> bool {
+    elements(protocols).all(|protocol| {
+        let slash = memchr::memchr(b'/', protocol).unwrap_or(protocol.len());
+        let (name, version) = protocol.split_at(slash);
+        is_token(name) && version.strip_prefix(b"/").is_none_or(is_token) && !carries_http(name)
+    })
+}
+
+/// Whether a 101 with these protocols changes to what the endpoint was asked for, and to nothing else.
+pub(super) fn are_among(answered: &[u8], asked: &[u8]) -> bool {
+    let is_asked = |answer: &[u8]| elements(asked).any(|protocol| protocol.eq_ignore_ascii_case(answer));
+    elements(answered).next().is_some() && elements(answered).all(is_asked)
+}
+
+fn carries_http(name: &[u8]) -> bool {
+    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    begins(b"h2") || begins(b"http") || name.eq_ignore_ascii_case(b"tls")
+}
+
+/// The elements of a list that are not empty (RFC 9110, 5.6.1.2).
+fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_that_carry_http_reach_no_endpoint() {
+        for protocols in [
+            "h2c",
+            "H2C",
+            "h2",
+            "h2-14",
+            "h2c/1",
+            "HTTP/2.0",
+            "http/2",
+            "HTTP2",
+            "HTTP/1.1",
+            "TLS/1.2",
+            "\"h2c\"",
+            "websocket, h2c",
+            "websocket,\tH2C ,x",
+            "websocket, \"h2c\"",
+            "web socket",
+            "websocket;h2c",
+            "/h2c",
+            "x/",
+            "x/y/z",
+        ] {
+            assert!(!may_be_asked(protocols.as_bytes()), "{protocols}");
+        }
+        for protocols in ["websocket", "WebSocket", "SPDY/3.1", "tcp", "websocket, x", "websocket,,", "oh2c"]
+        {
+            assert!(may_be_asked(protocols.as_bytes()), "{protocols}");
+        }
+    }
+
+    #[test]
+    fn a_101_names_what_was_asked_for() {
+        for (answered, asked) in [
+            ("websocket", "websocket"),
+            ("WebSocket", "websocket"),
+            ("websocket", "foo/1, WebSocket"),
+            ("foo/1, websocket", "websocket,foo/1"),
+            (" websocket ,", "websocket"),
+        ] {
+            assert!(are_among(answered.as_bytes(), asked.as_bytes()), "{answered} of {asked}");
+        }
+        for (answered, asked) in [
+            ("", "websocket"),
+            (",", "websocket"),
+            ("h2c", "websocket"),
+            ("websocket, h2c", "websocket"),
+            ("websocket/13", "websocket"),
+            ("web", "websocket"),
+        ] {
+            assert!(!are_among(answered.as_bytes(), asked.as_bytes()), "{answered} of {asked}");
+        }
+    }
+}
