@@ -437,6 +437,8 @@ pub(crate) struct Security {
     pub(crate) authentication: Option<Authentication>,
     #[prost(message, optional, tag = "6")]
     pub(crate) authorization: Option<Authorization>,
+    #[prost(bool, tag = "7")]
+    pub(crate) forward_overrides: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

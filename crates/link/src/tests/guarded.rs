@@ -38,6 +38,7 @@ fn security(network: &str) -> Arc<Security> {
         cors: Some(cors),
         authentication: None,
         authorization: None,
+        forward_overrides: false,
     };
     Arc::new(policy)
 }

@@ -162,9 +162,11 @@ fn authorization() -> impl Strategy<Value = Authorization> {
 pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     let access = (networks(), networks()).prop_map(|(allow, deny)| Access { allow, deny });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
-    (id(), option::of(boxed()), access, parts).prop_map(
-        |(id, refuses, access, (cors, authentication, authorization))| {
-            Arc::new(Security { id, refuses, access, cors, authentication, authorization })
+    (id(), option::of(boxed()), access, parts, any::<bool>()).prop_map(
+        |(id, refuses, access, (cors, authentication, authorization), forward_overrides)| {
+            let security =
+                Security { id, refuses, access, cors, authentication, authorization, forward_overrides };
+            Arc::new(security)
         },
     )
 }

@@ -47,6 +47,7 @@ fn config() -> Config {
         cors: None,
         authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
         authorization: None,
+        forward_overrides: false,
     };
     let redis = Redis {
         address: "redis:6379".into(),

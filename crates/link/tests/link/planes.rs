@@ -225,6 +225,7 @@ fn guarded(key: u8) -> Change {
         cors: None,
         authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
         authorization: None,
+        forward_overrides: false,
     };
     let mut config = Config { consumers: (0..1000).map(consumer).collect(), ..config(1, 1) };
     Arc::make_mut(&mut config.hosts[0]).routes[0].security = Some(Arc::new(security));

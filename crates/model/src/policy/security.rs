@@ -26,6 +26,9 @@ pub struct Security {
     pub authentication: Option<Authentication>,
     /// Who of them may do what.
     pub authorization: Option<Authorization>,
+    /// Whether endpoints get headers that name another path or method than the request line, such as `X-Original-URL` and
+    /// `X-HTTP-Method-Override`, where the policy decides on paths or methods. They are dropped otherwise.
+    pub forward_overrides: bool,
 }
 
 impl Security {
@@ -33,7 +36,15 @@ impl Security {
     #[must_use]
     pub fn closed(id: RouteId, reason: Box<str>) -> Self {
         let access = Access::default();
-        Self { id, refuses: Some(reason), access, cors: None, authentication: None, authorization: None }
+        Self {
+            id,
+            refuses: Some(reason),
+            access,
+            cors: None,
+            authentication: None,
+            authorization: None,
+            forward_overrides: false,
+        }
     }
 
     /// Whether there is anybody whom it keeps out.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use sluicegate_http1::RequestHead;
 use sluicegate_model::{RouteId, policy};
 
-use super::encode::original_peer;
+use super::encode::{is_override, original_peer};
 use super::exchange::{Exchange, is_trusted};
 use super::refuse::Refusal;
 use crate::failure::Denial;
@@ -110,8 +110,11 @@ impl Exchange<'_> {
 
     /// What can be told before anybody is asked who it is.
     fn arrive(&mut self, policy: &SecurityPolicy, address: Option<IpAddr>) -> Result<(), Refusal> {
-        let Security { refuses, access, cors, .. } = &policy.compiled;
+        let Security { refuses, access, cors, drops_overrides, .. } = &policy.compiled;
         let by = By::of(policy);
+        if *drops_overrides {
+            self.drop_overrides();
+        }
         if *refuses {
             return Err(self.deny(&by, Denial::Unusable));
         }
@@ -130,6 +133,23 @@ impl Exchange<'_> {
         cors.write_preflight(head, buf, &mut self.scratch.response_lines);
         self.shard(&policy.stats).preflights.add(1);
         Err(Refusal::Preflight)
+    }
+
+    /// Takes out headers by which an endpoint would serve another path or method than the policy has decided on. No service
+    /// that is asked and no mirror gets them either.
+    fn drop_overrides(&mut self) {
+        let scratch = &mut *self.scratch;
+        let buf = scratch.input.filled();
+        let mut dropped = 0;
+        for line in scratch.head.lines.iter_mut().filter(|line| is_override(line.name.of(buf))) {
+            line.hop_by_hop = true;
+            dropped += 1;
+        }
+        if dropped > 0 {
+            self.worker.stats().headers_dropped.add(dropped);
+        }
+        // Endpoints may take them for headers.
+        self.upload.discard_trailers();
     }
 
     /// Finds out who calls.

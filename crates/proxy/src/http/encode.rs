@@ -325,6 +325,19 @@ pub(super) fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool
         && !name.eq_ignore_ascii_case(b"proxy")
 }
 
+/// Whether a header names another path or another method than the request line, to frameworks that read it: Symfony,
+/// Zend, IIS (`X-Original-URL`, `X-Rewrite-URL`); Rails, Express, Laravel, ASP.NET and others (the other three).
+pub(super) fn is_override(name: &[u8]) -> bool {
+    const OVERRIDES: [&[u8]; 5] = [
+        b"x-original-url",
+        b"x-rewrite-url",
+        b"x-http-method-override",
+        b"x-http-method",
+        b"x-method-override",
+    ];
+    OVERRIDES.iter().any(|other| is_same_name(name, other))
+}
+
 /// Whether two names are one to CGI and its like: in any case, and `_` for `-`.
 pub(crate) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
     let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };

@@ -58,6 +58,11 @@ impl Authorization {
         Self { rules, allows_others: authorization.allows_others, names_paths }
     }
 
+    /// Whether a rule names a path or a method.
+    pub(super) fn reads_target(&self) -> bool {
+        self.names_paths || self.rules.iter().any(|rule| !rule.methods.is_empty())
+    }
+
     /// Whether a call is let in, and why not.
     pub(crate) fn decide(&self, call: &Call<'_>) -> Result<(), Denial> {
         let mut loose = match self.names_paths {

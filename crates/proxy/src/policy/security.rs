@@ -26,6 +26,8 @@ pub(crate) struct Security {
     pub(crate) cors: Option<Cors>,
     pub(crate) authentication: Option<Authentication>,
     pub(crate) authorization: Option<Authorization>,
+    /// Whether endpoints get no header that names another path or method than those that were decided on.
+    pub(crate) drops_overrides: bool,
 }
 
 #[derive(Debug)]
@@ -62,13 +64,17 @@ impl Security {
     pub(super) fn new(source: &model::Security, places: &Places) -> Self {
         let authentication = source.authentication.as_ref();
         let authentication = authentication.map(|source| Authentication::new(source, places));
+        let authorization = source.authorization.as_ref().map(Authorization::new);
+        let reads_target = authorization.as_ref().is_some_and(Authorization::reads_target)
+            || authentication.as_ref().is_some_and(Authentication::reads_target);
         Self {
             refuses: source.refuses.is_some()
                 || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
             access: (!source.access.is_open()).then(|| Access::new(&source.access)),
             cors: source.cors.as_ref().map(Cors::new),
             authentication,
-            authorization: source.authorization.as_ref().map(Authorization::new),
+            authorization,
+            drops_overrides: reads_target && !source.forward_overrides,
         }
     }
 }
@@ -122,6 +128,14 @@ impl Authentication {
             secret_parameters,
             own_headers,
         }
+    }
+
+    /// Whether a service is asked whose answer may depend on the path or the method.
+    fn reads_target(&self) -> bool {
+        self.methods.iter().any(|method| match method {
+            Method::External(external) => external.reads_target(),
+            Method::Jwt(_) | Method::ApiKey { .. } | Method::Basic(_) | Method::Unusable => false,
+        })
     }
 
     /// Whether nobody can ever say who they are, because nothing by which they could is usable.

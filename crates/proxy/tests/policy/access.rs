@@ -211,6 +211,57 @@ fn rule(allows: bool, path: &str) -> AuthorizationRule {
     }
 }
 
+/// A request to `/` with every header that names another path or method, and what of these headers the endpoint gets.
+async fn overrides(gateway: &Gateway, backend: &Backend) -> anyhow::Result<Vec<String>> {
+    let lines = [
+        "X-Original-URL: /admin",
+        "x-rewrite-url: /admin",
+        "X-HTTP-Method-Override: DELETE",
+        "X-Http-Method: DELETE",
+        "X-Method-Override: DELETE",
+        "X_Http_Method_Override: DELETE",
+        "X-Original: /kept",
+    ];
+    let response = ask(gateway, "/", &lines).await?;
+    anyhow::ensure!(response.status == 200, "{}", response.status);
+    let names = backend.last_request().expect("a request").headers.into_iter().map(|(name, _)| name);
+    let named = names.map(|name| name.to_ascii_lowercase().replace('_', "-"));
+    Ok(named
+        .filter(|name| name.contains("original") || name.contains("rewrite") || name.contains("method"))
+        .collect())
+}
+
+#[tokio::test]
+async fn headers_that_name_another_path_or_method_are_dropped_where_rules_name_one() -> TestResult {
+    let (backend, gateway) = with(|config| config.settings.underscores_in_headers = true).await?;
+    let forwarded = overrides(&gateway, &backend).await?;
+    assert_eq!(forwarded.len(), 7, "without a policy: {forwarded:?}");
+    let policy = |rule: AuthorizationRule, forward_overrides: bool| {
+        let authorization = Authorization { rules: vec![rule], allows_others: true };
+        Security { authorization: Some(authorization), forward_overrides, ..open() }
+    };
+    let method = || AuthorizationRule { methods: vec!["DELETE".into()], ..AuthorizationRule::default() };
+    let address = AuthorizationRule {
+        addresses: vec!["192.0.2.1/32".parse().unwrap()],
+        ..AuthorizationRule::default()
+    };
+    for (security, count) in [
+        (policy(method(), false), 1),
+        (policy(rule(false, "/admin"), false), 1),
+        (policy(method(), true), 7),
+        (policy(address, false), 7),
+        (asking(vec![]), 7),
+    ] {
+        let security = Security { authentication: None, ..security };
+        gateway.configure(|config| set_security(config, Some(security.clone()))).await;
+        let forwarded = overrides(&gateway, &backend).await?;
+        assert_eq!(forwarded.len(), count, "{security:?}: {forwarded:?}");
+    }
+    let dropped = gateway.proxy().telemetry().workers().sum(|worker| &worker.headers_dropped);
+    assert_eq!(dropped, 12);
+    Ok(())
+}
+
 #[tokio::test]
 async fn methods_are_denied_in_any_case() -> TestResult {
     let rule = AuthorizationRule { methods: vec!["PURGE".into()], ..AuthorizationRule::default() };

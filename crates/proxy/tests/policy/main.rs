@@ -92,6 +92,7 @@ fn open() -> Security {
         cors: None,
         authentication: None,
         authorization: None,
+        forward_overrides: false,
     }
 }
 

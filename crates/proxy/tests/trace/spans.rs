@@ -138,6 +138,7 @@ async fn a_span_says_who_called_and_which_policy_turned_it_away_and_no_key() -> 
         cors: None,
         authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
         authorization: None,
+        forward_overrides: false,
     };
     let mut builder = traced(&backend, to(collector.addr()));
     let config = builder.config_mut();

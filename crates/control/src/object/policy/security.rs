@@ -63,7 +63,10 @@ impl SecurityPolicy {
         });
         let refuses = refusal(findings);
         findings.0.append(&mut of_targets.0);
-        let security = Security { id: object.id(), refuses, access, cors, authentication, authorization };
+        let forward_overrides = spec.forward_override_headers.unwrap_or_default();
+        let id = object.id();
+        let security =
+            Security { id, refuses, access, cors, authentication, authorization, forward_overrides };
         Self { created, targets, security: Arc::new(security), needs: needs.unwrap_or_default() }
     }
 

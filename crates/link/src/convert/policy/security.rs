@@ -14,7 +14,7 @@ use crate::proto;
 impl From<&Security> for proto::Security {
     fn from(policy: &Security) -> Self {
         // Named one by one, here and below, so that a new field is not forgotten.
-        let Security { id, refuses, access, cors, authentication, authorization } = policy;
+        let Security { id, refuses, access, cors, authentication, authorization, forward_overrides } = policy;
         Self {
             id: Some(id.into()),
             refuses: refuses.as_ref().map(ToString::to_string),
@@ -22,6 +22,7 @@ impl From<&Security> for proto::Security {
             cors: cors.as_ref().map(Into::into),
             authentication: authentication.as_ref().map(Into::into),
             authorization: authorization.as_ref().map(Into::into),
+            forward_overrides: *forward_overrides,
         }
     }
 }
@@ -37,6 +38,7 @@ impl TryFrom<proto::Security> for Security {
             cors: policy.cors.map(TryInto::try_into).transpose()?,
             authentication: policy.authentication.map(TryInto::try_into).transpose()?,
             authorization: policy.authorization.map(TryInto::try_into).transpose()?,
+            forward_overrides: policy.forward_overrides,
         })
     }
 }

@@ -116,6 +116,14 @@ impl External {
         self.method == Method::Post
     }
 
+    /// Whether the service is told of the path or the method, so that its answer may depend on them.
+    pub(super) fn reads_target(&self) -> bool {
+        match &self.told {
+            Told::All | Told::Named(_) => true,
+            Told::Key(parts) => parts.iter().any(|part| matches!(part, Part::Method | Part::Path)),
+        }
+    }
+
     /// The headers that endpoints get of an answer.
     pub(super) fn response_headers(&self) -> &[(Known, Box<str>)] {
         &self.response_headers

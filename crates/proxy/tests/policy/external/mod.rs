@@ -154,6 +154,27 @@ async fn the_service_is_told_what_the_endpoint_would_get_without_the_body() -> T
 }
 
 #[tokio::test]
+async fn a_service_that_knows_the_path_decides_on_the_path_that_is_served() -> TestResult {
+    let server = Backend::start(says(200, &[])).await?;
+    let lines = ["X-Rewrite-URL: /admin", "X-HTTP-Method-Override: DELETE"];
+    let names = |backend: &Backend| {
+        let seen = backend.last_request().unwrap();
+        lines.map(|line| seen.header(line.split(':').next().unwrap()).is_some())
+    };
+    let by_token = cache(vec![header("authorization")]);
+    for (external, passes) in [
+        (service(&server), false),
+        (External { request_headers: Some(vec!["x-rewrite-url".into()]), ..service(&server) }, false),
+        (External { cache: Some(by_token), ..service(&server) }, true),
+    ] {
+        let (backend, gateway) = of_one_worker(external).await?;
+        assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
+        assert_eq!((names(&server), names(&backend)), ([false; 2], [passes; 2]));
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn only_the_headers_that_are_named_are_told() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let request_headers = Some(vec!["authorization".into(), "x-a".into()]);

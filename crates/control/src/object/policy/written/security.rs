@@ -30,6 +30,10 @@ pub(crate) struct SecurityPolicySpec {
     pub(crate) authentication: Option<Authentication>,
     /// Which callers may do what; others are answered 403. Without it every caller who is let in may do everything.
     pub(crate) authorization: Option<Authorization>,
+    /// Whether endpoints get the headers X-Original-URL, X-Rewrite-URL, X-HTTP-Method-Override, X-HTTP-Method and
+    /// X-Method-Override of clients. Some frameworks take the path or the method from these headers. So the gateway drops them
+    /// where a rule names paths or methods, and where an external service decides on them. Default: false.
+    pub(crate) forward_override_headers: Option<bool>,
 }
 
 /// Addresses that may call, and that may not.

@@ -247,6 +247,14 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
 }
 
 #[test]
+fn override_headers_are_forwarded_only_if_the_policy_says_so() {
+    let rules = "authorization: {rules: [{action: Deny, methods: [DELETE]}]}";
+    assert!(!good(rules).forward_overrides);
+    assert!(!good(&format!("{rules}, forwardOverrideHeaders: false")).forward_overrides);
+    assert!(good(&format!("{rules}, forwardOverrideHeaders: true")).forward_overrides);
+}
+
+#[test]
 fn who_meets_no_rule_is_let_in_where_nothing_is_allowed_to_others() {
     assert!(!authorization("rules: [{action: Allow, methods: [GET]}]").allows_others);
     assert!(authorization("rules: [{action: Deny, methods: [GET]}]").allows_others);
