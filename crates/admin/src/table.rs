@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use sluicegate_model::text::is_hidden;
+
 use crate::state::{EndpointState, Health, ServedRoute, UpstreamState};
 
 /// One line for each route; with its policies, if there are any.
@@ -116,9 +118,9 @@ fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String
     table
 }
 
-/// The text without what would steer a terminal: names and paths are somebody else's input.
+/// The text without characters that steer a terminal or forge a row: users choose names and paths.
 fn shown(cell: String) -> String {
-    cell.replace(char::is_control, "\u{fffd}")
+    cell.replace(is_hidden, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -217,6 +219,10 @@ a/b:80          -               no endpoint           -                -        
 
     #[test]
     fn nothing_steers_the_terminal() {
-        assert!(!upstreams_table(&[upstream("a\u{1b}[2J/b:80", vec![])]).contains('\u{1b}'));
+        for steering in ['\u{1b}', '\n', '\u{9b}', '\u{85}', '\u{202e}', '\u{2028}'] {
+            let table = upstreams_table(&[upstream(&format!("a{steering}[2J/b:80"), vec![])]);
+            assert_eq!(table.lines().count(), 2, "{table:?}");
+            assert!(!table.lines().any(|line| line.contains(steering)), "{table:?}");
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! What is wrong with an object, and where it was written.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
+
+use sluicegate_model::text::{OneLine, one_line};
 
 use crate::locate;
 use crate::object::ObjectRef;
@@ -106,11 +108,11 @@ impl Problem {
         Self { severity: Severity::Warning, origin, object: None, field: String::new(), message }
     }
 
-    /// What is wrong within its object: `field: what is wrong`.
+    /// What is wrong within its object, in one line: `field: what is wrong`.
     pub(crate) fn within(&self) -> String {
         match &*self.field {
-            "" => self.message.clone(),
-            field => format!("{field}: {}", self.message),
+            "" => one_line(&self.message).into_owned(),
+            field => one_line(&format!("{field}: {}", self.message)).into_owned(),
         }
     }
 
@@ -141,24 +143,26 @@ impl Hash for Problem {
     }
 }
 
-/// `file:line: Kind namespace/name: field: what is wrong`, without a file for objects of a cluster.
+/// `file:line: Kind namespace/name: field: what is wrong`, without a file for objects of a cluster. It is one line: users choose the
+/// names of files, objects and annotations, and none of these may forge a second line.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = OneLine(f);
         if let Some(file) = &self.origin.file {
-            write!(f, "{}:", file.display())?;
+            write!(line, "{}:", file.display())?;
             match self.line() {
                 0 => {}
-                line => write!(f, "{line}:")?,
+                number => write!(line, "{number}:")?,
             }
-            f.write_str(" ")?;
+            line.write_str(" ")?;
         }
         if let Some(object) = &self.object {
-            write!(f, "{object}: ")?;
+            write!(line, "{object}: ")?;
         }
         if !self.field.is_empty() {
-            write!(f, "{}: ", self.field)?;
+            write!(line, "{}: ", self.field)?;
         }
-        f.write_str(&self.message)
+        line.write_str(&self.message)
     }
 }
 
@@ -190,5 +194,30 @@ impl Findings {
     /// Whether something that was asked for is not done.
     pub(crate) fn has_errors(&self) -> bool {
         self.0.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Kind;
+
+    #[test]
+    fn a_problem_is_one_line_whatever_its_names_hold() {
+        let forged = "x\n2026-01-01T00:00:00Z ERROR forged\u{2028}\u{85}\u{202e}\u{1b}[2J";
+        let problem = Problem {
+            severity: Severity::Warning,
+            origin: Origin::file(&Path::new(&format!("{forged}.yaml")).into()),
+            object: Some(ObjectRef { kind: Kind::Ingress, namespace: forged.into(), name: forged.into() }),
+            field: format!("metadata.annotations[{forged}]"),
+            message: format!("{forged} is odd"),
+        };
+        for text in [problem.to_string(), problem.within()] {
+            assert!(!text.contains(sluicegate_model::text::is_hidden), "{text:?}");
+            assert!(
+                text.contains("x\\n2026-01-01T00:00:00Z ERROR forged\\u2028\\u0085\\u202e\\u001b[2J"),
+                "{text:?}"
+            );
+        }
     }
 }

@@ -18,6 +18,7 @@
 //! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every time limit and size limit, with its default |
 //! | [`tracing`] | which requests are traced, and where their spans go |
+//! | [`text`] | text from outside, as logs and tables print it |
 
 pub mod compression;
 pub mod config;
@@ -26,6 +27,7 @@ pub mod listener;
 pub mod policy;
 pub mod route;
 pub mod settings;
+pub mod text;
 pub mod tls;
 pub mod tracing;
 pub mod upstream;

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
 use crate::control::ControlArgs;
+use crate::log::Lines;
 use crate::proxy::ProxyArgs;
 use crate::serve::ServeArgs;
 
@@ -133,14 +134,13 @@ enum LogFormat {
 
 impl LogArgs {
     pub(crate) fn init(&self) {
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let has_colours = matches!(self.log_format, LogFormat::Text) && io::stderr().is_terminal();
+        let lines =
+            tracing_subscriber::fmt::layer().with_writer(move || Lines::new(io::stderr(), has_colours));
         let subscriber = tracing_subscriber::registry().with(self.log.clone());
         match self.log_format {
             LogFormat::Json => subscriber.with(lines.json()).init(),
-            LogFormat::Text => {
-                let lines = lines.with_target(false).with_ansi(std::io::stderr().is_terminal());
-                subscriber.with(lines).init();
-            }
+            LogFormat::Text => subscriber.with(lines.with_target(false).with_ansi(has_colours)).init(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`address`] | addresses and networks as people write them |
 //! | [`cli`] | the command line |
+//! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`tls`] | what is served over TLS, as options |
@@ -26,6 +27,7 @@ mod cli;
 mod configmap;
 mod control;
 mod gateway;
+mod log;
 mod proxy;
 mod serve;
 mod settings;
@@ -39,6 +41,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use sluicegate_model::text::one_line;
 
 use cli::{Cli, Command};
 
@@ -71,10 +74,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells the user what went wrong.
+/// Tells the user what went wrong, in one line: names from outside may hold line breaks.
 #[expect(clippy::print_stderr, reason = "this is the command line's own voice")]
 fn complain(message: &str) {
-    eprintln!("sluicegate: {message}");
+    eprintln!("sluicegate: {}", one_line(message));
 }
 
 /// Tells the user what was asked for. Whoever reads may stop before the end, as `head` does.

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
+use sluicegate_model::text::one_line;
 
 use crate::object::{Kind, ObjectRef};
 use crate::translate::policy::standing::{Reason, Standing as Verdict};
@@ -123,7 +124,7 @@ fn condition(before: &[Value], verdict: &Verdict, generation: Option<i64>) -> Va
         "type": ACCEPTED,
         "status": status,
         "reason": verdict.reason.as_str(),
-        "message": super::status::shortened(&verdict.message, MESSAGE_MAX),
+        "message": super::status::shortened(&one_line(&verdict.message), MESSAGE_MAX),
         "lastTransitionTime": since.unwrap_or_else(|| format!("{:.0}", Timestamp::now()).into()),
     });
     if let Some(generation) = generation {
