@@ -96,6 +96,11 @@ impl Document {
         Self { is_complete: false, unknown_guards: guarded_by_text(text), ..Self::empty("") }
     }
 
+    /// A file or a folder that cannot be opened: it may guard anything.
+    pub(crate) fn unopened() -> Self {
+        Self { is_complete: false, unknown_guards: vec![Guarded::Everything], ..Self::empty("") }
+    }
+
     fn empty(text: &str) -> Self {
         Self {
             text: text.into(),
@@ -236,7 +241,7 @@ fn guarded_by(value: &Value) -> Guarded {
 /// SecurityPolicy.
 pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
     // Of UTF-16 these are every other byte.
-    let text = text.replace('\0', "");
+    let text = unescaped(&text.replace('\0', ""));
     let kinds = text.match_indices(Kind::SecurityPolicy.as_str());
     let is_named = kinds.map(|(at, _)| &text[..at]).any(|before| !before.ends_with(char::is_alphanumeric));
     if !is_named {
@@ -254,6 +259,34 @@ pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
     });
     let named: BTreeSet<Guarded> = named.chain([Guarded::named("")]).collect();
     named.into_iter().collect()
+}
+
+/// A text with the escapes read that may stand in quotes: `"Security\u0050olicy"` is a kind like any other (YAML 1.2, 5.7; RFC 8259, 7).
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        let digits = match after.bytes().next() {
+            Some(b'x') => 2,
+            Some(b'u') => 4,
+            Some(b'U') => 8,
+            _ => 0,
+        };
+        let code = after.get(1..=digits).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        if let Some(character) = code.and_then(char::from_u32) {
+            out.push(character);
+            rest = &after[1 + digits..];
+        } else if after.starts_with(['\n', '\r']) {
+            // A line that is folded without a space.
+            rest = after.trim_start();
+        } else {
+            out.push('\\');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 impl Guarded {

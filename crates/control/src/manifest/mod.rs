@@ -5,11 +5,13 @@
 //! | [`split`] | a file's text into its documents |
 //! | [`document`] | one document into the objects that it holds |
 //! | [`syntax`] | the text of a document into an untyped value |
+//! | [`aliases`] | what the aliases of a document would expand to |
 //! | [`typed`] | an untyped object into its Kubernetes type: wrong types and unknown fields |
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+mod aliases;
 pub(crate) mod document;
 pub(crate) mod split;
 mod syntax;

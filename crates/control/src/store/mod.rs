@@ -5,7 +5,8 @@
 //! - An object with an error does not replace an older form of itself. If there is none, as after a start, it is
 //!   served as far as it is valid.
 //! - A document that cannot be read takes no object away: those that its file held before stay. If it cannot be read from the
-//!   start, and may hold a SecurityPolicy, what that may guard is closed until it can be read.
+//!   start, and may hold a SecurityPolicy, what that may guard is closed until it can be read. A file or a folder that cannot be
+//!   opened may hold a SecurityPolicy of any namespace.
 //! - An empty file takes nothing away either; it is what an editor or `>` leaves for a moment. Deleting the file
 //!   does.
 //!
@@ -33,8 +34,11 @@ use crate::object::slice::EndpointSlice;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::problem::{Finding, Origin, Problem, Severity, Written};
 
+mod closed;
 #[cfg(test)]
 mod tests;
+
+use closed::told_of_closed;
 
 /// The objects of a source.
 #[derive(Debug, Default)]
@@ -111,6 +115,8 @@ struct FileEntry {
     closed: Vec<Guarded>,
     /// Whether there was a form of it of which each policy said what it guards.
     was_told: bool,
+    /// Whether it is a file or a folder that could never be opened.
+    is_unopened: bool,
 }
 
 /// One object, in each file that holds it, in the order of their paths.
@@ -154,7 +160,8 @@ impl Store {
         } else {
             Syntax::Yaml
         };
-        if text.trim().is_empty() && (!previous.objects.is_empty() || !previous.closed.is_empty()) {
+        let held_something = !previous.objects.is_empty() || !previous.closed.is_empty();
+        if text.trim().is_empty() && held_something && !previous.is_unopened {
             return self.keep_emptied(file, previous);
         }
         let manifest = Manifest::parse(text, syntax, &previous.manifest);
@@ -205,36 +212,12 @@ impl Store {
         let is_told = manifest.unknown_guards().is_empty();
         let was_told = previous.was_told || is_told;
         let closed = if is_told { Vec::new() } else { previous.closed.clone() };
-        faults.extend(told_of_closed(&file, &closed));
+        faults.extend(told_of_closed(&file, &closed, false));
         touched.routing |= closed != previous.closed;
         touched.problems |= faults != previous.faults;
-        self.files.insert(file, FileEntry { manifest, objects, faults, closed, was_told });
+        let entry = FileEntry { manifest, objects, faults, closed, was_told, is_unopened: false };
+        self.files.insert(file, entry);
         touched
-    }
-
-    /// To be called until what there was at the start has been read. Of that which cannot be read nothing is in service, so that
-    /// routes would be open that a SecurityPolicy in it guards: they are closed. Later on what was read before guards them.
-    pub(crate) fn close_unknown(&mut self) -> Touched {
-        let mut touched = Touched::default();
-        let is_open = |entry: &FileEntry| !entry.was_told && entry.closed.is_empty();
-        for (file, entry) in self.files.iter_mut().filter(|(_, entry)| is_open(entry)) {
-            entry.closed = entry.manifest.unknown_guards();
-            entry.faults.extend(told_of_closed(file, &entry.closed));
-            touched.routing |= !entry.closed.is_empty();
-        }
-        touched.problems = touched.routing;
-        touched
-    }
-
-    /// Whether routes of a namespace are closed because a SecurityPolicy that cannot be read may guard them.
-    pub(crate) fn closes(&self, namespace: &str) -> bool {
-        self.closed().any(|(_, closed)| closed.iter().any(|guarded| guarded.has(namespace)))
-    }
-
-    /// The files with a SecurityPolicy that cannot be read, and what it may guard.
-    pub(crate) fn closed(&self) -> impl Iterator<Item = (&Arc<Path>, &[Guarded])> {
-        let closed = self.files.iter().map(|(file, entry)| (file, &*entry.closed));
-        closed.filter(|(_, closed)| !closed.is_empty())
     }
 
     fn keep_emptied(&mut self, file: Arc<Path>, previous: FileEntry) -> Touched {
@@ -246,7 +229,7 @@ impl Store {
             message: "is empty: what it held before stays in service; delete the file to remove it"
                 .to_owned(),
         }];
-        faults.extend(told_of_closed(&file, &previous.closed));
+        faults.extend(told_of_closed(&file, &previous.closed, false));
         let touched = Touched { problems: faults != previous.faults, ..Touched::default() };
         self.files.insert(file, FileEntry { faults, ..previous });
         touched
@@ -262,7 +245,7 @@ impl Store {
             Some(_) | None => Vec::new(),
         };
         let file: Arc<Path> = file.into();
-        let faults = told_of_closed(&file, &closed).into_iter().collect();
+        let faults = told_of_closed(&file, &closed, false).into_iter().collect();
         let touched = Touched { routing: true, problems: true, ..Touched::default() };
         self.files.insert(file, FileEntry { manifest, faults, closed, ..FileEntry::default() });
         touched
@@ -280,20 +263,6 @@ impl Store {
             }
         }
         touched
-    }
-
-    /// A file that closes something and goes may have been given another name, under which it cannot be read either.
-    fn hand_on(&mut self, closed: &[Guarded]) {
-        let is_it = |entry: &FileEntry| {
-            !closed.is_empty()
-                && !entry.was_told
-                && entry.closed.is_empty()
-                && entry.manifest.unknown_guards() == closed
-        };
-        for (file, entry) in self.files.iter_mut().filter(|(_, entry)| is_it(entry)) {
-            entry.closed = closed.to_vec();
-            entry.faults.extend(told_of_closed(file, closed));
-        }
     }
 
     /// Takes an object of a cluster, in place of its older form.
@@ -326,9 +295,10 @@ impl Store {
 
     /// Whether a file holds EndpointSlices and nothing else.
     pub(crate) fn holds_slices_alone(&self, file: &Path) -> bool {
-        self.files
-            .get(file)
-            .is_some_and(|entry| entry.objects.iter().all(|object| object.kind == Kind::EndpointSlice))
+        self.files.get(file).is_some_and(|entry| {
+            let mut objects = entry.objects.iter();
+            entry.closed.is_empty() && objects.all(|object| object.kind == Kind::EndpointSlice)
+        })
     }
 
     /// What is wrong with files and single objects, in the order of files and lines as far as it is cheap.
@@ -609,21 +579,6 @@ impl Store {
             }
         })
     }
-}
-
-/// What a file closes, if it closes something.
-fn told_of_closed(file: &Arc<Path>, closed: &[Guarded]) -> Option<Problem> {
-    let closed: Vec<String> = closed.iter().map(ToString::to_string).collect();
-    (!closed.is_empty()).then(|| Problem {
-        severity: Severity::Error,
-        origin: Origin::file(file),
-        object: None,
-        field: String::new(),
-        message: format!(
-            "may hold a SecurityPolicy whose targets cannot be read: until they can be, {} are answered 503",
-            closed.join(" and ")
-        ),
-    })
 }
 
 /// A note of the kinds that users may expect to be served, one for a file.

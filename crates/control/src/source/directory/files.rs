@@ -133,38 +133,42 @@ impl Files {
             }
         }
         self.lose_missing(&listing, if has_returned { RETURN_GRACE } else { GONE_GRACE }, now);
-        self.set_folder_faults(&listing);
-        !self.unsettled.is_empty()
+        for (path, error) in &listing.faults {
+            self.set_fault(path, error);
+        }
+        // No notice tells that a mode has changed, and routes are closed until then.
+        !self.unsettled.is_empty() || self.waits_for_unopened()
+    }
+
+    /// Whether something is closed because a file or a folder cannot be opened.
+    pub(super) fn waits_for_unopened(&self) -> bool {
+        self.store.waits_for_unopened()
     }
 
     /// The directory is away: what was read from it stays.
     fn lose_root(&mut self, error: &io::Error) {
         self.present = None;
-        let problem =
-            problem(&self.root, format!("cannot be listed: {error}{}", self.consequence(&self.root)));
+        let advice = match (self.purpose, is_absence(error)) {
+            (Purpose::Check, _) => "",
+            (Purpose::Serve, true) => ". Create it, or fix --manifests",
+            (Purpose::Serve, false) => ". Let the user of this process list it, or fix --manifests",
+        };
+        let consequence = self.consequence(&self.root);
+        let problem = problem(&self.root, format!("cannot be listed: {error}{consequence}{advice}"));
         self.touched.problems |= self.root_fault.as_ref() != Some(&problem);
         self.root_fault = Some(problem);
     }
 
     fn lose_missing(&mut self, listing: &Listing, grace: Duration, now: Instant) {
+        // Of what is in a folder that cannot be listed, and of the folder itself.
         let is_unknown = |path: &Path| listing.faults.iter().any(|(fault, _)| path.starts_with(fault));
         let deadline = now + grace;
-        for path in self.stamps.keys() {
+        for path in self.stamps.keys().chain(self.faults.keys()) {
             if !listing.files.contains_key(path) && !is_unknown(path) {
                 let due = self.gone.entry(path.clone()).or_insert(deadline);
                 // Those that went before the directory did have waited since.
                 *due = if grace == RETURN_GRACE { deadline } else { *due };
             }
-        }
-    }
-
-    fn set_folder_faults(&mut self, listing: &Listing) {
-        let files = &self.stamps;
-        let before = self.faults.len();
-        self.faults.retain(|path, _| files.contains_key(path) || listing.files.contains_key(path));
-        self.touched.problems |= before != self.faults.len();
-        for (path, error) in &listing.faults {
-            self.set_fault(path, error);
         }
     }
 
@@ -209,13 +213,15 @@ impl Files {
 
     /// A name is away: its objects go when it stays so.
     fn lose(&mut self, path: &Path, now: Instant) {
-        if self.stamps.contains_key(path) {
+        if self.stamps.contains_key(path) || self.faults.contains_key(path) {
             let grace = if self.store.holds_slices_alone(path) { GONE_GRACE_OF_SLICES } else { GONE_GRACE };
             self.gone.entry(path.to_owned()).or_insert(now + grace);
         }
     }
 
     fn set_fault(&mut self, path: &Path, error: &io::Error) {
+        self.gone.remove(path);
+        self.touched.merge(self.store.set_unopened(path));
         let problem = problem(path, format!("cannot be read: {error}{}", self.consequence(path)));
         self.touched.problems |= self.faults.insert(path.to_owned(), problem.clone()) != Some(problem);
     }
@@ -228,6 +234,9 @@ impl Files {
         match (self.purpose, had_files) {
             (Purpose::Check, _) => "",
             (Purpose::Serve, true) => "; what was read from it before stays in service",
+            (Purpose::Serve, false) if path == self.root => {
+                "; the gateway is not ready until it can be listed"
+            }
             (Purpose::Serve, false) => "; nothing is served from it",
         }
     }
@@ -257,23 +266,34 @@ impl Files {
             return true;
         }
         for path in due {
-            self.gone.remove(&path);
             match std::fs::metadata(&path) {
                 Ok(metadata) if metadata.is_file() => {
+                    self.gone.remove(&path);
                     self.unread.insert(path);
                 }
                 Err(error) if !is_absence(&error) => {
                     self.set_fault(&path, &error);
                     self.gone.insert(path, now + RETURN_GRACE);
                 }
+                // A folder that can be listed again: what is in it comes first.
+                Ok(_) if self.has_unread_in(&path) => {
+                    self.gone.insert(path, now + GONE_GRACE);
+                }
                 Ok(_) | Err(_) => {
+                    self.gone.remove(&path);
                     self.stamps.remove(&path);
                     self.touched.problems |= self.faults.remove(&path).is_some();
-                    self.touched.merge(self.store.remove_file(&path));
+                    self.touched.merge(self.store.remove_unopened(&path));
                 }
             }
         }
         false
+    }
+
+    /// Whether files in a folder have not been read, because they are new or are being written.
+    fn has_unread_in(&self, folder: &Path) -> bool {
+        let being_written = self.writing.keys().filter(|path| !self.stamps.contains_key(*path));
+        self.unread.iter().chain(being_written).any(|path| path.starts_with(folder))
     }
 
     /// Whether there was a directory at the last walk.

@@ -4,7 +4,8 @@
 //! by looks does not: a file that is being written is not read; one that cannot be read or parsed keeps its last
 //! good form; a name that is away for a moment, as when an editor or git replaces a file, is waited for (50 ms, or 5 ms if it
 //! holds EndpointSlices alone);
-//! and while the directory itself is away, all that was read from it stays.
+//! and while the directory itself is away, all that was read from it stays. A file or a folder that cannot be opened at the start closes
+//! all routes, since it may hold a policy: see [`Store`](crate::Store).
 //!
 //! | module | what |
 //! |---|---|
@@ -58,6 +59,9 @@ impl Attention {
         walk_interval_short: Duration::from_secs(1),
     };
 }
+
+/// The time between two lines of the log about a directory that could never be listed.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// After reading this many files, other tasks get their turn.
 const READ_AT_ONCE: usize = 32;
@@ -156,6 +160,7 @@ impl DirectorySource {
             has_walked: false,
             has_started: false,
             heard: Instant::now(),
+            tell_again: Instant::now() + TELL_AGAIN,
             output: Output::new(self.options, self.problems, publish, Reach::Anywhere),
             dir: self.dir,
             attention: self.attention,
@@ -181,6 +186,8 @@ struct Follower<P> {
     has_started: bool,
     /// When what is being taken in was heard of.
     heard: Instant,
+    /// When the log repeats that the directory cannot be listed.
+    tell_again: Instant,
     output: Output<P>,
 }
 
@@ -269,6 +276,13 @@ impl<P: Publish> Follower<P> {
         let Attention { walk_interval, walk_interval_short, .. } = self.attention;
         let interval = if is_unsettled || !is_watched { walk_interval_short } else { walk_interval };
         self.next_walk = Some(Instant::now() + interval);
+        if !self.has_walked && self.tell_again <= Instant::now() {
+            // The gateway is not ready for as long as this lasts.
+            self.tell_again = Instant::now() + TELL_AGAIN;
+            for problem in self.files.problems() {
+                tracing::error!("{problem}");
+            }
+        }
     }
 
     /// Reads what is to be read, and publishes what comes of it.
@@ -303,6 +317,10 @@ impl<P: Publish> Follower<P> {
         if self.has_walked && !self.has_started {
             self.has_started = !self.files.has_unread() && !self.files.awaits_new();
             self.files.close_unknown();
+            if self.files.waits_for_unopened() {
+                let soon = Instant::now() + self.attention.walk_interval_short;
+                self.next_walk = self.next_walk.map(|due| due.min(soon));
+            }
         }
         let touched = self.files.take_touched();
         if !self.has_walked || self.output.apply(&self.files.store, &touched, self.heard).await {

@@ -99,9 +99,20 @@ fn walk_folder(
                 continue;
             }
         };
-        if metadata.is_file() && is_manifest(&name) {
-            listing.files.insert(path, Stamp::of(&metadata));
-        } else if metadata.is_dir() && !above.contains(&file_id(&metadata)) && above.len() < DEPTH_MAX {
+        if metadata.is_file() {
+            if is_manifest(&name) {
+                listing.files.insert(path, Stamp::of(&metadata));
+            }
+        } else if !metadata.is_dir() {
+            if is_manifest(&name) {
+                listing.faults.push((path, not_regular()));
+            }
+        } else if above.contains(&file_id(&metadata)) {
+            // A symlink that leads back.
+        } else if above.len() >= DEPTH_MAX {
+            let fault = format!("folders are nested deeper than {DEPTH_MAX} levels");
+            listing.faults.push((path, io::Error::new(io::ErrorKind::InvalidInput, fault)));
+        } else {
             above.push(file_id(&metadata));
             if let Err(error) = walk_folder(&path, above, watch, listing)
                 && error.kind() != io::ErrorKind::NotFound
@@ -131,11 +142,15 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+}
+
 /// The content of a file, and its stamp from before it was read.
 pub(super) fn read(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
     // A pipe would block when it is opened.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(not_regular());
     }
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;

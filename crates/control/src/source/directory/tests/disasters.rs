@@ -104,7 +104,11 @@ async fn a_directory_that_is_removed_with_all_its_files_is_served_on() {
 #[tokio::test]
 async fn a_directory_that_does_not_exist_yet_is_waited_for() {
     let mut followed = Followed::new(NOTICES_ALONE, |_| {});
-    followed.problems(&["(os error 2); nothing is served from it"]).await;
+    followed
+        .problems(&[
+            "(os error 2); the gateway is not ready until it can be listed. Create it, or fix --manifests",
+        ])
+        .await;
     assert!(followed.published.borrow().config.is_none());
     let made = followed.dir.path().join("made");
     fs::create_dir(&made).unwrap();

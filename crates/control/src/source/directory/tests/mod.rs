@@ -18,6 +18,7 @@ mod changes;
 mod disasters;
 mod log;
 mod replacing;
+mod unopened;
 
 /// No test waits longer than this for a condition.
 const PATIENCE: Duration = Duration::from_secs(20);

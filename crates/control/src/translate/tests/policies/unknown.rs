@@ -51,6 +51,10 @@ fn what_it_may_guard_is_closed_from_the_start() {
             .replace("access:", "access: ["),
         good.replace("---\n", "---\nother: {metadata: {namespace: other}}\n").replace("access:", "access: ["),
         good.replace("name: p}", "name: p, namespace:\n  default}").replace("access:", "access: ["),
+        good.replace("kind: SecurityPolicy", "kind: \"Security\\u0050olicy\"")
+            .replace("access:", "access: ["),
+        good.replace("kind: SecurityPolicy", "kind: \"\\x53ecurity\\\n  Policy\"")
+            .replace("access:", "access: ["),
         good.replace("targetRefs", "targetRef"),
         good.replace(A, "a"),
     ] {
