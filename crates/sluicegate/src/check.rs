@@ -80,6 +80,7 @@ pub(crate) fn translate_options(class: &ClassArgs, settings: Settings, ports: Po
         http_ports: ports_of(ports.http),
         https_ports: ports_of(ports.https),
         admin_port: Some(ports.admin.port()),
+        ignore_nginx_access_annotations: class.ignore_nginx_access_annotations,
         ..TranslateOptions::default()
     }
 }

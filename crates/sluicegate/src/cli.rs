@@ -90,6 +90,10 @@ pub(crate) struct ClassArgs {
     /// times.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub(crate) gateway_address: Vec<IpAddr>,
+    /// Serve Ingresses without the annotations of ingress-nginx that restrict access and are not read: auth-*, limit-*, satisfy,
+    /// whitelist-source-range, allowlist-source-range and denylist-source-range. [default: their routes respond with 503]
+    #[arg(long)]
+    pub(crate) ignore_nginx_access_annotations: bool,
 }
 
 #[derive(Debug, Args)]

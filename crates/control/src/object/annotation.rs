@@ -146,14 +146,35 @@ pub(crate) fn field(annotation: &str) -> String {
     format!("metadata.annotations[{annotation}]")
 }
 
+/// The annotations of ingress-nginx that restrict who may call an Ingress, or how often, and that are not read here. Without them the
+/// Ingress would be open.
+pub(crate) fn unread_restrictions(annotations: Option<&BTreeMap<String, String>>) -> Vec<Box<str>> {
+    let annotations = annotations.into_iter().flatten();
+    annotations.filter(|(name, value)| restricts(name, value)).map(|(name, _)| name.as_str().into()).collect()
+}
+
+/// Whether an annotation of ingress-nginx restricts access with this value. In doubt it does.
+fn restricts(name: &str, value: &str) -> bool {
+    let Some(name) = name.strip_prefix(NGINX_PREFIX) else { return false };
+    let is_limit = name.starts_with("limit-");
+    let is_known = ["whitelist-source-range", "allowlist-source-range", "denylist-source-range", "satisfy"];
+    let is_off = match value.trim() {
+        "" => true,
+        "off" => name == "auth-tls-verify-client",
+        number => is_limit && number.parse() == Ok(0_u32),
+    };
+    (is_limit || name.starts_with("auth-") || is_known.contains(&name)) && !is_off
+}
+
 /// Warns of annotations that do nothing on an object of this kind.
 pub(crate) fn check_names(
     kind: Kind,
     annotations: Option<&BTreeMap<String, String>>,
     findings: &mut Findings,
 ) {
-    for name in annotations.into_iter().flat_map(BTreeMap::keys) {
-        if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress {
+    for (name, value) in annotations.into_iter().flatten() {
+        // Translation reports those that restrict access, since it knows the class of the Ingress.
+        if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress && !restricts(name, value) {
             findings.warning(field(name), "is not applied: annotations of ingress-nginx are not read yet");
         }
         if !name.starts_with(PREFIX) || known(kind).contains(&&**name) {
@@ -198,7 +219,42 @@ pub(crate) fn edit_distance(one: &str, other: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{closest, edit_distance};
+    use super::{closest, edit_distance, restricts};
+
+    #[test]
+    fn annotations_of_ingress_nginx_that_restrict_access_are_known_by_name_and_value() {
+        for (name, value, expected) in [
+            ("auth-url", "http://auth.example", true),
+            ("auth-type", "basic", true),
+            ("auth-secret", "users", true),
+            ("auth-signin", "https://login.example", true),
+            ("auth-tls-secret", "default/ca", true),
+            ("auth-tls-verify-client", "on", true),
+            ("auth-tls-verify-client", "Off", true),
+            ("auth-tls-verify-client", " off ", false),
+            ("auth-realm", "Shop", true),
+            ("auth-of-a-later-version", "x", true),
+            ("whitelist-source-range", "10.0.0.0/8", true),
+            ("allowlist-source-range", "10.0.0.0/8", true),
+            ("denylist-source-range", "10.0.0.0/8", true),
+            ("denylist-source-range", "", false),
+            ("limit-rps", "10", true),
+            ("limit-rps", "0", false),
+            ("limit-rps", "0.5", true),
+            ("limit-rpm", "60", true),
+            ("limit-connections", "20", true),
+            ("limit-whitelist", "10.0.0.0/8", true),
+            ("limit-rate", "100k", true),
+            ("satisfy", "any", true),
+            ("rewrite-target", "/", false),
+            ("proxy-body-size", "8m", false),
+            ("authority", "x", false),
+        ] {
+            let name = format!("nginx.ingress.kubernetes.io/{name}");
+            assert_eq!(restricts(&name, value), expected, "{name}: {value:?}");
+        }
+        assert!(!restricts("other.example/auth-url", "x"));
+    }
 
     #[test]
     fn a_misspelling_is_recognised_and_a_stranger_is_not() {

@@ -43,6 +43,8 @@ pub(crate) struct Ingress {
     pub(crate) client_auth: Option<ClientAuth>,
     /// How responses are compressed, if it says so.
     pub(crate) compression: Option<Codings>,
+    /// The annotations of ingress-nginx that restrict access and are not read.
+    pub(crate) unread_restrictions: Vec<Box<str>>,
 }
 
 /// Which clients may connect.
@@ -82,6 +84,8 @@ pub(crate) struct RulePath {
     /// Its place in `spec.rules[].http.paths`.
     pub(crate) index: usize,
     pub(crate) pattern: PathPattern,
+    /// What begins all paths that the pattern would take as a regular expression, if it looks like one.
+    pub(crate) literal: Option<PathPattern>,
     pub(crate) upstream: UpstreamKey,
 }
 
@@ -116,6 +120,7 @@ impl Ingress {
         let backend = annotations.and_then(|annotations| Backend::check(annotations, namespace, findings));
         let client_auth = ClientAuth::check(annotations, namespace, findings);
         let compression = annotations.and_then(|annotations| compression(annotations, findings));
+        let unread_restrictions = annotation::unread_restrictions(annotations);
         let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
         let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
         let class_annotation =
@@ -142,6 +147,7 @@ impl Ingress {
             backend,
             client_auth,
             compression,
+            unread_restrictions,
         }
     }
 }
@@ -274,13 +280,24 @@ impl RulePath {
             );
         }
         let upstream = check_backend(raw.backend, &format!("{field}.backend"), namespace, findings)?;
-        Some(Self { index, pattern: pattern.ok()?, upstream })
+        Some(Self { index, pattern: pattern.ok()?, literal: literal_prefix(written), upstream })
     }
 }
 
 /// Whether a path was probably written for ingress-nginx' `use-regex` or `rewrite-target`.
 fn looks_like_a_regex(path: &str) -> bool {
     path.contains(['(', '[', '{', '|', '^', '$', '*', '\\'])
+}
+
+/// What a path begins with before its first part that is no text to a regular expression.
+fn literal_prefix(written: &str) -> Option<PathPattern> {
+    let end = written.find(['(', '[', '{', '|', '^', '$', '*', '+', '?', '\\'])?;
+    let mut literal = &written[..end];
+    // `*`, `+`, `?` and `{` belong to the character before.
+    if written[end..].starts_with(['*', '+', '?', '{']) {
+        literal = &literal[..literal.char_indices().next_back().map_or(0, |(last, _)| last)];
+    }
+    path::parse(literal, "ImplementationSpecific").ok()
 }
 
 fn check_backend(

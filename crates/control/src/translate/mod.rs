@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`class`] | which Ingresses are ours |
 //! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
+//! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
 //! | [`tls`] | `spec.tls` and its Secrets |
 //! | [`policy`] | which policies govern which routes, and who calls |
 //! | [`gateway`] | Gateways and their routes below HTTP |
@@ -38,6 +39,7 @@ pub(crate) mod named;
 mod passthrough;
 pub mod policy;
 mod reference;
+mod restriction;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -104,6 +106,9 @@ pub struct TranslateOptions {
     pub configmap: Option<ObjectName>,
     /// How that is read.
     pub read_globals: ReadGlobals,
+    /// Whether Ingresses are served although they have annotations of ingress-nginx that restrict access and are not read. Default no:
+    /// their routes respond with 503.
+    pub ignore_nginx_access_annotations: bool,
 }
 
 /// What a ConfigMap of global settings says, on top of what holds without it.
@@ -160,7 +165,7 @@ impl ObjectName {
         self.of(Kind::ConfigMap)
     }
 
-    fn of(&self, kind: Kind) -> ObjectRef {
+    pub(crate) fn of(&self, kind: Kind) -> ObjectRef {
         ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
@@ -199,6 +204,7 @@ impl Default for TranslateOptions {
             ticket_secret: None,
             configmap: None,
             read_globals: ReadGlobals::default(),
+            ignore_nginx_access_annotations: false,
         }
     }
 }
@@ -228,9 +234,11 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let (ingresses, mut foreign) = ingresses(store, options);
     let mut gateways = gateway::build(store, options);
     foreign.append(&mut gateways.foreign);
-    let mut passthrough = passthrough::build(store, &ingresses, gateways.claims);
+    let mut restricted = restriction::Restricted::new(&ingresses, options);
+    let of_restrictions = std::mem::take(&mut restricted.problems);
+    let mut passthrough = passthrough::build(store, &ingresses, gateways.claims, &restricted);
     let mut tls = tls::build(store, &ingresses, &passthrough, options);
-    let mut policies = policy::Policies::new(store, &ingresses);
+    let mut policies = policy::Policies::new(store, &ingresses, &restricted);
     let built = routes::build(store, &ingresses, &tls, &mut policies);
     let mut config = Config {
         settings: options.settings.clone(),
@@ -247,6 +255,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     problems.extend(of_policies.problems);
     problems.extend(global_problems);
     problems.extend(built.problems);
+    problems.extend(of_restrictions);
     problems.append(&mut gateways.problems);
     problems.append(&mut passthrough.problems);
     let mut references = built.references;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use sluicegate_model::{HostPattern, Layer4Route, Protocol, RouteId, TlsRoute, WeightedUpstream};
 
 use super::reference::{At, Place, Reference};
+use super::restriction::Restricted;
 use super::{Source, upstream};
 use crate::object::annotation;
 use crate::object::ingress::{RulePath, path_field};
@@ -34,11 +35,19 @@ pub(super) struct Built<'a> {
 }
 
 /// Joins the claims of TLSRoutes with those of Ingresses; both come with the oldest first.
-pub(super) fn build<'a>(store: &Store, ingresses: &[Source<'a>], of_gateways: Vec<Claim<'a>>) -> Built<'a> {
+///
+/// Connections to a restricted Ingress are opened, since none that is passed on could be refused.
+pub(super) fn build<'a>(
+    store: &Store,
+    ingresses: &[Source<'a>],
+    of_gateways: Vec<Claim<'a>>,
+    restricted: &Restricted<'_>,
+) -> Built<'a> {
     let mut built = Built::default();
     let mut claims = of_gateways;
     if ingresses.iter().any(|source| source.ingress.ssl_passthrough) {
-        claims.extend(built.of_ingresses(store, ingresses));
+        let of_ingresses = built.of_ingresses(store, ingresses);
+        claims.extend(of_ingresses.into_iter().filter(|claim| restricted.of(claim.at.object).is_none()));
     }
     claims.sort_by_cached_key(|claim| claim.at.age(claim.created));
     let holders = holders(ingresses, &claims);

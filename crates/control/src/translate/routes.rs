@@ -30,6 +30,8 @@ struct Host<'a> {
     /// The oldest Ingress that names it: its `defaultBackend` is the host's fallback, as in ingress-nginx.
     owner: Source<'a>,
     routes: Vec<Route>,
+    /// Where each of the routes is written.
+    places: Vec<(Source<'a>, usize, usize)>,
 }
 
 /// Builds the routes of Ingresses, the oldest first.
@@ -54,7 +56,11 @@ pub(super) fn build<'a>(
             }
         }
         for rule in &source.ingress.rules {
-            let host = hosts.entry(&rule.host).or_insert(Host { owner: source, routes: Vec::new() });
+            let host = hosts.entry(&rule.host).or_insert(Host {
+                owner: source,
+                routes: Vec::new(),
+                places: Vec::new(),
+            });
             if source.ingress.default_backend.is_some() && host.owner.object != source.object {
                 built.problems.push(source.problem(
                     "spec.defaultBackend",
@@ -81,12 +87,21 @@ pub(super) fn build<'a>(
                         let upstream = upstream::key(store, &path.upstream, source.ingress.backend.as_ref());
                         let pattern = path.pattern.clone();
                         host.routes.push(source.route(&rule.host, pattern, &upstream, tls, policies));
+                        host.places.push((source, rule.index, path.index));
                         let place = Place::Path(rule.index, path.index);
                         built.references.push(Reference { at: source.at(), place, upstream });
                     }
                 }
             }
         }
+    }
+    for source in ingresses {
+        if policies.closes(source.object) {
+            source.close_literals(store, &mut hosts, &taken, tls, policies);
+        }
+    }
+    for host in hosts.values() {
+        host.tell_of_slashes(&mut built.problems);
     }
     built.default_route = default
         .and_then(|source| source.fallback(&HostPattern::Any, store, tls, policies, &mut built.references));
@@ -100,7 +115,104 @@ pub(super) fn build<'a>(
     built
 }
 
+impl Host<'_> {
+    /// Warns where a policy guards an exact path, and the same path with or without a slash at its end is a route without the policy:
+    /// many servers take the two for one.
+    ///
+    /// A route that takes `/admin/` without naming it, such as that of `/`, is left out: the data plane refuses such requests.
+    fn tell_of_slashes(&self, problems: &mut Vec<Problem>) {
+        let guards = self.routes.iter().zip(&self.places).filter_map(|(route, place)| {
+            let PathPattern::Exact(path) = &route.path else { return None };
+            let guard = route.security.as_ref().filter(|security| security.keeps_out() && path.len() > 1)?;
+            Some((path, guard, place))
+        });
+        let mut routes = None;
+        for (path, guard, (source, rule, index)) in guards {
+            let routes = routes.get_or_insert_with(|| ByPath::new(&self.routes));
+            let (twin, other) = match path.strip_suffix('/') {
+                Some(bare) => (bare.to_owned(), routes.longest(bare)),
+                None => {
+                    let twin = format!("{path}/");
+                    let other = routes.naming(&twin);
+                    (twin, other)
+                }
+            };
+            let Some(other) = other.filter(|other| other.security.as_ref() != Some(guard)) else { continue };
+            problems.push(source.problem(
+                &format!("{}.path", path_field(*rule, *index)),
+                format!(
+                    "is guarded by {}, which does not apply to {twin}: {} serves it by its path {} ({}). Attach one policy to both",
+                    guard.id,
+                    other.id,
+                    other.path,
+                    other.path.path_type(),
+                ),
+            ));
+        }
+    }
+}
+
+/// The routes of a host by their paths: exact ones, prefixes by element, plain prefixes.
+struct ByPath<'r>(HashMap<&'r str, [Option<&'r Route>; 3]>);
+
+impl<'r> ByPath<'r> {
+    fn new(routes: &'r [Route]) -> Self {
+        let mut by_path: HashMap<&str, [Option<&Route>; 3]> = HashMap::default();
+        for route in routes {
+            let kind = match route.path {
+                PathPattern::Exact(_) => 0,
+                PathPattern::Prefix(_) => 1,
+                PathPattern::Starts(_) => 2,
+            };
+            by_path.entry(route.path.as_str()).or_default()[kind].get_or_insert(route);
+        }
+        Self(by_path)
+    }
+
+    /// The route that names a path with a slash at its end: `/admin/`, or `/admin` as a prefix.
+    fn naming(&self, twin: &str) -> Option<&'r Route> {
+        let [exact, _, starts] = self.0.get(twin).copied().unwrap_or_default();
+        let [_, prefix, bare_starts] = self.0.get(twin.trim_end_matches('/')).copied().unwrap_or_default();
+        exact.or(starts).or(prefix).or(bare_starts)
+    }
+
+    /// The route of a path without a slash at its end.
+    fn longest(&self, path: &str) -> Option<&'r Route> {
+        let ends = (1..=path.len()).rev().filter(|end| path.is_char_boundary(*end));
+        ends.filter_map(|end| {
+            let [exact, prefix, starts] = self.0.get(&path[..end]).copied().unwrap_or_default();
+            let at_boundary = end == 1 || path[end..].is_empty() || path[end..].starts_with('/');
+            exact.filter(|_| end == path.len()).or(prefix.filter(|_| at_boundary)).or(starts)
+        })
+        .next()
+    }
+}
+
 impl<'a> Source<'a> {
+    /// Closes all that the paths of a closed Ingress would take as regular expressions, which no route can: else a less specific route
+    /// of another Ingress would serve it.
+    fn close_literals(
+        self,
+        store: &Store,
+        hosts: &mut BTreeMap<&HostPattern, Host<'a>>,
+        taken: &HashMap<(&HostPattern, &PathPattern), Self>,
+        tls: &tls::Built,
+        policies: &mut Policies<'_>,
+    ) {
+        for rule in &self.ingress.rules {
+            let Some(host) = hosts.get_mut(&rule.host) else { continue };
+            for path in &rule.paths {
+                let Some(literal) = path.literal.as_ref() else { continue };
+                let is_new = host.routes.iter().all(|route| route.path != *literal);
+                if is_new && !taken.contains_key(&(&rule.host, literal)) {
+                    let upstream = upstream::key(store, &path.upstream, self.ingress.backend.as_ref());
+                    host.routes.push(self.route(&rule.host, literal.clone(), &upstream, tls, policies));
+                    host.places.push((self, rule.index, path.index));
+                }
+            }
+        }
+    }
+
     fn route(
         self,
         host: &HostPattern,

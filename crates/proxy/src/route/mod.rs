@@ -11,6 +11,7 @@ use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 use crate::layer4::Layer4Table;
 use crate::policy::consumers::Consumers;
 use crate::policy::reading::{is_ambiguous, readings};
+use crate::policy::security::Security;
 use crate::policy::{Policies, SecurityPolicy};
 use crate::telemetry::Telemetry;
 use crate::tls::TlsTable;
@@ -137,7 +138,8 @@ impl Table {
         authority: &[u8],
         path: &[u8],
     ) -> Option<&SecurityPolicy> {
-        if !self.is_guarded || !is_ambiguous(path) {
+        let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty());
+        if !self.is_guarded || bare.is_none() && !is_ambiguous(path) {
             return None;
         }
         let placed = self.hosts.find(host_name(authority));
@@ -151,6 +153,15 @@ impl Table {
         }
         let this = security(self.target(index));
         let differs = |other: &&Arc<SecurityPolicy>| !this.is_some_and(|this| Arc::ptr_eq(this, other));
+        if let Some(bare) = bare.filter(|_| !is_ambiguous(path)) {
+            // Many servers take `/admin/` for `/admin`. A route that names the one or the other as a prefix is meant for it.
+            let names = |pattern: &str| pattern.as_bytes() == bare || pattern.as_bytes() == path;
+            if self.pattern(index).is_some_and(names) {
+                return None;
+            }
+            let found = placed.and_then(|placed| Some(placed.host.target(placed.host.find(bare)?)));
+            return security(found?).filter(differs).filter(|other| keeps_out(other)).map(|other| &**other);
+        }
         let other = match readings(path) {
             Some(readings) => readings.iter().find_map(|reading| {
                 let found =
@@ -189,6 +200,12 @@ impl Table {
 
 fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
     target.guard.as_ref()?.security.as_ref()
+}
+
+/// Whether a policy denies something to some clients.
+fn keeps_out(policy: &SecurityPolicy) -> bool {
+    let Security { refuses, access, cors: _, authentication, authorization } = &policy.compiled;
+    *refuses || access.is_some() || authentication.is_some() || authorization.is_some()
 }
 
 #[cfg(test)]

@@ -354,6 +354,56 @@ async fn a_guarded_route_cannot_be_gone_around_by_an_open_one() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_guarded_exact_path_cannot_be_reached_with_a_slash_at_its_end() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    let route = |name: &str, path: PathPattern, is_guarded: bool| {
+        let mut route = Route::new(id("Ingress", name), path, key("backend"));
+        route.security = is_guarded.then(|| Arc::new(asking(vec![shared_jwt()])));
+        route
+    };
+    let mut open_to_pages = route("fonts", PathPattern::Exact("/fonts".into()), false);
+    let cors_alone = Security { authentication: None, ..cors(vec![OriginPattern::Any], false) };
+    open_to_pages.security = Some(Arc::new(cors_alone));
+    let routes = &mut Arc::make_mut(&mut builder.config_mut().hosts[0]).routes;
+    routes.extend([
+        route("admin", PathPattern::Exact("/admin".into()), true),
+        route("both", PathPattern::Exact("/both".into()), true),
+        route("both-open", PathPattern::Exact("/both/".into()), false),
+        route("below", PathPattern::Exact("/below".into()), true),
+        route("below-open", PathPattern::Prefix("/below".into()), false),
+        route("plain", PathPattern::Exact("/plain".into()), true),
+        route("plain-open", PathPattern::Starts("/plain/".into()), false),
+        route("health", PathPattern::Exact("/guarded/health".into()), false),
+        route("guarded", PathPattern::Prefix("/guarded".into()), true),
+        open_to_pages,
+    ]);
+    let gateway = builder.start().await?;
+    for (path, status) in [
+        ("/admin", 401),
+        ("/admin/", 400),
+        ("/admin//", 400),
+        ("/admin/x", 200),
+        ("/administrator/", 200),
+        ("/", 200),
+        ("/other/", 200),
+        ("/both", 401),
+        ("/both/", 200),
+        ("/below", 401),
+        ("/below/", 200),
+        ("/plain/", 200),
+        ("/guarded/", 401),
+        ("/guarded/health", 200),
+        ("/guarded/health/", 401),
+        ("/fonts/", 200),
+    ] {
+        assert_eq!(ask(&gateway, path, &[]).await?.status, status, "{path}");
+    }
+    assert_eq!(denied(&gateway, Denial::AmbiguousPath), 2);
+    Ok(())
+}
+
+#[tokio::test]
 async fn rules_know_consumers_groups_and_claims() -> TestResult {
     use sluicegate_model::policy::security::ClaimValues;
     let authorization = Authorization {

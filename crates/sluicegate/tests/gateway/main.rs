@@ -3,4 +3,5 @@
 mod life;
 mod manifests;
 mod planes;
+mod restrictions;
 mod support;

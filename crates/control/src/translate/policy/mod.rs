@@ -16,6 +16,7 @@ use sluicegate_model::{Config, UpstreamKey};
 
 use super::Source;
 use super::reference::{At, Reference};
+use super::restriction::Restricted;
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
 use crate::object::policy::traffic::OfService;
@@ -35,6 +36,8 @@ mod traffic;
 pub(super) struct Policies<'a> {
     /// What is closed, whatever else governs it, because a policy that cannot be read may guard it.
     closed: Vec<(Guarded, Arc<Security>)>,
+    /// The Ingresses that are closed, whatever else governs them.
+    restricted: &'a Restricted<'a>,
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
@@ -64,7 +67,7 @@ pub(super) struct Built<'a> {
 }
 
 impl<'a> Policies<'a> {
-    pub(super) fn new(store: &'a Store, ingresses: &[Source<'a>]) -> Self {
+    pub(super) fn new(store: &'a Store, ingresses: &[Source<'a>], restricted: &'a Restricted<'a>) -> Self {
         let mut problems = Vec::new();
         let mut secrets = security::Secrets::new(store);
         let of_security = store.security_policies().map(|(object, policy, origin)| {
@@ -93,6 +96,7 @@ impl<'a> Policies<'a> {
             ingresses.iter().filter(|_| has_any).map(|source| source.object).collect();
         Self {
             closed: security::closed(store),
+            restricted,
             security: Attached::new(store, &ours, of_security, |at, why| {
                 Some(Arc::new(Security::closed(at.id(), why.into())))
             }),
@@ -107,7 +111,10 @@ impl<'a> Policies<'a> {
     pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Governed {
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
-            None => self.security.of(ingress, upstream),
+            None => {
+                let governor = self.security.of(ingress, upstream);
+                self.restricted.of(ingress).cloned().or(governor)
+            }
         };
         let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
         let traffic = traffic.map(|traffic| match traffic.upstreams().count() {
@@ -115,6 +122,11 @@ impl<'a> Policies<'a> {
             _ => self.narrow(traffic, security.as_ref()),
         });
         Governed { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
+    }
+
+    /// Whether all routes of an Ingress respond with 503.
+    pub(super) fn closes(&self, ingress: &ObjectRef) -> bool {
+        self.restricted.of(ingress).is_some()
     }
 
     /// Leaves out the Services that another SecurityPolicy guards than the route: whoever may call the route may not call them.

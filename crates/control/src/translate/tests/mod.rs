@@ -13,7 +13,9 @@ mod gateways;
 mod passthrough;
 mod policies;
 mod problems;
+mod restrictions;
 mod routes;
+mod slashes;
 mod tls;
 mod upstreams;
 

@@ -1,0 +1,50 @@
+//! Ingresses with annotations of ingress-nginx that restrict access.
+//!
+//! Sluicegate does not read these annotations. An Ingress that was written for ingress-nginx would be open without them, so its routes
+//! respond with 503 until the annotations are replaced or the operator says otherwise.
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use sluicegate_model::policy::Security;
+
+use super::{Source, TranslateOptions};
+use crate::object::{ObjectRef, annotation};
+use crate::problem::{Problem, Severity};
+
+/// The Ingresses whose routes respond with 503.
+#[derive(Default)]
+pub(super) struct Restricted<'a> {
+    closed: HashMap<&'a ObjectRef, Arc<Security>>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<'a> Restricted<'a> {
+    pub(super) fn new(ingresses: &[Source<'a>], options: &TranslateOptions) -> Self {
+        let mut restricted = Self::default();
+        for source in ingresses {
+            let Some(first) = source.ingress.unread_restrictions.first() else { continue };
+            let (severity, consequence) = match options.ignore_nginx_access_annotations {
+                true => (Severity::Warning, "--ignore-nginx-access-annotations serves the routes without it"),
+                false => {
+                    let reason = format!("the annotation {first} is not read");
+                    let closed = Arc::new(Security::closed(source.at().id(), reason.into()));
+                    restricted.closed.insert(source.object, closed);
+                    let consequence = "all routes of this Ingress respond with 503. Write a SecurityPolicy or a RateLimitPolicy in its \
+                                       place and remove it, or start with --ignore-nginx-access-annotations";
+                    (Severity::Error, consequence)
+                }
+            };
+            for name in &source.ingress.unread_restrictions {
+                let message = format!("restricts access in ingress-nginx and is not read: {consequence}");
+                restricted.problems.push(source.at().problem(severity, &annotation::field(name), message));
+            }
+        }
+        restricted
+    }
+
+    /// What refuses all requests to an Ingress, if something does.
+    pub(super) fn of(&self, ingress: &ObjectRef) -> Option<&Arc<Security>> {
+        self.closed.get(ingress)
+    }
+}

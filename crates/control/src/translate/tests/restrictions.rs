@@ -1,0 +1,103 @@
+//! Ingresses with annotations of ingress-nginx that restrict access.
+
+use super::{ECHO, ingress, rules, serve, serve_with};
+use crate::store::Store;
+use crate::{TranslateOptions, translate};
+
+const URL: &str = "nginx.ingress.kubernetes.io/auth-url: \"http://auth.example\"";
+
+/// Each route as `path open` or `path closed`, in the order of the configuration.
+fn doors(yaml: &str, options: &TranslateOptions) -> Vec<String> {
+    let mut store = Store::default();
+    store.set_file(std::path::Path::new("m.yaml"), yaml);
+    let config = translate(&store, options).config;
+    let door = |route: &sluicegate_model::Route| {
+        let is_closed = route.security.as_ref().is_some_and(|security| security.refuses.is_some());
+        format!("{} {}", route.path, if is_closed { "closed" } else { "open" })
+    };
+    config.routes().map(door).collect()
+}
+
+fn restricted(annotation: &str, paths: &str) -> String {
+    format!("{}{ECHO}", ingress(&format!("name: a, annotations: {{{annotation}}}"), paths))
+}
+
+#[test]
+fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_503() {
+    let options = TranslateOptions::default();
+    let paths = format!(
+        "{}, defaultBackend: {{service: {{name: echo, port: {{number: 80}}}}}}",
+        rules(&["a.test Prefix /admin echo:http"])
+    );
+    let yaml = restricted(URL, &paths);
+    assert_eq!(doors(&yaml, &options), ["/admin closed", "/ closed"]);
+    let problems = serve(&yaml).problems;
+    let expected = "metadata.annotations[nginx.ingress.kubernetes.io/auth-url]: restricts access in ingress-nginx and is not read: all \
+                    routes of this Ingress respond with 503";
+    assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:#?}");
+    for harmless in
+        ["nginx.ingress.kubernetes.io/limit-rps: \"0\"", "nginx.ingress.kubernetes.io/proxy-body-size: 8m"]
+    {
+        assert_eq!(
+            doors(&restricted(harmless, &rules(&["a.test Prefix / echo:http"])), &options),
+            ["/ open"],
+            "{harmless}"
+        );
+    }
+}
+
+#[test]
+fn the_operator_may_serve_it_without_the_restriction() {
+    let options = TranslateOptions { ignore_nginx_access_annotations: true, ..TranslateOptions::default() };
+    let yaml = restricted(URL, &rules(&["a.test Prefix / echo:http"]));
+    assert_eq!(doors(&yaml, &options), ["/ open"]);
+    let problems = serve_with(&yaml, &options).problems;
+    assert!(problems.len() == 1 && problems[0].contains("serves the routes without it"), "{problems:#?}");
+}
+
+#[test]
+fn other_ingresses_of_the_host_stay_open_and_do_not_serve_what_is_closed() {
+    let other = ingress("name: b", &rules(&["a.test Prefix / echo:http", "a.test Prefix /shop echo:http"]));
+    let yaml = format!("{}{other}", restricted(URL, &rules(&["a.test Prefix /admin echo:http"])));
+    assert_eq!(doors(&yaml, &TranslateOptions::default()), ["/admin closed", "/ open", "/shop open"]);
+}
+
+#[test]
+fn a_closed_path_that_was_a_regular_expression_closes_all_that_begins_as_it_does() {
+    let other = ingress("name: b", &rules(&["a.test Prefix / echo:http"]));
+    for (path, literal) in [
+        ("/admin(/|$)(.*)", "/admin"),
+        ("/admin/.*", "/admin/."),
+        ("/v1/.+", "/v1/."),
+        ("/ab?c", "/a"),
+        ("/(.*)", "/"),
+    ] {
+        let paths = rules(&[&format!("a.test ImplementationSpecific {path} echo:http")]);
+        let yaml = format!("{}{other}", restricted(URL, &paths));
+        let doors = doors(&yaml, &TranslateOptions::default());
+        let literal = literal.trim_end_matches('.');
+        assert!(doors.contains(&format!("{literal} closed")), "{path}: {doors:?}");
+        assert!(doors.contains(&"/ open".to_owned()), "{path}: {doors:?}");
+        let open = format!("{}{other}", restricted("a: b", &paths));
+        assert_eq!(
+            self::doors(&open, &TranslateOptions::default()).len(),
+            2,
+            "open paths are as they are written"
+        );
+    }
+}
+
+#[test]
+fn a_restricted_ingress_of_another_class_is_ignored() {
+    let paths = format!("ingressClassName: nginx, {}", rules(&["a.test Prefix / echo:http"]));
+    let served = serve(&restricted(URL, &paths));
+    assert!(served.routes.is_empty() && served.problems.is_empty(), "{:#?}", served.problems);
+}
+
+#[test]
+fn tls_for_a_restricted_ingress_is_not_passed_on() {
+    let paths = rules(&["a.test Prefix / echo:http"]);
+    let passthrough = "sluicegate.dev/ssl-passthrough: \"true\"";
+    assert_eq!(serve(&restricted(passthrough, &paths)).layer4.len(), 1);
+    assert!(serve(&restricted(&format!("{passthrough}, {URL}"), &paths)).layer4.is_empty());
+}

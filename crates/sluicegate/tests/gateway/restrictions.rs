@@ -1,0 +1,108 @@
+//! What cannot be read and may restrict access is closed, and what is printed of it is one line.
+
+use std::fs;
+use std::process::{Output, Stdio};
+use std::time::Instant;
+
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client;
+
+use crate::support::{LIMIT, Site, ingress, sluicegate};
+
+type TestResult = anyhow::Result<()>;
+
+fn check(site: &Site, options: &[&str]) -> anyhow::Result<Output> {
+    Ok(sluicegate().arg("check").args(options).arg(site.path()).stdin(Stdio::null()).output()?)
+}
+
+#[tokio::test]
+async fn a_manifest_that_is_too_large_at_the_start_closes_all_routes_until_it_is_removed() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;
+    let gateway = site.serve(&[]).await?;
+    assert_eq!(site.status("/").await?, 503);
+    assert!(gateway.output().contains("guard.yaml: may hold a SecurityPolicy: all routes respond with 503"));
+    fs::remove_file(site.path().join("guard.yaml"))?;
+    site.wait_for_status("/", 200).await?;
+    fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;
+    site.save("other.yaml", &ingress("other", "/other"))?;
+    site.wait_for_status("/other", 200).await?;
+    assert_eq!(site.status("/").await?, 200, "what works is not taken down");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_waited_for() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    let away = site.path().with_extension("away");
+    fs::rename(site.path(), &away)?;
+    let mut gateway = site.start(&[])?;
+    let end = Instant::now() + LIMIT;
+    while !gateway.output().contains("cannot be listed") {
+        anyhow::ensure!(gateway.is_running() && Instant::now() < end, "{}", gateway.output());
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        gateway
+            .output()
+            .contains("the gateway is not ready until it can be listed. Create it, or fix --manifests")
+    );
+    assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 503);
+    assert!(gateway.is_running(), "{}", gateway.output());
+    assert_eq!(check(&site, &[])?.status.code(), Some(1), "check does not wait");
+    fs::rename(&away, site.path())?;
+    gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
+    assert_eq!(site.status("/").await?, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_503() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    let restricted = ingress("admin", "/admin").replace(
+        "{name: admin}",
+        "{name: admin, annotations: {nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0/8}}",
+    );
+    site.save("admin.yaml", &restricted)?;
+    let gateway = site.serve(&[]).await?;
+    assert_eq!((site.status("/").await?, site.status("/admin/x").await?), (200, 503), "{}", gateway.output());
+    for (options, code, word) in
+        [(&[][..], 1, "error: "), (&["--ignore-nginx-access-annotations"], 0, "warning: ")]
+    {
+        let output = check(&site, options)?;
+        let problems = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{problems}");
+        assert!(problems.contains(word) && problems.contains("whitelist-source-range"), "{problems}");
+    }
+    drop(gateway);
+    let _gateway = site.serve(&["--ignore-nginx-access-annotations"]).await?;
+    assert_eq!(site.status("/admin/x").await?, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_from_manifests_forge_no_line_of_the_log_or_of_check() -> TestResult {
+    let site = Site::of([])?;
+    let forged = "\\n2026-01-01T00:00:00Z ERROR forged\\u2028\\u0085\\u202e\\e[2J";
+    let annotated = ingress("odd", "/odd").replace(
+        "{name: odd}",
+        &format!("{{name: odd, annotations: {{\"sluicegate.dev/x{forged}\": \"1\"}}}}"),
+    );
+    site.save("odd.yaml", &annotated)?;
+    site.save("file\n2026-01-01T00:00:00Z ERROR forged\u{202e}.yaml", "kind: [")?;
+    let (refused, text_log) = {
+        let gateway = site.serve(&[]).await?;
+        (check(&site, &[])?, gateway.output())
+    };
+    let json_log = site.serve(&["--log-format", "json"]).await?.output();
+    let check_log = String::from_utf8(refused.stderr)?;
+    for log in [&text_log, &check_log, &json_log] {
+        assert!(log.contains("ERROR forged"), "{log}");
+        assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
+        assert!(!log.contains(['\u{85}', '\u{2028}', '\u{202e}', '\u{1b}']), "{log}");
+    }
+    Ok(())
+}
