@@ -99,6 +99,10 @@ class Every(unittest.TestCase):
     @for_every_file
     def test_services_lead_to_ports_of_containers(self, objects, _):
         ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
+        # On the node's network there are no ports of containers.
+        listened = option(objects.serving(), "listen") + option(objects.serving(), "listen-https")
+        if pod(objects.serving()).get("hostNetwork"):
+            ports |= {int(address.rpartition(":")[2]) for address in listened}
         for each in objects.of("Service"):
             self.assertLessEqual({port["targetPort"] for port in each["spec"]["ports"]}, ports)
 
@@ -197,6 +201,10 @@ class Rights(unittest.TestCase):
 
         self.assertFalse({"nodes", "pods"} & resources({}))
         self.assertLessEqual({"nodes", "pods"}, resources({"status": {"source": "Nodes"}}))
+        on_nodes = {"kind": "DaemonSet", "hostNetwork": True}
+        self.assertLessEqual({"nodes", "pods"}, resources(on_nodes))
+        for others in ({"service": {"type": "NodePort"}}, {"mode": "split"}, {"status": {"enabled": False}}):
+            self.assertFalse({"nodes", "pods"} & resources({**on_nodes, **others}), others)
 
     def test_two_releases_have_rights_of_their_own(self):
         def names(objects):
@@ -247,8 +255,23 @@ class NodeNetwork(unittest.TestCase):
         self.assertEqual(pod(each)["dnsPolicy"], "ClusterFirstWithHostNet")
         self.assertEqual(option(each, "listen"), ["0.0.0.0:80"])
 
+    def test_ingresses_get_the_addresses_of_nodes_until_the_load_balancer_has_one(self):
+        both = {"--publish-node-addresses", f"--publish-service={NAMESPACE}/sluicegate"}
+        balanced = rendered_file(CHART / "ci/node-network-balanced-values.yaml").serving()
+        self.assertLessEqual(both, set(container(balanced)["args"]))
+        for values in ({}, {"mode": "split", "kind": "DaemonSet", "hostNetwork": True}):
+            args = {arg for each in rendered(values).workloads() for arg in container(each)["args"]}
+            self.assertNotIn("--publish-node-addresses", args)
+
 
 class Values(unittest.TestCase):
+    def test_unread_restrictions_of_ingress_nginx_are_ignored_only_where_the_values_say_so(self):
+        flag = "--ignore-nginx-access-annotations"
+        self.assertNotIn(flag, container(rendered().serving())["args"])
+        ignored = {"ingressClass": {"ignoreNginxAccessAnnotations": True}}
+        self.assertIn(flag, container(rendered(ignored).serving())["args"])
+        self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control"))["args"])
+
     def test_settings_arrive_as_they_were_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})

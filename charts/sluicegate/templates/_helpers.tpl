@@ -119,6 +119,17 @@ annotations:
 {{- end }}
 {{- end -}}
 
+{{/*
+Whether Ingresses get the addresses of nodes: always, or until the load balancer has an address, which it may never get where pods serve
+on the nodes' network. A control plane in split mode runs on other nodes than the pods that serve.
+*/}}
+{{- define "sluicegate.publishesNodes" -}}
+{{- with .Values -}}
+{{- $waits := and (eq .status.source "Service") .hostNetwork (eq .service.type "LoadBalancer") (eq .mode "all-in-one") -}}
+{{- if and .status.enabled (or (eq .status.source "Nodes") $waits) }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What whoever reads the cluster is told: both planes in one, or the control plane. */}}
 {{- define "sluicegate.clusterArgs" -}}
 {{- $name := include "sluicegate.fullname" . -}}
@@ -129,6 +140,9 @@ annotations:
 {{- end }}
 {{- if .watchWithoutClass }}
 - --watch-ingress-without-class
+{{- end }}
+{{- if .ignoreNginxAccessAnnotations }}
+- --ignore-nginx-access-annotations
 {{- end }}
 {{- end }}
 {{- if ne .Values.gatewayClass.name "sluicegate" }}
@@ -157,12 +171,13 @@ annotations:
 {{- end }}
 {{- if eq .Values.status.source "Service" }}
 - --publish-service={{ .Release.Namespace }}/{{ $name }}
-{{- else if eq .Values.status.source "Nodes" }}
-- --publish-node-addresses
-{{- else }}
+{{- else if eq .Values.status.source "Addresses" }}
 {{- range .Values.status.addresses }}
 - {{ printf "--publish-status-address=%s" . | quote }}
 {{- end }}
+{{- end }}
+{{- if include "sluicegate.publishesNodes" . }}
+- --publish-node-addresses
 {{- end }}
 {{- else }}
 - --no-status

@@ -28,7 +28,7 @@ subjects:
   resources: [leases]
   resourceNames: [{{ $name }}]
   verbs: [get, update]
-{{- if eq .Values.status.source "Nodes" }}
+{{- if include "sluicegate.publishesNodes" . }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]

@@ -51,16 +51,21 @@ struct ClusterArgs {
     #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
     watch_namespace: Vec<Arc<str>>,
     /// Give Ingresses the addresses of this Service in their status: those of its load balancer, its external ones, or
-    /// else its cluster address. While it is missing, or waits for its load balancer, the last ones stay.
-    /// [default: none are written]
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, requires = "kubernetes", group = "addresses")]
+    /// else its cluster address. While it is missing, or waits for its load balancer, the last ones stay. With
+    /// --publish-node-addresses Ingresses have those of the nodes until the Service has one. [default: none are written]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, requires = "kubernetes")]
     publish_service: Option<ObjectName>,
     /// Give Ingresses this IP address or host name in their status; may be given several times.
-    #[arg(long, value_name = "ADDRESS", requires = "kubernetes", group = "addresses")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "kubernetes",
+        conflicts_with_all = ["publish_service", "publish_node_addresses"]
+    )]
     publish_status_address: Vec<Box<str>>,
     /// Give Ingresses the addresses of the nodes in their status on which pods like this one are ready: external ones, or
     /// else internal ones.
-    #[arg(long, requires_all = ["kubernetes", "pod_name"], group = "addresses")]
+    #[arg(long, requires_all = ["kubernetes", "pod_name"])]
     publish_node_addresses: bool,
     /// The Lease in the namespace of the pod whose holder, one of all gateways with it, writes status and Events.
     #[arg(long, value_name = "NAME", default_value = "sluicegate")]
@@ -124,11 +129,15 @@ impl ClusterArgs {
             None => format!("sluicegate-{:08x}", fastrand::u32(..)),
         };
         let pod = self.pod_name.clone().map(|name| ObjectName { namespace: namespace.clone(), name });
+        let pod = pod.filter(|_| self.publish_node_addresses);
         let addresses = match (&self.publish_service, &*self.publish_status_address, pod) {
-            (Some(service), ..) => Some(Addresses::Service(service.clone())),
+            (Some(service), _, Some(pod)) => {
+                Some(Addresses::ServiceElseNodes { service: service.clone(), pod })
+            }
+            (Some(service), _, None) => Some(Addresses::Service(service.clone())),
             (None, addresses @ [_, ..], _) => Some(Addresses::Fixed(addresses.to_vec())),
-            (None, [], Some(pod)) if self.publish_node_addresses => Some(Addresses::Nodes { pod }),
-            _ => None,
+            (None, [], Some(pod)) => Some(Addresses::Nodes { pod }),
+            (None, [], None) => None,
         };
         Some(StatusOptions { lease: ObjectName { namespace, name }, identity, addresses })
     }

@@ -367,6 +367,39 @@ class Writes(OnCluster):
         self.api.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/second?gracePeriodSeconds=0")
         self.await_addresses(web, ["192.0.2.1"])
 
+    def test_addresses_of_nodes_stand_in_until_the_service_has_one(self) -> None:
+        self.shop()
+        web = self.route("web")
+        balancer = service(self.namespace, "balancer")
+        balancer["spec"]["type"] = "LoadBalancer"
+        self.api.create(balancer)
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-standing-in"}}
+        self.api.create(node)
+        self.api.patch(node, {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.3"}]}}, "/status")
+        account = self.site.account(NAMESPACED + CLUSTER_WIDE + WRITE + NODES, lease_rules("standing-in") + AT_HOME)
+        gateway = self.gateway("--publish-service", f"{self.namespace}/balancer", "--publish-node-addresses",
+                               account=account, lease_name="standing-in")
+        pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "node-standing-in", "containers": [{"name": "a", "image": "a"}]},
+               "metadata": {"namespace": HOME, "name": gateway.name, "labels": {"app": "standing-in"}}}
+        self.api.create(pod)
+        self.api.patch(pod, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "/status")
+        self.await_addresses(web, ["192.0.2.3"])
+        gateway.await_line(" INFO ", "has no address yet", "Ingresses get the addresses of the nodes")
+        self.api.patch(balancer, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}}, "/status")
+        self.await_addresses(web, ["192.0.2.7"])
+        # Names in DNS that are made of it must not go because it is deleted by mistake.
+        self.api.delete(balancer)
+        gateway.await_line(" WARN ", "--publish-service", "does not exist")
+        self.await_addresses(self.route("meanwhile"), ["192.0.2.7"])
+
+    def test_an_event_reports_a_service_without_an_address(self) -> None:
+        self.shop()
+        balancer = service(self.namespace, "balancer")
+        balancer["spec"]["type"] = "LoadBalancer"
+        self.api.create(balancer)
+        gateway = self.gateway("--publish-service", f"{self.namespace}/balancer")
+        wait_until(lambda: any("has no address yet" in note for note in self.notes(balancer)), f"an Event; {gateway.log()}")
+
     def test_problems_are_told_on_the_ingress_and_taken_off_again(self) -> None:
         self.shop()
         gateway = self.gateway()

@@ -1,6 +1,7 @@
 //! Where clients reach the gateway, for the status of Ingresses.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -13,7 +14,8 @@ use tokio::time::sleep;
 
 use super::status::Board;
 use super::watch::in_words;
-use crate::problem::Problem;
+use crate::object::Kind;
+use crate::problem::{Problem, Severity};
 use crate::translate::ObjectName;
 
 /// The time before what failed is tried again.
@@ -44,6 +46,14 @@ pub enum Addresses {
         /// This pod.
         pod: ObjectName,
     },
+    /// A Service as [`Service`](Self::Service) says, and [`Nodes`](Self::Nodes) until the Service has an address: a load balancer may
+    /// never get one where pods use the network of nodes.
+    ServiceElseNodes {
+        /// The Service.
+        service: ObjectName,
+        /// This pod.
+        pod: ObjectName,
+    },
 }
 
 /// Keeps the board's addresses as they are, until the future is dropped. `lack` is told why there are none.
@@ -56,21 +66,111 @@ pub(super) async fn follow(
     match from {
         Addresses::Fixed(addresses) => board.set_addresses(addresses.clone()),
         Addresses::Service(name) => {
-            let api: Api<Service> = Api::namespaced(client, &name.namespace);
-            let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
-            watch(api, config, |services: &BTreeMap<String, Service>| {
-                let found = addresses_of(name, services.values().next());
-                let fault = found.as_ref().err();
-                let problem = fault.map(|fault| Problem::of_option("--publish-service", fault.clone()));
+            let tell = |problem: Option<Problem>| {
                 lack.send_if_modified(|lack| std::mem::replace(lack, problem.clone()) != problem);
-                if let Ok(addresses) = found {
+            };
+            of_balancer(client, name, |found| match found {
+                Ok(addresses) => {
+                    tell(None);
                     board.set_addresses(addresses);
                 }
+                Err(fault) => tell(Some(lacks(name, &fault, Consequence::Kept))),
             })
             .await;
         }
-        Addresses::Nodes { pod } => of_nodes(client, pod, board).await,
+        Addresses::Nodes { pod } => of_nodes(client, pod, |addresses| board.set_addresses(addresses)).await,
+        Addresses::ServiceElseNodes { service, pod } => {
+            let choice = Mutex::new(Choice::default());
+            let choose = |change: &dyn Fn(&mut Choice)| {
+                let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
+                change(&mut choice);
+                let problem = choice.fault.as_ref().map(|fault| lacks(service, fault, choice.consequence()));
+                lack.send_if_modified(|lack| std::mem::replace(lack, problem.clone()) != problem);
+                if let Some(addresses) = choice.addresses() {
+                    board.set_addresses(addresses.to_vec());
+                }
+            };
+            let of_service = of_balancer(client.clone(), service, |found| {
+                choose(&|choice| choice.set_service(found.clone()));
+            });
+            let of_nodes =
+                of_nodes(client, pod, |addresses| choose(&|choice| choice.set_nodes(addresses.clone())));
+            tokio::join!(of_service, of_nodes);
+        }
     }
+}
+
+/// The addresses of a Service, else those of nodes.
+#[derive(Debug, Default)]
+struct Choice {
+    /// Nothing until the Service is known.
+    is_known: bool,
+    service: Vec<Box<str>>,
+    nodes: Vec<Box<str>>,
+    /// Why the Service has none now.
+    fault: Option<String>,
+}
+
+impl Choice {
+    /// A Service that loses its addresses keeps them, so that names in DNS stay.
+    fn set_service(&mut self, found: Result<Vec<Box<str>>, String>) {
+        self.is_known = true;
+        match found {
+            Ok(addresses) => (self.service, self.fault) = (addresses, None),
+            Err(fault) => self.fault = Some(fault),
+        }
+    }
+
+    fn set_nodes(&mut self, addresses: Vec<Box<str>>) {
+        self.nodes = addresses;
+    }
+
+    /// Nothing while Ingresses are to keep what they have.
+    fn addresses(&self) -> Option<&[Box<str>]> {
+        let addresses = if self.service.is_empty() { &self.nodes } else { &self.service };
+        (self.is_known && !addresses.is_empty()).then_some(addresses)
+    }
+
+    fn consequence(&self) -> Consequence {
+        if self.service.is_empty() { Consequence::OfNodes } else { Consequence::Kept }
+    }
+}
+
+/// What a Service without an address means for the status of Ingresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consequence {
+    /// It keeps the addresses that it has.
+    Kept,
+    /// It gets those of the nodes.
+    OfNodes,
+}
+
+/// Why a Service has no address, for the log and for an Event about the Service.
+fn lacks(name: &ObjectName, fault: &str, consequence: Consequence) -> Problem {
+    let (severity, then) = match consequence {
+        Consequence::Kept => {
+            (Severity::Warning, "Ingresses keep the addresses that they have in their status")
+        }
+        Consequence::OfNodes => {
+            (Severity::Note, "Ingresses get the addresses of the nodes in their status until it has one")
+        }
+    };
+    let problem = Problem::of_option("--publish-service", format!("{fault}: {then}"));
+    Problem { severity, object: Some(name.of(Kind::Service)), ..problem }
+}
+
+/// Follows the addresses of a Service, or why it has none.
+async fn of_balancer(
+    client: Client,
+    name: &ObjectName,
+    mut changed: impl FnMut(Result<Vec<Box<str>>, String>),
+) {
+    let api: Api<Service> = Api::namespaced(client, &name.namespace);
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
+    watch(api, config, |services: &BTreeMap<String, Service>| {
+        changed(addresses_of(services.values().next()));
+    })
+    .await;
 }
 
 /// Follows a few objects, and gives all of them away whenever one changes.
@@ -107,17 +207,11 @@ where
     }
 }
 
-/// The addresses of the Service of this name, or why there are none.
-fn addresses_of(name: &ObjectName, service: Option<&Service>) -> Result<Vec<Box<str>>, String> {
-    let lacks = |what| {
-        let ObjectName { namespace, name } = name;
-        format!(
-            "Service {namespace}/{name} {what}: Ingresses keep the addresses that they have in their status"
-        )
-    };
-    let service = service.ok_or_else(|| lacks("does not exist"))?;
+/// The addresses of a Service, or why there are none.
+fn addresses_of(service: Option<&Service>) -> Result<Vec<Box<str>>, String> {
+    let service = service.ok_or("does not exist")?;
     let addresses = of_service(service);
-    if addresses.is_empty() { Err(lacks("has no address yet")) } else { Ok(addresses) }
+    if addresses.is_empty() { Err("has no address yet".to_owned()) } else { Ok(addresses) }
 }
 
 fn of_service(service: &Service) -> Vec<Box<str>> {
@@ -138,7 +232,7 @@ fn of_service(service: &Service) -> Vec<Box<str>> {
     addresses.into_iter().map(Into::into).collect()
 }
 
-async fn of_nodes(client: Client, pod: &ObjectName, board: &Board) {
+async fn of_nodes(client: Client, pod: &ObjectName, changed: impl Fn(Vec<Box<str>>)) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let mut has_failed = false;
     let own = loop {
@@ -177,7 +271,7 @@ async fn of_nodes(client: Client, pod: &ObjectName, board: &Board) {
             }
             // None is none that is ready yet, as at the start.
             if !has_failed && !addresses.is_empty() {
-                board.set_addresses(addresses);
+                changed(addresses);
             }
             tokio::select! {
                 changed = wanted.changed() => if changed.is_err() { return },
@@ -239,9 +333,13 @@ mod tests {
     #[test]
     fn a_service_that_is_missing_or_waits_for_its_load_balancer_is_a_problem() {
         let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
-        let told = |service: Option<&Service>| addresses_of(&name, service);
+        let told = |service: Option<&Service>| {
+            addresses_of(service).map_err(|fault| lacks(&name, &fault, Consequence::Kept).to_string())
+        };
         let says = |what| {
-            format!("Service edge/gate {what}: Ingresses keep the addresses that they have in their status")
+            format!(
+                "--publish-service: Service edge/gate: {what}: Ingresses keep the addresses that they have in their status"
+            )
         };
         assert_eq!(told(None), Err(says("does not exist")));
         let mut service: Service =
@@ -249,6 +347,25 @@ mod tests {
         assert_eq!(told(Some(&service)), Err(says("has no address yet")));
         service.spec.get_or_insert_default().external_ips = Some(vec!["192.0.2.7".to_owned()]);
         assert_eq!(told(Some(&service)), Ok(vec!["192.0.2.7".into()]));
+    }
+
+    #[test]
+    fn addresses_of_nodes_stand_in_until_the_service_has_one() {
+        let mut choice = Choice::default();
+        choice.set_nodes(vec!["198.51.100.1".into()]);
+        assert_eq!(choice.addresses(), None, "the Service may have one");
+        choice.set_service(Err("has no address yet".to_owned()));
+        assert_eq!(choice.addresses(), Some(&["198.51.100.1".into()][..]));
+        let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
+        let problem = lacks(&name, "has no address yet", choice.consequence());
+        assert_eq!(problem.severity, Severity::Note);
+        assert!(problem.message.contains("Ingresses get the addresses of the nodes"), "{problem}");
+        choice.set_service(Ok(vec!["192.0.2.7".into()]));
+        assert_eq!(choice.addresses(), Some(&["192.0.2.7".into()][..]));
+        choice.set_nodes(vec!["198.51.100.2".into()]);
+        choice.set_service(Err("does not exist".to_owned()));
+        assert_eq!(choice.addresses(), Some(&["192.0.2.7".into()][..]), "names in DNS stay");
+        assert_eq!(choice.consequence(), Consequence::Kept);
     }
 
     #[test]
