@@ -35,6 +35,8 @@ struct Inner {
     /// What was read before it was known to be HTTP/2.
     preread: Bytes,
     gathered: Option<Buffer>,
+    /// The peer takes nothing more, so that nothing more is gathered.
+    discards: bool,
     has_received: bool,
     /// Bytes read since there was nothing to read, or others had their turn.
     turn: usize,
@@ -85,6 +87,7 @@ impl Batch {
             stream,
             preread: Bytes::copy_from_slice(preread),
             gathered: None,
+            discards: false,
             has_received: false,
             turn: 0,
             unexplained: 0,
@@ -157,6 +160,15 @@ impl Batch {
     /// Asks the connection below something.
     pub(crate) fn with_stream<T>(&self, ask: impl FnOnce(&Stream) -> T) -> T {
         ask(&self.0.borrow().stream)
+    }
+
+    /// Takes what is written from now on, and sends none of it, so that the protocol reads on behind a failed write.
+    pub(crate) fn discard_writes(&self) {
+        let mut inner = self.0.borrow_mut();
+        inner.discards = true;
+        if let Some(gathered) = inner.gathered.take() {
+            give_spare_buffer(gathered);
+        }
     }
 
     /// Sends what was gathered.
@@ -259,6 +271,9 @@ impl AsyncRead for Batch {
 impl AsyncWrite for Batch {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let inner = &mut *self.0.borrow_mut();
+        if inner.discards {
+            return Poll::Ready(Ok(data.len()));
+        }
         if inner.is_full() {
             ready!(inner.poll_send(cx))?;
         }
@@ -296,7 +311,7 @@ mod tests {
     use std::io::Write as _;
     use std::thread;
 
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::runtime::LocalOptions;
     use tokio::task::{JoinHandle, spawn_local};
@@ -371,5 +386,29 @@ mod tests {
             if other.is_finished() { Poll::Ready(turns) } else { Poll::Pending }
         })
         .await
+    }
+
+    #[tokio::test]
+    async fn bytes_ahead_of_a_reset_are_read_behind_a_failed_write() {
+        let (mut near, far) = pair().await;
+        let mut batch = Batch::new(Stream::Plain(far), &[], 0);
+        // A socket that is closed with unread data is reset.
+        batch.write_all(b"unread").await.unwrap();
+        poll_fn(|cx| batch.poll_send(cx)).await.unwrap();
+        while near.peek(&mut [0]).is_err() {}
+        near.write_all(&[b'x'; 100_000]).unwrap();
+        drop(near);
+        let error = loop {
+            batch.write_all(b"more").await.unwrap();
+            if let Err(error) = poll_fn(|cx| batch.poll_send(cx)).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        batch.discard_writes();
+        batch.write_all(&[0; 1 << 20]).await.unwrap();
+        let mut received = Vec::new();
+        batch.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, [b'x'; 100_000]);
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes both ways, whatever they mean, until both sides have ended.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
 /// How often what takes long looks whether its endpoint was removed and its drain time is over.
 pub(crate) const DRAIN_CHECK: Duration = Duration::from_secs(1);
+
+/// How long the relay waits for the last bytes of a side whose connection broke: the kernel has received them already.
+const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// A client and an endpoint that are left to themselves.
 pub(crate) struct Relay {
@@ -30,6 +34,8 @@ pub(crate) enum End {
     ClientBroke,
     /// The endpoint's connection broke.
     EndpointBroke,
+    /// The endpoint closed its connection, the client received all of its bytes, and the endpoint takes no more.
+    EndpointClosed,
     /// Nothing moved for too long.
     Idle,
     /// The endpoint was removed, and its drain time is over.
@@ -67,6 +73,9 @@ impl Relay {
 
     /// Passes bytes both ways until both sides have ended, one breaks, nothing moves for `idle`, or the endpoint's
     /// drain time is over. `progress` is told when bytes were moved.
+    ///
+    /// A side that closes its connection with unread data resets it. A write learns of the reset before the bytes that
+    /// came ahead of it are read, so the relay delivers them first (RFC 9293, 3.10.7.4).
     pub(crate) async fn run(
         &mut self,
         client: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -76,33 +85,25 @@ impl Relay {
         idle: Duration,
         mut progress: impl FnMut(Moved),
     ) -> End {
-        let mut moved = self.moved();
+        let mut position = self.position();
         let mut moved_at = Instant::now();
         poll_fn(|cx| {
-            let broken = match self.up.poll(cx, client, upstream) {
-                Ok(()) => self.down.poll(cx, upstream, client).err().map(|side| match side {
-                    Side::Reading => End::EndpointBroke,
-                    Side::Writing => End::ClientBroke,
-                }),
-                Err(Side::Reading) => Some(End::ClientBroke),
-                Err(Side::Writing) => Some(End::EndpointBroke),
-            };
-            let now = Instant::now();
-            if moved != self.moved() {
-                (moved, moved_at) = (self.moved(), now);
-                progress(moved);
+            let end = self.poll(cx, client, upstream);
+            if position != self.position() {
+                if position.0 != self.moved() {
+                    progress(self.moved());
+                }
+                (position, moved_at) = (self.position(), Instant::now());
             }
-            if let Some(end) = broken {
+            if let Some(end) = end {
                 return Poll::Ready(end);
             }
-            if self.up.closed && self.down.closed {
-                return Poll::Ready(End::Done);
-            }
-            let due = after(moved_at, idle);
+            let last_end = self.awaits_last_bytes();
+            let due = after(moved_at, if last_end.is_some() { LAST_BYTES.min(idle) } else { idle });
             loop {
                 let now = Instant::now();
                 if now >= due {
-                    return Poll::Ready(End::Idle);
+                    return Poll::Ready(last_end.unwrap_or(End::Idle));
                 }
                 if endpoint.is_drained(now) {
                     return Poll::Ready(End::Drained);
@@ -115,6 +116,51 @@ impl Relay {
         })
         .await
     }
+
+    /// Moves what can be moved. Gives the end once it has come.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        upstream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Option<End> {
+        // Another endpoint may need the client's bytes as long as this one has sent none.
+        let has_answered = self.down.moved > 0;
+        match self.up.poll(cx, client, upstream, has_answered) {
+            Ok(()) => {}
+            Err(Broken::Reader) => return Some(End::ClientBroke),
+            Err(Broken::Writer(error)) => self.down.note_reset(error),
+        }
+        match self.down.poll(cx, upstream, client, true) {
+            Ok(()) => {}
+            Err(Broken::Reader) => return Some(End::EndpointBroke),
+            Err(Broken::Writer(error)) => self.up.note_reset(error),
+        }
+        match (&self.up, &self.down) {
+            (Flow { closed: true, .. }, Flow { closed: true, .. }) => Some(End::Done),
+            (Flow { cut: true, .. }, Flow { closed: true, .. }) => {
+                Some(if self.down.moved > 0 { End::EndpointClosed } else { End::EndpointBroke })
+            }
+            (Flow { cut: true, .. } | Flow { closed: true, .. }, Flow { cut: true, .. }) => {
+                Some(End::ClientBroke)
+            }
+            _ => None,
+        }
+    }
+
+    /// How far both directions are.
+    fn position(&self) -> (Moved, bool, bool) {
+        (self.moved(), self.up.cut, self.down.cut)
+    }
+
+    /// The end of a relay that waits for nothing but the last bytes of a broken side.
+    fn awaits_last_bytes(&self) -> Option<End> {
+        match (self.up.cut, self.down.cut) {
+            (true, _) if self.down.held.is_none() => Some(End::EndpointBroke),
+            (_, true) if self.up.held.is_none() => Some(End::ClientBroke),
+            _ => None,
+        }
+    }
 }
 
 /// One direction. It has a buffer only while something is under way.
@@ -126,13 +172,17 @@ struct Flow {
     closed: bool,
     /// Whether the reading side may end without a byte.
     may_be_empty: bool,
+    /// The writing side takes nothing more.
+    cut: bool,
+    /// The reading side was reset, so that its end is no proper one.
+    reset: bool,
     moved: u64,
 }
 
-/// Which side of a flow broke.
-enum Side {
-    Reading,
-    Writing,
+/// The side of a flow that broke.
+enum Broken {
+    Reader,
+    Writer(io::ErrorKind),
 }
 
 impl Flow {
@@ -142,18 +192,30 @@ impl Flow {
             buffer.append(first);
             buffer
         });
-        Self { held, ended: false, closed: false, may_be_empty: true, moved: 0 }
+        Self { held, ended: false, closed: false, may_be_empty: true, cut: false, reset: false, moved: 0 }
     }
 
-    /// Moves bytes as long as both sides let it.
+    /// A write to the reading side failed. Linux reports `EPIPE` if the side had closed its direction before the reset
+    /// (`tcp_reset` in the kernel's `tcp_input.c`). Any other error is reported once: reading then ends as if the side had
+    /// closed its direction. A failed shutdown (`ENOTCONN`) takes no error from the read.
+    fn note_reset(&mut self, error: io::ErrorKind) {
+        self.reset = !matches!(error, io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected);
+    }
+
+    /// Moves bytes as long as both sides let it. After the writing side broke, reads on and discards if `discards`, so that
+    /// the reading side does not block in a write.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<(), Side> {
+        discards: bool,
+    ) -> Result<(), Broken> {
         if self.closed {
             return Ok(());
+        }
+        if self.cut {
+            return if discards { self.discard(cx, from) } else { Ok(()) };
         }
         let mut buffer = self.held.take().unwrap_or_else(spare_buffer);
         let result = self.go_on(cx, from, &mut buffer, to);
@@ -162,6 +224,25 @@ impl Flow {
         } else {
             self.held = Some(buffer);
         }
+        self.cut = matches!(result, Err(Broken::Writer(_)));
+        result
+    }
+
+    fn discard(&mut self, cx: &mut Context<'_>, from: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
+        let mut buffer = self.held.take().unwrap_or_else(spare_buffer);
+        let mut result = Ok(());
+        while !self.ended {
+            buffer.clear();
+            match buffer.poll_fill(cx, from) {
+                Poll::Ready(Ok(read)) => self.ended = read == 0,
+                Poll::Ready(Err(_)) => {
+                    result = Err(Broken::Reader);
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        give_spare_buffer(buffer);
         result
     }
 
@@ -171,7 +252,7 @@ impl Flow {
         from: &mut (impl AsyncRead + Unpin),
         buffer: &mut Buffer,
         to: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<(), Side> {
+    ) -> Result<(), Broken> {
         loop {
             while !buffer.is_empty() {
                 match Pin::new(&mut *to).poll_write(cx, buffer.filled()) {
@@ -179,24 +260,25 @@ impl Flow {
                         buffer.consume(written);
                         self.moved += written as u64;
                     }
-                    Poll::Ready(_) => return Err(Side::Writing),
+                    Poll::Ready(Ok(_)) => return Err(Broken::Writer(io::ErrorKind::WriteZero)),
+                    Poll::Ready(Err(error)) => return Err(Broken::Writer(error.kind())),
                     Poll::Pending => return Ok(()),
                 }
             }
             if self.ended {
-                if self.moved == 0 && !self.may_be_empty {
-                    return Err(Side::Reading);
+                if self.reset || self.moved == 0 && !self.may_be_empty {
+                    return Err(Broken::Reader);
                 }
                 match Pin::new(&mut *to).poll_shutdown(cx) {
                     Poll::Ready(Ok(())) => self.closed = true,
-                    Poll::Ready(Err(_)) => return Err(Side::Writing),
+                    Poll::Ready(Err(error)) => return Err(Broken::Writer(error.kind())),
                     Poll::Pending => {}
                 }
                 return Ok(());
             }
             match buffer.poll_fill(cx, from) {
                 Poll::Ready(Ok(read)) => self.ended = read == 0,
-                Poll::Ready(Err(_)) => return Err(Side::Reading),
+                Poll::Ready(Err(_)) => return Err(Broken::Reader),
                 Poll::Pending => return Ok(()),
             }
         }
@@ -205,16 +287,15 @@ impl Flow {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use tokio::io::{AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
 
     use super::*;
     use crate::upstream::SharedEndpoint;
 
-    /// Takes so many bytes, and then breaks.
+    /// Takes so many bytes, and then breaks with this error.
     struct Breaking {
         room: usize,
+        error: io::ErrorKind,
         silent: DuplexStream,
     }
 
@@ -231,7 +312,7 @@ mod tests {
     impl AsyncWrite for Breaking {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
             if self.room == 0 {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                return Poll::Ready(Err(self.error.into()));
             }
             let taken = self.room.min(data.len());
             self.room -= taken;
@@ -255,8 +336,8 @@ mod tests {
         for (room, unsent) in [(0, Some(&b""[..])), (3, Some(b"")), (5, Some(b"more")), (6, None)] {
             let (mut far, mut client) = duplex(64);
             far.write_all(b"more").await?;
-            let (_other_end, silent) = duplex(64);
-            let mut upstream = Breaking { room, silent };
+            let (_, silent) = duplex(64);
+            let mut upstream = Breaking { room, error: io::ErrorKind::ConnectionReset, silent };
             let mut relay = Relay::new(b"hello", b"");
             let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(60));
             let end = relay
@@ -265,6 +346,57 @@ mod tests {
             assert_eq!((end, relay.moved().up), (End::EndpointBroke, room as u64));
             assert_eq!(relay.unsent_behind(5), unsent, "{room}");
         }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn last_bytes_of_an_endpoint_that_takes_no_more_reach_the_client() -> io::Result<()> {
+        let endpoint =
+            LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
+        for (error, expected) in [
+            (io::ErrorKind::ConnectionReset, End::EndpointBroke),
+            (io::ErrorKind::BrokenPipe, End::EndpointClosed),
+        ] {
+            let (mut far, mut client) = duplex(1 << 20);
+            far.write_all(b"more").await?;
+            let (mut speaker, silent) = duplex(1 << 20);
+            speaker.write_all(&[b'x'; 100_000]).await?;
+            drop(speaker);
+            let mut upstream = Breaking { room: 0, error, silent };
+            let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(60));
+            let mut relay = Relay::new(b"", b"");
+            let end = relay
+                .run(&mut client, &mut upstream, &endpoint, &mut deadline, Duration::from_secs(60), |_| {})
+                .await;
+            assert_eq!((end, relay.moved()), (expected, Moved { up: 0, down: 100_000 }));
+            drop(client);
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).await?;
+            assert_eq!(received, [b'x'; 100_000]);
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn last_bytes_of_a_client_that_takes_no_more_reach_the_endpoint() -> io::Result<()> {
+        let endpoint =
+            LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
+        // The endpoint takes some bytes at a time, so that the write to the client fails first.
+        let (mut far, mut upstream) = duplex(64);
+        let (mut speaker, silent) = duplex(1 << 20);
+        speaker.write_all(&[b'x'; 100_000]).await?;
+        drop(speaker);
+        let mut client = Breaking { room: 0, error: io::ErrorKind::ConnectionReset, silent };
+        let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(60));
+        let mut relay = Relay::new(b"", b"early");
+        let mut received = vec![0; 100_000];
+        let (end, read) = tokio::join!(
+            relay.run(&mut client, &mut upstream, &endpoint, &mut deadline, Duration::from_secs(60), |_| {}),
+            far.read_exact(&mut received)
+        );
+        read?;
+        assert_eq!(received, [b'x'; 100_000]);
+        assert_eq!((end, relay.moved()), (End::ClientBroke, Moved { up: 100_000, down: 0 }));
         Ok(())
     }
 }

@@ -7,11 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sluicegate_http1::{HeadLimits, HeadScan, Method, ResponseHead};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
 use crate::tls::TlsStream;
 use crate::upstream::Http2Call;
+use crate::worker::BUFFER;
 
 /// A connection to a client or an endpoint.
 ///
@@ -165,4 +167,58 @@ impl AsyncWrite for Stream {
             Self::Http2(call) => Poll::Ready(call.end()),
         }
     }
+}
+
+/// How long the gateway reads on after it ended a connection, so that the client receives the last bytes rather than a
+/// reset (RFC 9112, 9.6): in all, and between two reads (nginx `lingering_time`, `lingering_timeout`).
+const LINGER: Duration = Duration::from_secs(30);
+const LINGER_STILL: Duration = Duration::from_secs(5);
+/// The pauses between two looks at what a peer has acknowledged: the first, and the longest.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOK_MOST: Duration = Duration::from_millis(100);
+
+/// Ends the connection so that the client can read the last bytes although it may still be sending.
+pub(crate) async fn linger(stream: Stream) {
+    let _ = timeout(LINGER, end(stream)).await;
+}
+
+async fn end(mut stream: Stream) {
+    if stream.shutdown().await.is_ok()
+        && let Some(tcp) = stream.tcp()
+    {
+        discard(tcp).await;
+    }
+}
+
+/// Reads and discards what a peer still sends, behind the end of what it is sent, until the peer closes too.
+pub(crate) async fn discard(tcp: &TcpStream) {
+    let until_closed = async {
+        // TLS records are not opened.
+        let mut sink = vec![0; BUFFER];
+        while let Ok(Ok(())) = timeout(LINGER_STILL, tcp.readable()).await {
+            match tcp.try_read(&mut sink) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
+    };
+    let _ = timeout(LINGER, until_closed).await;
+}
+
+/// Waits until the peer's kernel has acknowledged all that was sent. Until then a reset, or a close with unread data,
+/// discards it.
+pub(crate) async fn delivered(tcp: &TcpStream) {
+    let until_acknowledged = async {
+        let (mut pause, mut left, mut still) = (LOOK, usize::MAX, Duration::ZERO);
+        while still < LINGER_STILL
+            && let Ok(unacknowledged @ 1..) = sluicegate_sys::unacknowledged_bytes(tcp)
+        {
+            still = if unacknowledged < left { Duration::ZERO } else { still + pause };
+            left = unacknowledged;
+            sleep(pause).await;
+            pause = LOOK_MOST.min(2 * pause);
+        }
+    };
+    let _ = timeout(LINGER, until_acknowledged).await;
 }

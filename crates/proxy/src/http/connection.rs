@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
@@ -26,15 +26,10 @@ use crate::failure::{ClientFault, TlsFault};
 use crate::layer4::{self, Arrival};
 use crate::listener::Protocol;
 use crate::proxy_header;
-use crate::stream::Stream;
+use crate::stream::{Stream, linger};
 use crate::telemetry::handshake_index;
 use crate::tls::{self, Accepted, Session, TlsStream};
 use crate::worker::{BUFFER, Phase, Scratch, Worker};
-
-/// How long the rest of a refused request is read, so that the client gets to see the answer rather than a
-/// reset (RFC 9112, 9.6): in all, and between two reads (nginx `lingering_time`, `lingering_timeout`).
-const LINGER: Duration = Duration::from_secs(30);
-const LINGER_STILL: Duration = Duration::from_secs(5);
 
 /// How long a client that was not told that its connection ends may take for its next request, once idle
 /// connections are closed.
@@ -347,28 +342,4 @@ fn may_be_http(buf: &[u8]) -> bool {
     let [method, target, version] = record::request_line(buf);
     // A load balancer that speaks for somebody and is not known to is best found by this.
     method == b"PROXY" || version.is_empty() || target.starts_with(b"/") || version.contains(&b'/')
-}
-
-/// Ends the connection so that the client can read the last response although it may still be sending.
-async fn linger(mut stream: Stream) {
-    let drain = async {
-        if stream.shutdown().await.is_err() {
-            return;
-        }
-        // What it is does not matter any more, so it is not decrypted.
-        let mut sink = vec![0; BUFFER];
-        let Some(tcp) = stream.tcp() else { return };
-        loop {
-            match timeout(LINGER_STILL, tcp.readable()).await {
-                Ok(Ok(())) => {}
-                _ => return,
-            }
-            match tcp.try_read(&mut sink) {
-                Ok(1..) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => return,
-            }
-        }
-    };
-    let _ = timeout(LINGER, drain).await;
 }

@@ -131,9 +131,10 @@ impl Exchange<'_> {
         if let Some(most) = most {
             download.limit(most);
         }
+        let mut after_tunnel = Persist::Close;
         let mut result = match (sent, upgraded) {
             (Err(_), _) => Err(ClientFault::Closed.into()),
-            (Ok(()), true) => self.upgrade(&mut connection).await,
+            (Ok(()), true) => self.upgrade(&mut connection, &mut after_tunnel).await,
             (Ok(()), false) => {
                 let body = Body::of(&mut connection.socket.stream, &endpoint);
                 self.download(body, &mut download).await
@@ -168,7 +169,7 @@ impl Exchange<'_> {
         }
         self.record.complete = result.is_ok();
         if result.is_err() || upgraded {
-            return Persist::Close;
+            return after_tunnel;
         }
         let clean = self.scratch.reply.is_empty() && self.upload.is_sent();
         if reusable && clean {
@@ -199,8 +200,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Writes the 101 and passes on what follows it, both ways.
-    async fn upgrade(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+    /// Writes the 101 and passes on what follows it, both ways. `persist` is what becomes of the client's connection.
+    async fn upgrade(&mut self, connection: &mut Connection, persist: &mut Persist) -> Result<(), Fault> {
         let head_len = self.scratch.head.len;
         let rest = match self.client.wire {
             Wire::Http1(_) => &self.scratch.response[self.interim_written..],
@@ -215,8 +216,9 @@ impl Exchange<'_> {
         self.record.bytes += self.scratch.response.len() as u64;
         // The head is needed for the log until the tunnel ends, the bytes behind it are the tunnel's.
         let sent = self.scratch.input.filled()[head_len..].to_vec();
-        let (moved, result) = self.tunnel(connection, &sent).await;
+        let (moved, after, result) = self.tunnel(connection, &sent).await;
         self.record.bytes += moved;
+        *persist = after;
         result
     }
 }

@@ -16,6 +16,7 @@ use super::table::{Taker, Target};
 use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::relay::{End, Moved, Relay};
+use crate::stream::{delivered, discard};
 use crate::tls::{self, Hello};
 use crate::upstream::{Admission, LocalUpstream, Tried, Wish};
 use crate::worker::{Phase, Worker};
@@ -105,10 +106,27 @@ async fn pass(
         let _admission = Admission::new(&upstream)?;
         attempts(worker, &upstream, &mut tcp, addresses, &mut first, &mut record).await
     };
-    if let Err(failure) = served.await {
-        record.failed(failure);
-        reset(&tcp);
+    match served.await {
+        Ok(Parting::Close) => {}
+        Ok(Parting::Linger) => {
+            drop(record);
+            discard(&tcp).await;
+        }
+        Err(failure) => {
+            record.failed(failure);
+            drop(record);
+            // What the endpoint sent comes ahead of the reset.
+            delivered(&tcp).await;
+            reset(&tcp);
+        }
     }
+}
+
+/// How a client's connection ends that did not fail.
+enum Parting {
+    Close,
+    /// The client was told the end, and may still be sending.
+    Linger,
 }
 
 /// Connects and passes bytes both ways, until an endpoint has said something or was given more than what a client of TLS
@@ -120,7 +138,7 @@ async fn attempts(
     addresses: Addresses,
     first: &mut Vec<u8>,
     record: &mut Record,
-) -> Result<(), Failure> {
+) -> Result<Parting, Failure> {
     let settings = worker.settings();
     let idle = settings.timeouts.tunnel_idle;
     let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(1));
@@ -160,8 +178,16 @@ async fn attempts(
         };
         match end {
             End::Done => record.done(),
+            End::EndpointClosed => {
+                record.done();
+                return Ok(Parting::Linger);
+            }
             End::ClientBroke => {
                 record.client_broke();
+                if let Some(tcp) = connection.socket.stream.tcp() {
+                    // What the client sent comes ahead of the reset.
+                    delivered(tcp).await;
+                }
                 connection.socket.stream.break_off();
             }
             End::Idle => record.failed(Failure::BodyTimeout),
@@ -181,7 +207,7 @@ async fn attempts(
                 continue;
             }
         }
-        return Ok(());
+        return Ok(Parting::Close);
     }
 }
 

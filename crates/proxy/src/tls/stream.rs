@@ -462,10 +462,9 @@ impl AsyncRead for TlsStream {
             match this.step(Some(reader)) {
                 Ok(Step::Again | Step::Ended) => {}
                 Ok(Step::Ready) => {
-                    // What TLS has to say for itself, such as tickets. The writer waits for it, and so can this.
-                    if let Poll::Ready(sent) = this.poll_send(cx) {
-                        sent?;
-                    }
+                    // TLS sends tickets and the like by itself. The writer waits for them, and so can the reader. The reader
+                    // leaves a failure to the writer: a peer that takes no more has sent its last bytes.
+                    let _ = this.poll_send(cx);
                     if ready!(this.poll_receive(cx))? == 0 {
                         // Cut off: RFC 8446, 6.1 wants a notice.
                         return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));

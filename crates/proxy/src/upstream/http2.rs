@@ -115,7 +115,13 @@ impl Http2Connections {
                     let was_full = batch.is_full();
                     match batch.poll_send(cx) {
                         Poll::Ready(Ok(())) if was_full => {}
-                        Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
+                        // The endpoint takes no more. What it sent before is read until its end.
+                        Poll::Ready(Err(_)) => {
+                            batch.discard_writes();
+                            if let Some(shared) = driven.upgrade() {
+                                shared.closed.set(true);
+                            }
+                        }
                         _ => return Poll::Pending,
                     }
                 }

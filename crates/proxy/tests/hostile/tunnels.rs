@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::Behaviour;
 use sluicegate_testkit::client::Client;
+use sluicegate_testkit::stream::Transport;
 
 use super::{GET, Stage, TestResult, failures, gateway_to, serves_on};
 
@@ -84,6 +85,55 @@ async fn a_side_that_breaks_ends_the_other() -> TestResult {
     let (mut client, endpoint) = tunnel(&stage).await?;
     endpoint.reset()?;
     client.expect_end().await?;
+    drop(client);
+    stage.gateway.wait_until_idle().await
+}
+
+/// The rounds of a test in which a reset and a write race.
+const ROUNDS: usize = 40;
+
+#[tokio::test]
+async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+    let stage = Stage::set().await?;
+    let last = vec![b'z'; 50_000];
+    for transport in [Transport::Http, Transport::Https] {
+        for round in 0..ROUNDS {
+            let mut client = Client::connect_by(stage.gateway.addr_of(transport), transport).await?;
+            client.send(UPGRADE).await?;
+            let mut endpoint = stage.accept().await?;
+            endpoint.read_until("\r\n\r\n").await?;
+            endpoint.send(SWITCHING).await?;
+            assert_eq!(client.read_response().await?.status, 101);
+            client.send([b'x'; 10_000]).await?;
+            endpoint.send(&last).await?;
+            drop(endpoint);
+            for _ in 0..10 {
+                // The gateway may have ended the tunnel.
+                drop(client.send([b'x'; 10_000]).await);
+            }
+            let received = client.read_to_end().await?;
+            assert!(received == last, "{transport:?}, round {round}: {} bytes", received.len());
+        }
+    }
+    stage.gateway.wait_until_idle().await
+}
+
+#[tokio::test]
+async fn last_bytes_of_a_client_that_closes_with_unread_data_reach_the_endpoint() -> TestResult {
+    let stage = Stage::set().await?;
+    let last = vec![b'z'; 50_000];
+    for round in 0..ROUNDS {
+        let (mut client, mut endpoint) = tunnel(&stage).await?;
+        endpoint.send([b'x'; 10_000]).await?;
+        client.send(&last).await?;
+        drop(client);
+        for _ in 0..10 {
+            // The gateway may have ended the tunnel.
+            drop(endpoint.send([b'x'; 10_000]).await);
+        }
+        let received = endpoint.read_to_end().await?;
+        assert!(received == last, "round {round}: {} bytes", received.len());
+    }
     stage.gateway.wait_until_idle().await
 }
 

@@ -60,6 +60,31 @@ async fn read_to_end(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// All that comes until the end, or until a reset.
+async fn read_to_break(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = timeout(SOON, stream.read_to_end(&mut bytes)).await.context("it did not end")?;
+    if let Err(error) = read {
+        anyhow::ensure!(error.kind() == std::io::ErrorKind::ConnectionReset, "{error}");
+    }
+    Ok(bytes)
+}
+
+/// The endpoint sends its last bytes and closes with unread data, while the client sends. Gives what the client receives.
+async fn last_bytes(client: &mut TcpStream, mut server: TcpStream, last: &[u8]) -> anyhow::Result<Vec<u8>> {
+    client.write_all(&[b'x'; 10_000]).await?;
+    server.peek(&mut [0]).await?;
+    server.write_all(last).await?;
+    drop(server);
+    for _ in 0..10 {
+        // The gateway may have ended the connection.
+        if client.write_all(&[b'x'; 10_000]).await.is_err() {
+            break;
+        }
+    }
+    read_to_break(client).await
+}
+
 /// An endpoint that sends back what it gets, behind its name.
 async fn echo(name: &'static str) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let (listener, address) = listen().await?;

@@ -8,10 +8,11 @@ use sluicegate_proxy::Drain;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::gateway::{LAYER4, layer4_key, layer4_route};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::{SOON, TestResult, accept, connect, echo, listen, read, read_to_end, tcp};
+use crate::{SOON, TestResult, accept, connect, echo, last_bytes, listen, read, read_to_end, tcp};
 
 fn stream_key() -> sluicegate_model::UpstreamKey {
     layer4_key(LAYER4, Protocol::Tcp)
@@ -58,6 +59,60 @@ async fn a_broken_connection_is_seen_as_broken_on_the_other_side() -> TestResult
     drop(client);
     let error = read_to_end(&mut server).await.expect_err("no proper end");
     assert!(error.to_string().contains("reset"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let gateway = tcp([address]).start().await?;
+    let last = vec![b'z'; 50_000];
+    for round in 0..40 {
+        let (mut client, server) = (connect(&gateway).await?, accept(&endpoint).await?);
+        let received = last_bytes(&mut client, server, &last).await?;
+        assert!(received == last, "round {round}: {} bytes", received.len());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reset_follows_the_last_bytes_of_an_endpoint_whose_client_reads_late() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let gateway = tcp([address]).start().await?;
+    let last = vec![b'z'; 50_000];
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4096)?;
+    let mut client = socket.connect(gateway.layer4_addr()).await?;
+    let mut server = accept(&endpoint).await?;
+    client.write_all(b"unread").await?;
+    server.peek(&mut [0]).await?;
+    server.write_all(&last).await?;
+    drop(server);
+    // The gateway has taken all of it, and the client nearly none.
+    let out = || gateway.proxy().telemetry().layer4()[0].1.shards().sum(|shard| &shard.bytes_out);
+    gateway.wait_until(|_| out() == 50_000).await?;
+    let mut received = Vec::new();
+    let read = timeout(SOON, client.read_to_end(&mut received)).await?;
+    assert!(received == last, "{} bytes", received.len());
+    assert!(read.is_err(), "a proper end");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_closes_while_the_client_sends_ends_the_connection_properly() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let gateway = tcp([address]).start().await?;
+    for _ in 0..40 {
+        let (mut client, mut server) = (connect(&gateway).await?, accept(&endpoint).await?);
+        server.write_all(b"221 bye\r\n").await?;
+        drop(server);
+        for _ in 0..10 {
+            if client.write_all(&[b'x'; 1000]).await.is_err() {
+                break;
+            }
+        }
+        assert_eq!(read_to_end(&mut client).await?, b"221 bye\r\n");
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use sluicegate_testkit::terminator::Terminator;
 use sluicegate_testkit::tls::Authority;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::{TestResult, accept, connect, listen, read, read_to_end};
+use crate::{TestResult, accept, connect, last_bytes, listen, read, read_to_end};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: inside.test\r\n\r\n";
 
@@ -138,10 +138,7 @@ async fn who_dies_after_more_than_a_hello_is_not_replaced() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(exact("inside.test"), [dead]).start().await?;
     // As with early data (RFC 8446, 2.3): what a client says first, and at once more.
-    let mut record = vec![22, 3, 1];
-    let hello = client_hello("inside.test");
-    record.extend_from_slice(&u16::try_from(hello.len())?.to_be_bytes());
-    record.extend_from_slice(&hello);
+    let record = client_hello_record("inside.test")?;
     let mut client = connect(&gateway).await?;
     client.write_all(&record).await?;
     let mut victim = accept(&dying).await?;
@@ -155,6 +152,32 @@ async fn who_dies_after_more_than_a_hello_is_not_replaced() -> TestResult {
     assert!(read_to_end(&mut client).await.is_err(), "the client sees that it broke");
     assert_eq!(terminator.handshakes(), 0);
     Ok(())
+}
+
+#[tokio::test]
+async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let gateway = by_name(exact("inside.test"), [address]).start().await?;
+    let record = client_hello_record("inside.test")?;
+    let last = vec![b'z'; 50_000];
+    for round in 0..40 {
+        let mut client = connect(&gateway).await?;
+        client.write_all(&record).await?;
+        let mut server = accept(&endpoint).await?;
+        read(&mut server, record.len()).await?;
+        let received = last_bytes(&mut client, server, &last).await?;
+        assert!(received == last, "round {round}: {} bytes", received.len());
+    }
+    Ok(())
+}
+
+/// A ClientHello in one record.
+fn client_hello_record(name: &str) -> anyhow::Result<Vec<u8>> {
+    let hello = client_hello(name);
+    let mut record = vec![22, 3, 1];
+    record.extend_from_slice(&u16::try_from(hello.len())?.to_be_bytes());
+    record.extend_from_slice(&hello);
+    Ok(record)
 }
 
 /// A ClientHello of TLS 1.2 that asks for a name, and for nothing else (RFC 5246, 7.4.1.2; RFC 6066, 3).
