@@ -141,8 +141,9 @@ impl Default for Timeouts {
 /// Size limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// What a client says first over TLS (ClientHello), in bytes: the connection is closed above it. Default
-    /// 16 KiB.
+    /// The ClientHello of a TLS client, in bytes, with the headers of the records that carry it. The gateway responds with
+    /// `decode_error` above the limit, and closes the connection. Default 32 KiB: a message of 2^14 bytes fits, also in records
+    /// of 6 bytes.
     pub client_hello: usize,
     /// A request's head, in bytes: 431 above it, 414 if the target alone is over it. Default 32 KiB (nginx
     /// `large_client_header_buffers 4 8k`).
@@ -192,7 +193,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            client_hello: 16 * 1024,
+            client_hello: 32 * 1024,
             request_head: 32 * 1024,
             response_head: 64 * 1024,
             headers: 100,

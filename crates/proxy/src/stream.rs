@@ -121,6 +121,11 @@ impl Stream {
         }
     }
 
+    /// Whether a TLS alert told the peer why the connection ends.
+    pub(crate) fn has_alerted(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.has_alerted())
+    }
+
     /// When it is closed, the peer sees a broken connection instead of a proper end.
     pub(crate) fn break_off(&mut self) {
         if let Some(tcp) = self.tcp() {
@@ -173,6 +178,8 @@ impl AsyncWrite for Stream {
 /// reset (RFC 9112, 9.6): in all, and between two reads (nginx `lingering_time`, `lingering_timeout`).
 const LINGER: Duration = Duration::from_secs(30);
 const LINGER_STILL: Duration = Duration::from_secs(5);
+/// The same behind a TLS alert, which answers no request.
+const LINGER_ALERT: Duration = Duration::from_secs(1);
 /// The pauses between two looks at what a peer has acknowledged: the first, and the longest.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MOST: Duration = Duration::from_millis(100);
@@ -180,6 +187,11 @@ const LOOK_MOST: Duration = Duration::from_millis(100);
 /// Ends the connection so that the client can read the last bytes although it may still be sending.
 pub(crate) async fn linger(stream: Stream) {
     let _ = timeout(LINGER, end(stream)).await;
+}
+
+/// Ends the connection so that the client can read the alert.
+pub(crate) async fn part(stream: Stream) {
+    let _ = timeout(LINGER_ALERT, end(stream)).await;
 }
 
 async fn end(mut stream: Stream) {

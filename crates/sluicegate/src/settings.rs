@@ -89,7 +89,8 @@ pub(crate) struct SettingsArgs {
     /// From a connection to the end of its TLS handshake. [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     tls_handshake_timeout: Option<Duration>,
-    /// What a client says first over TLS (ClientHello). [default: 16Ki, 1Ki to 64Ki]
+    /// The ClientHello of a TLS client, with the headers of its records: the gateway rejects a longer one. [default: 32Ki, 1Ki
+    /// to 64Ki]
     #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 10..=1 << 16), help_heading = "Clients")]
     max_client_hello: Option<u64>,
     /// The head of a request: 431 above it, 414 if its first line alone is over it. [default: 32Ki, 1Ki to 1Mi]

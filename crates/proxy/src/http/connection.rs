@@ -26,9 +26,9 @@ use crate::failure::{ClientFault, TlsFault};
 use crate::layer4::{self, Arrival};
 use crate::listener::Protocol;
 use crate::proxy_header;
-use crate::stream::{Stream, linger};
+use crate::stream::{Stream, linger, part};
 use crate::telemetry::handshake_index;
-use crate::tls::{self, Accepted, Session, TlsStream};
+use crate::tls::{self, Accepted, Rejected, Session, TlsStream};
 use crate::worker::{BUFFER, Phase, Scratch, Worker};
 
 /// How long a client that was not told that its connection ends may take for its next request, once idle
@@ -132,7 +132,10 @@ pub(crate) async fn serve(
         worker.give_back(scratch);
         match persist {
             Persist::KeepAlive => {}
-            Persist::Close | Persist::Http2 => return,
+            Persist::Close | Persist::Http2 => match client.wire {
+                Wire::Http1(stream) if stream.has_alerted() => return part(stream).await,
+                _ => return,
+            },
             Persist::Linger => match client.wire {
                 Wire::Http1(stream) => return linger(stream).await,
                 Wire::Http2(_) => return,
@@ -154,7 +157,7 @@ async fn handshake(
     let (limit, time) = (snapshot.settings.limits.client_hello, snapshot.settings.timeouts.tls_handshake);
     let Arrival { tcp, addresses, listener } = arrival;
     let accept = tls::accept(tcp, &snapshot.table.tls, limit, &worker.handshakes);
-    let fault = match timeout(time, accept).await {
+    let Rejected { fault, stream } = match timeout(time, accept).await {
         Ok(Ok(Accepted::Passthrough(tcp, hello))) => {
             drop(snapshot);
             let arrival = Arrival { tcp, addresses, listener };
@@ -177,11 +180,15 @@ async fn handshake(
             }
             return None;
         }
-        Ok(Err(fault)) => fault,
-        Err(_) => TlsFault::Timeout,
+        Ok(Err(rejected)) => rejected,
+        Err(_) => TlsFault::Timeout.into(),
     };
     tracing::debug!(reason = fault.reason(), "a TLS handshake failed");
     worker.stats().tls_faults[fault.index()].add(1);
+    drop(snapshot);
+    if let Some(stream) = stream {
+        part(stream).await;
+    }
     None
 }
 

@@ -16,7 +16,7 @@ use super::table::{Taker, Target};
 use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::relay::{End, Moved, Relay};
-use crate::stream::{delivered, discard};
+use crate::stream::{Stream, delivered, discard, part};
 use crate::tls::{self, Hello};
 use crate::upstream::{Admission, LocalUpstream, Tried, Wish};
 use crate::worker::{Phase, Worker};
@@ -58,7 +58,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cel
                 Ok((target, hello)) => (target, Some(hello)),
                 Err(fault) => {
                     tracing::debug!(reason = fault.reason(), "TLS that cannot be passed on");
-                    return worker.stats().tls_faults[fault.index()].add(1);
+                    worker.stats().tls_faults[fault.index()].add(1);
+                    drop(snapshot);
+                    return part(Stream::Plain(arrival.tcp)).await;
                 }
             }
         }
@@ -76,6 +78,7 @@ pub(crate) async fn pass_through(worker: &Rc<Worker>, arrival: Arrival, hello: H
         None => {
             tls::refuse(&arrival.tcp, TlsFault::UnknownName);
             worker.stats().tls_faults[TlsFault::UnknownName.index()].add(1);
+            part(Stream::Plain(arrival.tcp)).await;
         }
     }
 }

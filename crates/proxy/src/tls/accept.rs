@@ -13,14 +13,20 @@ use tokio::task::yield_now;
 use super::stream::TlsStream;
 use super::table::{Found, Session, TlsTable};
 use crate::failure::TlsFault;
+use crate::stream::Stream;
 use crate::worker::Buffer;
 
 /// The room for what a client says first. Most say less than 2 KiB, with post-quantum keys too.
 const HELLO: usize = 2048;
 /// The content type of records of the handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
-const RECORD_HEADER: usize = 5;
+pub(super) const RECORD_HEADER: usize = 5;
+/// The most that one record may hold in clear text (RFC 8446, 5.1).
+const MAX_RECORD: usize = 1 << 14;
 /// RFC 8446, 6.
+const UNEXPECTED_MESSAGE: u8 = 10;
+const RECORD_OVERFLOW: u8 = 22;
+const DECODE_ERROR: u8 = 50;
 const INTERNAL_ERROR: u8 = 80;
 const UNRECOGNIZED_NAME: u8 = 112;
 
@@ -41,26 +47,43 @@ pub(crate) struct Hello {
     pub(crate) records: Buffer,
 }
 
+/// A handshake that failed.
+pub(crate) struct Rejected {
+    pub(crate) fault: TlsFault,
+    /// The connection, if an alert was written to it: the client is to read the alert before the connection ends.
+    pub(crate) stream: Option<Stream>,
+}
+
+impl From<TlsFault> for Rejected {
+    fn from(fault: TlsFault) -> Self {
+        Self { fault, stream: None }
+    }
+}
+
 /// Carries out the handshake on a connection that has just come.
 ///
 /// A key exchange and a signature take as long as ten requests or more. One at a time has its `turn`, and whatever else
 /// the worker has to do comes in between: else those who have a connection wait until all who want one have theirs.
 ///
 /// # Errors
-/// What the client, or the network, did wrong. The client has been told by an alert where that was possible.
+/// What the client, or the network, did wrong. An alert tells the client why, where that is possible.
 pub(crate) async fn accept(
     mut tcp: TcpStream,
     table: &TlsTable,
     limit: usize,
     turn: &Semaphore,
-) -> Result<Accepted, TlsFault> {
-    let Some(hello) = hear(&mut tcp, limit).await? else { return Ok(Accepted::ClearText(tcp)) };
+) -> Result<Accepted, Rejected> {
+    let hello = match hear(&mut tcp, limit).await {
+        Ok(Some(hello)) => hello,
+        Ok(None) => return Ok(Accepted::ClearText(tcp)),
+        Err(fault) => return Err(Rejected { fault, stream: Some(Stream::Plain(tcp)) }),
+    };
     let host = match table.find(hello.name.as_deref()) {
         Ok(Found::Host(host)) => host.clone(),
         Ok(Found::Passthrough) => return Ok(Accepted::Passthrough(tcp, hello)),
         Err(fault) => {
             refuse(&tcp, fault);
-            return Err(fault);
+            return Err(Rejected { fault, stream: Some(Stream::Plain(tcp)) });
         }
     };
     let session = Session { name: hello.name, host: host.clone() };
@@ -75,24 +98,31 @@ pub(crate) async fn accept(
         Poll::Ready(handshake) => handshake,
         Poll::Pending => poll_fn(|cx| stream.poll_handshake(cx)).await,
     };
-    handshake.map_err(|error| of_io(&error))?;
-    Ok(Accepted::Tls(stream, session))
+    match handshake {
+        Ok(()) => Ok(Accepted::Tls(stream, session)),
+        Err(error) => Err(Rejected { fault: of_io(&error), stream: Some(Stream::Tls(stream)) }),
+    }
 }
 
 /// Reads what a client says first. `None` if that is a request in clear text.
 ///
 /// # Errors
-/// As those of [`accept`].
+/// As those of [`accept`]. The caller ends the connection so that the client can read the alert.
 pub(crate) async fn hear(tcp: &mut TcpStream, limit: usize) -> Result<Option<Hello>, TlsFault> {
     // Nothing is held for a client that says nothing.
     tcp.readable().await.map_err(|_| TlsFault::Closed)?;
-    let mut listening =
-        Listening { records: Buffer::with_size(HELLO), fed: 0, acceptor: Acceptor::default(), limit };
+    let mut listening = Listening {
+        records: Buffer::with_size(HELLO),
+        fed: 0,
+        next_record: 0,
+        acceptor: Acceptor::default(),
+        limit,
+    };
     match poll_fn(|cx| listening.poll(cx, tcp)).await {
         Ok(Heard::Name(name)) => Ok(Some(Hello { name, records: listening.records })),
         Ok(Heard::ClearText) => Ok(None),
         Err(Broken { fault, alert }) => {
-            // Nobody is there any more who could be told.
+            // A client that is gone needs no alert.
             let _ = tcp.try_write(&alert);
             Err(fault)
         }
@@ -111,6 +141,8 @@ struct Listening {
     records: Buffer,
     /// How much of the records the acceptor knows.
     fed: usize,
+    /// The first record whose header was not looked at.
+    next_record: usize,
     acceptor: Acceptor,
     limit: usize,
 }
@@ -129,7 +161,12 @@ struct Broken {
 
 impl From<TlsFault> for Broken {
     fn from(fault: TlsFault) -> Self {
-        Self { fault, alert: Vec::new() }
+        let why = match fault {
+            TlsFault::NotTls => UNEXPECTED_MESSAGE,
+            TlsFault::HelloTooLarge => DECODE_ERROR,
+            _ => return Self { fault, alert: Vec::new() },
+        };
+        Self { fault, alert: alert(why).into() }
     }
 }
 
@@ -151,6 +188,10 @@ impl Listening {
                 [b'A'..=b'Z', ..] => return Poll::Ready(Ok(Heard::ClearText)),
                 _ => return Poll::Ready(Err(TlsFault::NotTls.into())),
             }
+            if self.has_oversized_record() {
+                let alert = alert(RECORD_OVERFLOW).into();
+                return Poll::Ready(Err(Broken { fault: TlsFault::Protocol, alert }));
+            }
             if !has_whole_record(self.records.filled()) {
                 continue;
             }
@@ -158,6 +199,17 @@ impl Listening {
                 return Poll::Ready(Ok(heard));
             }
         }
+    }
+
+    /// Whether the header of a record announces more than a record may hold, which rustls answers with `decode_error`.
+    fn has_oversized_record(&mut self) -> bool {
+        while let Some(length) = record_length(self.records.filled(), self.next_record) {
+            if length > MAX_RECORD {
+                return true;
+            }
+            self.next_record += RECORD_HEADER + length;
+        }
+        false
     }
 
     /// Tells the acceptor what is new. Gives the name once it is known.
@@ -176,6 +228,11 @@ impl Listening {
                     let mut alert = Vec::new();
                     // Writing to a Vec does not fail.
                     let _ = told.write_all(&mut alert);
+                    if alert.is_empty()
+                        && let Some(why) = unsaid(&error)
+                    {
+                        alert.extend(self::alert(why));
+                    }
                     return Err(Broken { fault: TlsFault::of(&error), alert });
                 }
             }
@@ -189,11 +246,26 @@ fn alert(description: u8) -> [u8; 7] {
     [21, 3, 3, 0, 2, 2, description]
 }
 
+/// The alert that belongs to an error for which rustls sends none (0.23.46).
+fn unsaid(error: &Error) -> Option<u8> {
+    match error {
+        Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. }
+        | Error::PeerMisbehaved(_) => Some(UNEXPECTED_MESSAGE),
+        Error::InvalidMessage(_) => Some(DECODE_ERROR),
+        _ => None,
+    }
+}
+
 /// Whether the first record is there to its end.
 fn has_whole_record(records: &[u8]) -> bool {
-    let length =
-        records.get(3..RECORD_HEADER).map(|length| usize::from(u16::from_be_bytes([length[0], length[1]])));
-    length.is_some_and(|length| records.len() >= RECORD_HEADER + length)
+    record_length(records, 0).is_some_and(|length| records.len() >= RECORD_HEADER + length)
+}
+
+/// The length that the header of the record at `at` announces, if the header is there.
+pub(super) fn record_length(records: &[u8], at: usize) -> Option<usize> {
+    let header = records.get(at..)?.get(..RECORD_HEADER)?;
+    Some(usize::from(u16::from_be_bytes([header[3], header[4]])))
 }
 
 fn of_io(error: &io::Error) -> TlsFault {

@@ -2,6 +2,7 @@
 //! way, and writes nothing twice.
 
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,6 +15,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::accept::{RECORD_HEADER, record_length};
 use crate::worker::{Buffer, SPARE_BUFFER, give_spare_buffer, spare_buffer};
 
 /// The most plain text in one record (RFC 8446, 5.1).
@@ -40,6 +42,10 @@ pub(crate) struct TlsStream {
     ended: bool,
     /// The peer is told that nothing more comes when the stream is dropped.
     closes_cleanly: bool,
+    /// An alert told the peer why the connection ends.
+    alerted: bool,
+    /// How much of `incoming` rustls has read and still needs: fragments of a message of the handshake.
+    fragments: usize,
 }
 
 /// The protocol's state, for both sides.
@@ -106,6 +112,8 @@ impl TlsStream {
             accepted: 0,
             ended: false,
             closes_cleanly: false,
+            alerted: false,
+            fragments: 0,
         }
     }
 
@@ -146,6 +154,11 @@ impl TlsStream {
         }
     }
 
+    /// Whether an alert told the peer why the connection ends.
+    pub(crate) fn has_alerted(&self) -> bool {
+        self.alerted
+    }
+
     /// Whether part of what was written last has not left yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.accepted > 0
@@ -180,7 +193,7 @@ impl TlsStream {
                     }
                 }
                 Err(error) => {
-                    self.send_alert();
+                    self.send_alert(&error);
                     return Poll::Ready(Err(error));
                 }
             }
@@ -219,23 +232,54 @@ impl TlsStream {
     /// Takes the next step that the records in `incoming` lead to. What is in them goes to `reader`, and what finds no
     /// room there to `plain`.
     fn step(&mut self, reader: Option<&mut ReadBuf<'_>>) -> io::Result<Step> {
+        let record = self.next_record();
         let mut nothing: [u8; 0] = [];
-        let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
-        let mut effects = Effects { plain: &mut self.plain, outgoing: &mut self.outgoing, reader };
-        let (discard, step) = match &mut self.session {
+        let mut records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
+        if let Some(record) = &record {
+            records = &mut records[..record.end];
+        }
+        let mut effects = Effects::new(&mut self.plain, &mut self.outgoing, reader);
+        let (mut discard, mut step) = match &mut self.session {
             Session::Server(session) => effects.of(session.process_tls_records(records)),
             Session::Client(session) => effects.of(session.process_tls_records(records)),
         };
+        if let Some(record) = &record
+            && effects.has_read_all
+            && step.is_ok()
+        {
+            if discard == 0 && self.fragments == 0 && is_skipped(&records[record.clone()]) {
+                discard = record.end;
+            }
+            self.fragments = record.end.saturating_sub(discard);
+        }
         if discard > 0
             && let Some(incoming) = &mut self.incoming
         {
             incoming.consume(discard);
         }
         put_back_if_empty(&mut self.incoming);
-        if let Ok(Step::Ended) = step {
-            self.ended = true;
+        match step {
+            Ok(Step::Ended) => self.ended = true,
+            Ok(Step::Handshaking) if self.next_record().is_some() => step = Ok(Step::Again),
+            _ => {}
         }
         step
+    }
+
+    /// Where in `incoming` the next record lies, if the handshake of TLS 1.3 reads one record at a time.
+    ///
+    /// A server skips the early data that it rejects: what it cannot open, up to 2^14 bytes (RFC 8446, 4.2.10). rustls
+    /// 0.23.46 leaves the skipped records in front until a message follows, opens them again with each call, and counts them
+    /// each time. From half of the limit on, the handshake would end in `bad_record_mac`. So this removes each skipped record
+    /// at once.
+    fn next_record(&self) -> Option<Range<usize>> {
+        let Session::Server(session) = &self.session else { return None };
+        if !session.is_handshaking() || session.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+            return None;
+        }
+        let incoming = self.incoming.as_ref()?.filled();
+        let end = self.fragments + RECORD_HEADER + record_length(incoming, self.fragments)?;
+        (incoming.len() >= end).then_some(self.fragments..end)
     }
 
     /// Reads records from the peer. Zero is the end of the connection.
@@ -267,13 +311,35 @@ impl TlsStream {
     }
 
     /// Tells the peer why the connection ends, as far as that can be done without waiting.
-    fn send_alert(&mut self) {
+    fn send_alert(&mut self, error: &io::Error) {
         self.closes_cleanly = false;
+        if std::mem::replace(&mut self.alerted, true) {
+            return;
+        }
+        if !self.session.wants_write() && is_unanswered(error) {
+            self.provoke_alert();
+        }
         // What waits to be written comes before records are looked at again, which would only lead to more errors.
         while self.session.wants_write() && self.step(None).is_ok() {}
-        if let Some(outgoing) = &self.outgoing {
-            // Nobody is there any more who could be told.
-            let _ = self.tcp.try_write(outgoing.filled());
+        // A peer that is gone needs no alert.
+        if let Some(outgoing) = &mut self.outgoing
+            && let Ok(written) = self.tcp.try_write(outgoing.filled())
+        {
+            outgoing.consume(written);
+            put_back_if_empty(&mut self.outgoing);
+        }
+    }
+
+    /// Makes rustls send `unexpected_message` where it sends no alert, as for an inner content type of 0 (rustls 0.23.46;
+    /// RFC 8446, 5.4). Its core takes no alert to send, so a change_cipher_spec that is not allowed replaces the record.
+    fn provoke_alert(&mut self) {
+        let forbidden = [20, 3, 3, 0, 1, u8::from(!self.session.is_handshaking())];
+        let record =
+            self.incoming.as_mut().and_then(|incoming| incoming.filled_mut().get_mut(..forbidden.len()));
+        if let Some(record) = record {
+            record.copy_from_slice(&forbidden);
+            // The error that this leads to is the alert.
+            let _ = self.step(None);
         }
     }
 
@@ -283,7 +349,7 @@ impl TlsStream {
         loop {
             let mut nothing: [u8; 0] = [];
             let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
-            let mut effects = Effects { plain: &mut self.plain, outgoing: &mut self.outgoing, reader: None };
+            let mut effects = Effects::new(&mut self.plain, &mut self.outgoing, None);
             let (discard, sealed) = match &mut self.session {
                 Session::Server(session) => effects.seal(session.process_tls_records(records), data),
                 Session::Client(session) => effects.seal(session.process_tls_records(records), data),
@@ -307,7 +373,7 @@ impl TlsStream {
         for _ in 0..4 {
             let mut nothing: [u8; 0] = [];
             let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
-            let mut effects = Effects { plain: &mut self.plain, outgoing: &mut self.outgoing, reader: None };
+            let mut effects = Effects::new(&mut self.plain, &mut self.outgoing, None);
             let (discard, sealed) = match &mut self.session {
                 Session::Server(session) => effects.seal_end(session.process_tls_records(records)),
                 Session::Client(session) => effects.seal_end(session.process_tls_records(records)),
@@ -328,15 +394,29 @@ struct Effects<'s, 'r, 'b> {
     plain: &'s mut Option<Buffer>,
     outgoing: &'s mut Option<Buffer>,
     reader: Option<&'r mut ReadBuf<'b>>,
+    /// Whether all complete records were read.
+    has_read_all: bool,
 }
 
-impl Effects<'_, '_, '_> {
+impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
+    fn new(
+        plain: &'s mut Option<Buffer>,
+        outgoing: &'s mut Option<Buffer>,
+        reader: Option<&'r mut ReadBuf<'b>>,
+    ) -> Self {
+        Self { plain, outgoing, reader, has_read_all: false }
+    }
+
     /// Carries out what the state asks for. Gives how many bytes of the records are used up.
     fn of<Side>(&mut self, status: UnbufferedStatus<'_, '_, Side>) -> (usize, io::Result<Step>) {
         let mut discard = status.discard;
-        let step = status.state.map_err(of_tls).and_then(|state| match state {
-            ConnectionState::WriteTraffic(_) => Ok(Step::Ready),
-            state => self.carry_out(state, &mut discard),
+        let step = status.state.map_err(of_tls).and_then(|state| {
+            self.has_read_all =
+                !matches!(state, ConnectionState::EncodeTlsData(_) | ConnectionState::ReadTraffic(_));
+            match state {
+                ConnectionState::WriteTraffic(_) => Ok(Step::Ready),
+                state => self.carry_out(state, &mut discard),
+            }
         });
         (discard, step)
     }
@@ -472,7 +552,7 @@ impl AsyncRead for TlsStream {
                 }
                 Ok(Step::Handshaking) => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
                 Err(error) => {
-                    this.send_alert();
+                    this.send_alert(&error);
                     return Poll::Ready(Err(error));
                 }
             }
@@ -530,4 +610,20 @@ fn put_back_if_empty(buffer: &mut Option<Buffer>) {
 
 fn of_tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Whether rustls could not open a record. It opens records in place, so that the content type of a fragment of the
+/// handshake stands in clear text behind it, ahead of padding and tag (RFC 8446, 5.2).
+fn is_skipped(record: &[u8]) -> bool {
+    const APPLICATION_DATA: u8 = 23;
+    const HANDSHAKE: u8 = 22;
+    const TAG: usize = 16;
+    let inner = record.get(RECORD_HEADER..record.len().saturating_sub(TAG)).unwrap_or_default();
+    record.first() == Some(&APPLICATION_DATA) && inner.iter().rfind(|byte| **byte != 0) != Some(&HANDSHAKE)
+}
+
+/// Whether rustls sends no alert for such an error of a record.
+fn is_unanswered(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::PeerMisbehaved(_) | rustls::Error::InvalidMessage(_)))
 }

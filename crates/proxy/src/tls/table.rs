@@ -17,8 +17,8 @@ use super::{certified_key, provider};
 use crate::failure::TlsFault;
 use crate::route::{HostMap, host_name};
 
-/// What clients are offered by ALPN (RFC 7301).
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// What clients are offered by ALPN (RFC 7301), the preferred first. Clients of HTTP/1.0 offer `http/1.0` alone.
+const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
 
 /// The names that are served over TLS.
 #[derive(Debug, Default)]

@@ -6,10 +6,14 @@
 //! | `changes` | certificates that change under load, tickets |
 //! | `clients` | certificates of clients |
 //! | `hostile` | broken, slow and endless handshakes |
+//! | `alerts` | alerts for records that cannot be accepted |
+//! | `early_data` | early data that is rejected |
 //! | `upstream` | TLS with endpoints |
 
+mod alerts;
 mod changes;
 mod clients;
+mod early_data;
 mod hostile;
 mod names;
 mod upstream;
@@ -60,6 +64,16 @@ async fn serving(names: &[&str]) -> anyhow::Result<(Backend, Gateway)> {
 
 fn with_names(names: &[&str]) -> Builder {
     Gateway::builder().tls(|tls| names.iter().for_each(|name| set_host(tls, name, &[certificate(&[name])])))
+}
+
+/// A server of another make with a certificate for this name.
+fn server_config(name: &str) -> anyhow::Result<rustls::ServerConfig> {
+    let certificate = certificate(&[name]);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    Ok(rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificate.chain.clone(), certificate.key.0.clone_key())?)
 }
 
 /// The certificate that a client was shown.

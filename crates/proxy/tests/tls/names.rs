@@ -69,6 +69,23 @@ async fn a_client_gets_a_certificate_that_it_can_verify() -> TestResult {
 }
 
 #[tokio::test]
+async fn clients_that_offer_http_1_0_alone_are_served() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    for (offered, chosen) in [
+        (&["http/1.0"][..], &b"http/1.0"[..]),
+        (&["http/1.0", "http/1.1"], b"http/1.1"),
+        (&["spdy/1", "http/1.0"], b"http/1.0"),
+    ] {
+        let mut client = gateway.connect_tls(&trusting().protocols(offered), "a.test").await?;
+        assert_eq!(client.tls().and_then(|tls| tls.alpn_protocol()), Some(chosen));
+        let response = client.request("GET / HTTP/1.0\r\nHost: a.test\r\n\r\n").await?;
+        assert_eq!(response.status, 200);
+    }
+    assert!(gateway.connect_tls(&trusting().protocols(&["spdy/1", "h3"]), "a.test").await.is_err());
+    failed(&gateway, TlsFault::Incompatible, 1).await
+}
+
+#[tokio::test]
 async fn versions_algorithms_and_protocols_are_todays() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let client = gateway.connect_tls(&trusting().protocols(&["http/1.1"]), "a.test").await?;

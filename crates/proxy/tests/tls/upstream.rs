@@ -1,13 +1,16 @@
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
+use rustls::ServerConnection;
 use sluicegate_model::{UpstreamTls, Verification};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::{Gateway, key};
 use sluicegate_testkit::terminator::Terminator;
 use sluicegate_testkit::tls::{Authority, Issued};
 
-use crate::{TestResult, get};
+use crate::{TestResult, get, server_config};
 
 fn verified() -> UpstreamTls {
     let roots = vec![Authority::of_process().certificate()];
@@ -159,4 +162,47 @@ async fn large_bodies_and_streams_pass_both_ways() -> TestResult {
         assert_eq!((response.status, response.body.len()), (200, 3_000_000));
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn early_answer_of_an_endpoint_that_closes_with_unread_data_reaches_the_client() -> TestResult {
+    const ROUNDS: usize = 20;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let config = Arc::new(server_config("web.test")?);
+    let answering = std::thread::spawn(move || -> anyhow::Result<()> {
+        for tcp in listener.incoming().take(ROUNDS) {
+            let mut tcp = tcp?;
+            // What the kernel has not sent is lost with the close.
+            tcp.set_nodelay(true)?;
+            let mut tls = ServerConnection::new(config.clone())?;
+            let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
+            stream.read_exact(&mut [0; 20])?;
+            let body = "z".repeat(30_000);
+            let head = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 30000\r\nConnection: close\r\n\r\n";
+            stream.write_all(format!("{head}{body}").as_bytes())?;
+            // More of the body is there.
+            tcp.peek(&mut [0])?;
+        }
+        Ok(())
+    });
+    let gateway = Gateway::builder()
+        .workers(1)
+        .endpoints([address])
+        .upstream(|upstream| upstream.tls = Some(Arc::new(verified())))
+        .settings(|settings| settings.resilience.attempts = 1)
+        .start()
+        .await?;
+    for round in 0..ROUNDS {
+        let mut client = Client::connect(gateway.addr()).await?;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await?;
+        for _ in 0..40 {
+            // The gateway may have answered.
+            drop(client.send([b'x'; 20_000]).await);
+        }
+        let response = client.read_response().await?;
+        assert_eq!((response.status, response.body.len()), (413, 30_000), "round {round}");
+    }
+    drop(gateway);
+    answering.join().expect("an endpoint that does not panic")
 }
