@@ -391,7 +391,7 @@ mod tests {
     #[tokio::test]
     async fn bytes_ahead_of_a_reset_are_read_behind_a_failed_write() {
         let (mut near, far) = pair().await;
-        let mut batch = Batch::new(Stream::Plain(far), &[], 0);
+        let mut batch = Batch::new(Stream::Plain(far), &[], 0, Sender::Client);
         // A socket that is closed with unread data is reset.
         batch.write_all(b"unread").await.unwrap();
         poll_fn(|cx| batch.poll_send(cx)).await.unwrap();

@@ -204,7 +204,8 @@ fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
 
 /// Whether a policy denies something to some clients.
 fn keeps_out(policy: &SecurityPolicy) -> bool {
-    let Security { refuses, access, cors: _, authentication, authorization } = &policy.compiled;
+    let Security { refuses, access, cors: _, authentication, authorization, drops_overrides: _ } =
+        &policy.compiled;
     *refuses || access.is_some() || authentication.is_some() || authorization.is_some()
 }
 

@@ -1,6 +1,7 @@
 //! What the data plane counts. Each worker has its own shard of every counter; readers sum them up.
 
 pub mod access_log;
+mod datagram;
 mod histogram;
 mod tally;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use sluicegate_http1::Rejection;
 use sluicegate_model::{Config, ContentCoding, RouteId, Settings, Tls, UpstreamKey};
 
+pub use datagram::DroppedDatagram;
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use tally::{Sharded, Tallies, Tally};
 
@@ -368,35 +370,6 @@ pub struct WorkerStats {
     pub spans_queue_full: Tally,
     /// Access log lines dropped because their writer did not keep up; [`Telemetry::lost_lines`] has all that are lost.
     pub log_dropped: Tally,
-}
-
-/// Why a datagram was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DroppedDatagram {
-    /// No route takes it.
-    NoRoute,
-    /// There is no endpoint for it.
-    NoEndpoint,
-    /// The worker exchanges datagrams with as many clients as it may.
-    TooManyFlows,
-    /// It could not be sent on: there is no room for it, or nobody takes it.
-    NotSent,
-}
-
-impl DroppedDatagram {
-    /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::NoRoute, Self::NoEndpoint, Self::TooManyFlows, Self::NotSent];
-
-    /// The stable name for metrics and logs.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::NoRoute => "no_route",
-            Self::NoEndpoint => "no_endpoint",
-            Self::TooManyFlows => "too_many_flows",
-            Self::NotSent => "not_sent",
-        }
-    }
 }
 
 /// What one worker counts of one coding.
