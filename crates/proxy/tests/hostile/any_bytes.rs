@@ -85,6 +85,8 @@ impl Sent {
         (target, vec(header, 0..10), vec(chunk, 0..5), any::<bool>()).prop_map(
             |(target, headers, chunks, chunked)| {
                 let named = headers.into_iter().filter(|(name, _)| !is_told_by_the_gateway(name));
+                // The gateway rejects dot segments in front of a parameter: `/..;a`.
+                let target = target.replace(".;", "_;");
                 Self { target, headers: named.collect(), chunks, chunked }
             },
         )
