@@ -35,7 +35,7 @@ test: ## check everything: format, lints, dependencies, documentation, and all t
 	@SLUICEGATE_TEST_TRANSPORT=https cargo test --package sluicegate-proxy --quiet --test zero_loss --test hostile
 	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --package sluicegate-proxy --quiet --test zero_loss --test forwarding
 
-conformance: ## check TLS with openssl, HTTP/2 with h2spec, gRPC with its own interoperability tests, the cache with http-cache-tests, and shared limits with Valkey
+conformance: ## check TLS with openssl, HTTP/2 with h2spec, gRPC with its own interoperability tests, the cache with http-cache-tests, shared limits with Valkey, and WebSocket with Autobahn's cases (AUTOBAHN=all: the slow ones too)
 	@scripts/setup conformance
 	@scripts/conformance
 
