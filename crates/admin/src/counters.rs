@@ -31,7 +31,7 @@ impl Closed {
     }
 }
 
-/// What the admin interface counts of its own connections.
+/// Counters of the connections to the admin interface.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     closed: [AtomicU64; Closed::ALL.len()],

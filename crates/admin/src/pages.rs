@@ -49,7 +49,7 @@ impl Pages {
         Self { metrics: Metrics::new(admin.clone(), counters.clone()).into(), admin, counters }
     }
 
-    /// What the interface counts of its own connections.
+    /// Counters of the connections to the admin interface.
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }

@@ -28,7 +28,7 @@ use crate::pages::Pages;
 use places::{Kind, Places};
 use watched::{Watch, Watched, WatchedContent};
 
-/// What clients may take. README and `--help` name the same numbers.
+/// Limits of the connections of clients. README and `--help` name the same numbers.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// Connections open at once for every page. At the limit, the oldest silent connection is closed.

@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 use super::Bounds;
 use crate::counters::{Closed, Counters};
 
-/// What a place is for.
+/// The purpose of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Every page.

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::places::Place;
 use crate::content::Content;
 
-/// What a connection and the responses on it share.
+/// The state that a connection shares with the responses on it.
 pub(super) struct Watch {
     pub(super) place: Place,
     /// The response's body was taken to its end; some of it may not be written yet.
@@ -80,7 +80,7 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// The body of a response, whose end is told to the connection.
+/// The body of a response, which reports its end to the connection.
 pub(super) struct WatchedContent {
     pub(super) content: Content,
     pub(super) watch: Arc<Watch>,
