@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluicegate_model::policy::{Limit, LimitKey, Redis, RedisTls, Shared, Window};
 use sluicegate_proxy::telemetry::SharedState;
@@ -343,6 +345,51 @@ async fn whatever_a_server_answers_requests_are_served_and_counted() -> TestResu
         assert_eq!(let_in(&gateway, 120, &["X-Tenant: a"]).await?, 100);
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_goes_back_refuses_nobody() -> TestResult {
+    for window in [Window::TokenBucket { burst: 1000 }, Window::Sliding] {
+        let back = Arc::new(AtomicU64::new(0));
+        let limit = Limit { per: Duration::from_secs(1), ..limit("all", 1_000, Vec::new()) };
+        let address = showing(back.clone()).await?;
+        let (_backend, gateway) = sharing(redis(address), vec![Limit { window, ..limit }]).await?;
+        is_up(&gateway, true).await?;
+        assert_eq!(let_in(&gateway, 5, &[]).await?, 5);
+        in_step(&gateway).await?;
+        back.store(5_000_000, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(let_in(&gateway, 5, &[]).await?, 5, "{window:?}");
+            in_step(&gateway).await?;
+        }
+        assert_eq!(state(&gateway).failed, 0);
+    }
+    Ok(())
+}
+
+/// A server that has nothing of others to tell, and shows a time so many microseconds ago.
+async fn showing(back: Arc<AtomicU64>) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = vec![0; 4096];
+            while let Ok(length @ 1..) = stream.read(&mut asked).await {
+                let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
+                let now = micros.saturating_sub(back.load(Ordering::Relaxed).into());
+                // A bucket is full now; a window has the two counts of a key.
+                let is_window = memchr::memmem::find(&asked[..length], b"Sliding windows").is_some();
+                let answer = match is_window {
+                    true => format!("*3\r\n:{now}\r\n:0\r\n:0\r\n"),
+                    false => format!("*2\r\n:{now}\r\n:{now}\r\n"),
+                };
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    Ok(address)
 }
 
 /// A server that answers this to whatever comes.

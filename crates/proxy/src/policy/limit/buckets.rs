@@ -78,7 +78,7 @@ impl Buckets {
     /// Counts a call by its key.
     pub(super) fn count(&self, key: u64, pace: &Pace, now: Instant) -> Counted {
         let elapsed = self.clock.elapsed(now);
-        let now = self.clock.shown(elapsed);
+        let now = pace.time(&self.clock, elapsed);
         let (key, at) = self.place(key);
         let set = self.set(at);
         let clear = |way| self.pending.iter().for_each(|pending| pending.clear(at, way));
@@ -103,7 +103,7 @@ impl Buckets {
 
     /// What would come of a call by its key, which is not counted.
     pub(super) fn look(&self, key: u64, pace: &Pace, now: Instant) -> Counted {
-        let now = self.clock.shown(self.clock.elapsed(now));
+        let now = pace.time(&self.clock, self.clock.elapsed(now));
         let (key, at) = self.place(key);
         let set = self.set(at);
         let state = set.find(key).map_or(0, |way| set.slots[way].state.load(Ordering::Acquire));
@@ -130,7 +130,7 @@ impl Buckets {
 
     /// Takes over how the others count a key, all that was taken here included.
     pub(super) fn merge(&self, key: u64, pace: &Pace, others: u64, now: Instant) {
-        let now = self.clock.shown(self.clock.elapsed(now));
+        let now = pace.time(&self.clock, self.clock.elapsed(now));
         let (key, at) = self.place(key);
         let set = self.set(at);
         let Some(way) = set.find(key) else { return };

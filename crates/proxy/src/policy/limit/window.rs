@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use sluicegate_model::policy::{self, Window};
 
+use super::clock::Clock;
+
 /// How fast calls may come.
 #[derive(Clone, Debug)]
 pub(super) enum Pace {
-    /// The generic cell rate algorithm (ITU-T I.371, A): the state is the time at which the bucket is full again.
+    /// The generic cell rate algorithm (ITU-T I.371, A): the state is the time at which the bucket is full again, by a clock
+    /// that nobody sets.
     Bucket {
         /// Between two calls at an even pace, in nanoseconds.
         interval: u64,
         /// How far ahead of that pace calls may be, in nanoseconds.
         tolerance: u64,
     },
-    /// The state is the number of the window, what was counted in the one before, and in this one.
+    /// The state is the number of the window, what was counted in the one before, and in this one. All who share the limit
+    /// number windows by one clock.
     Sliding {
         /// In nanoseconds.
         window: u64,
@@ -55,6 +59,15 @@ impl Pace {
                 Self::Bucket { interval, tolerance }
             }
             Window::Sliding => Self::Sliding { window: per, most: u64::from(limit.requests).min(COUNT_MASK) },
+        }
+    }
+
+    /// The time by which it counts, so long after the epoch of the clock.
+    pub(super) fn time(&self, clock: &Clock, elapsed: u64) -> u64 {
+        match self {
+            // A clock that a server sets back would leave buckets empty for as long as it was set back.
+            Self::Bucket { .. } => elapsed,
+            Self::Sliding { .. } => clock.shown(elapsed),
         }
     }
 

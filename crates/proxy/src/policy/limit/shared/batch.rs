@@ -85,7 +85,12 @@ impl Batch {
                 (Pace::Sliding { window, .. }, [before, current]) => {
                     pack(shown / window, before.unsigned_abs(), current.unsigned_abs())
                 }
-                (_, [full, ..]) => full.unsigned_abs().saturating_mul(1000),
+                // How far ahead of its time the server has the bucket. It answered after it was asked: what may have become
+                // free meanwhile is given to the caller.
+                (_, [full, ..]) => {
+                    let ahead = full.unsigned_abs().saturating_mul(1000).saturating_sub(shown);
+                    clock.elapsed(asked).saturating_add(ahead)
+                }
                 (_, []) => return Err(ServerError::Unexpected),
             };
             self.member.buckets.merge(*key, &self.member.pace, state, now);
