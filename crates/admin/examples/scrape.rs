@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
@@ -85,7 +85,7 @@ fn config(routes: usize, backend: SocketAddr) -> Config {
     let endpoint = Endpoint { address: backend, conditions: Conditions::READY };
     let host = |index| VirtualHost {
         host: HostPattern::Exact(format!("shop-{index}.example.com").into()),
-        routes: vec![Route::new(
+        rules: vec![Rule::new(
             RouteId { kind: "Ingress", namespace: "shop".into(), name: format!("ingress-{index}").into() },
             PathPattern::Prefix("/some/path".into()),
             key(index),

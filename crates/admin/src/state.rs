@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
-use sluicegate_model::{Balance, Conditions, Config, HostPattern, Layer4Route, Route, RouteId, UpstreamKey};
+use sluicegate_model::{
+    Balance, Conditions, Config, HostPattern, Layer4Route, RouteId, Rule, RuleMatch, UpstreamKey,
+};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::{EndpointShard, Sharded, Tallies, Telemetry, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -56,14 +58,15 @@ impl ServedRoute {
         hosts.sort_by_key(|host| &host.host);
         let mut served = Vec::new();
         for host in hosts {
-            let mut routes: Vec<_> = host.routes.iter().collect();
-            routes.sort_by_key(|route| (route.path.as_str(), &route.path));
-            let written = |route: &&Route| (route.path.to_string(), route.path.path_type());
-            let paths = routes.iter().map(|route| Self::of_route(config, &host.host, route, written(route)));
+            let matches = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (rule, of)));
+            let mut matches: Vec<_> = matches.collect();
+            matches.sort_by_key(|(_, of)| (of.path.as_str(), of.path.path_type()));
+            let written = |of: &RuleMatch| (of.path.to_string(), of.path.path_type());
+            let paths = matches.iter().map(|(rule, of)| Self::of_rule(config, &host.host, rule, written(of)));
             let fallback = host.fallback.iter();
             served.extend(paths.chain(fallback.map(|route| Self::default(config, &host.host, route))));
         }
-        let default = config.default_route.iter();
+        let default = config.default_rule.iter();
         served.extend(default.map(|route| Self::default(config, &HostPattern::Any, route)));
         for passed in &config.tls.passthrough {
             served.extend(Self::below_http(config, &passed.host, &passed.route, ("*".into(), "Passthrough")));
@@ -94,20 +97,20 @@ impl ServedRoute {
         })
     }
 
-    fn default(config: &Config, host: &HostPattern, route: &Route) -> Self {
-        Self::of_route(config, host, route, ("*".into(), "DefaultBackend"))
+    fn default(config: &Config, host: &HostPattern, rule: &Rule) -> Self {
+        Self::of_rule(config, host, rule, ("*".into(), "DefaultBackend"))
     }
 
-    fn of_route(config: &Config, host: &HostPattern, route: &Route, written: (String, &'static str)) -> Self {
-        let security = route.security.iter().map(|security| match security.refuses {
+    fn of_rule(config: &Config, host: &HostPattern, rule: &Rule, written: (String, &'static str)) -> Self {
+        let security = rule.security.iter().map(|security| match security.refuses {
             None => security.id.to_string(),
             Some(_) => format!("{} (closed)", security.id),
         });
-        let limits = route.rate_limits.iter().map(|limits| limits.id.to_string());
-        let traffic = route.traffic.iter().map(|traffic| traffic.id.to_string());
+        let limits = rule.rate_limits.iter().map(|limits| limits.id.to_string());
+        let traffic = rule.traffic.iter().map(|traffic| traffic.id.to_string());
         Self {
             policies: security.chain(limits).chain(traffic).collect(),
-            ..Self::of(config, host, (&route.id, &route.upstream), written)
+            ..Self::of(config, host, (&rule.id, &rule.upstream), written)
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::policy::Consumer;
 use crate::{
-    Endpoint, HostPattern, Layer4Route, Listener, Route, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
+    Endpoint, HostPattern, Layer4Route, Listener, Rule, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
 };
 
 /// An immutable snapshot of everything that the data plane serves.
@@ -18,8 +18,8 @@ pub struct Config {
     /// The hosts with their routes, at most one entry for each [`HostPattern`]. What is the same as in the configuration
     /// before costs next to nothing where it is the same [`Arc`].
     pub hosts: Vec<Arc<VirtualHost>>,
-    /// Where a request goes that no host takes. Without it the answer is 404.
-    pub default_route: Option<Route>,
+    /// The rule for requests that no host takes. Without one the gateway responds with 404.
+    pub default_rule: Option<Rule>,
     /// The listeners below HTTP, at most one for each address and transport protocol.
     pub listeners: Vec<Listener>,
     /// The certificates.
@@ -31,12 +31,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Every route of HTTP: those of the hosts, their fallbacks, and the default.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+    /// Every rule: those of the hosts, their fallbacks, and the default.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.hosts
             .iter()
-            .flat_map(|host| host.routes.iter().chain(host.fallback.as_ref()))
-            .chain(self.default_route.as_ref())
+            .flat_map(|host| host.rules.iter().chain(host.fallback.as_ref()))
+            .chain(self.default_rule.as_ref())
     }
 
     /// Every route below HTTP with the names that it is for: those of the listeners, and those that HTTPS listeners

@@ -10,7 +10,8 @@
 //! |---|---|
 //! | [`config`] | [`Config`], [`Change`] |
 //! | [`host`] | host patterns: exact, one-label wildcard, any |
-//! | [`route`] | virtual hosts, routes, path patterns |
+//! | [`rule`] | virtual hosts, rules with their matches |
+//! | [`route`] | the identity of an object, path patterns |
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
 //! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
 //! | [`tls`] | certificates by name, client certificates |
@@ -26,6 +27,7 @@ pub mod host;
 pub mod listener;
 pub mod policy;
 pub mod route;
+pub mod rule;
 pub mod settings;
 pub mod text;
 pub mod tls;
@@ -36,7 +38,8 @@ pub use compression::{Codings, Compression, ContentCoding};
 pub use config::{Change, Config};
 pub use host::HostPattern;
 pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};
-pub use route::{PathPattern, Route, RouteId, VirtualHost};
+pub use route::{PathPattern, RouteId};
+pub use rule::{Rule, RuleMatch, VirtualHost};
 pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
 pub use tracing::{Collector, Tracing};

@@ -5,62 +5,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::policy::{RateLimits, Security, Traffic};
-use crate::{ClientAuth, Codings, HostPattern, UpstreamKey};
-
-/// A host and its routes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VirtualHost {
-    /// The hosts that it answers for.
-    pub host: HostPattern,
-    /// Its routes, at most one for each [`PathPattern`], in no particular order.
-    pub routes: Vec<Route>,
-    /// Where a request for this host goes that no path takes (`spec.defaultBackend` of the Ingress that owns
-    /// the host). Without it, [`Config::default_route`](crate::Config::default_route) takes it.
-    pub fallback: Option<Route>,
-}
-
-/// One path of one host, and the upstream that serves it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Route {
-    /// Which object it comes from.
-    pub id: RouteId,
-    /// Which paths it takes.
-    pub path: PathPattern,
-    /// Who serves it.
-    pub upstream: UpstreamKey,
-    /// Whether clients that come over plain HTTP are sent to HTTPS, by 308 (ingress-nginx `ssl-redirect`).
-    pub https_only: bool,
-    /// The policy for certificates of clients that a connection must have been opened under.
-    pub client_auth: Option<Arc<ClientAuth>>,
-    /// How responses are compressed, if not as [`Compression::codings`](crate::Compression::codings) says.
-    pub compression: Option<Codings>,
-    /// Who may call it; everybody, if nothing says otherwise.
-    pub security: Option<Arc<Security>>,
-    /// How often it may be called.
-    pub rate_limits: Option<Arc<RateLimits>>,
-    /// How its requests go on, beside what holds for all routes.
-    pub traffic: Option<Arc<Traffic>>,
-}
-
-impl Route {
-    /// A route without any policy.
-    #[must_use]
-    pub fn new(id: RouteId, path: PathPattern, upstream: UpstreamKey) -> Self {
-        Self {
-            id,
-            path,
-            upstream,
-            https_only: false,
-            client_auth: None,
-            compression: None,
-            security: None,
-            rate_limits: None,
-            traffic: None,
-        }
-    }
-}
-
 /// The object that a route was written in; routes of one object share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RouteId {
@@ -96,6 +40,16 @@ pub enum PathPattern {
 }
 
 impl PathPattern {
+    /// Its place among patterns of the same length: 0 is the most specific.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::Exact(_) => 0,
+            Self::Prefix(_) => 1,
+            Self::Starts(_) => 2,
+        }
+    }
+
     /// The pattern's text.
     #[must_use]
     pub fn as_str(&self) -> &str {

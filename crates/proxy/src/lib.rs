@@ -12,7 +12,7 @@
 //! | `worker` | threads, mailboxes, accepting, buffers |
 //! | `listener` | listening sockets |
 //! | `proxy_header` | whom a load balancer speaks for |
-//! | `route` | the compiled routing table |
+//! | `rule` | the compiled routing table |
 //! | `batch` | the bytes below an HTTP/2 connection, gathered |
 //! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
 //! | `relay` | bytes both ways, for tunnels |
@@ -44,7 +44,7 @@ mod proxy;
 mod proxy_header;
 mod publish;
 mod relay;
-mod route;
+mod rule;
 mod stream;
 pub mod telemetry;
 mod tls;

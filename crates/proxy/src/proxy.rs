@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::listener::Sockets;
 use crate::options::Options;
 use crate::publish::Publisher;
-use crate::route::Table;
+use crate::rule::Table;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access_log::{AccessLog, WriterThread};
 use crate::trace::Exporter;

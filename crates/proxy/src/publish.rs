@@ -7,7 +7,7 @@ use sluicegate_model::{Change, Config, Endpoint, Listener, Upstream, UpstreamKey
 
 use crate::layer4::{self, Layer4Table};
 use crate::listener::{Moves, Sockets};
-use crate::route::Table;
+use crate::rule::Table;
 use crate::telemetry::{Layer4Labels, Layer4Stats, Telemetry};
 use crate::tls::Compiler;
 use crate::trace::Exporter;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
-    PathPattern, Protocol, Route, RouteId, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
+    PathPattern, Protocol, RouteId, Rule, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
     WeightedUpstream,
 };
 use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
@@ -63,8 +63,8 @@ impl Builder {
         spoken.transport.protocol = Protocol::Http2;
         self.config.upstreams.insert(spoken.clone(), Arc::new(Upstream { endpoints, ..Upstream::default() }));
         let id = RouteId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
-        let routes = vec![Route::new(id, PathPattern::Prefix("/".into()), spoken)];
-        self.config.hosts.push(Arc::new(VirtualHost { host: HostPattern::Any, routes, fallback: None }));
+        let rules = vec![Rule::new(id, PathPattern::Prefix("/".into()), spoken)];
+        self.config.hosts.push(Arc::new(VirtualHost { host: HostPattern::Any, rules, fallback: None }));
         self
     }
 
@@ -367,11 +367,11 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
     };
     config.upstreams.entry(key(name)).or_default();
     let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
-    let route = Route::new(id, PathPattern::Prefix(path.into()), key(name));
+    let rule = Rule::new(id, PathPattern::Prefix(path.into()), key(name));
     match config.hosts.iter_mut().find(|virtual_host| virtual_host.host == pattern) {
-        Some(virtual_host) => Arc::make_mut(virtual_host).routes.push(route),
+        Some(virtual_host) => Arc::make_mut(virtual_host).rules.push(rule),
         None => {
-            let virtual_host = VirtualHost { host: pattern, routes: vec![route], fallback: None };
+            let virtual_host = VirtualHost { host: pattern, rules: vec![rule], fallback: None };
             config.hosts.push(Arc::new(virtual_host));
         }
     }

@@ -9,7 +9,7 @@ use sluicegate_admin::table::routes_table;
 use sluicegate_admin::{FetchError, fetch};
 use sluicegate_model::{
     Balance, Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
-    PathPattern, Protocol, Route, RouteId, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
+    PathPattern, Protocol, RouteId, Rule, RuleMatch, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
     VirtualHost, WeightedUpstream,
 };
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -68,12 +68,15 @@ async fn routes_are_the_same_from_a_gateway_and_from_a_model() -> anyhow::Result
     let address = ([127, 0, 0, 1], 1).into();
     let leaving = Endpoint { address: ([127, 0, 0, 1], 2).into(), conditions: Conditions::TERMINATING };
     let mut config = config(&[("/", "web", &[ready(address), leaving]), ("/cart", "cart", &[])]);
-    let routes = &mut Arc::make_mut(&mut config.hosts[0]).routes;
-    routes.push(Route { path: PathPattern::Exact("/cart".into()), ..route("/cart", "web") });
+    let routes = &mut Arc::make_mut(&mut config.hosts[0]).rules;
+    routes.push(Rule {
+        matches: vec![RuleMatch::path(PathPattern::Exact("/cart".into()))],
+        ..route("/cart", "web")
+    });
     let wildcard = HostPattern::Wildcard("example.com".into());
-    let other = VirtualHost { host: wildcard, routes: vec![], fallback: Some(route("/", "cart")) };
+    let other = VirtualHost { host: wildcard, rules: vec![], fallback: Some(route("/", "cart")) };
     config.hosts.insert(0, other.into());
-    config.default_route = Some(route("/", "web"));
+    config.default_rule = Some(route("/", "web"));
     let gateway = Gateway::serving(config.clone()).await?;
     let fetched: Vec<ServedRoute> = fetch(gateway.admin, "/routes").await?;
     assert_eq!(fetched, ServedRoute::all(&config));

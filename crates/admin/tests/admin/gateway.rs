@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Planes, Problems, Readiness};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
@@ -124,9 +124,9 @@ pub(crate) fn key(service: &str) -> UpstreamKey {
 }
 
 /// A route to a service, from an Ingress of the service's name.
-pub(crate) fn route(path: &str, service: &str) -> Route {
+pub(crate) fn route(path: &str, service: &str) -> Rule {
     let id = RouteId { kind: "Ingress", namespace: "shop".into(), name: service.into() };
-    Route::new(id, PathPattern::Prefix(path.into()), key(service))
+    Rule::new(id, PathPattern::Prefix(path.into()), key(service))
 }
 
 pub(crate) fn ready(address: SocketAddr) -> Endpoint {
@@ -143,6 +143,6 @@ pub(crate) fn config(services: &[(&str, &str, &[Endpoint])]) -> Config {
     let host = HostPattern::Exact("shop.example.com".into());
     let upstreams =
         services.iter().map(|(_, service, endpoints)| (key(service), upstream(endpoints).into())).collect();
-    let host = VirtualHost { host, routes, fallback: None };
+    let host = VirtualHost { host, rules: routes, fallback: None };
     Config { hosts: vec![host.into()], upstreams, ..Config::default() }
 }

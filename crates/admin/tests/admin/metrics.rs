@@ -238,7 +238,7 @@ async fn names_with_quotes_do_not_break_the_exposition() -> anyhow::Result<()> {
 async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let empty = upstream(&[]);
-    let mut config = Config { default_route: Some(route("/", "web")), ..Config::default() };
+    let mut config = Config { default_rule: Some(route("/", "web")), ..Config::default() };
     config.upstreams.insert(key("web"), empty.into());
     gateway.apply(config).await;
     let endpoints = [ready(nobody().await?)].into();
@@ -427,8 +427,11 @@ async fn compressed_responses_are_counted_by_coding_with_their_bytes() -> anyhow
 async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
-    let exact = sluicegate_model::Route { path: PathPattern::Exact("/a".into()), ..route("/a", "web") };
-    Arc::make_mut(&mut config.hosts[0]).routes.push(exact);
+    let exact = sluicegate_model::Rule {
+        matches: vec![sluicegate_model::RuleMatch::path(PathPattern::Exact("/a".into()))],
+        ..route("/a", "web")
+    };
+    Arc::make_mut(&mut config.hosts[0]).rules.push(exact);
     let gateway = Gateway::serving(config).await?;
     assert_eq!(client::get(gateway.http, HOST, "/a").await?.status, 200);
     assert_eq!(client::get(gateway.http, HOST, "/a/b").await?.status, 200);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{RateLimits, Security, Traffic};
 use sluicegate_model::{
-    Change, Config, Endpoint, HostPattern, PathPattern, RouteId, Tls, Upstream, UpstreamKey, VirtualHost,
+    Change, Config, Endpoint, HostPattern, RouteId, RuleMatch, Tls, Upstream, UpstreamKey, VirtualHost,
 };
 
 /// What was published last, and what follows from it.
@@ -155,11 +155,11 @@ fn routes<'a>(
     other: &'a Config,
 ) -> impl Iterator<Item = (Taken<'a>, &'a RouteId, &'a UpstreamKey)> {
     let of_hosts = hosts(config, other).flat_map(|host| {
-        let routes = host.routes.iter().map(|route| (Some(&route.path), route));
-        let fallback = host.fallback.iter().map(|route| (None, route));
-        routes.chain(fallback).map(|(path, route)| (Taken::Path(Some(&host.host), path), route))
+        let rules = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (Some(of), rule)));
+        let fallback = host.fallback.iter().map(|rule| (None, rule));
+        rules.chain(fallback).map(|(of, rule)| (Taken::Match(Some(&host.host), of), rule))
     });
-    let of_all = config.default_route.iter().map(|route| (Taken::Path(None, None), route));
+    let of_all = config.default_rule.iter().map(|rule| (Taken::Match(None, None), rule));
     let of_http = of_hosts.chain(of_all).map(|(taken, route)| (taken, &route.id, &route.upstream));
     let of_listeners = config.listeners.iter().flat_map(|listener| {
         let address = (Some(&listener.address), listener.serves.protocol());
@@ -183,8 +183,8 @@ enum Policy<'a> {
 
 /// The policies of the routes whose hosts are not the same in the other configuration.
 fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a RouteId, Policy<'a>> {
-    let of_hosts = hosts(config, other).flat_map(|host| host.routes.iter().chain(&host.fallback));
-    let routes = of_hosts.chain(&config.default_route);
+    let of_hosts = hosts(config, other).flat_map(|host| host.rules.iter().chain(&host.fallback));
+    let routes = of_hosts.chain(&config.default_rule);
     routes
         .flat_map(|route| {
             let security = route.security.iter().map(|policy| (&policy.id, Policy::Security(policy)));
@@ -198,8 +198,8 @@ fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a RouteId, P
 /// Where a route is taken.
 #[derive(PartialEq, Eq, Hash)]
 enum Taken<'a> {
-    /// The host and the path. The default route has no host, and fallbacks have no path.
-    Path(Option<&'a HostPattern>, Option<&'a PathPattern>),
+    /// The host and the match. The default rule has no host, and fallbacks have no match.
+    Match(Option<&'a HostPattern>, Option<&'a RuleMatch>),
     /// Below HTTP: the address of the listener, or none for what HTTPS listeners pass on.
     Socket { address: Option<&'a SocketAddr>, protocol: &'a str, host: &'a HostPattern, weight: u32 },
 }
@@ -247,8 +247,8 @@ fn has_same_settings(one: &Arc<Upstream>, other: &Arc<Upstream>) -> bool {
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
-    let Config { settings, hosts, default_route, listeners, tls, consumers, upstreams } = one;
-    (settings, default_route, tls) == (&other.settings, &other.default_route, &other.tls)
+    let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams } = one;
+    (settings, default_rule, tls) == (&other.settings, &other.default_rule, &other.tls)
         && *consumers == other.consumers
         && upstreams.len() == other.upstreams.len()
         && upstreams
@@ -263,7 +263,7 @@ fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use sluicegate_model::{Conditions, Route};
+    use sluicegate_model::{Conditions, PathPattern, Rule};
 
     use super::*;
 
@@ -277,9 +277,9 @@ mod tests {
         let key = |name: &str| UpstreamKey::new("default", name, "80");
         let host = |name: &&str| {
             let id = RouteId { kind: "Ingress", namespace: "default".into(), name: (*name).into() };
-            let route = Route::new(id, PathPattern::Prefix("/".into()), key(name));
+            let route = Rule::new(id, PathPattern::Prefix("/".into()), key(name));
             let host = HostPattern::Exact((*name).into());
-            Arc::new(VirtualHost { host, routes: vec![route], fallback: None })
+            Arc::new(VirtualHost { host, rules: vec![route], fallback: None })
         };
         let upstream = |name: &&str| {
             (key(name), Arc::new(Upstream { endpoints: endpoints(last), ..Upstream::default() }))
@@ -315,7 +315,7 @@ mod tests {
     fn endpoints_that_were_published_since_and_are_as_before_again_are_told() {
         let mut publisher = Publisher::default();
         let before = published(publisher.set_config(config(&["a"], 1)));
-        let key = before.hosts[0].routes[0].upstream.clone();
+        let key = before.hosts[0].rules[0].upstream.clone();
         assert!(publisher.set_endpoints(&key, &endpoints(2)).is_some());
         let after = published(publisher.set_config(config(&["a", "b"], 1)));
         assert!(!Arc::ptr_eq(&after.upstreams[&key], &before.upstreams[&key]));

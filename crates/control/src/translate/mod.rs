@@ -243,7 +243,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut config = Config {
         settings: options.settings.clone(),
         hosts: built.hosts,
-        default_route: built.default_route,
+        default_rule: built.default_rule,
         listeners: gateways.listeners,
         consumers: Vec::new(),
         tls: Arc::new(std::mem::take(&mut tls.tls)),
@@ -382,10 +382,10 @@ impl Translation {
 /// Whether no request can come to an upstream: the hosts of all its routes are passed on over TLS, and plain HTTP is
 /// redirected there.
 fn is_redirected_alone(config: &Config, key: &UpstreamKey) -> bool {
-    let is_default = config.default_route.as_ref().is_some_and(|route| route.upstream == *key);
+    let is_default = config.default_rule.as_ref().is_some_and(|route| route.upstream == *key);
     let is_reached = config.hosts.iter().any(|host| {
         let is_passed = config.tls.passthrough.iter().any(|route| route.host == host.host);
-        let mut routes = host.routes.iter().chain(&host.fallback).filter(|route| route.upstream == *key);
+        let mut routes = host.rules.iter().chain(&host.fallback).filter(|route| route.upstream == *key);
         routes.any(|route| !(is_passed && route.https_only))
     });
     !is_default && !is_reached

@@ -5,7 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use sluicegate_model::{HostPattern, PathPattern, Route, UpstreamKey, VirtualHost};
+use sluicegate_model::rule::{PathMatch, RuleMatch};
+use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::policy::Policies;
 use super::reference::{Place, Reference};
@@ -19,7 +20,7 @@ use crate::store::Store;
 pub(super) struct Built<'a> {
     /// In the order of their patterns.
     pub(super) hosts: Vec<Arc<VirtualHost>>,
-    pub(super) default_route: Option<Route>,
+    pub(super) default_rule: Option<Rule>,
     pub(super) problems: Vec<Problem>,
     /// Who named each upstream first, and in which field.
     pub(super) references: Vec<Reference<'a>>,
@@ -29,8 +30,8 @@ pub(super) struct Built<'a> {
 struct Host<'a> {
     /// The oldest Ingress that names it: its `defaultBackend` is the host's fallback, as in ingress-nginx.
     owner: Source<'a>,
-    routes: Vec<Route>,
-    /// Where each of the routes is written.
+    rules: Vec<Rule>,
+    /// Where each of the rules is written.
     places: Vec<(Source<'a>, usize, usize)>,
 }
 
@@ -58,7 +59,7 @@ pub(super) fn build<'a>(
         for rule in &source.ingress.rules {
             let host = hosts.entry(&rule.host).or_insert(Host {
                 owner: source,
-                routes: Vec::new(),
+                rules: Vec::new(),
                 places: Vec::new(),
             });
             if source.ingress.default_backend.is_some() && host.owner.object != source.object {
@@ -86,7 +87,7 @@ pub(super) fn build<'a>(
                         place.insert(source);
                         let upstream = upstream::key(store, &path.upstream, source.ingress.backend.as_ref());
                         let pattern = path.pattern.clone();
-                        host.routes.push(source.route(&rule.host, pattern, &upstream, tls, policies));
+                        host.rules.push(source.route(&rule.host, pattern, &upstream, tls, policies));
                         host.places.push((source, rule.index, path.index));
                         let place = Place::Path(rule.index, path.index);
                         built.references.push(Reference { at: source.at(), place, upstream });
@@ -103,13 +104,13 @@ pub(super) fn build<'a>(
     for host in hosts.values() {
         host.tell_of_slashes(&mut built.problems);
     }
-    built.default_route = default
+    built.default_rule = default
         .and_then(|source| source.fallback(&HostPattern::Any, store, tls, policies, &mut built.references));
     built.hosts = hosts
         .into_iter()
         .map(|(pattern, host)| {
             let fallback = host.owner.fallback(pattern, store, tls, policies, &mut built.references);
-            Arc::new(VirtualHost { host: pattern.clone(), routes: host.routes, fallback })
+            Arc::new(VirtualHost { host: pattern.clone(), rules: host.rules, fallback })
         })
         .collect();
     built
@@ -121,14 +122,14 @@ impl Host<'_> {
     ///
     /// A route that takes `/admin/` without naming it, such as that of `/`, is left out: the data plane refuses such requests.
     fn tell_of_slashes(&self, problems: &mut Vec<Problem>) {
-        let guards = self.routes.iter().zip(&self.places).filter_map(|(route, place)| {
-            let PathPattern::Exact(path) = &route.path else { return None };
-            let guard = route.security.as_ref().filter(|security| security.keeps_out() && path.len() > 1)?;
+        let guards = self.rules.iter().zip(&self.places).filter_map(|(rule, place)| {
+            let PathPattern::Exact(path) = path_of(rule)? else { return None };
+            let guard = rule.security.as_ref().filter(|security| security.keeps_out() && path.len() > 1)?;
             Some((path, guard, place))
         });
         let mut routes = None;
         for (path, guard, (source, rule, index)) in guards {
-            let routes = routes.get_or_insert_with(|| ByPath::new(&self.routes));
+            let routes = routes.get_or_insert_with(|| ByPath::new(&self.rules));
             let (twin, other) = match path.strip_suffix('/') {
                 Some(bare) => (bare.to_owned(), routes.longest(bare)),
                 None => {
@@ -144,40 +145,43 @@ impl Host<'_> {
                     "is guarded by {}, which does not apply to {twin}: {} serves it by its path {} ({}). Attach one policy to both",
                     guard.id,
                     other.id,
-                    other.path,
-                    other.path.path_type(),
+                    other.matches[0].path,
+                    other.matches[0].path.path_type(),
                 ),
             ));
         }
     }
 }
 
-/// The routes of a host by their paths: exact ones, prefixes by element, plain prefixes.
-struct ByPath<'r>(HashMap<&'r str, [Option<&'r Route>; 3]>);
+/// The path of a rule of an Ingress, which has one match.
+fn path_of(rule: &Rule) -> Option<&PathPattern> {
+    match &rule.matches.first()?.path {
+        PathMatch::Literal(path) => Some(path),
+        PathMatch::Regex(_) => None,
+    }
+}
+
+/// The rules of a host by their paths: exact ones, prefixes by element, plain prefixes.
+struct ByPath<'r>(HashMap<&'r str, [Option<&'r Rule>; 3]>);
 
 impl<'r> ByPath<'r> {
-    fn new(routes: &'r [Route]) -> Self {
-        let mut by_path: HashMap<&str, [Option<&Route>; 3]> = HashMap::default();
-        for route in routes {
-            let kind = match route.path {
-                PathPattern::Exact(_) => 0,
-                PathPattern::Prefix(_) => 1,
-                PathPattern::Starts(_) => 2,
-            };
-            by_path.entry(route.path.as_str()).or_default()[kind].get_or_insert(route);
+    fn new(rules: &'r [Rule]) -> Self {
+        let mut by_path: HashMap<&str, [Option<&Rule>; 3]> = HashMap::default();
+        for (rule, path) in rules.iter().filter_map(|rule| Some((rule, path_of(rule)?))) {
+            by_path.entry(path.as_str()).or_default()[usize::from(path.rank())].get_or_insert(rule);
         }
         Self(by_path)
     }
 
     /// The route that names a path with a slash at its end: `/admin/`, or `/admin` as a prefix.
-    fn naming(&self, twin: &str) -> Option<&'r Route> {
+    fn naming(&self, twin: &str) -> Option<&'r Rule> {
         let [exact, _, starts] = self.0.get(twin).copied().unwrap_or_default();
         let [_, prefix, bare_starts] = self.0.get(twin.trim_end_matches('/')).copied().unwrap_or_default();
         exact.or(starts).or(prefix).or(bare_starts)
     }
 
     /// The route of a path without a slash at its end.
-    fn longest(&self, path: &str) -> Option<&'r Route> {
+    fn longest(&self, path: &str) -> Option<&'r Rule> {
         let ends = (1..=path.len()).rev().filter(|end| path.is_char_boundary(*end));
         ends.filter_map(|end| {
             let [exact, prefix, starts] = self.0.get(&path[..end]).copied().unwrap_or_default();
@@ -203,10 +207,10 @@ impl<'a> Source<'a> {
             let Some(host) = hosts.get_mut(&rule.host) else { continue };
             for path in &rule.paths {
                 let Some(literal) = path.literal.as_ref() else { continue };
-                let is_new = host.routes.iter().all(|route| route.path != *literal);
+                let is_new = host.rules.iter().all(|rule| path_of(rule) != Some(literal));
                 if is_new && !taken.contains_key(&(&rule.host, literal)) {
                     let upstream = upstream::key(store, &path.upstream, self.ingress.backend.as_ref());
-                    host.routes.push(self.route(&rule.host, literal.clone(), &upstream, tls, policies));
+                    host.rules.push(self.route(&rule.host, literal.clone(), &upstream, tls, policies));
                     host.places.push((self, rule.index, path.index));
                 }
             }
@@ -220,11 +224,11 @@ impl<'a> Source<'a> {
         upstream: &UpstreamKey,
         tls: &tls::Built,
         policies: &mut Policies<'_>,
-    ) -> Route {
+    ) -> Rule {
         let governed = policies.govern(self.object, upstream);
-        Route {
+        Rule {
             id: self.at().id(),
-            path,
+            matches: vec![RuleMatch::path(path)],
             upstream: upstream.clone(),
             https_only: tls.is_https_only(self.object, self.ingress, host),
             client_auth: tls.client_auth_of(self.object),
@@ -243,7 +247,7 @@ impl<'a> Source<'a> {
         tls: &tls::Built,
         policies: &mut Policies<'_>,
         references: &mut Vec<Reference<'a>>,
-    ) -> Option<Route> {
+    ) -> Option<Rule> {
         let upstream =
             upstream::key(store, self.ingress.default_backend.as_ref()?, self.ingress.backend.as_ref());
         let route = self.route(host, PathPattern::Prefix("/".into()), &upstream, tls, policies);

@@ -23,7 +23,7 @@ use crate::policy::limit::{Caller, Limits, Lines, Outcome, seconds_up};
 use crate::policy::security::{Authentication, Method, Security};
 use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
-use crate::route::{RouteIndex, host_name};
+use crate::rule::{RequestView, RouteIndex, host_name};
 use crate::telemetry::{PolicyShard, PolicyStats};
 
 /// Who calls.
@@ -426,7 +426,8 @@ impl Exchange<'_> {
         let snapshot = self.snapshot.clone();
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        match snapshot.table.way_around(index, authority, self.path()) {
+        let view = RequestView { head, buf };
+        match snapshot.table.way_around(index, authority, self.path(), view) {
             Some(policy) => Err(self.deny(&By::of(policy), Denial::AmbiguousPath)),
             None => Ok(()),
         }

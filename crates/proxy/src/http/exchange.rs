@@ -23,7 +23,7 @@ use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::policy::limit::Permit;
 use crate::policy::reading::has_encoded_dot_segment;
-use crate::route::{RouteIndex, host_name};
+use crate::rule::{RequestView, RouteIndex, host_name};
 use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 
@@ -214,7 +214,8 @@ impl<'c> Exchange<'c> {
             Normalised::Rewritten(path) => path,
         };
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        let index = self.snapshot.table.find(authority, path).ok_or(Refusal::NoRoute)?;
+        let view = RequestView { head, buf };
+        let index = self.snapshot.table.find(authority, path, view).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
         let is_insecure = || !self.client.origin.is_https(self.trusted, head, buf);

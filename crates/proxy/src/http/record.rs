@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::{Known, Version};
 use sluicegate_model::RouteId;
+use sluicegate_model::rule::PathMatch;
 use tokio::time::Instant;
 
 use super::connection::Client;
 use super::exchange::Exchange;
 use crate::policy::Guard;
 use crate::policy::credential::mask;
-use crate::route::RouteIndex;
+use crate::rule::RouteIndex;
 use crate::telemetry::access_log::Entry;
 use crate::trace::{Decision, Span, Trace};
 use crate::upstream::LocalUpstream;
@@ -209,7 +210,7 @@ impl Exchange<'_> {
             is_https,
             host: head.authority.map_or(&[], |authority| authority.of(buf)),
             path: head.path.of(buf),
-            pattern: route.and_then(|route| self.snapshot.table.pattern(route)),
+            pattern: route.and_then(|route| self.snapshot.table.path(route)).map(PathMatch::as_str),
             version: match head.version {
                 _ if self.client.is_http2() => "2",
                 Version::Http10 => "1.0",

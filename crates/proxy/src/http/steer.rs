@@ -15,7 +15,7 @@ use super::refuse::Refusal;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::policy::traffic::{Course, Traffic, TrafficPolicy};
-use crate::route::{RouteIndex, host_name};
+use crate::rule::{RouteIndex, host_name};
 use crate::telemetry::{Tally, TrafficShard};
 use crate::upstream::{StableHash, Wish};
 

@@ -196,7 +196,7 @@ fn behind<'b>(prefix: &[u8], value: &'b [u8]) -> Option<&'b [u8]> {
 }
 
 /// The names and values of a list of pairs.
-fn pairs(list: &[u8], between: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn pairs(list: &[u8], between: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
     list.split(move |byte| *byte == between).map(|pair| {
         let (name, value) = split(pair);
         (name.trim_ascii(), value.trim_ascii())
@@ -215,7 +215,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
 }
 
 /// A part of a query without its escapes (application/x-www-form-urlencoded).
-fn decoded(part: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn decoded(part: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr2(b'%', b'+', part).is_none() {
         return Cow::Borrowed(part);
     }

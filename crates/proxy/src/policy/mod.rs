@@ -39,7 +39,8 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use sluicegate_model::policy as model;
-use sluicegate_model::{HostPattern, Route, RouteId, Settings, UpstreamKey};
+use sluicegate_model::rule::{PathMatch, Rule};
+use sluicegate_model::{HostPattern, RouteId, Settings, UpstreamKey};
 
 use crate::telemetry::{
     CacheState, PolicyState, PolicyStats, SharedState, Telemetry, TrafficState, TrafficStats,
@@ -90,24 +91,24 @@ impl Policies {
     pub(crate) fn guard(
         &mut self,
         host: &HostPattern,
-        route: &Route,
+        rule: &Rule,
         before: &Self,
         telemetry: &Telemetry,
     ) -> Option<Box<Guard>> {
-        if route.security.is_none() && route.rate_limits.is_none() {
+        if rule.security.is_none() && rule.rate_limits.is_none() {
             return None;
         }
-        let security = route.security.as_ref().map(|source| {
+        let security = rule.security.as_ref().map(|source| {
             let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, telemetry.key_places());
             share(&mut self.security, (&before.security, true), source, || telemetry.new_policy(), compile)
         });
-        let limits = route.rate_limits.as_ref().map(|source| {
+        let limits = rule.rate_limits.as_ref().map(|source| {
             let compile = |before: Option<&Limits>, _: Option<&_>| {
                 Limits::new(source, before, telemetry.limit_servers())
             };
             share(&mut self.limits, (&before.limits, true), source, || telemetry.new_policy(), compile)
         });
-        let number = limits.as_ref().map_or(0, |_| number_of(host, route));
+        let number = limits.as_ref().map_or(0, |_| number_of(host, rule));
         Some(Box::new(Guard { security, limits, route: number }))
     }
 
@@ -115,18 +116,18 @@ impl Policies {
     /// been compiled with the same ones.
     pub(crate) fn course(
         &mut self,
-        route: &Route,
+        (rule, path): (&Rule, &PathMatch),
         (before, is_same): (&Self, bool),
         (telemetry, settings): (&Telemetry, &Settings),
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Option<Box<Course>> {
-        let source = route.traffic.as_ref()?;
+        let source = rule.traffic.as_ref()?;
         let compile = |before: Option<&Traffic>, beside: Option<&Traffic>| {
             Traffic::new(source, settings, before, beside)
         };
         let stats = || telemetry.new_traffic();
         let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
-        Some(Box::new(Course::new(policy, &route.path, slot)))
+        Some(Box::new(Course::new(policy, path, slot)))
     }
 
     /// Takes over how the requests of a route go on that stays as it was.
@@ -216,10 +217,10 @@ impl<S, C, T> Policy<S, C, T> {
     }
 }
 
-/// A route by what tells its counters from those of others.
-fn number_of(host: &HostPattern, Route { id, path, upstream, .. }: &Route) -> u64 {
+/// A number of a rule that is the same in all data planes.
+fn number_of(host: &HostPattern, rule: &Rule) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(format!("{host} {id} {} {upstream}", path.as_str()).as_bytes());
+    hasher.write(format!("{host} {} {} {}", rule.id, rule.path(), rule.upstream).as_bytes());
     hasher.finish()
 }
 

@@ -23,7 +23,7 @@ pub use crate::trace::{SpanLoss, SpanStats};
 use crate::failure::{ClientFault, Denial, Failure, ProxyHeaderFault, TlsFault};
 use crate::policy::jwks::Places;
 use crate::policy::limit::shared::Servers;
-use crate::route::Table;
+use crate::rule::Table;
 use crate::upstream::SharedUpstream;
 
 /// At most this many consumers have counters of their own; those after it share one set, whose labels are empty.

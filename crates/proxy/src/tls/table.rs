@@ -15,7 +15,7 @@ use super::own::own_certificate;
 use super::ticket::{self, Tickets};
 use super::{certified_key, provider};
 use crate::failure::TlsFault;
-use crate::route::{HostMap, host_name};
+use crate::rule::{HostMap, host_name};
 
 /// What clients are offered by ALPN (RFC 7301), the preferred first. Clients of HTTP/1.0 offer `http/1.0` alone.
 const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::listener::{Listener, Place, Protocol};
-use crate::route::Table;
+use crate::rule::Table;
 use crate::upstream::{EndpointSet, SharedUpstream};
 
 /// One worker's mailbox.

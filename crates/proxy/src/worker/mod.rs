@@ -30,7 +30,7 @@ use crate::listener::{Listener, Place, Protocol};
 use crate::policy::basic::PasswordMemory;
 use crate::policy::external::Externals;
 use crate::policy::tokens::TokenMemory;
-use crate::route::Table;
+use crate::rule::Table;
 use crate::stream::Stream;
 use crate::telemetry::access_log::LogBuffer;
 use crate::telemetry::{Telemetry, WorkerStats};

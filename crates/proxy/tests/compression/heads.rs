@@ -70,7 +70,7 @@ async fn without_the_option_nothing_is_touched_and_a_route_can_say_otherwise() -
         gateway
             .configure(|config| {
                 config.settings.compression.codings = codings(of_all);
-                Arc::make_mut(&mut config.hosts[0]).routes[0].compression = of_route.map(codings);
+                Arc::make_mut(&mut config.hosts[0]).rules[0].compression = of_route.map(codings);
             })
             .await;
         let response = client.request(get("gzip")).await?;

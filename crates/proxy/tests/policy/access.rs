@@ -2,7 +2,7 @@
 
 use sluicegate_model::policy::security::OriginPattern;
 use sluicegate_model::policy::{Authorization, AuthorizationRule, Cors};
-use sluicegate_model::{PathPattern, Route};
+use sluicegate_model::{PathPattern, Rule};
 use sluicegate_testkit::gateway::key;
 
 use super::*;
@@ -78,16 +78,16 @@ async fn who_comes_through_a_proxy_that_does_not_say_from_where_is_nobody_that_m
 }
 
 #[tokio::test]
-async fn what_goes_to_the_default_route_goes_around_no_guard_of_its_host() -> TestResult {
+async fn what_goes_to_the_default_rule_goes_around_no_guard_of_its_host() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
-    let mut admin = Route::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
+    let mut admin = Rule::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
     admin.security = Some(Arc::new(asking(vec![shared_jwt()])));
     let host = sluicegate_model::HostPattern::Exact("localhost".into());
-    config.hosts = vec![Arc::new(VirtualHost { host, routes: vec![admin], fallback: None })];
-    config.default_route =
-        Some(Route::new(id("Ingress", "default"), PathPattern::Prefix("/".into()), key("backend")));
+    config.hosts = vec![Arc::new(VirtualHost { host, rules: vec![admin], fallback: None })];
+    config.default_rule =
+        Some(Rule::new(id("Ingress", "default"), PathPattern::Prefix("/".into()), key("backend")));
     config.settings.allow_encoded_dot_segments = true;
     let gateway = builder.start().await?;
     for (way, status) in [("/admin", 401), ("/%2fadmin", 400), ("/x%2f..%2fadmin", 400), ("/x%2fy", 200)] {
@@ -98,7 +98,7 @@ async fn what_goes_to_the_default_route_goes_around_no_guard_of_its_host() -> Te
         .configure(|config| {
             let guard = Some(Arc::new(asking(vec![shared_jwt()])));
             routes(config, |route| route.security = None);
-            if let Some(default) = &mut config.default_route {
+            if let Some(default) = &mut config.default_rule {
                 default.security = guard;
             }
         })
@@ -323,9 +323,9 @@ async fn a_guarded_route_cannot_be_gone_around_by_an_open_one() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
-    let mut admin = Route::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
+    let mut admin = Rule::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
     admin.security = Some(Arc::new(asking(vec![shared_jwt()])));
-    Arc::make_mut(&mut config.hosts[0]).routes.push(admin);
+    Arc::make_mut(&mut config.hosts[0]).rules.push(admin);
     config.settings.allow_encoded_dot_segments = true;
     let gateway = builder.start().await?;
     for (way, status) in [
@@ -358,14 +358,14 @@ async fn a_guarded_exact_path_cannot_be_reached_with_a_slash_at_its_end() -> Tes
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let route = |name: &str, path: PathPattern, is_guarded: bool| {
-        let mut route = Route::new(id("Ingress", name), path, key("backend"));
+        let mut route = Rule::new(id("Ingress", name), path, key("backend"));
         route.security = is_guarded.then(|| Arc::new(asking(vec![shared_jwt()])));
         route
     };
     let mut open_to_pages = route("fonts", PathPattern::Exact("/fonts".into()), false);
     let cors_alone = Security { authentication: None, ..cors(vec![OriginPattern::Any], false) };
     open_to_pages.security = Some(Arc::new(cors_alone));
-    let routes = &mut Arc::make_mut(&mut builder.config_mut().hosts[0]).routes;
+    let routes = &mut Arc::make_mut(&mut builder.config_mut().hosts[0]).rules;
     routes.extend([
         route("admin", PathPattern::Exact("/admin".into()), true),
         route("both", PathPattern::Exact("/both".into()), true),
@@ -452,10 +452,10 @@ async fn forms_of_one_policy_count_together() -> TestResult {
     let closed = Arc::new(Security::closed(security.id.clone(), "no such port".into()));
     let open = Arc::new(security);
     let config = builder.config_mut();
-    Arc::make_mut(&mut config.hosts[0]).routes = [("/one", &open), ("/closed", &closed), ("/two", &open)]
+    Arc::make_mut(&mut config.hosts[0]).rules = [("/one", &open), ("/closed", &closed), ("/two", &open)]
         .map(|(path, form)| {
-            let route = Route::new(id("Ingress", "shop"), PathPattern::Prefix(path.into()), key("backend"));
-            Route { security: Some(form.clone()), ..route }
+            let route = Rule::new(id("Ingress", "shop"), PathPattern::Prefix(path.into()), key("backend"));
+            Rule { security: Some(form.clone()), ..route }
         })
         .into();
     keys::set_consumers(config, vec![consumer("alice", "alice-key")]);

@@ -62,10 +62,10 @@ async fn with(change: impl FnOnce(&mut Config)) -> anyhow::Result<(Backend, Gate
 }
 
 /// Changes every route.
-fn routes(config: &mut Config, change: impl Fn(&mut sluicegate_model::Route)) {
+fn routes(config: &mut Config, change: impl Fn(&mut sluicegate_model::Rule)) {
     for host in &mut config.hosts {
-        let VirtualHost { routes, .. } = Arc::make_mut(host);
-        routes.iter_mut().for_each(&change);
+        let VirtualHost { rules, .. } = Arc::make_mut(host);
+        rules.iter_mut().for_each(&change);
     }
 }
 

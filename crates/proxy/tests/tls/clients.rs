@@ -21,7 +21,7 @@ fn demand(config: &mut Config, policy: ClientAuth) {
     for host in ["a.test", "b.test"] {
         sluicegate_testkit::gateway::add_route(config, host, "/", "backend");
     }
-    let route = &mut Arc::make_mut(&mut config.hosts[0]).routes[0];
+    let route = &mut Arc::make_mut(&mut config.hosts[0]).rules[0];
     route.client_auth = Some(policy.clone());
     route.https_only = true;
     let host = |name: &str, client_auth| {

@@ -143,7 +143,7 @@ async fn plain_http_is_redirected_where_a_route_wants_https() -> TestResult {
     let gateway = with_names(&["a.test"]).backends([&backend]).start().await?;
     gateway
         .configure(|config| {
-            Arc::make_mut(&mut config.hosts[0]).routes[0].https_only = true;
+            Arc::make_mut(&mut config.hosts[0]).rules[0].https_only = true;
             config.settings.trusted_peers = vec!["127.0.0.2/32".parse().expect("a network")];
         })
         .await;

@@ -143,7 +143,7 @@ async fn a_span_says_who_called_and_which_policy_turned_it_away_and_no_key() -> 
     let mut builder = traced(&backend, to(collector.addr()));
     let config = builder.config_mut();
     config.consumers = vec![Arc::new(alice)];
-    Arc::make_mut(&mut config.hosts[0]).routes[0].security = Some(Arc::new(security));
+    Arc::make_mut(&mut config.hosts[0]).rules[0].security = Some(Arc::new(security));
     let gateway = builder.start().await?;
     ask(&gateway, "/in?key=alice-key", &[]).await?;
     ask(&gateway, "/out?key=guessed-key", &[]).await?;

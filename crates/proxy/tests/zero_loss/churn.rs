@@ -123,7 +123,7 @@ async fn a_thousand_routes_rewritten_under_load_lose_nothing() -> TestResult {
             add_route(config, &format!("h{}", route % 50), &format!("/{route}/{generation}"), &service);
             add_route(config, &format!("h{}", route % 50), &format!("/{route}"), &service);
         }
-        let named = |key: &_| config.hosts.iter().any(|host| host.routes.iter().any(|r| r.upstream == *key));
+        let named = |key: &_| config.hosts.iter().any(|host| host.rules.iter().any(|r| r.upstream == *key));
         let unnamed: Vec<_> = config.upstreams.keys().filter(|key| !named(key)).cloned().collect();
         unnamed.iter().for_each(|key| drop(config.upstreams.remove(key)));
     };

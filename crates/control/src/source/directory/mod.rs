@@ -91,7 +91,7 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
     problems.extend(translation.problems);
     problems.extend(translation.upstream_problems.into_values());
     let has_routes =
-        translation.config.routes().next().is_some() || translation.config.layer4_routes().next().is_some();
+        translation.config.rules().next().is_some() || translation.config.layer4_routes().next().is_some();
     if !has_routes && files.is_present() {
         problems.push(no_route(dir, &translation.foreign));
     }

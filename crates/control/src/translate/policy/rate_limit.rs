@@ -52,7 +52,7 @@ pub(super) fn tell_of_unknown_callers(
 ) {
     // By the limits' addresses: what is said of the first of their routes.
     let mut unknown: HashMap<*const RateLimits, String> = HashMap::default();
-    for route in config.routes() {
+    for route in config.rules() {
         let Some(limits) = &route.rate_limits else { continue };
         // Who is turned away is not counted.
         let is_closed = route.security.as_ref().is_some_and(|security| security.refuses.is_some());
@@ -76,7 +76,7 @@ pub(super) fn tell_of_unknown_callers(
         } else {
             continue;
         };
-        let message = format!("{what} on {} {}, where no SecurityPolicy {asks}", route.id, route.path);
+        let message = format!("{what} on {} {}, where no SecurityPolicy {asks}", route.id, route.path());
         unknown.insert(Arc::as_ptr(limits), message);
     }
     for Policy { at, value, .. } in attached.policies() {

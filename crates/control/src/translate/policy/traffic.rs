@@ -47,7 +47,7 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
         return Vec::new();
     }
     let governing: HashSet<_> =
-        config.routes().filter_map(|route| route.traffic.as_ref()).map(|traffic| &traffic.id).collect();
+        config.rules().filter_map(|route| route.traffic.as_ref()).map(|traffic| &traffic.id).collect();
     let in_force = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
         let traffic = value.as_ref().map(|value| &value.traffic)?;
         governing.contains(&traffic.id).then_some((*at, traffic))
@@ -71,7 +71,7 @@ pub(super) fn upstreams(
     if attached.policies().is_empty() {
         return HashMap::default();
     }
-    let of_routes = config.routes().map(|route| &route.upstream);
+    let of_routes = config.rules().map(|route| &route.upstream);
     let named = references.iter().map(|reference| &reference.upstream);
     let governed = of_routes.chain(named).filter_map(|upstream| {
         let is_http = matches!(upstream.transport.protocol, Protocol::Http | Protocol::Http2);
@@ -88,7 +88,7 @@ pub(super) fn tell_of_idle_caches(
     problems: &mut Vec<Problem>,
 ) {
     let mut idle = HashMap::default();
-    for route in config.routes() {
+    for route in config.rules() {
         let Some(traffic) = route.traffic.as_ref().filter(|traffic| traffic.cache.is_some()) else {
             continue;
         };
@@ -102,7 +102,8 @@ pub(super) fn tell_of_idle_caches(
         if let Some(route) = idle.get(&at.id()) {
             let message = format!(
                 "keeps nothing on {} {}, where callers are asked who they are: responses are for them alone",
-                route.id, route.path
+                route.id,
+                route.path()
             );
             problems.push(at.note("spec.cache", message));
         }
@@ -116,7 +117,7 @@ pub(super) fn tell_of_failing_checks(
     problems: &mut Vec<Problem>,
 ) {
     let mut told = HashSet::default();
-    for upstream in config.routes().map(|route| &route.upstream) {
+    for upstream in config.rules().map(|route| &route.upstream) {
         if upstream.transport.protocol != Protocol::Http {
             continue;
         }

@@ -22,11 +22,11 @@ fn check(texts: &[&str], expected: Option<&str>, problems: &[&str]) {
         store.set_file(Path::new("m.yaml"), text);
     }
     let config = translate(&store, &TranslateOptions::default()).config;
-    let routes: Vec<_> = config.routes().collect();
+    let routes: Vec<_> = config.rules().collect();
     assert_eq!(routes.len(), 2, "the path and the default backend");
     for route in routes {
         let codings = route.compression.as_ref().map(ToString::to_string);
-        assert_eq!(codings.as_deref(), expected, "{}", route.path);
+        assert_eq!(codings.as_deref(), expected, "{}", route.path());
     }
     assert_problems(&served(&store, &TranslateOptions::default()).problems, problems);
 }

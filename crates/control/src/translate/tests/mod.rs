@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluicegate_model::{Conditions, Config, Endpoint, Layer4Route, ProxyProtocol, Route, UpstreamKey};
+use sluicegate_model::{Conditions, Config, Endpoint, Layer4Route, ProxyProtocol, Rule, UpstreamKey};
 
 use super::{TranslateOptions, translate};
 use crate::store::Store;
@@ -40,17 +40,15 @@ fn serve_with(yaml: &str, options: &TranslateOptions) -> Served {
 fn served(store: &Store, options: &TranslateOptions) -> Served {
     let translation = translate(store, options);
     let config = &translation.config;
-    let show = |what: String, route: &Route| format!("{what} -> {}", show_upstream(config, &route.upstream));
+    let show = |what: String, route: &Rule| format!("{what} -> {}", show_upstream(config, &route.upstream));
     let mut routes = Vec::new();
     for host in &config.hosts {
-        routes.extend(
-            host.routes
-                .iter()
-                .map(|route| show(format!("{} {} {}", host.host, route.path.path_type(), route.path), route)),
-        );
+        routes.extend(host.rules.iter().map(|route| {
+            show(format!("{} {} {}", host.host, route.matches[0].path.path_type(), route.path()), route)
+        }));
         routes.extend(host.fallback.iter().map(|route| show(format!("{} fallback", host.host), route)));
     }
-    routes.extend(config.default_route.iter().map(|route| show("default".to_owned(), route)));
+    routes.extend(config.default_rule.iter().map(|route| show("default".to_owned(), route)));
     let problems = store
         .problems()
         .chain(translation.problems.iter().cloned())
@@ -182,7 +180,7 @@ fn the_quickstart_is_served() {
         .collect();
     let expected: Vec<String> = (1..=5).map(|nth| format!("127.0.1.{nth}:9000")).collect();
     assert_eq!(endpoints, expected);
-    assert_eq!(loaded.config.hosts[0].routes[0].path.as_str(), "/");
+    assert_eq!(loaded.config.hosts[0].rules[0].path(), "/");
 }
 
 #[test]

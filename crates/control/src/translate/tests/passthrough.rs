@@ -73,7 +73,7 @@ fn an_ingress_passes_its_hosts_on_to_the_service_of_the_root() {
         );
         assert_eq!(config.layer4_routes().next().unwrap().1.id.to_string(), "Ingress default/a");
         // Plain HTTP is served as before.
-        assert!(config.routes().all(|route| !route.https_only) && config.routes().count() > 0);
+        assert!(config.rules().all(|route| !route.https_only) && config.rules().count() > 0);
     }
     check(
         &format!("{}{ECHO}", passing("a", "rules: [{host: a.test}]")),
@@ -145,7 +145,7 @@ fn a_certificate_of_a_host_that_is_passed_on_does_nothing_but_redirect() {
         )
     };
     let redirected = |config: &Config| {
-        let hosts = config.hosts.iter().filter(|host| host.routes[0].https_only);
+        let hosts = config.hosts.iter().filter(|host| host.rules[0].https_only);
         hosts.map(|host| host.host.to_string()).collect::<Vec<_>>().join(" ")
     };
     let config = check(
@@ -184,7 +184,7 @@ fn certificates_of_clients_are_not_asked_for_where_tls_is_passed_on() {
         ],
     );
     // Nor is the host served without TLS.
-    assert!(config.routes().all(|route| route.https_only));
+    assert!(config.rules().all(|route| route.https_only));
 }
 
 #[test]

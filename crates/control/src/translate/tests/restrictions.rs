@@ -11,11 +11,11 @@ fn doors(yaml: &str, options: &TranslateOptions) -> Vec<String> {
     let mut store = Store::default();
     store.set_file(std::path::Path::new("m.yaml"), yaml);
     let config = translate(&store, options).config;
-    let door = |route: &sluicegate_model::Route| {
+    let door = |route: &sluicegate_model::Rule| {
         let is_closed = route.security.as_ref().is_some_and(|security| security.refuses.is_some());
-        format!("{} {}", route.path, if is_closed { "closed" } else { "open" })
+        format!("{} {}", route.path(), if is_closed { "closed" } else { "open" })
     };
-    config.routes().map(door).collect()
+    config.rules().map(door).collect()
 }
 
 fn restricted(annotation: &str, paths: &str) -> String {

@@ -51,7 +51,7 @@ fn hosts_get_the_certificates_that_their_ingress_names() {
         let (translation, problems) = translated(&format!("{}{ECHO}{secret}", with_tls(tls)));
         assert_lines(&hosts(&translation.config), expected);
         assert_problems(&problems, &[]);
-        assert!(translation.config.hosts[0].routes[0].https_only, "{tls}");
+        assert!(translation.config.hosts[0].rules[0].https_only, "{tls}");
     }
 }
 
@@ -63,7 +63,7 @@ fn an_ingress_for_every_host_serves_the_names_of_its_certificate() {
     let (translation, problems) = translated(&format!("{text}{ECHO}{secret}"));
     assert_lines(&hosts(&translation.config), &["a.test: ECDSA", "*.b.test: ECDSA"]);
     assert_problems(&problems, &[]);
-    assert!(translation.config.hosts[0].routes[0].https_only);
+    assert!(translation.config.hosts[0].rules[0].https_only);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn plain_http_is_redirected_as_annotations_and_options_say() {
         let mut store = Store::default();
         store.set_file(Path::new("m.yaml"), &format!("{text}{ECHO}"));
         let options = TranslateOptions { ssl_redirect: globally, ..TranslateOptions::default() };
-        let is_redirected = translate(&store, &options).config.hosts[0].routes[0].https_only;
+        let is_redirected = translate(&store, &options).config.hosts[0].rules[0].https_only;
         assert_eq!(is_redirected, expected, "{annotations} {spec} {globally}");
     }
     let text = ingress(
@@ -274,7 +274,7 @@ fn certificates_of_clients_are_demanded_by_annotations() {
         assert_problems(&problems, &[]);
         let auth = translation.config.tls.hosts[0].client_auth.clone().expect(annotations);
         assert_eq!((auth.mode, auth.forward, auth.roots.len()), (mode, forward, 1));
-        let route = &translation.config.hosts[0].routes[0];
+        let route = &translation.config.hosts[0].rules[0];
         assert_eq!(route.client_auth.as_ref(), Some(&auth));
         assert!(route.https_only);
     }
@@ -335,12 +335,7 @@ fn a_younger_ingress_of_another_namespace_changes_nothing_of_a_hosts_tls() {
     let t_test = translation.config.tls.hosts.iter().find(|host| host.host.to_string() == "t.test").unwrap();
     assert!(t_test.client_auth.is_none());
     assert!(
-        translation
-            .config
-            .hosts
-            .iter()
-            .flat_map(|host| &host.routes)
-            .all(|route| route.client_auth.is_none())
+        translation.config.hosts.iter().flat_map(|host| &host.rules).all(|route| route.client_auth.is_none())
     );
     assert!(
         problems.iter().any(|problem| problem.contains("host t.test belongs to Ingress default/a")),
@@ -358,13 +353,13 @@ fn only_who_has_a_certificate_for_it_redirects_the_host_of_another_namespace() {
             issue(&["t.test"]).secret("cert").replace("name: cert", "name: cert, namespace: stranger");
         let stranger = of_a_stranger("", &format!("tls: [{{hosts: [{hosts}]}}]"));
         let (translation, _) = translated(&format!("{text}{ECHO}{secret}{stranger}"));
-        assert_eq!(translation.config.hosts[0].routes[0].https_only, redirects, "{hosts}");
+        assert_eq!(translation.config.hosts[0].rules[0].https_only, redirects, "{hosts}");
     }
     // Ingresses of one namespace share the work.
     for tls in ["{hosts: [t.test]}", "{hosts: [t.test], secretName: missing}"] {
         let sibling = ingress("name: b", &format!("{}, tls: [{tls}]", rules(&["u.test Prefix / echo:80"])));
         let (translation, _) = translated(&format!("{text}{ECHO}{sibling}"));
-        assert!(translation.config.hosts[0].routes[0].https_only, "{tls}");
+        assert!(translation.config.hosts[0].rules[0].https_only, "{tls}");
     }
 }
 

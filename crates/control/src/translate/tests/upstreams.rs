@@ -70,7 +70,7 @@ fn one_service_port_is_one_upstream_however_it_is_named() {
         let keys: Vec<String> =
             config.upstreams.keys().map(|key| key.to_string().replace("default/", "")).collect();
         assert_eq!(keys.join(" "), expected, "{spec}");
-        assert!(config.routes().all(|route| config.upstreams.contains_key(&route.upstream)));
+        assert!(config.rules().all(|route| config.upstreams.contains_key(&route.upstream)));
     }
 }
 
@@ -297,7 +297,7 @@ fn spoken(of_ingress: &str, of_service: &str, app_protocol: &str) -> (String, Ve
     let mut store = Store::default();
     store.set_file(Path::new("m.yaml"), &format!("{text}{service}"));
     let options = TranslateOptions::default();
-    let upstream = translate(&store, &options).config.hosts[0].routes[0].upstream.to_string();
+    let upstream = translate(&store, &options).config.hosts[0].rules[0].upstream.to_string();
     let mut problems = served(&store, &options).problems;
     problems.retain(|problem| !problem.contains("has no EndpointSlice"));
     (upstream, problems)

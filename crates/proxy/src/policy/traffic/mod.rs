@@ -18,7 +18,8 @@ use sluicegate_model::policy::traffic::{
     Retries,
 };
 use sluicegate_model::policy::{self as model, Credential};
-use sluicegate_model::{PathPattern, Settings, UpstreamKey};
+use sluicegate_model::rule::PathMatch;
+use sluicegate_model::{Settings, UpstreamKey};
 
 use super::Policy;
 use super::credential::{Place, is_line_like};
@@ -183,7 +184,7 @@ fn match_place(of: &RequestMatch) -> Place {
 impl Course {
     pub(crate) fn new(
         policy: Arc<TrafficPolicy>,
-        path: &PathPattern,
+        path: &PathMatch,
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
         let source = policy.source();
@@ -191,7 +192,11 @@ impl Course {
         Self {
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
             mirror: source.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
-            matched: path.as_str().trim_end_matches('/').len(),
+            matched: match path {
+                PathMatch::Literal(path) => path.as_str().trim_end_matches('/').len(),
+                // An expression says of no part that it is the prefix: the whole path is replaced.
+                PathMatch::Regex(_) => usize::MAX,
+            },
             policy,
         }
     }
@@ -269,7 +274,7 @@ impl HeaderEdit {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_model::RouteId;
+    use sluicegate_model::{PathPattern, RouteId};
 
     use super::*;
 
@@ -280,7 +285,7 @@ mod tests {
             let source = Arc::new(model::Traffic::new(id.clone()));
             let compiled = Traffic::new(&source, &Settings::default(), None, None);
             let policy = Arc::new(Policy { source, compiled, stats: Arc::new(TrafficStats::new(1)) });
-            let course = Course::new(policy, &pattern, |_| 0);
+            let course = Course::new(policy, &PathMatch::Literal(pattern), |_| 0);
             let mut out = Vec::new();
             course.rewrite(&PathRewrite::Prefix(prefix.into()), path.as_bytes(), &mut out);
             String::from_utf8(out).unwrap()

@@ -35,7 +35,7 @@ async fn a_guard_that_cannot_be_read_at_the_start_closes_what_it_may_guard() {
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
     followed.problems(&["guard.yaml:2: cannot be read", "guard.yaml: may hold a SecurityPolicy"]).await;
     let is_closed = |published: &Published| {
-        let mut routes = published.config.as_ref().unwrap().routes();
+        let mut routes = published.config.as_ref().unwrap().rules();
         routes.all(|route| route.security.as_ref().is_some_and(|security| security.refuses.is_some()))
     };
     assert!(is_closed(&followed.published.borrow()));
@@ -59,7 +59,7 @@ async fn so_does_one_that_is_no_text() {
         .problems(&["guard.yaml: cannot be read: it is not UTF-8", "guard.yaml: may hold a SecurityPolicy"])
         .await;
     let is_open = |published: &Published| {
-        let mut routes = published.config.as_ref().unwrap().routes();
+        let mut routes = published.config.as_ref().unwrap().rules();
         routes.all(|route| route.security.is_none())
     };
     assert!(!is_open(&followed.published.borrow()));

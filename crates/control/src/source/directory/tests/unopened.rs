@@ -13,14 +13,14 @@ const GUARD: &str = "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\n
 
 fn closed(published: &Published) -> usize {
     let routes =
-        published.config.as_ref().map(|config| config.routes().collect::<Vec<_>>()).unwrap_or_default();
+        published.config.as_ref().map(|config| config.rules().collect::<Vec<_>>()).unwrap_or_default();
     let is_closed = |security: &&sluicegate_model::policy::Security| security.refuses.is_some();
     routes.iter().filter_map(|route| route.security.as_deref()).filter(is_closed).count()
 }
 
 fn is_guarded(published: &Published) -> bool {
     let routes =
-        published.config.as_ref().map(|config| config.routes().collect::<Vec<_>>()).unwrap_or_default();
+        published.config.as_ref().map(|config| config.rules().collect::<Vec<_>>()).unwrap_or_default();
     let is_guard = |security: &sluicegate_model::policy::Security| {
         security.refuses.is_none() && !security.access.allow.is_empty()
     };

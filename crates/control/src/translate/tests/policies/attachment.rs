@@ -10,10 +10,10 @@ use crate::Translation;
 /// Each route with the names of the policies that govern it.
 fn governed(translation: &Translation) -> Vec<String> {
     let name = |id: Option<&Arc<str>>| id.map_or("-".to_owned(), ToString::to_string);
-    let routes = translation.config.routes().map(|route| {
+    let routes = translation.config.rules().map(|route| {
         let security = name(route.security.as_ref().map(|security| &security.id.name));
         let limits = name(route.rate_limits.as_ref().map(|limits| &limits.id.name));
-        format!("{} {} {security} {limits}", route.id.name, route.path)
+        format!("{} {} {security} {limits}", route.id.name, route.path())
     });
     routes.collect()
 }
@@ -91,7 +91,7 @@ fn the_most_specific_policy_governs_a_route_as_a_whole() {
 fn all_routes_of_a_policy_share_it() {
     let text = [two_services(), security("p", &[A]), limits("l", &[A])].concat();
     let (translation, _) = translated(&[&text]);
-    let routes: Vec<_> = translation.config.routes().collect();
+    let routes: Vec<_> = translation.config.rules().collect();
     assert_eq!(routes.len(), 4);
     for pair in routes.windows(2) {
         assert!(Arc::ptr_eq(pair[0].security.as_ref().unwrap(), pair[1].security.as_ref().unwrap()));
@@ -156,7 +156,7 @@ fn one_that_is_broken_as_a_whole_gives_way_to_others_unless_it_keeps_somebody_ou
             of("TrafficPolicy", "good", A, "retries: {}"),
         ];
         let (translation, _) = translated(&[&text.concat()]);
-        let traffic = translation.config.routes().next().and_then(|route| route.traffic.clone());
+        let traffic = translation.config.rules().next().and_then(|route| route.traffic.clone());
         traffic.unwrap().id.name.to_string()
     };
     for broken in ["timeouts: {request: never}", "timeouts: never", "timeoutss: {}"] {
@@ -220,7 +220,7 @@ fn a_security_policy_for_a_port_that_the_service_does_not_have_closes_what_is_op
     let targets = ["{group: \"\", kind: Service, name: echo, sectionName: htp}"];
     let refuses = |objects: &[String]| {
         let (translation, problems) = translated(&[&objects.concat()]);
-        let route = &translation.config.hosts[0].routes[0];
+        let route = &translation.config.hosts[0].rules[0];
         (route.security.as_ref().map(|security| security.refuses.is_some()), problems)
     };
     let (closed, problems) = refuses(&[shop(), security("p", &targets)]);

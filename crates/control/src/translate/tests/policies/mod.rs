@@ -63,7 +63,7 @@ const PORT: &str = "{group: \"\", kind: Service, name: echo, sectionName: http}"
 /// What the only route is governed by.
 #[track_caller]
 fn security_of(config: &Config) -> Arc<Security> {
-    let mut routes = config.routes();
+    let mut routes = config.rules();
     let security = routes.next().and_then(|route| route.security.clone());
     assert!(routes.next().is_none(), "there is one route");
     security.expect("a policy governs the route")
@@ -71,7 +71,7 @@ fn security_of(config: &Config) -> Arc<Security> {
 
 #[track_caller]
 fn limits_of(config: &Config) -> Arc<RateLimits> {
-    let route = config.routes().next().expect("there is a route");
+    let route = config.rules().next().expect("there is a route");
     route.rate_limits.clone().expect("a policy governs the route")
 }
 

@@ -198,7 +198,7 @@ fn a_policy_without_a_valid_limit_limits_nothing_and_says_so() {
     let (translation, problems) =
         translated(&[&[shop(), limiting("{name: a, requests: 0, per: 1s}")].concat()]);
     assert_eq!(problems.len(), 1);
-    assert!(translation.config.routes().all(|route| route.rate_limits.is_none()));
+    assert!(translation.config.rules().all(|route| route.rate_limits.is_none()));
     let (_, problems) = translated(&[&[shop(), limiting("")].concat()]);
     assert_problems(&problems, &["spec.limits: is empty"]);
 }

@@ -554,5 +554,5 @@ fn policies_of_others_are_passed_over() {
     let text = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\nspec: {x: 1}\n";
     let (translation, problems) = translated(&[&[&shop(), text].concat()]);
     assert_problems(&problems, &[]);
-    assert!(translation.config.routes().all(|route| route.security.is_none()));
+    assert!(translation.config.rules().all(|route| route.security.is_none()));
 }

@@ -18,7 +18,7 @@ fn policy(spec: &str) -> String {
 
 #[track_caller]
 fn traffic_of(config: &Config) -> Arc<Traffic> {
-    let route = config.routes().next().expect("there is a route");
+    let route = config.rules().next().expect("there is a route");
     route.traffic.clone().expect("a policy governs the route")
 }
 
@@ -332,10 +332,10 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
 fn what_is_misspelt_is_told_and_changes_nothing() {
     let (translation, problems) = translated(&[&[shop(), policy("timeoutss: {request: 7s}")].concat()]);
     assert_problems(&problems, &["spec.timeoutss: is unknown: did you mean timeouts?"]);
-    assert!(translation.config.routes().all(|route| route.traffic.is_none()));
+    assert!(translation.config.rules().all(|route| route.traffic.is_none()));
     let (translation, problems) = translated(&[&[shop(), policy("retries: often")].concat()]);
     assert_problems(&problems, &["spec.retries: "]);
-    assert!(translation.config.routes().all(|route| route.traffic.is_none()));
+    assert!(translation.config.rules().all(|route| route.traffic.is_none()));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn started(before: &[&str], after: &[&str]) -> (bool, Vec<String>) {
     for text in after {
         store.set_file(Path::new("m.yaml"), text);
     }
-    let route = translate(&store, &TranslateOptions::default()).config.routes().next().cloned().unwrap();
+    let route = translate(&store, &TranslateOptions::default()).config.rules().next().cloned().unwrap();
     let is_open = route.security.is_none_or(|security| security.refuses.is_none());
     (is_open, store.problems().map(|problem| problem.to_string()).collect())
 }

@@ -1,11 +1,22 @@
-//! The routing table: a configuration compiled for look-up.
+//! The rules of a configuration, compiled for look-up.
+//!
+//! | module | what |
+//! |---|---|
+//! | `hosts` | a host name to its host |
+//! | `host` | a host: its matches, and where they lead |
+//! | `tree` | the matches with a literal path |
+//! | `regexes` | the matches with a regular expression |
+//! | `conditions` | the conditions of a match beside the path |
 
+mod conditions;
 mod host;
 mod hosts;
+mod regexes;
 mod tree;
 
 use std::sync::Arc;
 
+use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
 use crate::layer4::Layer4Table;
@@ -15,6 +26,7 @@ use crate::policy::security::Security;
 use crate::policy::{Policies, SecurityPolicy};
 use crate::telemetry::Telemetry;
 use crate::tls::TlsTable;
+pub(crate) use conditions::RequestView;
 pub(crate) use host::{Host, Target};
 pub(crate) use hosts::{HostMap, host_name};
 
@@ -91,9 +103,9 @@ impl Table {
             let number = table.add(host.clone());
             table.hosts.insert(&source.host, Placed { host, number });
         }
-        if let Some(route) = &config.default_route {
+        if let Some(rule) = &config.default_rule {
             let nameless =
-                VirtualHost { host: HostPattern::Any, routes: Vec::new(), fallback: Some(route.clone()) };
+                VirtualHost { host: HostPattern::Any, rules: Vec::new(), fallback: Some(rule.clone()) };
             // A host for any name may have the same route as its fallback.
             let any = table.hosts.get(&HostPattern::Any).map(|placed| &placed.host);
             let old = before.default.and_then(|default| before.all.get(default.host as usize));
@@ -114,9 +126,9 @@ impl Table {
 
     /// The route for a request. `authority` is the Host header's value, with or without a port, in any case; `path` is in
     /// normal form.
-    pub(crate) fn find(&self, authority: &[u8], path: &[u8]) -> Option<RouteIndex> {
+    pub(crate) fn find(&self, authority: &[u8], path: &[u8], request: RequestView<'_>) -> Option<RouteIndex> {
         let Some(placed) = self.hosts.find(host_name(authority)) else { return self.default };
-        let found = placed.host.find(path).map(|route| RouteIndex { host: placed.number, route });
+        let found = placed.host.find(path, request).map(|route| RouteIndex { host: placed.number, route });
         found.or(self.default)
     }
 
@@ -125,9 +137,9 @@ impl Table {
         self.all[index.host as usize].target(index.route)
     }
 
-    /// The pattern of paths that a route takes; none for one that takes what no other does.
-    pub(crate) fn pattern(&self, index: RouteIndex) -> Option<&str> {
-        self.all[index.host as usize].pattern(index.route)
+    /// The condition on the path that led to a target. A fallback has none.
+    pub(crate) fn path(&self, index: RouteIndex) -> Option<&PathMatch> {
+        self.all[index.host as usize].path(index.route)
     }
 
     /// The policy that a request would go around: in another way in which a back end may read the path, it leads to a route
@@ -137,16 +149,16 @@ impl Table {
         index: RouteIndex,
         authority: &[u8],
         path: &[u8],
+        request: RequestView<'_>,
     ) -> Option<&SecurityPolicy> {
         let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty());
         if !self.is_guarded || bare.is_none() && !is_ambiguous(path) {
             return None;
         }
         let placed = self.hosts.find(host_name(authority));
-        // What no route of a host takes goes to the default one.
-        let takes_all = |placed: &Placed| placed.host.find(b"/").is_some();
-        let default =
-            self.default.filter(|_| !placed.is_some_and(takes_all)).map(|default| self.target(default));
+        // What no rule of a host takes goes to the default one.
+        let takes_all = placed.is_some_and(|placed| placed.host.takes_all());
+        let default = self.default.filter(|_| !takes_all).map(|default| self.target(default));
         let is_guarded = placed.is_some_and(|placed| placed.host.is_guarded());
         if !is_guarded && default.and_then(security).is_none() {
             return None;
@@ -155,17 +167,20 @@ impl Table {
         let differs = |other: &&Arc<SecurityPolicy>| !this.is_some_and(|this| Arc::ptr_eq(this, other));
         if let Some(bare) = bare.filter(|_| !is_ambiguous(path)) {
             // Many servers take `/admin/` for `/admin`. A route that names the one or the other as a prefix is meant for it.
-            let names = |pattern: &str| pattern.as_bytes() == bare || pattern.as_bytes() == path;
-            if self.pattern(index).is_some_and(names) {
+            let names = |pattern: &PathMatch| match pattern {
+                PathMatch::Literal(pattern) => [bare, path].contains(&pattern.as_str().as_bytes()),
+                PathMatch::Regex(_) => false,
+            };
+            if self.path(index).is_some_and(names) {
                 return None;
             }
-            let found = placed.and_then(|placed| Some(placed.host.target(placed.host.find(bare)?)));
+            let found = placed.and_then(|placed| Some(placed.host.target(placed.host.find(bare, request)?)));
             return security(found?).filter(differs).filter(|other| keeps_out(other)).map(|other| &**other);
         }
         let other = match readings(path) {
             Some(readings) => readings.iter().find_map(|reading| {
-                let found =
-                    placed.and_then(|placed| Some(placed.host.target(placed.host.find(&reading.path)?)));
+                let found = placed
+                    .and_then(|placed| Some(placed.host.target(placed.host.find(&reading.path, request)?)));
                 security(found.or(default)?).filter(differs)
             }),
             // It may lead to any of the host's, and to the default one.
@@ -211,18 +226,20 @@ fn keeps_out(policy: &SecurityPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_model::{PathPattern, Route, RouteId};
+    use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
+    use sluicegate_model::rule::Pattern;
+    use sluicegate_model::{PathPattern, RouteId, Rule, RuleMatch};
 
     use super::*;
 
-    fn route(name: &str, path: &str) -> Route {
+    fn rule(name: &str, path: &str) -> Rule {
         let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
         let upstream = UpstreamKey::new("default", "s", "80");
-        Route::new(id, PathPattern::Prefix(path.into()), upstream)
+        Rule::new(id, PathPattern::Prefix(path.into()), upstream)
     }
 
     fn virtual_host(host: HostPattern, name: &str) -> Arc<VirtualHost> {
-        Arc::new(VirtualHost { host, routes: vec![route(name, "/")], fallback: None })
+        Arc::new(VirtualHost { host, rules: vec![rule(name, "/")], fallback: None })
     }
 
     fn table(config: &Config) -> Table {
@@ -233,8 +250,13 @@ mod tests {
         Table::new(config, before, Default::default(), telemetry, |_| slot)
     }
 
+    fn find(table: &Table, host: &str, path: &str) -> Option<RouteIndex> {
+        let head = RequestHead::default();
+        table.find(host.as_bytes(), path.as_bytes(), RequestView { head: &head, buf: &[] })
+    }
+
     fn name<'t>(table: &'t Table, host: &str, path: &str) -> &'t str {
-        table.find(host.as_bytes(), path.as_bytes()).map_or("none", |index| &table.target(index).id.name)
+        find(table, host, path).map_or("none", |index| &table.target(index).id.name)
     }
 
     #[test]
@@ -268,10 +290,10 @@ mod tests {
         let mut config = Config {
             hosts: vec![Arc::new(VirtualHost {
                 host: HostPattern::Exact("a".into()),
-                routes: vec![route("foo", "/foo")],
-                fallback: Some(route("fallback", "/")),
+                rules: vec![rule("foo", "/foo")],
+                fallback: Some(rule("fallback", "/")),
             })],
-            default_route: Some(route("default", "/")),
+            default_rule: Some(rule("default", "/")),
             ..Config::default()
         };
         assert_eq!(name(&table(&config), "a", "/foo"), "foo");
@@ -279,7 +301,7 @@ mod tests {
         assert_eq!(name(&table(&config), "b", "/foo"), "default");
         Arc::make_mut(&mut config.hosts[0]).fallback = None;
         assert_eq!(name(&table(&config), "a", "/"), "default");
-        config.default_route = None;
+        config.default_rule = None;
         assert_eq!(name(&table(&config), "a", "/"), "none");
     }
 
@@ -293,17 +315,17 @@ mod tests {
         let exact = |name: &str| HostPattern::Exact(name.into());
         let mut config = Config {
             hosts: vec![virtual_host(exact("a"), "one"), virtual_host(exact("b"), "two")],
-            default_route: Some(route("default", "/")),
+            default_rule: Some(rule("default", "/")),
             ..Config::default()
         };
         let first = after(&Table::default(), &config, &telemetry, 0);
-        Arc::make_mut(&mut config.hosts[1]).routes.push(route("new", "/new"));
+        Arc::make_mut(&mut config.hosts[1]).rules.push(rule("new", "/new"));
         let second = after(&first, &config, &telemetry, 0);
         assert!(Arc::ptr_eq(host(&first, "a"), host(&second, "a")));
         assert!(!Arc::ptr_eq(host(&first, "b"), host(&second, "b")));
         assert_eq!(name(&second, "b", "/new"), "new");
         let stats = |table: &Table, host: &str, path: &str| {
-            table.target(table.find(host.as_bytes(), path.as_bytes()).unwrap()).stats.clone()
+            table.target(find(table, host, path).unwrap()).stats.clone()
         };
         assert!(Arc::ptr_eq(&stats(&first, "b", "/"), &stats(&second, "b", "/")));
         assert!(Arc::ptr_eq(&stats(&first, "c", "/"), &stats(&second, "c", "/")));
@@ -317,24 +339,102 @@ mod tests {
             Config { hosts: vec![virtual_host(HostPattern::Exact("a".into()), "one")], ..Config::default() };
         let first = after(&Table::default(), &config, &telemetry, 0);
         let moved = after(&first, &config, &telemetry, 1);
-        assert_eq!(moved.target(moved.find(b"a", b"/").unwrap()).upstream, 1);
+        assert_eq!(moved.target(find(&moved, "a", "/").unwrap()).upstream, 1);
         config.settings.compression.codings = "gzip".parse().unwrap();
         let compressed = after(&first, &config, &telemetry, 0);
-        assert!(compressed.target(compressed.find(b"a", b"/").unwrap()).compression.is_some());
+        assert!(compressed.target(find(&compressed, "a", "/").unwrap()).compression.is_some());
     }
 
     #[test]
     fn two_routes_with_the_same_labels_share_counters() {
         let telemetry = Telemetry::new(1);
-        let exact = Route { path: PathPattern::Exact("/a".into()), ..route("one", "/a") };
-        let routes = vec![route("one", "/a"), exact];
-        let host = VirtualHost { host: HostPattern::Any, routes, fallback: Some(route("f", "/")) };
+        let exact =
+            Rule { matches: vec![RuleMatch::path(PathPattern::Exact("/a".into()))], ..rule("one", "/a") };
+        let rules = vec![rule("one", "/a"), exact];
+        let host = VirtualHost { host: HostPattern::Any, rules, fallback: Some(rule("f", "/")) };
         let config =
-            Config { hosts: vec![Arc::new(host)], default_route: Some(route("f", "/")), ..Config::default() };
+            Config { hosts: vec![Arc::new(host)], default_rule: Some(rule("f", "/")), ..Config::default() };
         let table = after(&Table::default(), &config, &telemetry, 0);
         let stats: Vec<_> = table.hosts().iter().flat_map(|host| host.targets()).map(|t| &t.stats).collect();
         assert!(Arc::ptr_eq(stats[0], stats[1]));
         assert!(Arc::ptr_eq(stats[2], stats[3]), "the fallback and the default route");
         assert!(!Arc::ptr_eq(stats[0], stats[2]));
+    }
+
+    /// The name of the rule that a request goes to, of rules of one host.
+    fn taken(rules: &[(&str, RuleMatch)], request: &str) -> String {
+        let text = format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut head = RequestHead::default();
+        assert!(head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default()).unwrap());
+        let rules = rules.iter().map(|(name, of)| Rule { matches: vec![of.clone()], ..rule(name, "/") });
+        let host = VirtualHost { host: HostPattern::Any, rules: rules.collect(), fallback: None };
+        let table = table(&Config { hosts: vec![Arc::new(host)], ..Config::default() });
+        let view = RequestView { head: &head, buf: text.as_bytes() };
+        let found = table.find(b"a", head.path.of(text.as_bytes()), view);
+        found.map_or("none".into(), |index| table.target(index).id.name.to_string())
+    }
+
+    fn prefix(path: &str, precedence: u32) -> RuleMatch {
+        RuleMatch { precedence, ..RuleMatch::path(PathPattern::Prefix(path.into())) }
+    }
+
+    fn regex(text: &str, precedence: u32) -> RuleMatch {
+        let path = PathMatch::Regex(Pattern::new(text, false).unwrap());
+        RuleMatch { path, ..prefix("/", precedence) }
+    }
+
+    #[test]
+    fn a_match_whose_conditions_fail_leaves_the_request_to_the_next_one() {
+        let method = |of: RuleMatch| RuleMatch { method: Some("POST".into()), ..of };
+        let rules = [
+            ("root", prefix("/", 3)),
+            ("shop", prefix("/shop", 2)),
+            ("post", method(prefix("/shop", 1))),
+            ("cart", method(prefix("/shop/cart", 0))),
+        ];
+        for (request, expected) in [
+            ("GET /", "root"),
+            ("GET /shop", "shop"),
+            ("POST /shop", "post"),
+            ("POST /shop/cart", "cart"),
+            ("GET /shop/cart", "shop"),
+            ("POST /shopping", "root"),
+        ] {
+            assert_eq!(taken(&rules, request), expected, "{request}");
+        }
+        assert_eq!(taken(&rules[2..], "GET /shop/cart"), "none");
+    }
+
+    #[test]
+    fn precedence_decides_before_the_length_of_paths() {
+        let rules = [("long", prefix("/shop/cart", 1)), ("short", prefix("/shop", 0))];
+        assert_eq!(taken(&rules, "GET /shop/cart"), "short");
+        let rules = [("long", prefix("/shop/cart", 0)), ("short", prefix("/shop", 0))];
+        assert_eq!(taken(&rules, "GET /shop/cart"), "long", "of equal precedence");
+    }
+
+    #[test]
+    fn regular_expressions_and_literal_paths_have_one_order() {
+        // Fewer than make a set, and more.
+        for more in [0, 10] {
+            let mut rules = vec![
+                ("first", regex("^/img/.*[.]png$", 1)),
+                ("second", regex("^/img/", 2)),
+                ("literal", prefix("/img/x", 3)),
+                ("last", regex("x", 4)),
+                ("earliest", prefix("/img/y", 0)),
+            ];
+            rules.extend((0..more).map(|n| ("never", regex(&format!("^/never/{n}$"), 0))));
+            for (request, expected) in [
+                ("GET /img/a.png", "first"),
+                ("GET /img/a.gif", "second"),
+                ("GET /img/x", "second"),
+                ("GET /img/y/a.png", "earliest"),
+                ("GET /a/x", "last"),
+                ("GET /a", "none"),
+            ] {
+                assert_eq!(taken(&rules, request), expected, "{request} {more}");
+            }
+        }
     }
 }

@@ -1,0 +1,327 @@
+//! Rules: the requests of a host that a rule takes, and what happens to them.
+//!
+//! A rule has one or more [`RuleMatch`]es. A request meets a match if it meets every condition of the match. The matches of a host
+//! have an order of their own, the [`precedence`](RuleMatch::precedence): dialects order them differently (an Ingress by the length
+//! of the path, an HTTPRoute by path, method, headers and parameters), so the frontend that wrote a rule computes the order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use regex::bytes::{Regex, RegexBuilder};
+use serde::{Serialize, Serializer};
+
+use crate::policy::{RateLimits, Security, Traffic};
+use crate::{ClientAuth, Codings, HostPattern, PathPattern, RouteId, UpstreamKey};
+
+/// A host and its rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VirtualHost {
+    /// The names that the host has.
+    pub host: HostPattern,
+    /// The rules. The order matters only where two matches have the same [`precedence`](RuleMatch::precedence).
+    pub rules: Vec<Rule>,
+    /// The rule for requests that meet no match (`spec.defaultBackend` of the Ingress that owns the host). Without one,
+    /// [`Config::default_rule`](crate::Config::default_rule) takes them.
+    pub fallback: Option<Rule>,
+}
+
+/// A rule: the requests that it takes, the upstream that serves them, and what happens to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// The object that the rule was written in.
+    pub id: RouteId,
+    /// A request that meets one of these matches is the rule's. At least one; of a [`fallback`](VirtualHost::fallback) only the path
+    /// of the first one counts, for logs and metrics.
+    pub matches: Vec<RuleMatch>,
+    /// The upstream that serves the requests.
+    pub upstream: UpstreamKey,
+    /// Whether requests over plain HTTP are redirected to HTTPS with 308 (ingress-nginx `ssl-redirect`).
+    pub https_only: bool,
+    /// The policy for client certificates under which a connection must have been opened.
+    pub client_auth: Option<Arc<ClientAuth>>,
+    /// The codings for responses, in place of [`Compression::codings`](crate::Compression::codings).
+    pub compression: Option<Codings>,
+    /// Authentication, authorization and the like. Without it every client may call.
+    pub security: Option<Arc<Security>>,
+    /// Rate limits and concurrency limits.
+    pub rate_limits: Option<Arc<RateLimits>>,
+    /// Timeouts, retries, header edits and the like, in place of the settings.
+    pub traffic: Option<Arc<Traffic>>,
+}
+
+impl Rule {
+    /// The first path, by which logs and messages name the rule.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.matches.first().map_or("", |of| of.path.as_str())
+    }
+
+    /// A rule for one path, without a policy.
+    #[must_use]
+    pub fn new(id: RouteId, path: PathPattern, upstream: UpstreamKey) -> Self {
+        Self {
+            id,
+            matches: vec![RuleMatch::path(path)],
+            upstream,
+            https_only: false,
+            client_auth: None,
+            compression: None,
+            security: None,
+            rate_limits: None,
+            traffic: None,
+        }
+    }
+}
+
+/// The conditions of a rule on a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct RuleMatch {
+    /// Of the matches of a host that a request meets, the one with the lowest number decides. Of equal numbers the longest literal
+    /// path decides, then an exact one, then a prefix by element, then the earlier rule.
+    pub precedence: u32,
+    /// The path in normal form, without the query.
+    pub path: PathMatch,
+    /// The method, compared with regard to case (RFC 9110, 9.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Box<str>>,
+    /// Headers, each of which must have its value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<HeaderMatch>,
+    /// Parameters of the query, each of which must have its value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<QueryMatch>,
+}
+
+impl RuleMatch {
+    /// A match of a path alone, with the precedence that Ingresses and nginx give: the longest path first, of the same length an exact
+    /// one, then a prefix by element, then a prefix by character. The number does not depend on other matches.
+    #[must_use]
+    pub fn path(path: PathPattern) -> Self {
+        let length = u16::try_from(path.as_str().len()).unwrap_or(u16::MAX);
+        let precedence = u32::from(u16::MAX - length) << 2 | u32::from(path.rank());
+        let path = PathMatch::Literal(path);
+        Self { precedence, path, method: None, headers: Vec::new(), query: Vec::new() }
+    }
+
+    /// Whether the path is the only condition.
+    #[must_use]
+    pub fn is_path_alone(&self) -> bool {
+        self.method.is_none() && self.headers.is_empty() && self.query.is_empty()
+    }
+}
+
+/// The path, and how many other conditions there are.
+impl fmt::Display for RuleMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { precedence: _, path, method, headers, query } = self;
+        if let Some(method) = method {
+            write!(f, "{method} ")?;
+        }
+        write!(f, "{path}")?;
+        match headers.len() + query.len() {
+            0 => Ok(()),
+            1 => f.write_str(" with 1 condition"),
+            conditions => write!(f, " with {conditions} conditions"),
+        }
+    }
+}
+
+/// A condition on the path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum PathMatch {
+    /// The whole path, a prefix by element, or a prefix by character.
+    Literal(PathPattern),
+    /// A regular expression.
+    Regex(Pattern),
+}
+
+impl PathMatch {
+    /// The text of the pattern.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Literal(path) => path.as_str(),
+            Self::Regex(pattern) => pattern.as_str(),
+        }
+    }
+
+    /// The name of its type, as Kubernetes writes it.
+    #[must_use]
+    pub fn path_type(&self) -> &'static str {
+        match self {
+            Self::Literal(path) => path.path_type(),
+            Self::Regex(_) => "RegularExpression",
+        }
+    }
+}
+
+impl fmt::Display for PathMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A condition on a header. Several lines of one name count as one value, joined by commas (RFC 9110, 5.3).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct HeaderMatch {
+    /// The name, in lower case.
+    pub name: Box<str>,
+    /// The value.
+    pub value: ValueMatch,
+}
+
+/// A condition on a parameter of the query. Of several parameters of one name the first counts. Names and values are compared
+/// without their escapes (`%20` and `+`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct QueryMatch {
+    /// The name.
+    pub name: Box<str>,
+    /// The value.
+    pub value: ValueMatch,
+}
+
+/// A condition on a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum ValueMatch {
+    /// The value is this text, with regard to case.
+    Exact(Box<str>),
+    /// The value matches this regular expression.
+    Regex(Pattern),
+    /// There is a value, which may be empty.
+    Present,
+}
+
+/// A regular expression in the syntax of the `regex` crate, without Unicode classes. It is found anywhere in the text unless it
+/// has anchors (`^`, `$`). The time of a search is linear in the length of the text.
+#[derive(Clone)]
+pub struct Pattern {
+    text: Box<str>,
+    ignores_case: bool,
+    compiled: Regex,
+}
+
+/// A text that is no usable regular expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// The text is longer than [`Pattern::LENGTH_MAX`].
+    #[error("the regular expression has {0} bytes; at most {max} are allowed", max = Pattern::LENGTH_MAX)]
+    TooLong(usize),
+    /// The program of the expression is larger than [`Pattern::PROGRAM_MAX`].
+    #[error("the regular expression needs more than {} KiB of memory; use fewer or smaller repetitions", Pattern::PROGRAM_MAX / 1024)]
+    TooLarge,
+    /// The text has an error of syntax, or a construct that cannot be searched in linear time.
+    #[error("{0}")]
+    Syntax(Box<str>),
+}
+
+impl Pattern {
+    /// The longest text, in bytes: what Gateway API allows for a path or a value.
+    pub const LENGTH_MAX: usize = 4096;
+    /// The most memory that the program of one expression takes, in bytes.
+    pub const PROGRAM_MAX: usize = 256 * 1024;
+
+    /// Compiles a regular expression.
+    ///
+    /// # Errors
+    ///
+    /// The text is too long, too large, has an error of syntax, or has backreferences or look-around.
+    pub fn new(text: impl Into<Box<str>>, ignores_case: bool) -> Result<Self, PatternError> {
+        let text = text.into();
+        if text.len() > Self::LENGTH_MAX {
+            return Err(PatternError::TooLong(text.len()));
+        }
+        let compiled = RegexBuilder::new(&text)
+            .unicode(false)
+            .case_insensitive(ignores_case)
+            .size_limit(Self::PROGRAM_MAX)
+            .dfa_size_limit(Self::PROGRAM_MAX)
+            .build()
+            .map_err(|error| match error {
+                regex::Error::CompiledTooBig(_) => PatternError::TooLarge,
+                // The message repeats the expression over several lines; its last line says what is wrong.
+                other => {
+                    let message = other.to_string();
+                    let last = message.lines().last().unwrap_or_default().trim();
+                    PatternError::Syntax(last.strip_prefix("error: ").unwrap_or(last).into())
+                }
+            })?;
+        Ok(Self { text, ignores_case, compiled })
+    }
+
+    /// The text of the expression.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the case of ASCII letters is ignored.
+    #[must_use]
+    pub fn ignores_case(&self) -> bool {
+        self.ignores_case
+    }
+
+    /// Whether the expression is found in a text.
+    #[must_use]
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        self.compiled.is_match(text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, self.ignores_case) == (&other.text, other.ignores_case)
+    }
+}
+
+impl Eq for Pattern {}
+
+impl std::hash::Hash for Pattern {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.text, self.ignores_case).hash(state);
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pattern").field("text", &self.text).field("ignores_case", &self.ignores_case).finish()
+    }
+}
+
+/// As nginx writes a regular expression: `~ TEXT`, and `~* TEXT` without regard to case.
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sign = if self.ignores_case { "~*" } else { "~" };
+        serializer.collect_str(&format_args!("{sign} {}", self.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_anywhere_unless_it_has_anchors() {
+        let found = |text: &str, ignores_case, path: &str| {
+            Pattern::new(text, ignores_case).unwrap().is_match(path.as_bytes())
+        };
+        assert!(found("b", false, "/abc"));
+        assert!(!found("^/b", false, "/a/b"));
+        assert!(!found("^/API", false, "/api"));
+        assert!(found("^/API", true, "/api"));
+        assert!(Pattern::new("^/.$", false).unwrap().is_match(b"/\xff"), "one byte of no UTF-8");
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_searched_in_linear_time_or_bounded_memory_is_rejected() {
+        let error = |text: &str| Pattern::new(text, false).unwrap_err();
+        assert_eq!(error(&"a".repeat(4097)), PatternError::TooLong(4097));
+        assert_eq!(error("(a{1000}){1000}"), PatternError::TooLarge);
+        for (text, message) in [
+            (r"(a)\1", "backreferences are not supported"),
+            ("(?=a)", "look-around, including look-ahead and look-behind, is not supported"),
+            ("(", "unclosed group"),
+        ] {
+            assert_eq!(error(text), PatternError::Syntax(message.into()), "{text}");
+        }
+    }
+}

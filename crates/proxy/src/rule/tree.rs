@@ -1,0 +1,352 @@
+//! A radix tree of path patterns: one walk down a path finds all patterns that take it.
+
+use sluicegate_model::PathPattern;
+
+use super::conditions::{Conditions, RequestView};
+
+/// No node, no entry.
+const NONE: u32 = u32::MAX;
+
+/// What a match of a rule leads to.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Of the entries that take a request, the one with the lowest number decides. Below [`Entry::LAST`].
+    pub(super) order: u32,
+    /// The number of the target.
+    pub(super) target: u32,
+    /// What the request must have beside the path.
+    pub(super) conditions: Option<Box<Conditions>>,
+}
+
+impl Entry {
+    /// More than the order of any entry.
+    pub(super) const LAST: u32 = NONE;
+
+    pub(super) fn takes(&self, request: RequestView<'_>) -> bool {
+        self.conditions.as_ref().is_none_or(|conditions| conditions.are_met_by(request))
+    }
+}
+
+/// Path patterns, each with an entry.
+#[derive(Debug)]
+pub(super) struct PathTree {
+    nodes: Vec<Node>,
+    /// The entries of each node side by side, in their order.
+    entries: Vec<(Kind, Entry)>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// The bytes between the parent and this node.
+    label: Box<[u8]>,
+    /// The first byte of each child's label, beside `children`.
+    firsts: Vec<u8>,
+    children: Vec<u32>,
+    /// Where the entries of the patterns that end here begin, and how many they are.
+    entries: (u32, u32),
+    /// How long the patterns that end here are.
+    depth: u32,
+    /// The nearest node above that has entries.
+    above: u32,
+    /// The lowest order of the entries here and above.
+    lowest: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Exact,
+    Prefix,
+    Starts,
+}
+
+impl Kind {
+    fn of(pattern: &PathPattern) -> Self {
+        match pattern {
+            PathPattern::Exact(_) => Self::Exact,
+            PathPattern::Prefix(_) => Self::Prefix,
+            PathPattern::Starts(_) => Self::Starts,
+        }
+    }
+
+    /// Whether a pattern of this length takes a path with `rest` behind it.
+    fn takes(self, rest: &[u8], depth: u32) -> bool {
+        match self {
+            Self::Exact => rest.is_empty(),
+            Self::Prefix => depth <= 1 || rest.first().is_none_or(|byte| *byte == b'/'),
+            Self::Starts => true,
+        }
+    }
+}
+
+impl PathTree {
+    /// The tree of these patterns. Of entries with the same order that of the longest pattern is found, then that of an exact one, then
+    /// that of a prefix by element, then the earlier one.
+    pub(super) fn new(patterns: Vec<(&PathPattern, Entry)>) -> Self {
+        let mut tree = Self { nodes: vec![Node::default()], entries: Vec::with_capacity(patterns.len()) };
+        // Nodes are split, and move, until all patterns are in.
+        for (pattern, _) in &patterns {
+            tree.node_at(pattern.as_str().as_bytes());
+        }
+        let placed = patterns
+            .into_iter()
+            .map(|(pattern, entry)| (tree.node_at(pattern.as_str().as_bytes()), Kind::of(pattern), entry));
+        let mut placed: Vec<_> = placed.collect();
+        placed.sort_by_key(|(node, kind, entry)| (*node, entry.order, *kind as u32));
+        for (node, kind, entry) in placed {
+            let place = &mut tree.nodes[node].entries;
+            if place.1 == 0 {
+                place.0 = number(tree.entries.len());
+            }
+            place.1 += 1;
+            tree.entries.push((kind, entry));
+        }
+        tree.link();
+        tree
+    }
+
+    /// The entry with the lowest order that takes a request, or `best` where none here has a lower order than that.
+    pub(super) fn find<'t>(
+        &'t self,
+        path: &[u8],
+        request: RequestView<'_>,
+        mut best: Option<&'t Entry>,
+    ) -> Option<&'t Entry> {
+        let mut at = self.lowest_node(path);
+        while let Some(node) = self.nodes.get(at as usize) {
+            let limit = best.map_or(NONE, |best| best.order);
+            if node.lowest >= limit {
+                break;
+            }
+            let rest = &path[node.depth as usize..];
+            let found = self
+                .entries(node)
+                .iter()
+                .take_while(|(_, entry)| entry.order < limit)
+                .find(|(kind, entry)| kind.takes(rest, node.depth) && entry.takes(request));
+            best = found.map(|(_, entry)| entry).or(best);
+            at = node.above;
+        }
+        best
+    }
+
+    /// The deepest node with entries whose pattern is a prefix of the path.
+    fn lowest_node(&self, path: &[u8]) -> u32 {
+        let (mut node, mut rest) = (&self.nodes[0], path);
+        let mut deepest = if node.entries.1 > 0 { 0 } else { NONE };
+        while let Some(at) = rest.first().and_then(|first| node.child(*first)) {
+            node = &self.nodes[at as usize];
+            let Some(below) = rest.strip_prefix(&*node.label) else { break };
+            rest = below;
+            if node.entries.1 > 0 {
+                deepest = at;
+            }
+        }
+        deepest
+    }
+
+    fn entries(&self, node: &Node) -> &[(Kind, Entry)] {
+        let (first, count) = node.entries;
+        &self.entries[first as usize..(first + count) as usize]
+    }
+
+    /// Tells each node how deep it is, and what is above it.
+    fn link(&mut self) {
+        let mut open = vec![(0_u32, NONE, u32::MAX, 0_u32)];
+        while let Some((at, above, lowest_above, depth)) = open.pop() {
+            let node = &self.nodes[at as usize];
+            let depth = depth + number(node.label.len());
+            // Entries of a node are in their order.
+            let first = self.entries(node).first().map(|(_, entry)| entry.order);
+            let lowest = first.unwrap_or(u32::MAX).min(lowest_above);
+            let below = if first.is_some() { at } else { above };
+            open.extend(node.children.iter().map(|child| (*child, below, lowest, depth)));
+            let node = &mut self.nodes[at as usize];
+            (node.depth, node.above, node.lowest) = (depth, above, lowest);
+        }
+    }
+
+    /// The node that stands for exactly `path`, made if it is missing.
+    fn node_at(&mut self, path: &[u8]) -> usize {
+        let mut at = 0;
+        let mut rest = path;
+        while let Some(&first) = rest.first() {
+            let Some(child) = self.nodes[at].child(first) else {
+                return self.add_child(at, Node { label: rest.into(), ..Node::default() });
+            };
+            let child = child as usize;
+            let common = common_prefix(&self.nodes[child].label, rest);
+            if common < self.nodes[child].label.len() {
+                self.split(child, common);
+            }
+            at = child;
+            rest = &rest[common..];
+        }
+        at
+    }
+
+    /// Cuts a node's label after `length` bytes: the node keeps the first part, and a new child takes the rest.
+    fn split(&mut self, at: usize, length: usize) {
+        let node = std::mem::take(&mut self.nodes[at]);
+        let (head, tail) = node.label.split_at(length);
+        self.nodes[at].label = head.into();
+        let lower = Node { label: tail.into(), ..node };
+        self.add_child(at, lower);
+    }
+
+    fn add_child(&mut self, parent: usize, node: Node) -> usize {
+        let index = self.nodes.len();
+        self.nodes[parent].firsts.push(node.label[0]);
+        #[expect(clippy::cast_possible_truncation, reason = "fewer nodes than bytes of all patterns")]
+        self.nodes[parent].children.push(index as u32);
+        self.nodes.push(node);
+        index
+    }
+}
+
+impl Node {
+    fn child(&self, first: u8) -> Option<u32> {
+        let at = memchr::memchr(first, &self.firsts)?;
+        self.children.get(at).copied()
+    }
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sluicegate_http1::RequestHead;
+
+    use super::*;
+
+    fn pattern(text: &str) -> PathPattern {
+        match text.split_once(' ').expect("KIND PATH") {
+            ("exact", path) => PathPattern::Exact(path.into()),
+            ("prefix", path) => PathPattern::Prefix(path.into()),
+            (_, path) => PathPattern::Starts(path.into()),
+        }
+    }
+
+    /// Patterns with the order of an Ingress: the longest first, then exact, prefix by element, prefix by character.
+    fn tree(patterns: &[PathPattern]) -> PathTree {
+        let rank =
+            |pattern: &PathPattern| (std::cmp::Reverse(pattern.as_str().len()), Kind::of(pattern) as u32);
+        let mut ranks: Vec<_> = patterns.iter().map(rank).collect();
+        ranks.sort();
+        let entry = |(target, pattern)| {
+            let order = number(ranks.partition_point(|other| *other < rank(pattern)));
+            (pattern, Entry { order, target, conditions: None })
+        };
+        PathTree::new((0..).zip(patterns).map(entry).collect())
+    }
+
+    fn find(tree: &PathTree, path: &str) -> Option<u32> {
+        let head = RequestHead::default();
+        let found = tree.find(path.as_bytes(), RequestView { head: &head, buf: &[] }, None);
+        found.map(|entry| entry.target)
+    }
+
+    #[test]
+    fn kubernetes_own_examples() {
+        // (pattern, path, whether it matches): the table of the Ingress documentation, and nginx' plain
+        // location.
+        let cases = [
+            ("prefix /", "/any/path", true),
+            ("exact /foo", "/foo", true),
+            ("exact /foo", "/bar", false),
+            ("exact /foo", "/foo/", false),
+            ("exact /foo/", "/foo", false),
+            ("prefix /foo", "/foo", true),
+            ("prefix /foo", "/foo/", true),
+            ("prefix /aaa/bb", "/aaa/bbb", false),
+            ("prefix /aaa/bbb", "/aaa/bbb", true),
+            ("prefix /aaa/bbb", "/aaa/bbb/ccc", true),
+            ("prefix /aaa/bbb", "/aaa/bbbxyz", false),
+            ("starts /foo", "/foobar", true),
+            ("starts /foo", "/fo", false),
+            ("starts /", "/x", true),
+        ];
+        for (text, path, matches) in cases {
+            assert_eq!(find(&tree(&[pattern(text)]), path).is_some(), matches, "{text} {path}");
+        }
+    }
+
+    #[test]
+    fn the_longest_wins_then_exact_then_prefix() {
+        let tree = tree(&[
+            pattern("prefix /"),
+            pattern("prefix /api"),
+            pattern("exact /api"),
+            pattern("starts /api"),
+            pattern("prefix /api/v1"),
+            pattern("starts /ap"),
+        ]);
+        let cases =
+            [("/", 0), ("/x", 0), ("/api", 2), ("/api/", 1), ("/apis", 3), ("/api/v1/x", 4), ("/apx", 5)];
+        for (path, expected) in cases {
+            assert_eq!(find(&tree, path), Some(expected), "{path}");
+        }
+    }
+
+    /// What the tree stands for, without a tree.
+    fn scan(patterns: &[PathPattern], path: &str) -> Option<u32> {
+        let takes = |pattern: &PathPattern| match pattern {
+            PathPattern::Exact(exact) => path == &**exact,
+            PathPattern::Prefix(prefix) => {
+                &**prefix == "/"
+                    || path
+                        .strip_prefix(&**prefix)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            PathPattern::Starts(prefix) => path.starts_with(&**prefix),
+        };
+        let rank = |pattern: &PathPattern| match pattern {
+            PathPattern::Exact(_) => 2,
+            PathPattern::Prefix(_) => 1,
+            PathPattern::Starts(_) => 0,
+        };
+        (0..)
+            .zip(patterns)
+            .filter(|(_, pattern)| takes(pattern))
+            .max_by_key(|(index, pattern)| (pattern.as_str().len(), rank(pattern), std::cmp::Reverse(*index)))
+            .map(|(index, _)| index)
+    }
+
+    fn any_pattern() -> impl Strategy<Value = PathPattern> {
+        (0..3, "(/[ab]{1,2}){1,3}|/").prop_map(|(kind, path)| match kind {
+            0 => PathPattern::Exact(path.into()),
+            1 => PathPattern::Prefix(path.into()),
+            _ => PathPattern::Starts(path.into()),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_tree_agrees_with_a_scan(
+            patterns in prop::collection::vec(any_pattern(), 0..12),
+            path in "(/[ab]{0,3}){1,4}",
+        ) {
+            prop_assert_eq!(find(&tree(&patterns), &path), scan(&patterns, &path));
+        }
+
+        #[test]
+        fn the_lowest_order_decides_whatever_the_lengths_of_patterns(
+            patterns in prop::collection::vec((any_pattern(), 0..6_u32), 0..12),
+            path in "(/[ab]{0,3}){1,4}",
+        ) {
+            let entry = |(target, (pattern, order))| (pattern, Entry { order, target, conditions: None });
+            let found = find(&PathTree::new((0..).zip(&patterns).map(|(target, (p, o))| entry((target, (p, *o)))).collect()), &path);
+            let takes = |pattern: &PathPattern| scan(std::slice::from_ref(pattern), &path).is_some();
+            let expected = (0..).zip(&patterns).filter(|(_, (pattern, _))| takes(pattern));
+            let expected = expected.min_by_key(|(target, (_, order))| (*order, *target));
+            let orders = |target: Option<u32>| target.map(|target| patterns[target as usize].1);
+            prop_assert_eq!(orders(found), expected.map(|(_, (_, order))| *order));
+        }
+    }
+}
