@@ -4,47 +4,44 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prost::Message;
-use sluicegate_model::policy::{RateLimits, Security, Traffic};
-use sluicegate_model::{Certificate, ClientAuth, Config, Endpoint, Layer4, Listener, UpstreamTls};
+use minicbor::{Decode, Encode};
+use sluicegate_model::encoding::{
+    Adapt as _, Address, Context, List, Part, PartName, Shared, encode, encode_as,
+};
+use sluicegate_model::{Config, Endpoint, Layer4, Listener};
 
-use crate::convert::Share;
 use crate::digest::Digest;
-use crate::proto;
+use crate::messages::encoded;
 use crate::resource::{Kind, Name};
 
 /// Everything in a configuration, each part once.
 pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
-    let Config { settings, hosts, default_route, listeners, tls, consumers, upstreams } = config;
+    let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams } = config;
     let mut cutter = Cutter::default();
-    cutter.add(Kind::Settings.alone(), &proto::Settings::from(settings));
-    if let Some(route) = default_route {
-        let route = proto::Route::new(route, &mut cutter);
-        cutter.add(Kind::DefaultRoute.alone(), &route);
+    cutter.add(Kind::Settings.alone(), settings);
+    if let Some(route) = default_rule {
+        cutter.add(Kind::DefaultRule.alone(), route);
     }
     for host in hosts {
-        let message = proto::VirtualHost::new(host, &mut cutter);
-        cutter.add(Kind::Host.of_host(&host.host), &message);
+        cutter.add(Kind::Host.of_host(&host.host), &**host);
     }
     for listener in listeners {
-        cutter.add(listener_name(listener), &proto::Listener::from(listener));
+        cutter.add(listener_name(listener), listener);
     }
     for host in &tls.hosts {
-        let message = proto::TlsHost::new(host, &mut cutter);
-        cutter.add(Kind::TlsHost.of_host(&host.host), &message);
+        cutter.add(Kind::TlsHost.of_host(&host.host), &**host);
     }
     for route in &tls.passthrough {
-        cutter.add(Kind::Passthrough.of_host(&route.host), &proto::TlsRoute::from(route));
+        cutter.add(Kind::Passthrough.of_host(&route.host), route);
     }
-    let default = proto::Certificates::new(&tls.default, &mut cutter);
-    cutter.add(Kind::DefaultCertificates.alone(), &default);
-    cutter.add(Kind::TicketSecrets.alone(), &proto::TicketSecrets::from(&*tls.ticket_secrets));
+    let default = encode_as::<List<Shared>, _, _>(&tls.default, &mut cutter);
+    cutter.resources.insert(Kind::DefaultCertificates.alone(), default.into());
+    cutter.add(Kind::TicketSecrets.alone(), &tls.ticket_secrets);
     for consumer in consumers {
-        cutter.add(Kind::Consumer.of_object(&consumer.id), &proto::Consumer::from(&**consumer));
+        cutter.add(Kind::Consumer.of_object(&consumer.id), &**consumer);
     }
     for (key, upstream) in upstreams {
-        let message = proto::Upstream::new(upstream, &mut cutter);
-        cutter.add(Kind::Upstream.of_upstream(key), &message);
+        cutter.add(Kind::Upstream.of_upstream(key), &**upstream);
         cutter.resources.insert(Kind::Endpoints.of_upstream(key), endpoints_body(&upstream.endpoints));
     }
     cutter.resources
@@ -52,68 +49,55 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
 
 /// The short path: the body of the one resource that changes when endpoints do.
 pub(crate) fn endpoints_body(endpoints: &[Endpoint]) -> Bytes {
-    proto::Endpoints::from(endpoints).encode_to_vec().into()
+    encoded(&endpoints).into()
+}
+
+/// What a listener is named by.
+#[derive(Debug, Encode, Decode)]
+#[cbor(map)]
+struct ListenerName {
+    #[cbor(n(0), with = "Address")]
+    address: std::net::SocketAddr,
+    /// Whether it takes datagrams: TCP and UDP have ports of their own.
+    #[n(1)]
+    datagrams: bool,
 }
 
 /// What a listener is named by.
 pub(crate) fn listener_name(listener: &Listener) -> Name {
     let datagrams = matches!(listener.serves, Layer4::Udp(_));
-    let name = proto::ListenerName { address: Some((&listener.address).into()), datagrams };
-    Kind::Listener.named(name.encode_to_vec().into())
+    Kind::Listener.named(encoded(&ListenerName { address: listener.address, datagrams }).into())
 }
 
 #[derive(Default)]
 struct Cutter {
     resources: BTreeMap<Name, Bytes>,
     /// What was written already, by where it lies: a certificate of a thousand names is written once.
-    written: HashMap<usize, Digest>,
+    written: HashMap<usize, PartName>,
 }
 
 impl Cutter {
-    fn add(&mut self, name: Name, message: &impl Message) {
-        self.resources.insert(name, message.encode_to_vec().into());
-    }
-
-    fn share<T, M: Message>(
-        &mut self,
-        kind: Kind,
-        what: &Arc<T>,
-        message: impl FnOnce(&mut Self) -> M,
-    ) -> Digest {
-        let place = Arc::as_ptr(what).addr();
-        if let Some(digest) = self.written.get(&place) {
-            return *digest;
-        }
-        let body = message(self).encode_to_vec();
-        let digest = Digest::of(&body);
-        self.resources.insert(kind.named(digest.into_bytes()), body.into());
-        self.written.insert(place, digest);
-        digest
+    fn add<T: Encode<Self>>(&mut self, name: Name, value: &T) {
+        let body = encode(value, self);
+        self.resources.insert(name, body.into());
     }
 }
 
-impl Share for Cutter {
-    fn certificate(&mut self, certificate: &Arc<Certificate>) -> Digest {
-        self.share(Kind::Certificate, certificate, |_| proto::Certificate::from(&**certificate))
+impl Context for Cutter {
+    fn name<T: Part + Encode<Self>>(&mut self, part: &Arc<T>) -> PartName {
+        let place = Arc::as_ptr(part).addr();
+        if let Some(name) = self.written.get(&place) {
+            return *name;
+        }
+        let body = encode(&**part, self);
+        let name = PartName(*Digest::of(&body).as_bytes());
+        self.resources.insert(Name::of_part::<T>(&name.0), body.into());
+        self.written.insert(place, name);
+        name
     }
 
-    fn client_auth(&mut self, policy: &Arc<ClientAuth>) -> Digest {
-        self.share(Kind::ClientAuth, policy, |_| proto::ClientAuth::from(&**policy))
-    }
-
-    fn upstream_tls(&mut self, tls: &Arc<UpstreamTls>) -> Digest {
-        self.share(Kind::UpstreamTls, tls, |cutter| proto::UpstreamTls::new(tls, cutter))
-    }
-
-    fn security(&mut self, policy: &Arc<Security>) -> Digest {
-        self.share(Kind::Security, policy, |_| proto::Security::from(&**policy))
-    }
-
-    fn rate_limits(&mut self, policy: &Arc<RateLimits>) -> Digest {
-        self.share(Kind::RateLimits, policy, |_| proto::RateLimits::from(&**policy))
-    }
-
-    fn traffic(&mut self, policy: &Arc<Traffic>) -> Digest {
-        self.share(Kind::Traffic, policy, |_| proto::Traffic::from(&**policy))
+    /// Nothing is read here.
+    fn part<T: Part>(&mut self, _: &PartName) -> Option<Arc<T>> {
+        None
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
+#[cfg(any(test, fuzzing))]
 use bytes::Bytes;
 
 /// SHA-256 of something.
@@ -16,10 +17,11 @@ impl Digest {
         Self(sum)
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::copy_from_slice(&self.0)
     }

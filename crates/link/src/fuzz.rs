@@ -3,19 +3,19 @@
 use std::fmt;
 
 use bytes::Bytes;
-use prost::Message;
+use minicbor::{Decode, Encode};
+use sluicegate_model::encoding::part::Reader;
+use sluicegate_model::encoding::{Adapt, NoParts, Same, Unknown, Within, decode_as, encode_as};
 use sluicegate_model::policy::{RateLimits, Security, Traffic};
 
-use crate::convert::{Refusal, whole};
 use crate::cut::cut;
 use crate::digest::Digest;
-use crate::proto::{self, Batch, FromControl, FromControlSay, FromProxy};
+use crate::messages::{Batch, FromControl, FromControlSay, FromProxy, decoded, encoded};
 use crate::resource::{Kind, Name};
 use crate::store::{Delta, Store};
 
-/// How much longer a message may be after it was read: numbers that were written as short as negative ones can be, or one by
-/// one, are not.
-const LONGER: usize = 4;
+/// How much longer a message may be after it was read: by one byte for the length of a list without one.
+const LONGER: usize = 2;
 
 /// Reads bytes as what either plane says.
 ///
@@ -30,48 +30,53 @@ pub fn check_message(bytes: &[u8]) {
 }
 
 /// The message, if it is one.
-fn comes_back<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
-    let message = M::decode(bytes).ok()?;
-    let written = message.encode_to_vec();
+fn comes_back<M>(bytes: &[u8]) -> Option<M>
+where
+    M: Encode<()> + for<'b> Decode<'b, ()> + PartialEq,
+{
+    let message: M = decoded(bytes).ok()?;
+    let written = encoded(&message);
     assert!(written.len() <= LONGER * bytes.len(), "{} bytes were {}", written.len(), bytes.len());
-    assert!(M::decode(&*written).is_ok_and(|again| again == message), "it is another one");
+    assert!(decoded(&written).is_ok_and(|again: M| again == message), "it is another one");
     Some(message)
 }
 
-/// A policy that is taken over can be said to others. What was changed on the way has another name, and no route names it.
-fn reads_the_same<M, T>(body: &Bytes)
+/// A policy that is taken over is written as it came.
+fn reads_the_same<A, T>(body: &Bytes)
 where
-    M: Message + Default + for<'a> From<&'a T>,
-    T: TryFrom<M, Error = Refusal> + PartialEq + fmt::Debug,
+    A: Adapt<T, ()> + for<'p> Adapt<T, Reader<'p, NoParts>>,
+    T: PartialEq + fmt::Debug,
 {
-    if let Ok(policy) = whole::<M>(body.clone()).and_then(T::try_from) {
-        assert_eq!(T::try_from(M::from(&policy)), Ok(policy));
+    if let Ok(policy) = decode_as::<A, T, _>(body, Unknown::Refused, &NoParts) {
+        assert_eq!(encode_as::<A, T, ()>(&policy, &mut ()), *body);
     }
 }
 
 /// Whatever is taken over of a batch can be said to others, who take over all of it and have the same then.
 fn is_told_on(batch: Batch) {
-    for resource in &batch.changed {
-        match Kind::of(resource.kind) {
-            Some(Kind::Security) => reads_the_same::<proto::Security, Security>(&resource.body),
-            Some(Kind::RateLimits) => reads_the_same::<proto::RateLimits, RateLimits>(&resource.body),
-            Some(Kind::Traffic) => reads_the_same::<proto::Traffic, Traffic>(&resource.body),
+    let (mut changed, mut gone) = (Vec::new(), Vec::new());
+    for change in batch.changes {
+        let name = Name { kind: change.kind, name: change.name };
+        let Some(body) = change.body else {
+            gone.push(name);
+            continue;
+        };
+        match name.kind() {
+            Some(Kind::Security) => reads_the_same::<Same, Security>(&body),
+            Some(Kind::RateLimits) => reads_the_same::<Within<RateLimits>, RateLimits>(&body),
+            Some(Kind::Traffic) => reads_the_same::<Same, Traffic>(&body),
             _ => {}
         }
-    }
-    let mut store = Store::default();
-    let changed = batch.changed.into_iter().map(|resource| {
-        let name = Name { kind: resource.kind, name: resource.name };
         // Nobody finds a digest by chance.
         let is_shared = name.kind().is_some_and(Kind::is_shared);
         let name = match is_shared {
-            true => Name { name: Digest::of(&resource.body).into_bytes(), ..name },
+            true => Name { name: Digest::of(&body).into_bytes(), ..name },
             false => name,
         };
-        (name, resource.body)
-    });
-    let gone = batch.gone.into_iter().map(|name| Name { kind: name.kind, name: name.name });
-    store.apply(Delta { changed: changed.collect(), gone: gone.collect() });
+        changed.push((name, body));
+    }
+    let mut store = Store::default();
+    store.apply(Delta { changed, gone });
     let config = store.config();
     let mut other = Store::default();
     other.apply(Delta { changed: cut(&config).into_iter().collect(), gone: Vec::new() });

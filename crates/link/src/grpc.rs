@@ -8,12 +8,16 @@ use std::future::poll_fn;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use prost::Message;
+use minicbor::{Decode, Encode};
+use sluicegate_model::encoding::Fault;
 
-/// The one method: `link.proto`.
+use crate::messages;
+
+/// The one method.
 pub(crate) const METHOD: &str = "/sluicegate.link.v1.Configuration/Follow";
 
-const CONTENT_TYPE: &str = "application/grpc";
+/// Messages are CBOR (`messages`).
+const CONTENT_TYPE: &str = "application/grpc+cbor";
 
 /// Whether its payload is compressed, and its length (gRPC over HTTP/2, Length-Prefixed-Message).
 const PREFIX: usize = 5;
@@ -40,8 +44,8 @@ pub(crate) enum ReceiveError {
     Compressed,
     #[error("a message breaks off")]
     Cut,
-    #[error("a message cannot be decoded: {0}")]
-    Malformed(#[from] prost::DecodeError),
+    #[error("a message is refused: {0}")]
+    Malformed(#[from] Fault),
 }
 
 /// The head of the call.
@@ -57,7 +61,7 @@ pub(crate) fn request(authority: &str) -> Result<Request<()>, http::Error> {
 /// What is wrong with a call, if it is not the one that is served.
 pub(crate) fn fault<B>(request: &Request<B>) -> Option<Response<()>> {
     let kind = request.headers().get("content-type").map_or(&[][..], HeaderValue::as_bytes);
-    if request.method() != Method::POST || !kind.starts_with(CONTENT_TYPE.as_bytes()) {
+    if request.method() != Method::POST || kind != CONTENT_TYPE.as_bytes() {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Some(response);
@@ -98,11 +102,11 @@ pub(crate) fn status_in_words(trailers: &HeaderMap) -> String {
 }
 
 /// A message with its prefix.
-pub(crate) fn encoded(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
-    put_prefix(&mut bytes, length);
-    message.encode_raw(&mut bytes);
+pub(crate) fn encoded(message: &impl Encode<()>) -> Bytes {
+    let message = messages::encoded(message);
+    let mut bytes = BytesMut::with_capacity(PREFIX + message.len());
+    put_prefix(&mut bytes, message.len());
+    bytes.extend_from_slice(&message);
     bytes.freeze()
 }
 
@@ -139,10 +143,10 @@ impl Incoming {
     }
 
     /// The next message, or `None` at the end. Nothing is lost if it is dropped.
-    pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, ReceiveError> {
+    pub(crate) async fn next<M: for<'b> Decode<'b, ()>>(&mut self) -> Result<Option<M>, ReceiveError> {
         loop {
             if let Some(message) = self.take()? {
-                return Ok(Some(M::decode(message)?));
+                return Ok(Some(messages::decoded(&message)?));
             }
             match poll_fn(|context| self.stream.poll_data(context)).await {
                 Some(data) => {

@@ -2,7 +2,7 @@
 //!
 //! On the side of the control plane, [`Change`](sluicegate_model::Change)s come in, and the [`Distributor`] serves any number
 //! of data planes. On theirs, a [`Subscriber`] follows a control plane for ever, and the same changes come out. Both sides
-//! show each other certificates ([`PlaneTls`]); `proto/sluicegate/link/v1/link.proto` is what they say.
+//! show each other certificates ([`PlaneTls`]). The model says how its types are encoded ([`sluicegate_model::encoding`]).
 //!
 //! The configuration is cut into resources that change on their own. A change sends those that changed and the names of
 //! those that are gone, as one batch, and a data plane serves all of a batch or nothing. The endpoints of an upstream are a
@@ -16,19 +16,20 @@
 //! |---|---|
 //! | [`distributor`] | the control plane's side |
 //! | [`subscriber`] | the data plane's side |
-//! | `proto`, `convert` | messages, and the model from and to them |
+//! | `messages` | what the planes say to each other |
 //! | `resource`, `cut`, `store` | the configuration in pieces, and put together again |
+//! | `guard` | whether a last valid version would open what is closed now |
 //! | `grpc` | messages on streams of HTTP/2 |
 //! | [`tls`] | the certificates of the planes |
 
-mod convert;
 mod cut;
 mod digest;
 pub mod distributor;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod grpc;
-mod proto;
+mod guard;
+mod messages;
 mod resource;
 mod store;
 pub mod subscriber;

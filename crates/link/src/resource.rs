@@ -4,17 +4,31 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
-use prost::Message as _;
+use sluicegate_model::encoding::{Fault, NoParts, Part, Unknown, decode};
 use sluicegate_model::{HostPattern, RouteId, UpstreamKey};
 
 use crate::digest::Digest;
-use crate::proto;
+use crate::messages::{ResourceChange, encoded};
 
-/// What a resource is. The numbers are those of `link.proto`.
+/// Why a resource is not taken over. Never says what is in it: it may be a key.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Its body.
+    #[error(transparent)]
+    Body(#[from] Fault),
+    /// It is not what its name says.
+    #[error("its name is not that of what it holds")]
+    Misnamed,
+    /// Its kind.
+    #[error("resources of kind {0} are not known to this version")]
+    Kind(u32),
+}
+
+/// What a resource is. Numbers are never used again. Those of shared resources are in the model too ([`Part::KIND`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Settings = 1,
-    DefaultRoute = 2,
+    DefaultRule = 2,
     Host = 3,
     Listener = 4,
     TlsHost = 5,
@@ -35,7 +49,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 17] = [
         Self::Settings,
-        Self::DefaultRoute,
+        Self::DefaultRule,
         Self::Host,
         Self::Listener,
         Self::TlsHost,
@@ -71,6 +85,30 @@ impl Kind {
         )
     }
 
+    /// What becomes of one with fields that are unknown here. A policy is known as a whole, or not taken over: what is unknown
+    /// may be what keeps callers out, or what an endpoint has to show.
+    pub(crate) fn unknown_fields(self) -> Unknown {
+        match self {
+            Self::Security
+            | Self::RateLimits
+            | Self::Traffic
+            | Self::Consumer
+            | Self::ClientAuth
+            | Self::UpstreamTls => Unknown::Refused,
+            Self::Settings
+            | Self::DefaultRule
+            | Self::Host
+            | Self::Listener
+            | Self::TlsHost
+            | Self::DefaultCertificates
+            | Self::Passthrough
+            | Self::TicketSecrets
+            | Self::Upstream
+            | Self::Endpoints
+            | Self::Certificate => Unknown::Skipped,
+        }
+    }
+
     /// Whether it is a part of what is served over TLS.
     pub(crate) fn is_tls(self) -> bool {
         matches!(self, Self::TlsHost | Self::DefaultCertificates | Self::Passthrough | Self::TicketSecrets)
@@ -86,15 +124,15 @@ impl Kind {
     }
 
     pub(crate) fn of_host(self, host: &HostPattern) -> Name {
-        self.named(proto::HostPattern::from(host).encode_to_vec().into())
+        self.named(encoded(host).into())
     }
 
     pub(crate) fn of_upstream(self, upstream: &UpstreamKey) -> Name {
-        self.named(proto::UpstreamKey::from(upstream).encode_to_vec().into())
+        self.named(encoded(upstream).into())
     }
 
     pub(crate) fn of_object(self, id: &RouteId) -> Name {
-        self.named(proto::ObjectId::from(id).encode_to_vec().into())
+        self.named(encoded(id).into())
     }
 }
 
@@ -107,6 +145,16 @@ pub(crate) struct Name {
 }
 
 impl Name {
+    /// That of a shared resource.
+    pub(crate) fn of_part<T: Part>(digest: &[u8]) -> Self {
+        Self { kind: T::KIND, name: Bytes::copy_from_slice(digest) }
+    }
+
+    /// The upstream that it names.
+    pub(crate) fn upstream(&self) -> Result<UpstreamKey, Fault> {
+        decode(&self.name, Unknown::Refused, &NoParts)
+    }
+
     /// What it is, if that is known here.
     pub(crate) fn kind(&self) -> Option<Kind> {
         Kind::of(self.kind)
@@ -118,19 +166,12 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(kind) = self.kind() else { return write!(f, "resource of kind {}", self.kind) };
         write!(f, "{kind:?}")?;
-        let name = self.name.clone();
         match kind {
-            Kind::Host | Kind::TlsHost | Kind::Passthrough => {
-                let host = proto::HostPattern::decode(name).ok().and_then(|host| host.try_into().ok());
-                host.map_or(Ok(()), |host: HostPattern| write!(f, " {host}"))
-            }
-            Kind::Upstream | Kind::Endpoints => {
-                let key = proto::UpstreamKey::decode(name).ok().and_then(|key| key.try_into().ok());
-                key.map_or(Ok(()), |key: UpstreamKey| write!(f, " {key}"))
-            }
-            Kind::Consumer => {
-                proto::ObjectId::decode(name).map_or(Ok(()), |id| write!(f, " {}/{}", id.namespace, id.name))
-            }
+            Kind::Host | Kind::TlsHost | Kind::Passthrough => decode(&self.name, Unknown::Refused, &NoParts)
+                .map_or(Ok(()), |host: HostPattern| write!(f, " {host}")),
+            Kind::Upstream | Kind::Endpoints => self.upstream().map_or(Ok(()), |key| write!(f, " {key}")),
+            Kind::Consumer => decode(&self.name, Unknown::Refused, &NoParts)
+                .map_or(Ok(()), |id: RouteId| write!(f, " {}/{}", id.namespace, id.name)),
             _ => self.name.iter().take(6).try_for_each(|byte| write!(f, " {byte:02x}")),
         }
     }
@@ -142,7 +183,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A digest of many resources, which come in the order of their names; `link.proto` says how.
+/// A digest of many resources, which come in the order of their names: SHA-256 of, for each, its kind and the length of its
+/// name (32 bits each, the highest byte first), its name, and the SHA-256 of its body.
 pub(crate) fn state_of<'a>(resources: impl Iterator<Item = (&'a Name, &'a Digest)>) -> Bytes {
     let mut context = Context::new(&SHA256);
     for (name, digest) in resources {
@@ -154,14 +196,12 @@ pub(crate) fn state_of<'a>(resources: impl Iterator<Item = (&'a Name, &'a Digest
     Bytes::copy_from_slice(context.finish().as_ref())
 }
 
-/// The field of a batch that says that a resource changed.
-pub(crate) fn changed_field(name: &Name, body: Bytes) -> Bytes {
-    let resource = proto::Resource { kind: name.kind, name: name.name.clone(), body };
-    proto::Batch { changed: vec![resource], ..proto::Batch::default() }.encode_to_vec().into()
+/// The item of a batch that says that a resource changed. Its end is the body.
+pub(crate) fn changed_item(name: &Name, body: Bytes) -> Bytes {
+    encoded(&ResourceChange { kind: name.kind, name: name.name.clone(), body: Some(body) }).into()
 }
 
-/// The field of a batch that says that a resource is gone.
-pub(crate) fn gone_field(name: &Name) -> Bytes {
-    let name = proto::Name { kind: name.kind, name: name.name.clone() };
-    proto::Batch { gone: vec![name], ..proto::Batch::default() }.encode_to_vec().into()
+/// The item of a batch that says that a resource is gone.
+pub(crate) fn gone_item(name: &Name) -> Bytes {
+    encoded(&ResourceChange { kind: name.kind, name: name.name.clone(), body: None }).into()
 }

@@ -1,22 +1,25 @@
 //! What a data plane has: all resources, each in its last good form, and the configuration that they make.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prost::Message;
+use sluicegate_model::encoding::part::Reader;
+use sluicegate_model::encoding::{
+    Adapt, Fault, Find, List, OrDefault, Part, PartName, Same, Shared, Within, decode_as,
+};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
-    Certificate, Change, ClientAuth, Config, Endpoint, Listener, Route, Settings, Tls, TlsHost, TlsRoute,
+    Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost, TlsRoute,
     Upstream, UpstreamKey, UpstreamTls, VirtualHost,
 };
 
-use crate::convert::{Refusal, Shared, whole};
 use crate::cut::listener_name;
 use crate::digest::Digest;
-use crate::proto;
-use crate::resource::{Kind, Name, state_of};
+use crate::guard::{HostOutline, RuleOutline};
+use crate::resource::{Kind, Name, Refusal, state_of};
 
 /// How many refused resources of one batch are named in the log.
 const NAMED_MAX: usize = 3;
@@ -51,7 +54,7 @@ struct Entry {
     body: Bytes,
     digest: Digest,
     /// What is served.
-    good: Option<Part>,
+    good: Option<Good>,
     /// What `good` was read from, if not from `body`.
     good_body: Option<Bytes>,
 }
@@ -70,9 +73,9 @@ struct Refused {
 }
 
 /// A resource that was read.
-enum Part {
+enum Good {
     Settings(Box<Settings>),
-    DefaultRoute(Route),
+    DefaultRule(Rule),
     Host(Arc<VirtualHost>),
     Listener(Listener),
     TlsHost(Arc<TlsHost>),
@@ -81,13 +84,9 @@ enum Part {
     TicketSecrets(Vec<TicketSecret>),
     Upstream(UpstreamKey, Upstream),
     Endpoints(UpstreamKey, Arc<[Endpoint]>),
-    Certificate(Arc<Certificate>),
-    ClientAuth(Arc<ClientAuth>),
-    UpstreamTls(Arc<UpstreamTls>),
-    Security(Arc<Security>),
-    RateLimits(Arc<RateLimits>),
-    Traffic(Arc<Traffic>),
     Consumer(Arc<Consumer>),
+    /// What others name by its digest.
+    Shared(Arc<dyn Any + Send + Sync>),
 }
 
 impl Store {
@@ -163,38 +162,59 @@ impl Store {
         Some(entry)
     }
 
-    fn read(&self, name: &Name, digest: &Digest, body: Bytes) -> Result<Part, Refusal> {
+    fn read(&self, name: &Name, digest: &Digest, body: Bytes) -> Result<Good, Refusal> {
         let kind = name.kind().ok_or(Refusal::Kind(name.kind))?;
-        if kind.is_shared() && name.name != digest.as_bytes() {
+        if kind.is_shared() && *name.name != digest.as_bytes()[..] {
             return Err(Refusal::Misnamed);
         }
         let part = match kind {
-            Kind::Settings => Part::Settings(Box::new(proto::Settings::decode(body)?.try_into()?)),
-            Kind::DefaultRoute => Part::DefaultRoute(proto::Route::decode(body)?.read(self)?),
-            Kind::Host => Part::Host(Arc::new(proto::VirtualHost::decode(body)?.read(self)?)),
-            Kind::Listener => Part::Listener(proto::Listener::decode(body)?.try_into()?),
-            Kind::TlsHost => Part::TlsHost(Arc::new(proto::TlsHost::decode(body)?.read(self)?)),
+            Kind::Settings => Good::Settings(Box::new(self.decode::<OrDefault, _>(kind, &body)?)),
+            Kind::DefaultRule => Good::DefaultRule(self.decode::<Same, _>(kind, &body)?),
+            Kind::Host => Good::Host(Arc::new(self.decode::<Same, _>(kind, &body)?)),
+            Kind::Listener => Good::Listener(self.decode::<Same, _>(kind, &body)?),
+            Kind::TlsHost => Good::TlsHost(Arc::new(self.decode::<Same, _>(kind, &body)?)),
             Kind::DefaultCertificates => {
-                Part::DefaultCertificates(proto::Certificates::decode(body)?.read(self)?)
+                Good::DefaultCertificates(self.decode::<List<Shared>, _>(kind, &body)?)
             }
-            Kind::Passthrough => Part::Passthrough(proto::TlsRoute::decode(body)?.try_into()?),
-            Kind::TicketSecrets => Part::TicketSecrets(proto::TicketSecrets::decode(body)?.try_into()?),
-            Kind::Upstream => Part::Upstream(upstream_of(name)?, proto::Upstream::decode(body)?.read(self)?),
+            Kind::Passthrough => Good::Passthrough(self.decode::<Same, _>(kind, &body)?),
+            Kind::TicketSecrets => Good::TicketSecrets(self.decode::<Same, _>(kind, &body)?),
+            Kind::Upstream => Good::Upstream(name.upstream()?, self.decode::<Same, _>(kind, &body)?),
             Kind::Endpoints => {
-                Part::Endpoints(upstream_of(name)?, proto::Endpoints::decode(body)?.try_into()?)
+                let endpoints: Vec<Endpoint> = self.decode::<Same, _>(kind, &body)?;
+                Good::Endpoints(name.upstream()?, endpoints.into())
             }
-            Kind::Certificate => Part::Certificate(Arc::new(proto::Certificate::decode(body)?.try_into()?)),
-            Kind::ClientAuth => Part::ClientAuth(Arc::new(proto::ClientAuth::decode(body)?.try_into()?)),
-            Kind::UpstreamTls => Part::UpstreamTls(Arc::new(proto::UpstreamTls::decode(body)?.read(self)?)),
-            Kind::Security => Part::Security(Arc::new(whole::<proto::Security>(body)?.try_into()?)),
-            Kind::RateLimits => Part::RateLimits(Arc::new(whole::<proto::RateLimits>(body)?.try_into()?)),
-            Kind::Traffic => Part::Traffic(Arc::new(whole::<proto::Traffic>(body)?.try_into()?)),
-            Kind::Consumer => Part::Consumer(Arc::new(whole::<proto::Consumer>(body)?.try_into()?)),
+            Kind::Consumer => Good::Consumer(Arc::new(self.decode::<Same, _>(kind, &body)?)),
+            Kind::Certificate => self.decode_shared::<Same, Certificate>(kind, &body)?,
+            Kind::ClientAuth => self.decode_shared::<Same, ClientAuth>(kind, &body)?,
+            Kind::UpstreamTls => self.decode_shared::<Same, UpstreamTls>(kind, &body)?,
+            Kind::Security => self.decode_shared::<Same, Security>(kind, &body)?,
+            Kind::RateLimits => self.decode_shared::<Within<RateLimits>, RateLimits>(kind, &body)?,
+            Kind::Traffic => self.decode_shared::<Same, Traffic>(kind, &body)?,
         };
         match part.name() {
             Some(other) if other != *name => Err(Refusal::Misnamed),
             _ => Ok(part),
         }
+    }
+
+    /// Why a resource would not be taken over beside those that there are.
+    #[cfg(test)]
+    pub(crate) fn refusal(&self, name: &Name, body: Bytes) -> Option<Refusal> {
+        self.read(name, &Digest::of(&body), body).err()
+    }
+
+    fn decode<A, T>(&self, kind: Kind, body: &[u8]) -> Result<T, Fault>
+    where
+        A: for<'p> Adapt<T, Reader<'p, Self>>,
+    {
+        decode_as::<A, T, Self>(body, kind.unknown_fields(), self)
+    }
+
+    fn decode_shared<A, T: Part>(&self, kind: Kind, body: &[u8]) -> Result<Good, Fault>
+    where
+        A: for<'p> Adapt<T, Reader<'p, Self>>,
+    {
+        Ok(Good::Shared(Arc::new(self.decode::<A, T>(kind, body)?)))
     }
 
     /// The last good form of another resource may be the only one that still names it.
@@ -240,7 +260,7 @@ impl Store {
 
     fn endpoints_change(&self, name: &Name) -> Option<Change> {
         match self.entries.get(name)?.good.as_ref()? {
-            Part::Endpoints(upstream, endpoints) => {
+            Good::Endpoints(upstream, endpoints) => {
                 Some(Change::Endpoints { upstream: upstream.clone(), endpoints: endpoints.clone() })
             }
             _ => None,
@@ -256,11 +276,11 @@ impl Store {
         let mut config = Config { tls, consumers, ..Config::default() };
         for part in self.entries.values().filter_map(|entry| entry.good.as_ref()) {
             match part {
-                Part::Settings(settings) => config.settings = (**settings).clone(),
-                Part::DefaultRoute(route) => config.default_route = Some(route.clone()),
-                Part::Host(host) => config.hosts.push(host.clone()),
-                Part::Listener(listener) => config.listeners.push(listener.clone()),
-                Part::Upstream(key, upstream) => {
+                Good::Settings(settings) => config.settings = (**settings).clone(),
+                Good::DefaultRule(route) => config.default_rule = Some(route.clone()),
+                Good::Host(host) => config.hosts.push(host.clone()),
+                Good::Listener(listener) => config.listeners.push(listener.clone()),
+                Good::Upstream(key, upstream) => {
                     let endpoints = self.endpoints(key);
                     let upstream = Upstream { endpoints, ..upstream.clone() };
                     config.upstreams.insert(key.clone(), Arc::new(upstream));
@@ -274,7 +294,7 @@ impl Store {
     fn endpoints(&self, upstream: &UpstreamKey) -> Arc<[Endpoint]> {
         let entry = self.entries.get(&Kind::Endpoints.of_upstream(upstream));
         match entry.and_then(|entry| entry.good.as_ref()) {
-            Some(Part::Endpoints(_, endpoints)) => endpoints.clone(),
+            Some(Good::Endpoints(_, endpoints)) => endpoints.clone(),
             _ => Arc::default(),
         }
     }
@@ -283,10 +303,10 @@ impl Store {
         let mut tls = Tls::default();
         for part in self.entries.values().filter_map(|entry| entry.good.as_ref()) {
             match part {
-                Part::TlsHost(host) => tls.hosts.push(host.clone()),
-                Part::Passthrough(route) => tls.passthrough.push(route.clone()),
-                Part::DefaultCertificates(certificates) => tls.default.clone_from(certificates),
-                Part::TicketSecrets(secrets) => tls.ticket_secrets.clone_from(secrets),
+                Good::TlsHost(host) => tls.hosts.push(host.clone()),
+                Good::Passthrough(route) => tls.passthrough.push(route.clone()),
+                Good::DefaultCertificates(certificates) => tls.default.clone_from(certificates),
+                Good::TicketSecrets(secrets) => tls.ticket_secrets.clone_from(secrets),
                 _ => {}
             }
         }
@@ -295,7 +315,7 @@ impl Store {
 
     fn collect_consumers(&self) -> Vec<Arc<Consumer>> {
         let consumers = self.entries.values().filter_map(|entry| match entry.good.as_ref()? {
-            Part::Consumer(consumer) => Some(consumer.clone()),
+            Good::Consumer(consumer) => Some(consumer.clone()),
             _ => None,
         });
         let mut consumers: Vec<_> = consumers.collect();
@@ -303,66 +323,25 @@ impl Store {
         consumers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         consumers
     }
-
-    fn shared(&self, kind: Kind, name: &Bytes) -> Option<&Part> {
-        self.entries.get(&kind.named(name.clone()))?.good.as_ref()
-    }
 }
 
-impl Shared for Store {
-    fn certificate(&self, name: &Bytes) -> Option<Arc<Certificate>> {
-        match self.shared(Kind::Certificate, name)? {
-            Part::Certificate(certificate) => Some(certificate.clone()),
-            _ => None,
-        }
-    }
-
-    fn client_auth(&self, name: &Bytes) -> Option<Arc<ClientAuth>> {
-        match self.shared(Kind::ClientAuth, name)? {
-            Part::ClientAuth(policy) => Some(policy.clone()),
-            _ => None,
-        }
-    }
-
-    fn upstream_tls(&self, name: &Bytes) -> Option<Arc<UpstreamTls>> {
-        match self.shared(Kind::UpstreamTls, name)? {
-            Part::UpstreamTls(tls) => Some(tls.clone()),
-            _ => None,
-        }
-    }
-
-    fn security(&self, name: &Bytes) -> Option<Arc<Security>> {
-        match self.shared(Kind::Security, name)? {
-            Part::Security(policy) => Some(policy.clone()),
-            _ => None,
-        }
-    }
-
-    fn rate_limits(&self, name: &Bytes) -> Option<Arc<RateLimits>> {
-        match self.shared(Kind::RateLimits, name)? {
-            Part::RateLimits(policy) => Some(policy.clone()),
-            _ => None,
-        }
-    }
-
-    fn traffic(&self, name: &Bytes) -> Option<Arc<Traffic>> {
-        match self.shared(Kind::Traffic, name)? {
-            Part::Traffic(policy) => Some(policy.clone()),
+impl Find for Store {
+    fn find<T: Part>(&self, name: &PartName) -> Option<Arc<T>> {
+        match self.entries.get(&Name::of_part::<T>(&name.0))?.good.as_ref()? {
+            Good::Shared(part) => part.clone().downcast().ok(),
             _ => None,
         }
     }
 }
 
-impl Part {
+impl Good {
     /// Whether it has a route that would be served without the policy that it has in a newer form, which cannot be read. That
     /// the newer one was closed is all that is known then, so there is no good form of it.
     fn opens(&self, newer: &Bytes) -> bool {
         match self {
-            Self::Host(host) => {
-                proto::VirtualHost::decode(&**newer).is_ok_and(|newer| newer.is_opened_by(host))
-            }
-            Self::DefaultRoute(route) => {
-                proto::Route::decode(&**newer).is_ok_and(|newer| newer.is_opened_by(route))
+            Self::Host(host) => HostOutline::read(newer).is_some_and(|newer| newer.is_opened_by(host)),
+            Self::DefaultRule(route) => {
+                RuleOutline::read(newer).is_some_and(|newer| newer.is_opened_by(route))
             }
             _ => false,
         }
@@ -373,7 +352,7 @@ impl Part {
     fn name(&self) -> Option<Name> {
         Some(match self {
             Self::Settings(_) => Kind::Settings.alone(),
-            Self::DefaultRoute(_) => Kind::DefaultRoute.alone(),
+            Self::DefaultRule(_) => Kind::DefaultRule.alone(),
             Self::Host(host) => Kind::Host.of_host(&host.host),
             Self::Listener(listener) => listener_name(listener),
             Self::TlsHost(host) => Kind::TlsHost.of_host(&host.host),
@@ -383,18 +362,9 @@ impl Part {
             Self::Upstream(key, _) => Kind::Upstream.of_upstream(key),
             Self::Endpoints(key, _) => Kind::Endpoints.of_upstream(key),
             Self::Consumer(consumer) => Kind::Consumer.of_object(&consumer.id),
-            Self::Certificate(_)
-            | Self::ClientAuth(_)
-            | Self::UpstreamTls(_)
-            | Self::Security(_)
-            | Self::RateLimits(_)
-            | Self::Traffic(_) => return None,
+            Self::Shared(_) => return None,
         })
     }
-}
-
-fn upstream_of(name: &Name) -> Result<UpstreamKey, Refusal> {
-    proto::UpstreamKey::decode(name.name.clone())?.try_into()
 }
 
 /// What a batch comes to.

@@ -4,19 +4,28 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
+use crate::encoding::adapt::Parse;
+use crate::encoding::bound::{Bound, BrotliLevel, GzipLevel, ZstdLevel};
+use crate::encoding::{Adapt as _, List, OrDefault, Parsed, Within};
+
 /// How a response's body can be compressed (RFC 9110, 8.4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[cbor(index_only)]
 pub enum ContentCoding {
     /// `gzip` (RFC 1952).
     #[serde(rename = "gzip")]
+    #[n(0)]
     Gzip,
     /// `br` (RFC 7932).
     #[serde(rename = "br")]
+    #[n(1)]
     Brotli,
     /// `zstd` (RFC 8878).
     #[serde(rename = "zstd")]
+    #[n(2)]
     Zstd,
 }
 
@@ -50,8 +59,9 @@ impl fmt::Display for ContentCoding {
 /// The codings that may be used, the one that is preferred first, each once. None: nothing is compressed.
 ///
 /// Written as a list with commas (`zstd, br, gzip`), or `off`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Codings(Vec<ContentCoding>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Codings(#[cbor(n(0), with = "Within::<Codings>")] Vec<ContentCoding>);
 
 impl Codings {
     /// Nothing is compressed.
@@ -66,6 +76,16 @@ impl Codings {
     /// The codings, the one that is preferred first.
     pub fn iter(&self) -> impl Iterator<Item = ContentCoding> {
         self.0.iter().copied()
+    }
+}
+
+/// Each once.
+impl Bound for Codings {
+    type Value = [ContentCoding];
+    const FIELD: &'static str = "the content codings";
+
+    fn allows(codings: &[ContentCoding]) -> bool {
+        codings.iter().enumerate().all(|(at, coding)| !codings[..at].contains(coding))
     }
 }
 
@@ -169,6 +189,10 @@ impl Serialize for MediaRange {
     }
 }
 
+impl Parse for MediaRange {
+    const FIELD: &'static str = "a media type";
+}
+
 impl FromStr for MediaRange {
     type Err = MediaRangeError;
 
@@ -202,18 +226,23 @@ impl fmt::Display for MediaRangeError {
 impl std::error::Error for MediaRangeError {}
 
 /// Which responses are compressed, and how.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct Compression {
     /// The codings for routes that do not say otherwise ([`Route::compression`](crate::Route::compression)).
     /// Default: off (ingress-nginx `use-gzip`).
+    #[n(0)]
     pub codings: Codings,
     /// The types of what is compressed. Default: those of ingress-nginx' `gzip-types`, and `text/html`, which nginx
     /// always compresses.
+    #[cbor(n(1), with = "List::<Parsed>")]
     pub types: Vec<MediaRange>,
     /// Bodies that are known to be shorter, in bytes, stay as they are. Default 256 (ingress-nginx
     /// `gzip-min-length`).
+    #[n(2)]
     pub min_length: u64,
     /// How hard it tries.
+    #[cbor(n(3), with = "OrDefault")]
     pub levels: Levels,
 }
 
@@ -252,23 +281,27 @@ fn default_types() -> Vec<MediaRange> {
 /// The defaults are where more time stops to pay. Of 4 MB of JSON at 16 KiB a piece, gzip left 45% at level 1 (150 MB/s),
 /// 31% at 4 (50 MB/s) and 31% at 6 (34 MB/s); brotli 33% at 2, 32% at 3 (50 MB/s, 1.0 MiB of memory) and 31% at 4
 /// (34 MB/s, 1.9 MiB); zstd 36% at 1 (215 MB/s), 34% at 3 (150 MB/s) and 30% at 5 (57 MB/s).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct Levels {
     /// 1 to 9. Default 4 (ingress-nginx `gzip-level` is 1).
+    #[cbor(n(0), with = "Within::<GzipLevel>")]
     pub gzip: u8,
     /// 1 to 4: those above take up to 32 MiB for each response. Default 3 (ingress-nginx `brotli-level` is 4).
+    #[cbor(n(1), with = "Within::<BrotliLevel>")]
     pub brotli: u8,
     /// 1 to 9. Default 3, which is also that of zstd itself.
+    #[cbor(n(2), with = "Within::<ZstdLevel>")]
     pub zstd: u8,
 }
 
 impl Levels {
     /// The levels of gzip.
-    pub const GZIP: RangeInclusive<u8> = 1..=9;
+    pub const GZIP: RangeInclusive<u8> = GzipLevel::RANGE;
     /// The levels of brotli.
-    pub const BROTLI: RangeInclusive<u8> = 1..=4;
+    pub const BROTLI: RangeInclusive<u8> = BrotliLevel::RANGE;
     /// The levels of zstd.
-    pub const ZSTD: RangeInclusive<u8> = 1..=9;
+    pub const ZSTD: RangeInclusive<u8> = ZstdLevel::RANGE;
 }
 
 impl Default for Levels {

@@ -2,23 +2,32 @@
 
 use std::fmt;
 
+use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
+
+use crate::encoding::bound::Name;
+use crate::encoding::{Adapt as _, Within};
 
 /// Which `Host` a virtual host answers for. Names are lower case, without a port.
 ///
 /// The most specific wins: exact, then one label, then several, then any.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(map)]
 pub enum HostPattern {
     /// This name and no other.
-    Exact(Box<str>),
+    #[n(0)]
+    Exact(#[cbor(n(0), with = "Within::<Name>")] Box<str>),
     /// Exactly one label before this suffix (`networking.k8s.io/v1` `IngressRule.host`). The suffix comes
     /// without `*.`: `Wildcard("example.com")` takes `a.example.com`, not `example.com` nor
     /// `a.b.example.com`.
-    Wildcard(Box<str>),
+    #[n(1)]
+    Wildcard(#[cbor(n(0), with = "Within::<Name>")] Box<str>),
     /// One or more labels before this suffix (Gateway API `Hostname`): `Suffix("example.com")` takes
     /// `a.b.example.com` too. Of several that match, the longest wins.
-    Suffix(Box<str>),
+    #[n(2)]
+    Suffix(#[cbor(n(0), with = "Within::<Name>")] Box<str>),
     /// Every host that no other pattern takes.
+    #[n(3)]
     Any,
 }
 

@@ -20,9 +20,11 @@
 //! | [`settings`] | every time limit and size limit, with its default |
 //! | [`tracing`] | which requests are traced, and where their spans go |
 //! | [`text`] | text from outside, as logs and tables print it |
+//! | [`encoding`] | how all of this is written for data planes and snapshots |
 
 pub mod compression;
 pub mod config;
+pub mod encoding;
 pub mod host;
 pub mod listener;
 pub mod policy;

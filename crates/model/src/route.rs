@@ -3,16 +3,27 @@
 use std::fmt;
 use std::sync::Arc;
 
+use minicbor::{Decode, Encode};
 use serde::Serialize;
 
+use crate::encoding::bound::PatternPath;
+use crate::encoding::{Adapt as _, Interned, Text, Within};
+
+/// An alias, since the derive takes a reference for a borrow of what is decoded.
+type KindName = &'static str;
+
 /// The object that a route was written in; routes of one object share it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct RouteId {
     /// The object's kind, such as `Ingress`.
-    pub kind: &'static str,
+    #[cbor(n(0), with = "Interned")]
+    pub kind: KindName,
     /// The object's namespace.
+    #[cbor(n(1), with = "Text")]
     pub namespace: Arc<str>,
     /// The object's name.
+    #[cbor(n(2), with = "Text")]
     pub name: Arc<str>,
 }
 
@@ -27,16 +38,20 @@ impl fmt::Display for RouteId {
 ///
 /// The longest pattern that matches wins; of the same length an exact one wins, then an element-wise prefix,
 /// then a plain prefix.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub enum PathPattern {
     /// The whole path, case sensitive (`pathType: Exact`).
-    Exact(Box<str>),
+    #[n(0)]
+    Exact(#[cbor(n(0), with = "Within::<PatternPath>")] Box<str>),
     /// Element by element (`pathType: Prefix`): `/foo` takes `/foo` and `/foo/bar`, not `/foobar`. Written
     /// without a trailing slash, except for `/` itself, which takes everything.
-    Prefix(Box<str>),
+    #[n(1)]
+    Prefix(#[cbor(n(0), with = "Within::<PatternPath>")] Box<str>),
     /// Character by character, as nginx' plain `location` (`pathType: ImplementationSpecific`): `/foo` takes
     /// `/foobar` too.
-    Starts(Box<str>),
+    #[n(2)]
+    Starts(#[cbor(n(0), with = "Within::<PatternPath>")] Box<str>),
 }
 
 impl PathPattern {

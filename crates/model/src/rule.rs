@@ -7,45 +7,62 @@
 use std::fmt;
 use std::sync::Arc;
 
+use minicbor::encode::Write;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::{Serialize, Serializer};
 
+use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
 use crate::policy::{RateLimits, Security, Traffic};
 use crate::{ClientAuth, Codings, HostPattern, PathPattern, RouteId, UpstreamKey};
 
 /// A host and its rules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map, context_bound = "Context")]
 pub struct VirtualHost {
     /// The names that the host has.
+    #[n(0)]
     pub host: HostPattern,
     /// The rules. The order matters only where two matches have the same [`precedence`](RuleMatch::precedence).
+    #[n(1)]
     pub rules: Vec<Rule>,
     /// The rule for requests that meet no match (`spec.defaultBackend` of the Ingress that owns the host). Without one,
     /// [`Config::default_rule`](crate::Config::default_rule) takes them.
+    #[n(2)]
     pub fallback: Option<Rule>,
 }
 
 /// A rule: the requests that it takes, the upstream that serves them, and what happens to them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map, context_bound = "Context")]
 pub struct Rule {
     /// The object that the rule was written in.
+    #[n(0)]
     pub id: RouteId,
     /// A request that meets one of these matches is the rule's. At least one; of a [`fallback`](VirtualHost::fallback) only the path
     /// of the first one counts, for logs and metrics.
+    #[n(1)]
     pub matches: Vec<RuleMatch>,
     /// The upstream that serves the requests.
+    #[n(2)]
     pub upstream: UpstreamKey,
     /// Whether requests over plain HTTP are redirected to HTTPS with 308 (ingress-nginx `ssl-redirect`).
+    #[n(3)]
     pub https_only: bool,
     /// The policy for client certificates under which a connection must have been opened.
+    #[cbor(n(4), with = "Maybe::<Shared>")]
     pub client_auth: Option<Arc<ClientAuth>>,
     /// The codings for responses, in place of [`Compression::codings`](crate::Compression::codings).
+    #[n(5)]
     pub compression: Option<Codings>,
     /// Authentication, authorization and the like. Without it every client may call.
+    #[cbor(n(6), with = "Maybe::<Shared>")]
     pub security: Option<Arc<Security>>,
     /// Rate limits and concurrency limits.
+    #[cbor(n(7), with = "Maybe::<Shared>")]
     pub rate_limits: Option<Arc<RateLimits>>,
     /// Timeouts, retries, header edits and the like, in place of the settings.
+    #[cbor(n(8), with = "Maybe::<Shared>")]
     pub traffic: Option<Arc<Traffic>>,
 }
 
@@ -74,21 +91,27 @@ impl Rule {
 }
 
 /// The conditions of a rule on a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct RuleMatch {
     /// Of the matches of a host that a request meets, the one with the lowest number decides. Of equal numbers the longest literal
     /// path decides, then an exact one, then a prefix by element, then the earlier rule.
+    #[n(0)]
     pub precedence: u32,
     /// The path in normal form, without the query.
+    #[n(1)]
     pub path: PathMatch,
     /// The method, compared with regard to case (RFC 9110, 9.1).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(2), with = "Maybe::<Text>")]
     pub method: Option<Box<str>>,
     /// Headers, each of which must have its value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cbor(n(3), with = "List::<Same>")]
     pub headers: Vec<HeaderMatch>,
     /// Parameters of the query, each of which must have its value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cbor(n(4), with = "List::<Same>")]
     pub query: Vec<QueryMatch>,
 }
 
@@ -127,12 +150,15 @@ impl fmt::Display for RuleMatch {
 }
 
 /// A condition on the path.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub enum PathMatch {
     /// The whole path, a prefix by element, or a prefix by character.
-    Literal(PathPattern),
+    #[n(0)]
+    Literal(#[n(0)] PathPattern),
     /// A regular expression.
-    Regex(Pattern),
+    #[n(1)]
+    Regex(#[n(0)] Pattern),
 }
 
 impl PathMatch {
@@ -162,32 +188,42 @@ impl fmt::Display for PathMatch {
 }
 
 /// A condition on a header. Several lines of one name count as one value, joined by commas (RFC 9110, 5.3).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct HeaderMatch {
     /// The name, in lower case.
+    #[cbor(n(0), with = "Text")]
     pub name: Box<str>,
     /// The value.
+    #[n(1)]
     pub value: ValueMatch,
 }
 
 /// A condition on a parameter of the query. Of several parameters of one name the first counts. Names and values are compared
 /// without their escapes (`%20` and `+`).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct QueryMatch {
     /// The name.
+    #[cbor(n(0), with = "Text")]
     pub name: Box<str>,
     /// The value.
+    #[n(1)]
     pub value: ValueMatch,
 }
 
 /// A condition on a value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub enum ValueMatch {
     /// The value is this text, with regard to case.
-    Exact(Box<str>),
+    #[n(0)]
+    Exact(#[cbor(n(0), with = "Text")] Box<str>),
     /// The value matches this regular expression.
-    Regex(Pattern),
+    #[n(1)]
+    Regex(#[n(0)] Pattern),
     /// There is a value, which may be empty.
+    #[n(2)]
     Present,
 }
 
@@ -292,6 +328,23 @@ impl Serialize for Pattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sign = if self.ignores_case { "~*" } else { "~" };
         serializer.collect_str(&format_args!("{sign} {}", self.text))
+    }
+}
+
+/// The text, and whether case is ignored.
+impl<C> Encode<C> for Pattern {
+    fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+        encoder.array(2)?.str(&self.text)?.bool(self.ignores_case)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Pattern {
+    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        if decoder.array()? != Some(2) {
+            return Err(decode::Error::message("a regular expression has two parts"));
+        }
+        let (text, ignores_case) = (decoder.str()?, decoder.bool()?);
+        Self::new(text, ignores_case).map_err(|_| Fault::Invalid("a regular expression").into())
     }
 }
 

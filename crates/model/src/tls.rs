@@ -4,9 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use minicbor::encode::Write;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use serde::{Serialize, Serializer};
 
+use crate::encoding::bound::{Bound, Chain};
+use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Part, Raw, Shared, Time, WithinAs};
 use crate::{HostPattern, TlsRoute};
 
 /// The certificates of all names.
@@ -27,31 +31,46 @@ pub struct Tls {
 }
 
 /// A name that is served over TLS.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map, context_bound = "Context")]
 pub struct TlsHost {
     /// What clients ask for by Server Name Indication.
+    #[n(0)]
     pub host: HostPattern,
     /// Its certificates, at most one for each kind of key, the best first: a client gets the first that it can
     /// verify. If there are none, the default ones are used.
+    #[cbor(n(1), with = "List::<Shared>")]
     pub certificates: Vec<Arc<Certificate>>,
     /// Whether clients have to show certificates of their own.
+    #[cbor(n(2), with = "Maybe::<Shared>")]
     pub client_auth: Option<Arc<ClientAuth>>,
 }
 
 /// Which certificates clients show.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
 pub struct ClientAuth {
     /// Where the roots are from, for people: `Secret default/clients-ca`.
+    #[n(0)]
     pub source: Box<str>,
     /// Who vouches for clients.
+    #[cbor(n(1), with = "List::<Raw>")]
     pub roots: Vec<CertificateDer<'static>>,
     /// What was revoked (RFC 5280, 5). With any, a certificate whose issuer has no list here is refused.
+    #[cbor(n(2), with = "List::<Raw>")]
     pub crls: Vec<CertificateRevocationListDer<'static>>,
     /// Who may connect.
+    #[n(3)]
     pub mode: ClientAuthMode,
     /// Whether endpoints get the certificate itself (`ssl-client-cert`, PEM in percent encoding), beside what was
     /// found (`ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`), as ingress-nginx names them.
+    #[n(4)]
     pub forward: bool,
+}
+
+impl Part for ClientAuth {
+    const KIND: u32 = 12;
+    const WHAT: &'static str = "policy for client certificates";
 }
 
 impl fmt::Debug for ClientAuth {
@@ -80,34 +99,46 @@ impl Serialize for ClientAuth {
 }
 
 /// Who may connect (ingress-nginx `auth-tls-verify-client`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
 pub enum ClientAuthMode {
     /// Only who shows a certificate that one of the roots vouches for (`on`).
     #[default]
+    #[n(0)]
     Required,
     /// Also who shows none (`optional`).
+    #[n(1)]
     Optional,
     /// Also who shows one that nobody vouches for; the endpoint is told (`optional_no_ca`).
+    #[n(2)]
     OptionalNoCa,
 }
 
 /// A certificate chain with its private key, which match.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
 pub struct Certificate {
     /// Where it is from, for people: `Secret default/example`.
+    #[n(0)]
     pub source: Box<str>,
     /// The certificate, and behind it those that lead to a root.
+    #[cbor(n(1), with = "WithinAs::<Chain<CertificateDer<'static>>, List<Raw>>")]
     pub chain: Vec<CertificateDer<'static>>,
     /// Its key.
+    #[n(2)]
     pub key: PrivateKey,
     /// What kind of key it is.
+    #[n(3)]
     pub key_kind: KeyKind,
     /// The names that it is good for (the DNS names of its `subjectAltName`), in lower case.
+    #[n(4)]
     pub names: Vec<HostPattern>,
     /// From when it is good.
+    #[cbor(n(5), with = "Time")]
     pub not_before: SystemTime,
     /// Until when it is good.
+    #[cbor(n(6), with = "Time")]
     pub not_after: SystemTime,
 }
 
@@ -117,6 +148,11 @@ impl Certificate {
     pub fn covers(&self, name: &str) -> bool {
         self.names.iter().any(|pattern| pattern.matches(name))
     }
+}
+
+impl Part for Certificate {
+    const KIND: u32 = 11;
+    const WHAT: &'static str = "certificate";
 }
 
 /// Never the key, and of the chain only its length.
@@ -171,15 +207,48 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
+/// The number of the format, and the key.
+impl<Ctx> Encode<Ctx> for PrivateKey {
+    fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut Ctx) -> Result<(), encode::Error<W::Error>> {
+        let format = match self.0 {
+            PrivateKeyDer::Pkcs8(_) => 0,
+            PrivateKeyDer::Pkcs1(_) => 1,
+            PrivateKeyDer::Sec1(_) => 2,
+            // The type may grow. Data planes refuse the certificate then, and their last valid version stays.
+            _ => u8::MAX,
+        };
+        encoder.array(2)?.u8(format)?.bytes(self.0.secret_der())?.ok()
+    }
+}
+
+impl<'b, Ctx> Decode<'b, Ctx> for PrivateKey {
+    fn decode(decoder: &mut Decoder<'b>, _: &mut Ctx) -> Result<Self, decode::Error> {
+        if decoder.array()? != Some(2) {
+            return Err(decode::Error::message("no key"));
+        }
+        let (format, key) = (decoder.u8()?, decoder.bytes()?.to_vec());
+        Ok(Self(match format {
+            0 => PrivateKeyDer::Pkcs8(key.into()),
+            1 => PrivateKeyDer::Pkcs1(key.into()),
+            2 => PrivateKeyDer::Sec1(key.into()),
+            _ => return Err(Fault::Invalid("the format of a key").into()),
+        }))
+    }
+}
+
 /// The kinds of keys, the one that is cheapest to sign with first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[serde(rename_all = "lowercase")]
+#[cbor(index_only)]
 pub enum KeyKind {
     /// ECDSA over a NIST curve.
+    #[n(0)]
     Ecdsa,
     /// Ed25519.
+    #[n(1)]
     Ed25519,
     /// RSA.
+    #[n(2)]
     Rsa,
 }
 
@@ -194,12 +263,22 @@ impl fmt::Display for KeyKind {
 }
 
 /// Random bytes from which the keys of session tickets are derived.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TicketSecret(pub Arc<[u8]>);
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct TicketSecret(#[cbor(n(0), with = "WithinAs::<TicketSecret, Raw>")] pub Arc<[u8]>);
 
 impl TicketSecret {
     /// How many bytes there must be at least.
     pub const MIN: usize = 32;
+}
+
+impl Bound for TicketSecret {
+    type Value = [u8];
+    const FIELD: &'static str = "the length of a ticket secret";
+
+    fn allows(secret: &[u8]) -> bool {
+        secret.len() >= Self::MIN
+    }
 }
 
 impl fmt::Debug for TicketSecret {
@@ -215,15 +294,20 @@ impl Serialize for TicketSecret {
 }
 
 /// How TLS is spoken with clients, whatever the name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct TlsSettings {
     /// The oldest version that is spoken. Default TLS 1.2.
+    #[n(0)]
     pub min_version: TlsVersion,
     /// What clients get who ask for a name that has no certificate. Default: the default certificate.
+    #[n(1)]
     pub unknown_names: UnknownNames,
     /// The `Strict-Transport-Security` header of responses over TLS that have none (RFC 6797). Default: not sent.
+    #[n(2)]
     pub hsts: Option<Hsts>,
     /// The port that redirects to HTTPS name; 443 goes without saying. Default 443.
+    #[n(3)]
     pub redirect_port: u16,
 }
 
@@ -239,37 +323,47 @@ impl Default for TlsSettings {
 }
 
 /// A version of TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Encode, Decode)]
+#[cbor(index_only)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246), with forward secrecy and authenticated encryption only.
     #[default]
     #[serde(rename = "1.2")]
+    #[n(0)]
     Tls12,
     /// TLS 1.3 (RFC 8446).
     #[serde(rename = "1.3")]
+    #[n(1)]
     Tls13,
 }
 
 /// What clients get who ask for a name that has no certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
 pub enum UnknownNames {
     /// The default certificate.
     #[default]
+    #[n(0)]
     Default,
     /// The alert `unrecognized_name` (nginx `ssl_reject_handshake`).
+    #[n(1)]
     Refuse,
 }
 
 /// What `Strict-Transport-Security` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct Hsts {
     /// For how long browsers use HTTPS only, in seconds.
     #[serde(serialize_with = "whole_seconds")]
+    #[cbor(n(0), with = "Time")]
     pub max_age: Duration,
     /// For all names below as well.
+    #[n(1)]
     pub include_subdomains: bool,
     /// The owner agrees to being listed in browsers.
+    #[n(2)]
     pub preload: bool,
 }
 

@@ -3,23 +3,34 @@
 use std::fmt;
 use std::str::FromStr;
 
+use minicbor::{Decode, Encode};
 use rustls_pki_types::CertificateDer;
 use serde::{Serialize, Serializer};
 
+use crate::encoding::adapt::Parse;
+use crate::encoding::bound::Share;
+use crate::encoding::{Adapt as _, List, Parsed, Raw, Within};
+
 /// How requests are traced.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
+#[cbor(map)]
 pub struct Tracing {
     /// The collector that spans are sent to.
+    #[cbor(n(0), with = "Parsed")]
     pub collector: Collector,
     /// Who may vouch for a collector that is spoken with over TLS; none: the public authorities.
     #[serde(skip)]
+    #[cbor(n(1), with = "List::<Raw>")]
     pub authorities: Vec<CertificateDer<'static>>,
     /// Of a hundred requests without a trace of their own, how many get one; 0 to 100.
+    #[cbor(n(2), with = "Within::<Share>")]
     pub sample_percent: f64,
     /// Requests that are traced because their caller says so (the `sampled` flag of `traceparent`), in a second, by all
     /// workers together; 0: none. Further ones go on without a span of the gateway.
+    #[n(3)]
     pub followed_per_second: u32,
     /// What the gateway is called in traces (`service.name`).
+    #[n(4)]
     pub service_name: Box<str>,
 }
 
@@ -87,6 +98,10 @@ impl fmt::Display for CollectorFault {
 }
 
 impl std::error::Error for CollectorFault {}
+
+impl Parse for Collector {
+    const FIELD: &'static str = "the collector of spans";
+}
 
 impl FromStr for Collector {
     type Err = CollectorFault;

@@ -19,7 +19,7 @@ use super::Shared;
 use super::state::{Batch, FellBehind};
 use super::telemetry::Record;
 use crate::grpc::{self, Code, Incoming, ReceiveError};
-use crate::proto::{self, FromControlSay, FromProxySay};
+use crate::messages::{self, FromControlSay, FromProxySay};
 use crate::resource::Name;
 
 /// Batches that are sent before the first of them is served.
@@ -134,7 +134,7 @@ impl Session {
         let _ = session.outgoing.send_trailers(grpc::status(end.code, end.message));
     }
 
-    async fn run(&mut self, hello: proto::Hello) -> Result<Infallible, End> {
+    async fn run(&mut self, hello: messages::Hello) -> Result<Infallible, End> {
         let mut versions = self.shared.version.subscribe();
         // Nothing is said before there is a configuration: an empty one would take all routes away.
         let configured = versions.wait_for(|version| *version > 0).await;
@@ -154,7 +154,7 @@ impl Session {
             let overdue = self.under_way.front().map(|(_, _, sent)| *sent + patience);
             let heartbeat = Instant::now() + self.shared.options.heartbeat;
             tokio::select! {
-                message = self.incoming.next::<proto::FromProxy>() => match message?.map(|message| message.say) {
+                message = self.incoming.next::<messages::FromProxy>() => match message?.map(|message| message.say) {
                     Some(Some(FromProxySay::Served(served))) => self.served(&served),
                     Some(_) => {}
                     None => return Err(End::new(Code::Unavailable, "the data plane has ended the call")),
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Welcome, and what it has to be sent to be in step: nothing, maybe, but that is said too.
-    async fn first_batch(&mut self, hello: proto::Hello) -> Result<Batch, End> {
+    async fn first_batch(&mut self, hello: messages::Hello) -> Result<Batch, End> {
         enum Has {
             Known(Batch),
             Unknown,
@@ -209,21 +209,19 @@ impl Session {
 
     async fn welcome(&mut self, epoch: Bytes, wants_inventory: bool) -> Result<(), End> {
         let build = env!("CARGO_PKG_VERSION").to_owned();
-        self.say(FromControlSay::Welcome(proto::Welcome { epoch, build, wants_inventory })).await
+        self.say(FromControlSay::Welcome(messages::Welcome { epoch, build, wants_inventory })).await
     }
 
     async fn inventory(&mut self) -> Result<HashMap<Name, Bytes>, End> {
         let max = (self.shared.state().resources() * 4).max(INVENTORY_MAX);
         let mut inventory = HashMap::new();
         loop {
-            let message = self.incoming.next::<proto::FromProxy>().await?;
+            let message = self.incoming.next::<messages::FromProxy>().await?;
             let Some(FromProxySay::Inventory(part)) = message.and_then(|message| message.say) else {
                 return Err(End::new(Code::InvalidArgument, "the inventory was expected"));
             };
             for held in part.held {
-                // Copied, or the whole message would stay for each.
-                let name = Name { kind: held.kind, name: Bytes::copy_from_slice(&held.name) };
-                inventory.insert(name, Bytes::copy_from_slice(&held.digest));
+                inventory.insert(Name { kind: held.kind, name: held.name }, held.digest);
             }
             if inventory.len() > max {
                 return Err(End::new(Code::ResourceExhausted, "the inventory is too long"));
@@ -248,18 +246,18 @@ impl Session {
     }
 
     async fn heartbeat(&mut self) -> Result<(), End> {
-        self.say(FromControlSay::Heartbeat(proto::Heartbeat { version: self.sent })).await?;
+        self.say(FromControlSay::Heartbeat(messages::Heartbeat { version: self.sent })).await?;
         self.under_way.push_back((self.sent, std::time::Instant::now(), Instant::now()));
         Ok(())
     }
 
     async fn say(&mut self, say: FromControlSay) -> Result<(), End> {
-        let message = grpc::encoded(&proto::FromControl { say: Some(say) });
+        let message = grpc::encoded(&messages::FromControl { say: Some(say) });
         let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, message)).await;
         Ok(sent.map_err(|_| self.too_slow())??)
     }
 
-    fn served(&mut self, served: &proto::Served) {
+    fn served(&mut self, served: &messages::Served) {
         let now = std::time::Instant::now();
         let was = self.record.version.load(Ordering::Relaxed);
         while let Some((version, since, _)) = self.under_way.front()
@@ -287,8 +285,8 @@ impl Session {
     }
 }
 
-async fn hello(incoming: &mut Incoming) -> Result<proto::Hello, End> {
-    let message = incoming.next::<proto::FromProxy>().await?;
+async fn hello(incoming: &mut Incoming) -> Result<messages::Hello, End> {
+    let message = incoming.next::<messages::FromProxy>().await?;
     match message.and_then(|message| message.say) {
         Some(FromProxySay::Hello(hello)) => Ok(hello),
         _ => Err(End::new(Code::InvalidArgument, "Hello was expected")),

@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use sluicegate_model::{Change, Endpoint, UpstreamKey};
 
 use crate::cut::{cut, endpoints_body};
 use crate::digest::Digest;
 use crate::grpc::put_prefix;
-use crate::proto;
-use crate::resource::{Kind, Name, changed_field, gone_field, state_of};
+use crate::messages;
+use crate::resource::{Kind, Name, changed_item, gone_item, state_of};
 
 /// A message takes further resources up to this many bytes.
 const MESSAGE: usize = 256 << 10;
@@ -54,8 +52,8 @@ struct Stamp {
 }
 
 struct Held {
-    /// The resource as a field of a batch. Its end is the body.
-    field: Bytes,
+    /// The resource as an item of a batch. Its end is the body.
+    item: Bytes,
     body: usize,
     digest: Digest,
     stamp: Stamp,
@@ -134,7 +132,7 @@ impl State {
 
     fn set(&mut self, stamp: &mut Stamp, name: Name, body: Bytes, now: Instant) {
         if let Some(held) = self.resources.get(&name) {
-            if held.field[held.body..] == *body {
+            if held.item[held.body..] == *body {
                 return;
             }
             self.log.remove(&held.stamp);
@@ -144,8 +142,8 @@ impl State {
             self.log.remove(&gone);
         }
         let (digest, length) = (Digest::of(&body), body.len());
-        let field = changed_field(&name, body);
-        let held = Held { body: field.len() - length, field, digest, stamp: *stamp };
+        let item = changed_item(&name, body);
+        let held = Held { body: item.len() - length, item, digest, stamp: *stamp };
         self.log.insert(*stamp, (name.clone(), now));
         self.resources.insert(name, held);
         stamp.index += 1;
@@ -187,12 +185,12 @@ impl State {
             return Ok(Some(batch.clone()));
         }
         let changes = || self.log.range(Stamp { version: version + 1, index: 0 }..);
-        let fields = changes().map(|(_, (name, _))| match self.resources.get(name) {
-            Some(held) => held.field.clone(),
-            None => gone_field(name),
+        let items = changes().map(|(_, (name, _))| match self.resources.get(name) {
+            Some(held) => held.item.clone(),
+            None => gone_item(name),
         });
         let since = changes().map(|(_, (_, since))| *since).min().unwrap_or_else(Instant::now);
-        let batch = Batch { version: self.version, pieces: packed(self.version, fields), since };
+        let batch = Batch { version: self.version, pieces: packed(self.version, items), since };
         self.latest = Some((version, batch.clone()));
         Ok(Some(batch))
     }
@@ -201,7 +199,7 @@ impl State {
     pub(super) fn all(&mut self) -> Batch {
         let batch = self.full.get_or_insert_with(|| Batch {
             version: self.version,
-            pieces: packed(self.version, self.resources.values().map(|held| held.field.clone())),
+            pieces: packed(self.version, self.resources.values().map(|held| held.item.clone())),
             since: Instant::now(),
         });
         Batch { since: Instant::now(), ..batch.clone() }
@@ -212,8 +210,8 @@ impl State {
         let changed = self.resources.iter().filter(|(name, held)| {
             inventory.get(*name).is_none_or(|digest| **digest != *held.digest.prefix())
         });
-        let changed = changed.map(|(_, held)| held.field.clone());
-        let gone = inventory.keys().filter(|name| !self.resources.contains_key(*name)).map(gone_field);
+        let changed = changed.map(|(_, held)| held.item.clone());
+        let gone = inventory.keys().filter(|name| !self.resources.contains_key(*name)).map(gone_item);
         let pieces = packed(self.version, changed.chain(gone));
         Batch { version: self.version, pieces, since: Instant::now() }
     }
@@ -256,24 +254,27 @@ impl Prepared {
     }
 }
 
-/// Fields as messages of one batch, in pieces.
-fn packed(version: u64, fields: impl Iterator<Item = Bytes>) -> Arc<[Bytes]> {
-    let mut fields = fields.peekable();
+/// Items as messages of one batch, in pieces.
+fn packed(version: u64, items: impl Iterator<Item = Bytes>) -> Arc<[Bytes]> {
+    let mut items = items.peekable();
     let mut pieces = Vec::new();
     loop {
         let mut of_message = Vec::new();
         let mut length = 0;
-        while let Some(field) = fields.next_if(|field| length == 0 || length + field.len() <= MESSAGE) {
-            length += field.len();
-            of_message.push(field);
+        while let Some(item) = items.next_if(|item| length == 0 || length + item.len() <= MESSAGE) {
+            length += item.len();
+            of_message.push(item);
         }
-        let more = fields.peek().is_some();
-        let mut run = head(version, more, length);
-        for field in of_message {
-            if field.len() < SMALL {
-                run.extend_from_slice(&field);
+        let more = items.peek().is_some();
+        let head = messages::Batch::head(version, more, of_message.len());
+        let mut run = BytesMut::with_capacity(length.min(MESSAGE) + 64);
+        put_prefix(&mut run, head.len() + length);
+        run.extend_from_slice(&head);
+        for item in of_message {
+            if item.len() < SMALL {
+                run.extend_from_slice(&item);
             } else {
-                pieces.extend([run.split().freeze(), field].into_iter().filter(|piece| !piece.is_empty()));
+                pieces.extend([run.split().freeze(), item].into_iter().filter(|piece| !piece.is_empty()));
             }
         }
         pieces.extend(Some(run.freeze()).filter(|run| !run.is_empty()));
@@ -281,19 +282,6 @@ fn packed(version: u64, fields: impl Iterator<Item = Bytes>) -> Arc<[Bytes]> {
             return pieces.into();
         }
     }
-}
-
-/// What a message begins with whose fields have this length.
-fn head(version: u64, more: bool, fields: usize) -> BytesMut {
-    let head = proto::Batch { version, more, ..proto::Batch::default() };
-    let inner = head.encoded_len() + fields;
-    let mut bytes = BytesMut::with_capacity(fields.min(MESSAGE) + 32);
-    put_prefix(&mut bytes, 1 + encoded_len_varint(inner as u64) + inner);
-    // `batch` of `FromControl`.
-    encode_key(2, WireType::LengthDelimited, &mut bytes);
-    encode_varint(inner as u64, &mut bytes);
-    head.encode_raw(&mut bytes);
-    bytes
 }
 
 #[cfg(test)]
@@ -308,7 +296,7 @@ mod tests {
     fn hosts(range: std::ops::Range<usize>) -> Prepared {
         let host = |index: usize| {
             let host = HostPattern::Exact(format!("{index}.example").into());
-            Arc::new(VirtualHost { host, routes: Vec::new(), fallback: None })
+            Arc::new(VirtualHost { host, rules: Vec::new(), fallback: None })
         };
         let config = Config { hosts: range.map(host).collect(), ..Config::default() };
         Prepared::from(&Change::Config(Arc::new(config)))

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{AbortOnDrop, Subscriber};
 use crate::grpc::{self, Incoming, ReceiveError};
-use crate::proto::{self, FromControlSay, FromProxySay};
+use crate::messages::{self, FromControlSay, FromProxySay, ResourceChange};
 use crate::resource::Name;
 use crate::store::Delta;
 
@@ -115,7 +115,7 @@ impl Subscriber {
         let (mut delta, mut bytes) = (Delta::default(), 0);
         loop {
             let message = tokio::select! {
-                message = incoming.next::<proto::FromControl>() => message?,
+                message = incoming.next::<messages::FromControl>() => message?,
                 _ = is_applied.changed() => {
                     outgoing.say(self.served(&is_applied)).await?;
                     continue;
@@ -156,7 +156,7 @@ impl Subscriber {
 
     fn hello(&self) -> FromProxySay {
         let held = self.held();
-        FromProxySay::Hello(proto::Hello {
+        FromProxySay::Hello(messages::Hello {
             node: self.options.node.to_string(),
             build: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: held.epoch.clone(),
@@ -166,8 +166,8 @@ impl Subscriber {
     }
 
     /// What it had stays what it has until the first batch is applied.
-    fn welcomed(&mut self, welcome: &proto::Welcome) {
-        self.pending_epoch = Bytes::copy_from_slice(&welcome.epoch);
+    fn welcomed(&mut self, welcome: &messages::Welcome) {
+        self.pending_epoch = welcome.epoch.clone();
         self.telemetry.send_modify(|telemetry| {
             telemetry.is_connected = true;
             telemetry.since = Some(SystemTime::now());
@@ -181,13 +181,13 @@ impl Subscriber {
 
     fn served(&self, applied: &watch::Receiver<u64>) -> FromProxySay {
         let refused = u32::try_from(self.held().store.refused()).unwrap_or(u32::MAX);
-        FromProxySay::Served(proto::Served { version: *applied.borrow(), refused })
+        FromProxySay::Served(messages::Served { version: *applied.borrow(), refused })
     }
 
     async fn send_inventory(&self, outgoing: &mut Outgoing) -> Result<(), LinkError> {
         let held: Vec<_> = {
             let held = self.held();
-            let held = held.store.inventory().map(|(name, digest)| proto::Held {
+            let held = held.store.inventory().map(|(name, digest)| messages::Held {
                 kind: name.kind,
                 name: name.name.clone(),
                 digest: Bytes::copy_from_slice(digest.prefix()),
@@ -198,7 +198,7 @@ impl Subscriber {
         loop {
             let held = parts.next().unwrap_or_default().to_vec();
             let more = parts.peek().is_some();
-            outgoing.say(FromProxySay::Inventory(proto::Inventory { held, more })).await?;
+            outgoing.say(FromProxySay::Inventory(messages::Inventory { held, more })).await?;
             if !more {
                 return Ok(());
             }
@@ -256,17 +256,15 @@ async fn keep_alive(mut pings: PingPong) -> LinkError {
 }
 
 /// Adds a message to a batch. Returns how many bytes that took.
-fn collect(delta: &mut Delta, batch: proto::Batch) -> usize {
+fn collect(delta: &mut Delta, batch: messages::Batch) -> usize {
     let mut bytes = 0;
-    // Copied, or the whole message would stay for each.
-    for resource in batch.changed {
-        bytes += resource.name.len() + resource.body.len();
-        let name = Name { kind: resource.kind, name: Bytes::copy_from_slice(&resource.name) };
-        delta.changed.push((name, Bytes::copy_from_slice(&resource.body)));
-    }
-    for name in batch.gone {
-        bytes += name.name.len();
-        delta.gone.push(Name { kind: name.kind, name: Bytes::copy_from_slice(&name.name) });
+    for ResourceChange { kind, name, body } in batch.changes {
+        bytes += name.len() + body.as_ref().map_or(0, Bytes::len);
+        let name = Name { kind, name };
+        match body {
+            Some(body) => delta.changed.push((name, body)),
+            None => delta.gone.push(name),
+        }
     }
     bytes
 }
@@ -276,7 +274,7 @@ struct Outgoing(SendStream<Bytes>);
 
 impl Outgoing {
     async fn say(&mut self, say: FromProxySay) -> Result<(), LinkError> {
-        let message = grpc::encoded(&proto::FromProxy { say: Some(say) });
+        let message = grpc::encoded(&messages::FromProxy { say: Some(say) });
         Ok(grpc::send(&mut self.0, message).await?)
     }
 }

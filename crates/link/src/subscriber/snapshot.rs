@@ -10,15 +10,14 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{Buf as _, Bytes};
-use prost::Message as _;
 
 use crate::digest::Digest;
-use crate::proto;
-use crate::resource::{Name, changed_field};
+use crate::messages::{Batch, FromControl, FromControlSay, decoded};
+use crate::resource::{Name, changed_item};
 
 const MAGIC: &[u8] = b"sluicegate snapshot\n";
-/// Changes when older programs cannot read it any more.
-const FORMAT: u8 = 1;
+/// Changes when older programs cannot read it any more. 1 was Protocol Buffers, 2 is CBOR.
+const FORMAT: u8 = 2;
 const CHECKSUM: usize = 32;
 /// The longest file that is read, in bytes.
 const MAX: u64 = 1 << 30;
@@ -39,6 +38,10 @@ pub(super) enum SnapshotError {
     TooLong,
     #[error("it is no snapshot")]
     Magic,
+    #[error(
+        "its format is {0}, of an older version; the control plane sends everything, and format {FORMAT} is written"
+    )]
+    Older(u8),
     #[error("its format is {0}, which this version does not know")]
     Format(u8),
     #[error("its checksum is wrong: it was damaged, or not written to its end")]
@@ -61,6 +64,7 @@ impl Snapshot {
         }
         match bytes.get(MAGIC.len()) {
             Some(&FORMAT) => {}
+            Some(&older @ ..FORMAT) => return Err(SnapshotError::Older(older)),
             Some(&other) => return Err(SnapshotError::Format(other)),
             None => return Err(SnapshotError::Checksum),
         }
@@ -78,14 +82,17 @@ impl Snapshot {
     fn decode(mut bytes: Bytes) -> Option<Self> {
         let epoch = bytes.try_get_u8().ok()?;
         let epoch = (bytes.len() >= epoch.into()).then(|| bytes.split_to(epoch.into()))?;
-        let batch = proto::Batch::decode(bytes).ok()?;
-        // Copied, or the whole file would stay for each.
-        let resource = |resource: proto::Resource| {
-            let name = Name { kind: resource.kind, name: Bytes::copy_from_slice(&resource.name) };
-            (name, Bytes::copy_from_slice(&resource.body))
-        };
-        let resources = batch.changed.into_iter().map(resource).collect();
-        Some(Self { epoch, version: batch.version, resources })
+        let message: FromControl = decoded(&bytes).ok()?;
+        let Some(FromControlSay::Batch(batch)) = message.say else { return None };
+        let resources = batch.changes.into_iter().filter_map(|change| {
+            let name = Name { kind: change.kind, name: change.name };
+            Some((name, change.body?))
+        });
+        Some(Self {
+            epoch: Bytes::copy_from_slice(&epoch),
+            version: batch.version,
+            resources: resources.collect(),
+        })
     }
 
     /// Puts it in place of the file, if there is one.
@@ -112,10 +119,9 @@ impl Snapshot {
         out.write_all(MAGIC)?;
         out.write_all(&[FORMAT, u8::try_from(self.epoch.len()).map_err(io::Error::other)?])?;
         out.write_all(&self.epoch)?;
-        let head = proto::Batch { version: self.version, ..proto::Batch::default() };
-        out.write_all(&head.encode_to_vec())?;
+        out.write_all(&Batch::head(self.version, false, self.resources.len()))?;
         for (name, body) in self.resources {
-            out.write_all(&changed_field(&name, body))?;
+            out.write_all(&changed_item(&name, body))?;
         }
         let Summed { context, mut file } = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.write_all(context.finish().as_ref())?;
@@ -193,8 +199,16 @@ mod tests {
     fn another_format_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
-        fs::write(&path, [MAGIC, &[9]].concat()).unwrap();
-        let error = Snapshot::read(&path).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("its format is 9, which this version does not know"));
+        for (format, message) in [
+            (9, "its format is 9, which this version does not know"),
+            (
+                1,
+                "its format is 1, of an older version; the control plane sends everything, and format 2 is written",
+            ),
+        ] {
+            fs::write(&path, [MAGIC, &[format], b"what it held"].concat()).unwrap();
+            let error = Snapshot::read(&path).err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), Some(message));
+        }
     }
 }

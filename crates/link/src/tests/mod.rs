@@ -1,4 +1,8 @@
+mod cbor;
+mod everything;
+mod golden;
 mod guarded;
+mod measure;
 mod model;
 mod policy;
 mod resources;

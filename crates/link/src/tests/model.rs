@@ -11,6 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_model::compression::{Levels, MediaRange};
+use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::*;
@@ -117,18 +118,60 @@ fn certificate() -> impl Strategy<Value = Arc<Certificate>> {
     )
 }
 
-fn route() -> impl Strategy<Value = Route> {
+fn route() -> impl Strategy<Value = Rule> {
     let policies = (option::of(security()), option::of(rate_limits()), option::of(traffic()));
-    (id(), path(), key(), any::<bool>(), option::of(client_auth()), option::of(codings()), policies).prop_map(
-        |(id, path, upstream, https_only, client_auth, compression, (security, rate_limits, traffic))| {
-            Route { id, path, upstream, https_only, client_auth, compression, security, rate_limits, traffic }
-        },
+    let matches = vec(rule_match(), 1..3);
+    (id(), matches, key(), any::<bool>(), option::of(client_auth()), option::of(codings()), policies)
+        .prop_map(
+            |(
+                id,
+                matches,
+                upstream,
+                https_only,
+                client_auth,
+                compression,
+                (security, rate_limits, traffic),
+            )| {
+                Rule {
+                    id,
+                    matches,
+                    upstream,
+                    https_only,
+                    client_auth,
+                    compression,
+                    security,
+                    rate_limits,
+                    traffic,
+                }
+            },
+        )
+}
+
+fn rule_match() -> impl Strategy<Value = RuleMatch> {
+    let pattern = || {
+        ("[a-z/]{1,6}", any::<bool>())
+            .prop_map(|(text, ignores_case)| Pattern::new(text, ignores_case).unwrap())
+    };
+    let value = || {
+        prop_oneof![
+            text().prop_map(|text| ValueMatch::Exact(text.into())),
+            pattern().prop_map(ValueMatch::Regex),
+            Just(ValueMatch::Present),
+        ]
+    };
+    let headers =
+        vec((text(), value()).prop_map(|(name, value)| HeaderMatch { name: name.into(), value }), 0..2);
+    let query =
+        vec((text(), value()).prop_map(|(name, value)| QueryMatch { name: name.into(), value }), 0..2);
+    let path = prop_oneof![path().prop_map(PathMatch::Literal), pattern().prop_map(PathMatch::Regex)];
+    (any::<u32>(), path, option::of(text().prop_map(Into::into)), headers, query).prop_map(
+        |(precedence, path, method, headers, query)| RuleMatch { precedence, path, method, headers, query },
     )
 }
 
 fn virtual_host() -> impl Strategy<Value = Arc<VirtualHost>> {
     (host(), vec(route(), 0..3), option::of(route()))
-        .prop_map(|(host, routes, fallback)| Arc::new(VirtualHost { host, routes, fallback }))
+        .prop_map(|(host, routes, fallback)| Arc::new(VirtualHost { host, rules: routes, fallback }))
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -371,8 +414,8 @@ pub(super) fn config() -> impl Strategy<Value = Config> {
     let upstreams = vec((key(), upstream()), 0..4).prop_map(BTreeMap::from_iter);
     let (listeners, consumers) = (vec(listener(), 0..3), vec(consumer(), 0..4));
     (settings(), vec(virtual_host(), 0..4), option::of(route()), listeners, tls(), consumers, upstreams)
-        .prop_map(|(settings, hosts, default_route, listeners, tls, consumers, upstreams)| {
-            normal(Config { settings, hosts, default_route, listeners, tls, consumers, upstreams })
+        .prop_map(|(settings, hosts, default_rule, listeners, tls, consumers, upstreams)| {
+            normal(Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams })
         })
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use prost::Message as _;
-use sluicegate_model::{Change, Config, HostPattern, PathPattern, Route, RouteId, UpstreamKey, VirtualHost};
+use sluicegate_model::{Change, Config, HostPattern, PathPattern, RouteId, Rule, UpstreamKey, VirtualHost};
 
+use super::cbor::{Value, edited};
 use super::model::{config, normal};
 use crate::cut::cut;
 use crate::fuzz::check_message;
-use crate::proto;
-use crate::resource::Kind;
+use crate::messages::{Batch, FromControl, FromControlSay, ResourceChange, encoded};
+use crate::resource::{Kind, Name};
 use crate::store::{Delta, Store};
 
 fn served(changes: Vec<Change>) -> Option<Arc<Config>> {
@@ -61,9 +61,9 @@ proptest! {
     #[test]
     fn a_message_that_was_changed_on_the_way_is_refused_or_another_one(config in config(), changes in any::<Vec<(prop::sample::Index, u8)>>()) {
         let changed = cut(&config).into_iter();
-        let changed = changed.map(|(name, body)| proto::Resource { kind: name.kind, name: name.name, body });
-        let batch = proto::Batch { version: 1, changed: changed.collect(), ..proto::Batch::default() };
-        let mut bytes = proto::FromControl { say: Some(proto::FromControlSay::Batch(batch)) }.encode_to_vec();
+        let change = |(name, body): (Name, _)| ResourceChange { kind: name.kind, name: name.name, body: Some(body) };
+        let batch = Batch { version: 1, more: false, changes: changed.map(change).collect() };
+        let mut bytes = encoded(&FromControl { say: Some(FromControlSay::Batch(batch)) });
         check_message(&bytes);
         for (at, with) in changes {
             let at = at.index(bytes.len());
@@ -95,8 +95,8 @@ proptest! {
 fn host(name: &str, path: &str) -> Arc<VirtualHost> {
     let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
     let upstream = UpstreamKey::new("default", name, "80");
-    let routes = vec![Route::new(id, PathPattern::Prefix(path.into()), upstream)];
-    Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), routes, fallback: None })
+    let routes = vec![Rule::new(id, PathPattern::Prefix(path.into()), upstream)];
+    Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), rules: routes, fallback: None })
 }
 
 fn hosts(hosts: Vec<Arc<VirtualHost>>) -> Config {
@@ -109,11 +109,9 @@ fn a_resource_with_an_unknown_value_keeps_its_last_good_form_and_the_others_go_o
     store.apply(all_of(&hosts(vec![host("a", "/1"), host("b", "/1")])));
     let mut delta = between(&hosts(vec![]), &hosts(vec![host("a", "/2"), host("b", "/2"), host("c", "/2")]));
     for (name, body) in &mut delta.changed {
-        let mut message = proto::VirtualHost::decode(body.clone()).unwrap();
         if name.to_string() != "Host b" {
-            message.routes[0].path.as_mut().unwrap().kind = 99;
+            *body = edited(body, |host| *host.at(&[1, 0, 1, 0]) = Value::Int(99));
         }
-        *body = message.encode_to_vec().into();
     }
     let config = served(store.apply(delta)).expect("b has changed");
     assert_eq!(config.hosts, [host("a", "/1"), host("b", "/2")], "c has no good form");
@@ -137,7 +135,7 @@ fn what_a_last_good_form_names_survives_in_the_snapshot() {
         forward: false,
     });
     let mut with_policy = host("a", "/");
-    Arc::make_mut(&mut with_policy).routes[0].client_auth = Some(policy);
+    Arc::make_mut(&mut with_policy).rules[0].client_auth = Some(policy);
     let mut store = Store::default();
     store.apply(all_of(&hosts(vec![with_policy.clone()])));
     let mut delta = between(&hosts(vec![with_policy.clone()]), &hosts(vec![host("a", "/")]));
@@ -154,14 +152,56 @@ fn what_a_last_good_form_names_survives_in_the_snapshot() {
 fn resources_of_unknown_kinds_and_unknown_fields_are_passed_over() {
     let mut delta = all_of(&hosts(vec![host("a", "/")]));
     let (settings, body) = delta.changed.iter_mut().find(|(name, _)| name.kind == 1).unwrap();
-    // Field 1000, of length 1.
-    *body = [&**body, &[0xc2, 0x3e, 1, 7]].concat().into();
-    let unknown = crate::resource::Name { kind: 99, ..settings.clone() };
+    *body = edited(body, |settings| settings.add(1000, Value::Bytes(vec![7])));
+    let unknown = Name { kind: 99, ..settings.clone() };
     delta.changed.push((unknown, Bytes::from_static(b"new")));
     let mut store = Store::default();
     let config = served(store.apply(delta)).expect("a configuration");
     assert_eq!(config.hosts, [host("a", "/")]);
     assert_eq!(store.refused(), 1);
+}
+
+#[test]
+fn settings_that_are_absent_have_their_defaults() {
+    let settings = |body: Bytes| {
+        let mut store = Store::default();
+        store.apply(Delta { changed: vec![(Kind::Settings.alone(), body)], gone: vec![] });
+        assert_eq!(store.refused(), 0);
+        store.config().settings
+    };
+    let default = sluicegate_model::Settings::default();
+    assert_eq!(settings(Value::Map(vec![]).write()), default);
+    // One time limit of all, and one level of one coding.
+    let drain = Value::Map(vec![(0, Value::Map(vec![(14, Value::Int(1_000_000_000))]))]);
+    let expected = std::time::Duration::from_secs(1);
+    let timeouts = sluicegate_model::settings::Timeouts { drain: expected, ..Default::default() };
+    assert_eq!(settings(drain.write()), sluicegate_model::Settings { timeouts, ..default.clone() });
+    let level = Value::Map(vec![(9, Value::Map(vec![(3, Value::Map(vec![(0, Value::Int(9))]))]))]);
+    let found = settings(level.write()).compression;
+    assert_eq!((found.levels.gzip, found.levels.zstd, found.types), (9, 3, default.compression.types));
+}
+
+#[test]
+fn announced_lengths_and_depths_take_no_memory() {
+    let hosts = all_of(&hosts(vec![host("a", "/")]));
+    for begin in
+        [&[0x9b_u8][..], &[0xbb], &[0x5b], &[0x7b], &[0xa1, 0, 0x9b], &[0xa1, 1, 0x9b], &[0x82, 0, 0xbb]]
+    {
+        let announced = [begin, &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]].concat();
+        // As deep as it is long, in a field that is skipped and in one that is not.
+        let deep = [&[0xa1, 0x18, 64][..], &[0x81; 100_000], &[0]].concat();
+        let known = [&[0xa1, 1][..], &[0x81; 100_000], &[0]].concat();
+        let endless = [&[0xa1, 1][..], &[0x9f; 100_000]].concat();
+        for (body, may_be_skipped) in [(announced, false), (deep, true), (known, false), (endless, false)] {
+            for (name, _) in &hosts.changed {
+                let refusal = Store::default().refusal(name, body.clone().into());
+                // Of settings a field is skipped, and all others are absent.
+                let is_read = may_be_skipped && name.kind() == Some(Kind::Settings);
+                assert_eq!(refusal.is_none(), is_read, "{name}: {refusal:?}");
+            }
+            check_message(&body);
+        }
+    }
 }
 
 #[test]
@@ -198,20 +238,14 @@ fn keys_are_in_no_debug_output() {
         let tls = Arc::make_mut(&mut config.tls);
         tls.ticket_secrets = vec![sluicegate_model::tls::TicketSecret([77; 40].into())];
         for (name, body) in cut(&config) {
-            let shown = match name.kind() {
-                Some(Kind::Certificate) => {
-                    format!("{:?}", proto::Certificate::decode(body.clone()).unwrap())
-                }
-                Some(Kind::TicketSecrets) => {
-                    format!("{:?}", proto::TicketSecrets::decode(body.clone()).unwrap())
-                }
-                _ => continue,
-            };
-            let resource = proto::Resource { kind: name.kind, name: name.name.clone(), body };
-            let batch = proto::Batch { changed: vec![resource], ..Default::default() };
-            let all = proto::FromControl { say: Some(proto::FromControlSay::Batch(batch.clone())) };
-            for shown in [shown, format!("{batch:?}"), format!("{all:?}"), format!("{:?}", batch.changed)] {
-                assert!(shown.len() < 60 && shown.contains("(confidential)"), "{shown}");
+            if !matches!(name.kind(), Some(Kind::Certificate | Kind::TicketSecrets)) {
+                continue;
+            }
+            let change = ResourceChange { kind: name.kind, name: name.name.clone(), body: Some(body) };
+            let batch = Batch { version: 1, more: false, changes: vec![change] };
+            let all = FromControl { say: Some(FromControlSay::Batch(batch.clone())) };
+            for shown in [format!("{batch:?}"), format!("{all:?}"), format!("{:?}", batch.changes)] {
+                assert!(shown.len() < 160 && shown.contains("(confidential)"), "{shown}");
             }
         }
     }
@@ -223,8 +257,9 @@ fn a_host_has_one_name_alone() {
     let mut changed: Vec<_> = cut(&config).into_iter().collect();
     let (mut name, body) =
         changed.iter().find(|(name, _)| name.kind() == Some(Kind::Host)).cloned().expect("the host");
-    // The same field again: another text that says the same.
-    name.name = [&*name.name, &*name.name].concat().into();
+    // A longer form of the number: another text that says the same.
+    assert_eq!(name.name[1], 0);
+    name.name = [&name.name[..1], &[0x18, 0], &name.name[2..]].concat().into();
     changed.push((name, body));
     let mut store = Store::default();
     let served = served(store.apply(Delta { changed, gone: Vec::new() })).expect("a configuration");

@@ -1,144 +1,307 @@
-//! The messages are those of `link.proto`.
+//! The fields and variants of the model, as its source has them: which types there are, and at which indices.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use bytes::{Buf as _, Bytes};
-use proptest::strategy::{Strategy as _, ValueTree as _};
-use prost::Message as _;
-use prost::encoding::{WireType, decode_key, decode_varint};
+use super::cbor::Value;
 
-use super::model::config;
-use crate::cut::cut;
+/// How a type is encoded.
+#[derive(Debug)]
+pub(super) enum Shape {
+    Struct(BTreeMap<i64, Field>),
+    /// A struct as a list.
+    Tuple(BTreeMap<i64, Field>),
+    /// As its only field.
+    Transparent(Field),
+    Enum(BTreeMap<i64, (String, BTreeMap<i64, Field>)>),
+    /// An enum without fields, as its index.
+    Index(BTreeMap<i64, String>),
+}
 
-const SCHEMA: &str = include_str!("../../proto/sluicegate/link/v1/link.proto");
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    of: String,
+    is_reference: bool,
+}
 
-/// The fields of each message by their numbers: their type.
-fn messages() -> BTreeMap<&'static str, BTreeMap<u32, &'static str>> {
-    let mut messages: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-    let mut message = "";
-    let mut is_enum = false;
-    for line in SCHEMA.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
-        let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "repeated").collect();
-        match words[..] {
-            ["message", name, "{"] => message = name,
-            ["enum", ..] => is_enum = true,
-            ["}"] => is_enum = false,
-            [kind, _, "=", number] | ["optional", kind, _, "=", number] if !is_enum && kind != "syntax" => {
-                let number = number.trim_end_matches(';').parse().expect(line);
-                assert_eq!(messages.entry(message).or_default().insert(number, kind), None, "{line}");
+/// All types, by their names.
+pub(super) struct Schema(BTreeMap<String, Shape>);
+
+impl Schema {
+    /// Reads the source.
+    pub(super) fn read() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut text = String::new();
+        let mut dirs = vec![root.join("../model/src")];
+        while let Some(dir) = dirs.pop() {
+            for entry in dir.read_dir().unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true if path.ends_with("encoding") => {}
+                    true => dirs.push(path),
+                    false => text += &std::fs::read_to_string(path).unwrap(),
+                }
+            }
+        }
+        for file in ["messages.rs", "cut.rs"] {
+            text += &std::fs::read_to_string(root.join("src").join(file)).unwrap();
+        }
+        let code: Vec<_> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+        let code = code.join(" ");
+        let mut types = BTreeMap::new();
+        for derived in code.split("#[derive(").skip(1) {
+            let (traits, rest) = derived.split_once(")]").unwrap();
+            if traits.split(", ").any(|of| of == "Encode") {
+                let (name, shape) = of_type(rest);
+                assert!(types.insert(name.clone(), shape).is_none(), "there are two types {name}");
+            }
+        }
+        Self(types)
+    }
+
+    /// Every field and variant: `Route.path`, `HostPattern::Any`.
+    pub(super) fn all(&self) -> Vec<String> {
+        let fields = |of: &str, fields: &BTreeMap<i64, Field>| -> Vec<String> {
+            fields.values().map(|field| format!("{of}.{}", field.name)).collect()
+        };
+        let each = self.0.iter().flat_map(|(name, shape)| match shape {
+            Shape::Struct(of) | Shape::Tuple(of) => fields(name, of),
+            Shape::Transparent(_) => vec![],
+            Shape::Enum(variants) => variants
+                .values()
+                .flat_map(|(variant, of)| {
+                    let variant = format!("{name}::{variant}");
+                    let mut all = fields(&variant, of);
+                    all.push(variant);
+                    all
+                })
+                .collect(),
+            Shape::Index(variants) => variants.values().map(|variant| format!("{name}::{variant}")).collect(),
+        });
+        each.collect()
+    }
+
+    /// Visits a value and all in it.
+    pub(super) fn walk(&self, value: &Value, of: &str, visit: &mut impl FnMut(&Visit<'_>)) {
+        self.step(value, of, "", &mut Vec::new(), visit);
+    }
+
+    fn step(
+        &self,
+        value: &Value,
+        of: &str,
+        label: &str,
+        path: &mut Vec<i64>,
+        visit: &mut impl FnMut(&Visit<'_>),
+    ) {
+        let is_optional = of.starts_with("Option<");
+        let of = unwrapped(of);
+        let shape = self.0.get(of);
+        let mut names = vec![];
+        if let Some(Shape::Transparent(field)) = shape {
+            return self.step(value, &field.of, label, path, visit);
+        }
+        match (shape, value) {
+            (Some(Shape::Index(variants)), Value::Int(index)) => {
+                names.push(format!("{of}::{}", variants[&i64::try_from(*index).unwrap()]));
+            }
+            (Some(Shape::Enum(variants)), Value::Array(parts)) if matches!(parts[..], [Value::Int(_), _]) => {
+                let Value::Int(index) = parts[0] else { panic!("{of}: {value:?}") };
+                names.push(format!("{of}::{}", variants[&i64::try_from(index).unwrap()].0));
+            }
+            // Lists of what is no list itself.
+            (Some(Shape::Tuple(_)) | None, _)
+            | (Some(Shape::Struct(_)), Value::Map(_))
+            | (_, Value::Array(_)) => {}
+            _ => panic!("{of} is {value:?}"),
+        }
+        visit(&Visit {
+            value,
+            path,
+            label,
+            shape: Some(of).filter(|_| shape.is_some()),
+            is_optional,
+            names: &names,
+        });
+        let mut fields =
+            |of: &str, fields: &BTreeMap<i64, Field>, index: i64, value: &Value, path: &mut Vec<i64>| {
+                let field = fields.get(&index).unwrap_or_else(|| panic!("{of} has no field {index}"));
+                path.push(index);
+                let (label, inner) =
+                    (format!("{of}.{}", field.name), if field.is_reference { "" } else { &field.of });
+                self.step(value, inner, &label, path, visit);
+                path.pop();
+            };
+        match (shape, value) {
+            (Some(Shape::Struct(of_fields)), Value::Map(entries)) => {
+                for (index, value) in entries {
+                    fields(of, of_fields, *index, value, path);
+                }
+            }
+            (Some(Shape::Tuple(of_fields)), Value::Array(items)) if !matches!(items[0], Value::Array(_)) => {
+                for (index, value) in (0..).zip(items) {
+                    fields(of, of_fields, index, value, path);
+                }
+            }
+            (Some(Shape::Enum(variants)), Value::Array(parts)) if matches!(parts[..], [Value::Int(_), _]) => {
+                let (Value::Int(index), Value::Map(entries)) = (&parts[0], &parts[1]) else {
+                    panic!("{of}: {value:?}")
+                };
+                let (variant, of_fields) = &variants[&i64::try_from(*index).unwrap()];
+                path.push(1);
+                for (index, value) in entries {
+                    fields(&format!("{of}::{variant}"), of_fields, *index, value, path);
+                }
+                path.pop();
+            }
+            (_, Value::Array(items)) => {
+                for (index, item) in (0..).zip(items) {
+                    path.push(index);
+                    self.step(item, of, "", path, visit);
+                    path.pop();
+                }
             }
             _ => {}
         }
     }
-    messages
 }
 
-/// Holds the bytes of a message against the schema.
-fn check(
-    schema: &BTreeMap<&str, BTreeMap<u32, &str>>,
-    message: &str,
-    mut bytes: Bytes,
-    seen: &mut BTreeMap<(String, u32), usize>,
-) {
-    while bytes.has_remaining() {
-        let (number, wire) = decode_key(&mut bytes).unwrap();
-        let kind = schema[message].get(&number);
-        let kind = *kind.unwrap_or_else(|| panic!("{message} has no field {number} in link.proto"));
-        *seen.entry((message.to_owned(), number)).or_default() += 1;
-        match wire {
-            WireType::Varint => {
-                decode_varint(&mut bytes).unwrap();
-                assert!(!matches!(kind, "bytes" | "string"), "{message} {number}");
-                assert!(!schema.contains_key(kind), "{message} {number} is no {kind}");
-            }
-            WireType::LengthDelimited => {
-                let length = usize::try_from(decode_varint(&mut bytes).unwrap()).unwrap();
-                let value = bytes.split_to(length);
-                match kind {
-                    "bytes" => {}
-                    "string" => assert!(std::str::from_utf8(&value).is_ok()),
-                    // Packed.
-                    "ContentCoding" | "uint32" => {}
-                    message => check(schema, message, value, seen),
-                }
-            }
-            WireType::SixtyFourBit => {
-                bytes.advance(8);
-                assert_eq!(kind, "double", "{message} {number}");
-            }
-            other => panic!("{message} {number} is {other:?}"),
-        }
+/// A place in a value.
+pub(super) struct Visit<'v> {
+    pub(super) value: &'v Value,
+    pub(super) path: &'v [i64],
+    /// The field, if it is the value of one.
+    pub(super) label: &'v str,
+    /// The type, if it is one of the schema; also for a list of them.
+    pub(super) shape: Option<&'v str>,
+    /// Whether the field may be absent.
+    pub(super) is_optional: bool,
+    /// The variant.
+    pub(super) names: &'v [String],
+}
+
+/// Without what pointers, lists and options are written as.
+fn unwrapped(of: &str) -> &str {
+    let mut of = of.trim();
+    loop {
+        let inner = ["Option<", "Vec<", "Arc<", "Box<", "super::"].iter().find_map(|wrapper| {
+            let inner = of.strip_prefix(wrapper)?;
+            Some(inner.strip_suffix('>').unwrap_or(inner))
+        });
+        let Some(inner) = inner else { return of };
+        of = inner;
     }
 }
 
-#[test]
-fn every_field_is_in_the_schema_and_every_field_of_the_schema_is_used() {
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (schema, mut seen) = (messages(), BTreeMap::new());
-    for _ in 0..150 {
-        let config = config().new_tree(&mut runner).unwrap().current();
-        for (name, body) in cut(&config) {
-            let message = match name.kind {
-                1 => "Settings",
-                2 => "Route",
-                3 => "VirtualHost",
-                4 => "Listener",
-                5 => "TlsHost",
-                6 => "Certificates",
-                7 => "TlsRoute",
-                8 => "TicketSecrets",
-                9 => "Upstream",
-                10 => "Endpoints",
-                11 => "Certificate",
-                12 => "ClientAuth",
-                13 => "UpstreamTls",
-                14 => "Security",
-                15 => "RateLimits",
-                16 => "Consumer",
-                17 => "Traffic",
-                other => panic!("{other}"),
-            };
-            check(&schema, message, body, &mut seen);
-            let named = match name.kind {
-                3 | 5 | 7 => "HostPattern",
-                4 => "ListenerName",
-                9 | 10 => "UpstreamKey",
-                16 => "ObjectId",
-                _ => continue,
-            };
-            check(&schema, named, name.name, &mut seen);
+/// `#[cbor(map)] pub struct Rule { .. }` and what follows.
+fn of_type(mut rest: &str) -> (String, Shape) {
+    let mut attributes = String::new();
+    loop {
+        rest = rest.trim_start();
+        let Some(attribute) = rest.strip_prefix("#[") else { break };
+        let (attribute, behind) = split_at_end(attribute, ']');
+        attributes += attribute;
+        rest = behind;
+    }
+    let rest = rest.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+    let (keyword, rest) = rest.split_once(' ').unwrap();
+    let end = rest.find(|character: char| !character.is_alphanumeric()).unwrap();
+    let (name, rest) = rest.split_at(end);
+    let body = rest.trim_start();
+    let shape = match (keyword, body.as_bytes()[0]) {
+        ("struct", b'{') if attributes.contains("map") => {
+            Shape::Struct(of_fields(split_at_end(&body[1..], '}').0))
+        }
+        ("struct", b'{') => Shape::Tuple(of_fields(split_at_end(&body[1..], '}').0)),
+        ("struct", _) => {
+            assert!(attributes.contains("transparent"), "{name}");
+            Shape::Transparent(of_fields(split_at_end(&body[1..], ')').0)[&0].clone())
+        }
+        _ => of_enum(split_at_end(&body[1..], '}').0, attributes.contains("index_only")),
+    };
+    (name.to_owned(), shape)
+}
+
+/// What is before the bracket that closes, and behind it.
+fn split_at_end(text: &str, end: char) -> (&str, &str) {
+    let mut depth = 0;
+    let mut is_quoted = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            _ if depth == 0 && character == end => return (&text[..at], &text[at + 1..]),
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' | '>' => depth -= 1,
+            _ => {}
         }
     }
-    for (message, bytes) in said() {
-        check(&schema, message, bytes, &mut seen);
-    }
-    for (message, fields) in schema {
-        for number in fields.keys() {
-            assert!(seen.contains_key(&(message.to_owned(), *number)), "{message} {number} is not tried");
+    (text, "")
+}
+
+fn of_fields(text: &str) -> BTreeMap<i64, Field> {
+    let mut fields = BTreeMap::new();
+    for part in parts(text) {
+        let (attributes, declared) = attributes_of(part);
+        if attributes.contains("cbor(skip)") {
+            continue;
         }
+        let declared = declared.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+        let (name, of) = declared.split_once(": ").unwrap_or(("0", declared));
+        let is_reference = attributes.contains("Shared>\"") || attributes.contains("\"Shared\"");
+        let field = Field { name: name.to_owned(), of: of.to_owned(), is_reference };
+        assert!(fields.insert(index_of(&attributes), field).is_none(), "{part}");
+    }
+    fields
+}
+
+fn of_enum(text: &str, is_index_only: bool) -> Shape {
+    let mut variants = BTreeMap::new();
+    for part in parts(text) {
+        let (attributes, declared) = attributes_of(part);
+        let end = declared.find(|character: char| !character.is_alphanumeric()).unwrap_or(declared.len());
+        let (name, rest) = declared.split_at(end);
+        let inner = match rest.trim_start().as_bytes().first() {
+            Some(b'{') => split_at_end(&rest.trim_start()[1..], '}').0,
+            Some(b'(') => split_at_end(&rest.trim_start()[1..], ')').0,
+            _ => "",
+        };
+        assert!(
+            variants.insert(index_of(&attributes), (name.to_owned(), of_fields(inner))).is_none(),
+            "{part}"
+        );
+    }
+    match is_index_only {
+        true => Shape::Index(variants.into_iter().map(|(index, (name, _))| (index, name)).collect()),
+        false => Shape::Enum(variants),
     }
 }
 
-/// What is said beside resources, with something in each field.
-fn said() -> Vec<(&'static str, Bytes)> {
-    use crate::proto::*;
-    let bytes = || Bytes::from_static(b"x");
-    let hello = Hello { node: "n".into(), build: "b".into(), epoch: bytes(), version: 1, state: bytes() };
-    let held = vec![Held { kind: 1, name: bytes(), digest: bytes() }];
-    let inventory = Inventory { held, more: true };
-    let served = Served { version: 1, refused: 1 };
-    let welcome = Welcome { epoch: bytes(), build: "b".into(), wants_inventory: true };
-    let changed = vec![Resource { kind: 1, name: bytes(), body: bytes() }];
-    let gone = vec![Name { kind: 1, name: bytes() }];
-    let batch = Batch { version: 1, more: true, changed, gone };
-    let proxy =
-        [FromProxySay::Hello(hello), FromProxySay::Inventory(inventory), FromProxySay::Served(served)];
-    let control = [
-        FromControlSay::Welcome(welcome),
-        FromControlSay::Batch(batch),
-        FromControlSay::Heartbeat(Heartbeat { version: 1 }),
-    ];
-    let proxy = proxy.map(|say| ("FromProxy", FromProxy { say: Some(say) }.encode_to_vec().into()));
-    let control = control.map(|say| ("FromControl", FromControl { say: Some(say) }.encode_to_vec().into()));
-    proxy.into_iter().chain(control).collect()
+/// The index of a field or a variant, which has to have one.
+fn index_of(attributes: &str) -> i64 {
+    let digits = attributes.split("n(").skip(1).find_map(|rest| rest.split_once(')')?.0.parse().ok());
+    digits.unwrap_or_else(|| panic!("no index: {attributes}"))
+}
+
+/// The parts of a list with commas, without empty ones.
+fn parts(mut text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    while !text.trim().is_empty() {
+        let (part, rest) = split_at_end(text, ',');
+        parts.extend(Some(part.trim()).filter(|part| !part.is_empty()));
+        text = rest;
+    }
+    parts
+}
+
+fn attributes_of(mut part: &str) -> (String, &str) {
+    let mut attributes = String::new();
+    while let Some(rest) = part.strip_prefix("#[") {
+        let (attribute, behind) = split_at_end(rest, ']');
+        attributes += attribute;
+        attributes.push(' ');
+        part = behind.trim_start();
+    }
+    (attributes, part)
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use prost::Message as _;
 use sluicegate_model::policy::security::Credential;
 use sluicegate_model::policy::*;
-use sluicegate_model::{Config, PathPattern, Route, RouteId, UpstreamKey};
+use sluicegate_model::{Config, PathPattern, RouteId, Rule, UpstreamKey};
 
 use crate::cut::cut;
-use crate::proto;
+use crate::digest::Digest;
+use crate::messages::ResourceChange;
 use crate::resource::Kind;
+use crate::store::Store;
 
 const SECRET: [u8; 32] = *b"what-nobody-may-see-in-any-dump!";
 
@@ -75,9 +76,9 @@ fn config() -> Config {
         users: vec![],
         refused: false,
     };
-    let route = Route::new(id("route"), PathPattern::Prefix("/".into()), UpstreamKey::new("a", "b", "80"));
+    let route = Rule::new(id("route"), PathPattern::Prefix("/".into()), UpstreamKey::new("a", "b", "80"));
     Config {
-        default_route: Some(Route {
+        default_rule: Some(Rule {
             security: Some(Arc::new(security)),
             rate_limits: Some(Arc::new(limits)),
             ..route
@@ -110,23 +111,36 @@ fn neither_debug_output_nor_the_dump_of_a_configuration_shows_keys_hashes_or_sec
 fn neither_debug_output_of_messages_nor_why_they_are_refused_shows_them() {
     let mut seen = 0;
     for (name, body) in cut(&config()) {
-        let shown = match name.kind() {
-            Some(Kind::Security) => format!("{:?}", proto::Security::decode(body.clone()).unwrap()),
-            Some(Kind::RateLimits) => format!("{:?}", proto::RateLimits::decode(body.clone()).unwrap()),
-            Some(Kind::Consumer) => format!("{:?}", proto::Consumer::decode(body.clone()).unwrap()),
-            _ => continue,
-        };
+        if !matches!(name.kind(), Some(Kind::Security | Kind::RateLimits | Kind::Consumer)) {
+            continue;
+        }
         seen += 1;
         assert!(body.windows(SECRET.len()).any(|bytes| bytes == SECRET), "{name} has it");
+        let change = ResourceChange { kind: name.kind, name: name.name.clone(), body: Some(body.clone()) };
+        let shown = format!("{change:?}");
         assert!(shown.contains("(confidential)"), "{shown}");
         assert_hides_it(&shown, "Debug");
         // What is said of it in the log.
         assert_hides_it(&name.to_string(), "the name");
+        let refused = |bytes: bytes::Bytes| {
+            let name = match name.kind().is_some_and(Kind::is_shared) {
+                true => crate::resource::Name { name: Digest::of(&bytes).into_bytes(), ..name.clone() },
+                false => name.clone(),
+            };
+            let refusal = Store::default().refusal(&name, bytes);
+            assert_hides_it(
+                &refusal.map(|refusal| format!("{refusal} {refusal:?}")).unwrap_or_default(),
+                "a refusal",
+            );
+        };
         for end in 0..body.len() {
-            let security = proto::Security::decode(body.slice(..end)).map_err(|error| error.to_string());
-            let read =
-                security.and_then(|security| Security::try_from(security).map_err(|error| error.to_string()));
-            assert_hides_it(&read.err().unwrap_or_default(), "a refusal");
+            refused(body.slice(..end));
+            // Read as what it is not.
+            let mut other = body.to_vec();
+            for byte in [0x1b, 0x3b, 0x5b, 0x7b, 0x80, 0xa0, 0xf6] {
+                other[end] = byte;
+                refused(other.clone().into());
+            }
         }
     }
     assert_eq!(seen, 3);

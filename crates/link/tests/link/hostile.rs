@@ -53,7 +53,7 @@ async fn call(
     body: &'static [u8],
 ) -> anyhow::Result<http::HeaderMap> {
     let request = http::Request::post(format!("https://sluicegate-control{path}"))
-        .header("content-type", "application/grpc")
+        .header("content-type", "application/grpc+cbor")
         .body(())?;
     let (response, mut stream) = connect(certificates, control).await?.send_request(request, false)?;
     stream.send_data(Bytes::from_static(body), true)?;
@@ -75,7 +75,7 @@ async fn what_is_no_call_is_answered_with_a_status() -> TestResult {
         (FOLLOW, b"\x01\0\0\0\0", "12"),
         (FOLLOW, b"\0\xff\xff\xff\xff", "8"),
         // Served instead of Hello.
-        (FOLLOW, b"\0\0\0\0\x02\x1a\x00", "3"),
+        (FOLLOW, b"\0\0\0\0\x0b\xa1\x00\x82\x02\xa1\x00\xa2\x00\x00\x01\x00", "3"),
     ] {
         let headers = call(&certificates, &control, path, body).await?;
         let found = headers.get("grpc-status").and_then(|status| status.to_str().ok());
@@ -94,12 +94,17 @@ async fn one_that_takes_nothing_is_disconnected_and_holds_up_nobody() -> TestRes
     let control = Control::start_at(address, certificates.control.path(), options).await?;
     control.distributor.publish(&config_change(2000, 1));
     let request = http::Request::post("https://sluicegate-control/sluicegate.link.v1.Configuration/Follow")
-        .header("content-type", "application/grpc")
+        .header("content-type", "application/grpc+cbor")
         .body(())?;
     let mut calls = connect(&certificates, &control).await?;
     let (response, mut stream) = calls.send_request(request, false)?;
     // Hello of nobody who has nothing.
-    stream.send_data(Bytes::from_static(b"\0\0\0\0\x02\x0a\x00"), false)?;
+    stream.send_data(
+        Bytes::from_static(
+            b"\0\0\0\0\x11\xa1\x00\x82\x00\xa1\x00\xa5\x00\x60\x01\x60\x02\x40\x03\x00\x04\x40",
+        ),
+        false,
+    )?;
     let response = timeout(LIMIT, response).await??;
     assert!(!response.headers().contains_key("grpc-status"), "it is accepted, and reads no further");
 

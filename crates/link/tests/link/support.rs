@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluicegate_link::{Distributor, DistributorOptions, PlaneTls, Subscriber, SubscriberOptions};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, Route, RouteId, Upstream, UpstreamKey,
+    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
@@ -185,9 +185,9 @@ pub(crate) fn config(hosts: usize, port: u16) -> Config {
     let host = |index| {
         let name = format!("ingress-{index}");
         let id = RouteId { kind: "Ingress", namespace: "shop".into(), name: name.into() };
-        let routes = vec![Route::new(id, PathPattern::Prefix("/".into()), key(index))];
+        let routes = vec![Rule::new(id, PathPattern::Prefix("/".into()), key(index))];
         let host = HostPattern::Exact(format!("{index}.example").into());
-        Arc::new(VirtualHost { host, routes, fallback: None })
+        Arc::new(VirtualHost { host, rules: routes, fallback: None })
     };
     let upstream =
         |index| (key(index), Arc::new(Upstream { endpoints: endpoints(index, port), ..Upstream::default() }));

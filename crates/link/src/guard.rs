@@ -1,0 +1,181 @@
+//! Whether a last valid version would open what a newer one closes. The newer one cannot be read as a whole, so no more is
+//! read of it than which paths have which policies.
+
+use minicbor::{Decoder, decode};
+use sluicegate_model::PathPattern;
+use sluicegate_model::encoding::SKIPPED_FROM;
+use sluicegate_model::rule::{PathMatch, Rule, RuleMatch, VirtualHost};
+
+/// Indices of [`VirtualHost`] and of [`Rule`]; a test holds them against the model.
+mod index {
+    pub(super) const HOST_KNOWN: std::ops::RangeInclusive<i64> = 0..=2;
+    pub(super) const RULES: i64 = 1;
+    pub(super) const FALLBACK: i64 = 2;
+    pub(super) const RULE_KNOWN: std::ops::RangeInclusive<i64> = 0..=8;
+    pub(super) const MATCHES: i64 = 1;
+    pub(super) const SECURITY: i64 = 6;
+}
+
+/// What can be read of a host.
+#[derive(Debug, Default)]
+pub(crate) struct HostOutline {
+    /// The fallback comes first.
+    rules: Vec<RuleOutline>,
+    /// Whether it has a field that this version does not know and may not skip.
+    has_unknown: bool,
+}
+
+/// What can be read of a rule.
+#[derive(Debug, Default)]
+pub(crate) struct RuleOutline {
+    matches: Option<Vec<RuleMatch>>,
+    has_security: bool,
+    /// Whether it has a field that this version does not know and may not skip, such as a new kind of policy.
+    has_unknown: bool,
+}
+
+/// The fields of a map, each as its index and its encoding.
+fn fields<'b>(
+    decoder: &mut Decoder<'b>,
+    mut each: impl FnMut(i64, &'b [u8]) -> Result<(), decode::Error>,
+) -> Result<(), decode::Error> {
+    let length = decoder.map()?.ok_or_else(|| decode::Error::message("indefinite length"))?;
+    for _ in 0..length {
+        let index = decoder.i64()?;
+        let begin = decoder.position();
+        decoder.skip()?;
+        each(index, decoder.input().get(begin..decoder.position()).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+impl HostOutline {
+    /// Nothing, if it is no host at all.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let mut outline = Self::default();
+        let mut others = Vec::new();
+        let read = fields(&mut Decoder::new(body), |index, item| {
+            let mut decoder = Decoder::new(item);
+            match index {
+                index::RULES => {
+                    for _ in 0..decoder.array()?.unwrap_or_default() {
+                        others.push(RuleOutline::decode(&mut decoder)?);
+                    }
+                }
+                index::FALLBACK => outline.rules.push(RuleOutline::decode(&mut decoder)?),
+                _ => outline.has_unknown |= is_unknown(index, &index::HOST_KNOWN),
+            }
+            Ok(())
+        });
+        read.ok()?;
+        outline.rules.append(&mut others);
+        Some(outline)
+    }
+
+    /// Whether an older form would serve a path without what guards it now: by the rule of that path, or by one for less
+    /// of it.
+    pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
+        if self.has_unknown {
+            return true;
+        }
+        if !self.rules.iter().any(RuleOutline::is_guarded) {
+            return false;
+        }
+        let of_older = || older.fallback.iter().chain(&older.rules);
+        let are_plain = self.rules.iter().all(|rule| rule.matches.as_deref().is_some_and(is_plain))
+            && of_older().all(|rule| is_plain(&rule.matches));
+        if !are_plain {
+            return self.is_opened_by_any(of_older());
+        }
+        let now = self.rules.iter().flat_map(|rule| {
+            rule.matches.iter().flatten().filter_map(plain_path).map(move |path| (path, rule))
+        });
+        let before = of_older()
+            .flat_map(|rule| rule.matches.iter().filter_map(plain_path).map(move |path| (path, rule)));
+        let (now, before): (Vec<_>, Vec<_>) = (now.collect(), before.collect());
+        let paths = now.iter().map(|(path, _)| *path).chain(before.iter().map(|(path, _)| *path));
+        paths.map(PathPattern::as_str).any(|path| match (serves(&now, path), serves(&before, path)) {
+            (Some(now), Some(older)) => now.is_opened_by(older),
+            _ => false,
+        })
+    }
+}
+
+impl HostOutline {
+    /// As [`is_opened_by`](Self::is_opened_by) where requests are told apart by more than the path. Nothing is known of which requests
+    /// meet two matches, so the older form must have the same guarded rules and no other open ones.
+    fn is_opened_by_any<'r>(&self, older: impl Iterator<Item = &'r Rule> + Clone) -> bool {
+        let same = |now: &RuleOutline, older: &Rule| now.matches.as_ref() == Some(&older.matches);
+        let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {
+            now.has_unknown || !older.clone().any(|older| same(now, older) && older.security.is_some())
+        });
+        let mut open = older.clone().filter(|older| older.security.is_none());
+        loses_guard || open.any(|older| !self.rules.iter().any(|now| same(now, older) && !now.is_guarded()))
+    }
+}
+
+impl RuleOutline {
+    /// Nothing, if it is no rule at all.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        Self::decode(&mut Decoder::new(body)).ok()
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, decode::Error> {
+        let mut outline = Self::default();
+        fields(decoder, |index, item| {
+            match index {
+                index::MATCHES => outline.matches = decode(item).ok(),
+                index::SECURITY => outline.has_security = true,
+                _ => outline.has_unknown |= is_unknown(index, &index::RULE_KNOWN),
+            }
+            Ok(())
+        })?;
+        Ok(outline)
+    }
+
+    fn is_guarded(&self) -> bool {
+        self.has_security || self.has_unknown
+    }
+
+    /// Whether an older one for the same paths would be served without what guards it now. Without limits of its rate, or
+    /// with other headers, it lets nobody in who may not.
+    pub(crate) fn is_opened_by(&self, older: &Rule) -> bool {
+        self.has_unknown || self.has_security && older.security.is_none()
+    }
+}
+
+fn is_unknown(index: i64, known: &std::ops::RangeInclusive<i64>) -> bool {
+    !known.contains(&index) && index < SKIPPED_FROM
+}
+
+/// Whether matches have no other condition than paths, with the precedence of their length.
+fn is_plain(matches: &[RuleMatch]) -> bool {
+    matches.iter().all(|of| plain_path(of).is_some())
+}
+
+fn plain_path(of: &RuleMatch) -> Option<&PathPattern> {
+    match &of.path {
+        PathMatch::Literal(path) => Some(path).filter(|path| RuleMatch::path((*path).clone()) == *of),
+        PathMatch::Regex(_) => None,
+    }
+}
+
+/// Which rule takes a path (see [`RuleMatch::path`]). Of those that are equal, the last.
+fn serves<R: Copy>(routes: &[(&PathPattern, R)], path: &str) -> Option<R> {
+    let takes = |pattern: &PathPattern| match (pattern, path.strip_prefix(pattern.as_str())) {
+        (_, None) => false,
+        (PathPattern::Exact(_), Some(rest)) => rest.is_empty(),
+        (PathPattern::Prefix(pattern), Some(rest)) => {
+            rest.is_empty() || rest.starts_with('/') || &**pattern == "/"
+        }
+        (PathPattern::Starts(_), Some(_)) => true,
+    };
+    let rank = |pattern: &PathPattern| match pattern {
+        PathPattern::Exact(_) => 2,
+        PathPattern::Prefix(_) => 1,
+        PathPattern::Starts(_) => 0,
+    };
+    let taking = routes.iter().filter(|(pattern, _)| takes(pattern));
+    let best = taking.max_by_key(|(pattern, _)| (pattern.as_str().len(), rank(pattern)));
+    best.map(|(_, route)| *route)
+}

@@ -1,0 +1,564 @@
+//! Configurations that, between them, have every type, every field and every variant of the model.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls_pki_types::PrivateKeyDer;
+use sluicegate_model::compression::Levels;
+use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
+use sluicegate_model::policy::traffic::*;
+use sluicegate_model::policy::*;
+use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::settings::{Limits, Resilience, Timeouts};
+use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::*;
+
+fn id(kind: &'static str, name: &str) -> RouteId {
+    RouteId { kind, namespace: "shop".into(), name: name.into() }
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn texts(texts: &[&str]) -> Vec<Box<str>> {
+    texts.iter().map(|text| (*text).into()).collect()
+}
+
+fn pair(one: &str, other: &str) -> (Box<str>, Box<str>) {
+    (one.into(), other.into())
+}
+
+/// Two configurations.
+pub(super) fn everything() -> [Config; 2] {
+    [first(), second()]
+}
+
+fn first() -> Config {
+    let [client_auth, ..] = client_auths();
+    let full = Rule {
+        https_only: true,
+        client_auth: Some(client_auth),
+        compression: Some(ContentCoding::ALL.into_iter().collect()),
+        security: Some(Arc::new(security())),
+        rate_limits: Some(Arc::new(rate_limits())),
+        traffic: Some(Arc::new(traffic())),
+        ..Rule::new(id("Ingress", "full"), PathPattern::Exact("/full".into()), key(0))
+    };
+    let plain = |path| Rule::new(id("HTTPRoute", "plain"), path, key(1));
+    let other = Rule {
+        rate_limits: Some(Arc::new(RateLimits {
+            id: id("RateLimitPolicy", "other"),
+            limits: vec![],
+            concurrency: vec![],
+            headers: false,
+            shared: Some(Shared::Unusable("no such Secret".into())),
+        })),
+        traffic: Some(Arc::new(other_traffic())),
+        ..plain(PathPattern::Starts("/starts".into()))
+    };
+    let other = Rule { matches: matches(), ..other };
+    let host = |host, routes, fallback| Arc::new(VirtualHost { host, rules: routes, fallback });
+    let hosts = vec![
+        host(HostPattern::Exact("a.example".into()), vec![full, other], Some(plain(prefix("/")))),
+        host(HostPattern::Wildcard("b.example".into()), vec![plain(prefix("/b"))], None),
+        host(HostPattern::Suffix("c.example".into()), vec![], None),
+        host(HostPattern::Any, vec![], None),
+    ];
+    Config {
+        settings: settings(),
+        hosts,
+        default_rule: Some(plain(prefix("/"))),
+        listeners: listeners(),
+        tls: Arc::new(tls()),
+        consumers: vec![Arc::new(consumer())],
+        upstreams: upstreams().into_iter().collect(),
+    }
+}
+
+fn matches() -> Vec<RuleMatch> {
+    let pattern = |text: &str, ignores_case| Pattern::new(text, ignores_case).unwrap();
+    let header = |name: &str, value| HeaderMatch { name: name.into(), value };
+    let query = |name: &str, value| QueryMatch { name: name.into(), value };
+    vec![
+        RuleMatch::path(PathPattern::Starts("/starts".into())),
+        RuleMatch {
+            precedence: 7,
+            path: PathMatch::Regex(pattern("^/v[0-9]+/", true)),
+            method: Some("POST".into()),
+            headers: vec![
+                header("x-exact", ValueMatch::Exact("1".into())),
+                header("x-regex", ValueMatch::Regex(pattern("^[a-z]+$", false))),
+                header("x-present", ValueMatch::Present),
+            ],
+            query: vec![query("page", ValueMatch::Exact("2".into()))],
+        },
+    ]
+}
+
+fn second() -> Config {
+    let [_, optional, any] = client_auths();
+    let host = |name: &str, policy| {
+        let route = Rule { client_auth: Some(policy), ..Rule::new(id("Ingress", name), prefix("/"), key(0)) };
+        Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), rules: vec![route], fallback: None })
+    };
+    let tls = TlsSettings {
+        min_version: TlsVersion::Tls12,
+        unknown_names: UnknownNames::Default,
+        ..TlsSettings::default()
+    };
+    Config {
+        settings: Settings { tls, ..Settings::default() },
+        hosts: vec![host("any", any), host("optional", optional)],
+        ..Config::default()
+    }
+}
+
+fn prefix(path: &str) -> PathPattern {
+    PathPattern::Prefix(path.into())
+}
+
+fn settings() -> Settings {
+    Settings {
+        timeouts: Timeouts {
+            tls_handshake: millis(1),
+            proxy_protocol: millis(2),
+            request_head: millis(3),
+            request_body: millis(4),
+            request_body_grace: millis(5),
+            request_body_total: millis(6),
+            client_idle: millis(7),
+            client_write: millis(8),
+            connect: millis(9),
+            response_head: millis(10),
+            upstream_idle: millis(11),
+            pool_idle: millis(12),
+            tunnel_idle: millis(13),
+            udp_idle: millis(14),
+            drain: millis(15),
+        },
+        limits: Limits {
+            client_hello: 1,
+            request_head: 2,
+            response_head: 3,
+            headers: 4,
+            request_body: Some(5),
+            request_body_rate: 6,
+            stalled_uploads_per_endpoint: 7,
+            requests_per_connection: Some(8),
+            http2_streams: 9,
+            http2_stream_window: 10,
+            http2_connection_window: 11,
+            connections_per_worker: 12,
+            udp_flows_per_worker: 13,
+            pool_per_endpoint: 14,
+            replay: 15,
+            compressions_per_worker: 16,
+        },
+        resilience: Resilience {
+            attempts: 1,
+            connect_hedge: millis(1),
+            endpoint_wait: millis(2),
+            unacknowledged: millis(3),
+            slow_start: millis(4),
+            panic_threshold_percent: 50,
+            probe_interval: millis(5),
+            probe_interval_max: millis(6),
+        },
+        trusted_peers: vec!["192.0.2.0/24".parse().unwrap()],
+        proxy_protocol_peers: vec!["2001:db8::/32".parse().unwrap()],
+        underscores_in_headers: true,
+        allow_encoded_dot_segments: true,
+        allow_non_ascii_targets: true,
+        tls: TlsSettings {
+            min_version: TlsVersion::Tls13,
+            unknown_names: UnknownNames::Refuse,
+            hsts: Some(Hsts { max_age: millis(1000), include_subdomains: true, preload: true }),
+            redirect_port: 8443,
+        },
+        compression: Compression {
+            codings: ContentCoding::ALL.into_iter().collect(),
+            types: vec!["text/*".parse().unwrap()],
+            min_length: 1,
+            levels: Levels { gzip: 9, brotli: 1, zstd: 2 },
+        },
+        tracing: Some(Tracing {
+            collector: "http://collector:4318".parse().unwrap(),
+            authorities: vec![vec![1].into()],
+            sample_percent: 12.5,
+            followed_per_second: 7,
+            service_name: "edge".into(),
+        }),
+    }
+}
+
+fn client_auths() -> [Arc<ClientAuth>; 3] {
+    [ClientAuthMode::Required, ClientAuthMode::Optional, ClientAuthMode::OptionalNoCa].map(|mode| {
+        Arc::new(ClientAuth {
+            source: "Secret shop/clients".into(),
+            roots: vec![vec![1, 2].into()],
+            crls: vec![vec![3].into()],
+            mode,
+            forward: true,
+        })
+    })
+}
+
+fn certificates() -> Vec<Arc<Certificate>> {
+    let certificate = |key, key_kind| {
+        Arc::new(Certificate {
+            source: "Secret shop/tls".into(),
+            chain: vec![vec![1, 2, 3].into()],
+            key: PrivateKey(key),
+            key_kind,
+            names: vec![HostPattern::Exact("a.example".into()), HostPattern::Wildcard("a.example".into())],
+            not_before: SystemTime::UNIX_EPOCH + millis(1_000_000_000_500),
+            not_after: SystemTime::UNIX_EPOCH + millis(2_000_000_000_000),
+        })
+    };
+    vec![
+        certificate(PrivateKeyDer::Pkcs8(vec![1].into()), KeyKind::Ecdsa),
+        certificate(PrivateKeyDer::Pkcs1(vec![2].into()), KeyKind::Rsa),
+        certificate(PrivateKeyDer::Sec1(vec![3].into()), KeyKind::Ed25519),
+    ]
+}
+
+fn layer4_route() -> Layer4Route {
+    let backends = vec![WeightedUpstream { upstream: key(2), weight: 3 }];
+    Layer4Route { id: id("TCPRoute", "tunnel"), backends }
+}
+
+fn tls() -> Tls {
+    let [client_auth, ..] = client_auths();
+    let host = HostPattern::Exact("a.example".into());
+    Tls {
+        hosts: vec![Arc::new(TlsHost { host, certificates: certificates(), client_auth: Some(client_auth) })],
+        passthrough: vec![TlsRoute { host: HostPattern::Suffix("p.example".into()), route: layer4_route() }],
+        default: certificates().drain(..1).collect(),
+        ticket_secrets: vec![TicketSecret([7; TicketSecret::MIN].into())],
+    }
+}
+
+fn listeners() -> Vec<Listener> {
+    let listener = |name: &str, address: &str, serves| Listener {
+        id: ListenerId { object: id("Gateway", "edge"), name: name.into() },
+        address: address.parse().unwrap(),
+        serves,
+    };
+    let tls = TlsRoute { host: HostPattern::Any, route: layer4_route() };
+    vec![
+        listener("tcp", "192.0.2.1:5432", Layer4::Tcp(Some(layer4_route()))),
+        listener("tls", "[2001:db8::1]:443", Layer4::Tls(vec![tls])),
+        listener("udp", "[fe80::1%3]:53", Layer4::Udp(Some(layer4_route()))),
+    ]
+}
+
+fn key(index: usize) -> UpstreamKey {
+    let protocol = [Protocol::Http, Protocol::Http2, Protocol::Tcp, Protocol::Udp][index];
+    let tls = TransportTls {
+        server_name: "backend".into(),
+        sends_name: true,
+        verifies: true,
+        secret: Some("shop/backend".into()),
+    };
+    let transport = Transport { protocol, tls: (index == 0).then(|| Arc::new(tls)) };
+    UpstreamKey { transport, ..UpstreamKey::new("shop", format!("service-{index}"), "http") }
+}
+
+fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
+    let tls = |verification| {
+        let identity = certificates().pop();
+        Some(Arc::new(UpstreamTls {
+            server_name: "backend".into(),
+            sends_name: true,
+            verification,
+            identity,
+        }))
+    };
+    let check =
+        |kind| HealthCheck { kind, interval: millis(1000), timeout: millis(500), healthy: 2, unhealthy: 3 };
+    let health = |kind| {
+        let ejection = Ejection { consecutive_errors: 5, time: millis(10_000), max_percent: 50 };
+        Some(Arc::new(Health { ejection: Some(ejection), check: Some(check(kind)) }))
+    };
+    let endpoint = |address: &str| Endpoint {
+        address: address.parse().unwrap(),
+        conditions: Conditions { ready: true, serving: true, terminating: false },
+    };
+    let http = HealthCheckKind::Http {
+        path: "/healthz?full".into(),
+        host: Some("backend".into()),
+        from: 200,
+        to: 299,
+    };
+    let authorities = Verification::Authorities { roots: vec![vec![1].into()], crls: vec![vec![2].into()] };
+    let full = Upstream {
+        balance: Balance::LeastRequest,
+        limits: UpstreamLimits { max_requests: Some(100), max_requests_per_endpoint: Some(10) },
+        external_name: Some("backend.example".into()),
+        tls: tls(authorities),
+        proxy_protocol: Some(ProxyProtocol::V1),
+        health: health(http),
+        endpoints: [endpoint("192.0.2.7:8080"), endpoint("[2001:db8::7]:8080")].into(),
+    };
+    let unverified = Upstream {
+        balance: Balance::RoundRobin,
+        tls: tls(Verification::None),
+        proxy_protocol: Some(ProxyProtocol::V2),
+        health: health(HealthCheckKind::Grpc { service: "shop".into() }),
+        ..Upstream::default()
+    };
+    let plain = Upstream { health: health(HealthCheckKind::Tcp), ..Upstream::default() };
+    [full, unverified, plain, Upstream::default()]
+        .map(Arc::new)
+        .into_iter()
+        .enumerate()
+        .map(|(index, upstream)| (key(index), upstream))
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap()
+}
+
+fn consumer() -> Consumer {
+    let token = |issuer: Option<&str>, claim| TokenSubject {
+        issuer: issuer.map(Into::into),
+        claim,
+        value: "alice".into(),
+    };
+    Consumer {
+        id: id("Consumer", "alice"),
+        username: "alice".into(),
+        groups: texts(&["gold"]),
+        keys: vec![KeyHash([9; 32])],
+        tokens: vec![
+            token(Some("https://issuer"), SubjectClaim::Subject),
+            token(None, SubjectClaim::ClientId),
+        ],
+        users: texts(&["alice"]),
+        refused: true,
+    }
+}
+
+fn credentials() -> Vec<Credential> {
+    vec![
+        Credential::Header { name: "authorization".into(), prefix: "Bearer ".into() },
+        Credential::Query("token".into()),
+        Credential::Cookie("token".into()),
+    ]
+}
+
+fn claim() -> ClaimValues {
+    ClaimValues { claim: "scope".into(), values: texts(&["read"]) }
+}
+
+fn jwt() -> Jwt {
+    let remote = RemoteKeys {
+        url: "https://issuer/keys".into(),
+        authorities: vec![vec![1].into()],
+        refresh: millis(60_000),
+        timeout: millis(1000),
+    };
+    let keys = [
+        JwtKeys::Given([1].into()),
+        JwtKeys::Shared([2].into()),
+        JwtKeys::Remote(Arc::new(remote)),
+        JwtKeys::Unusable("no such Secret".into()),
+    ];
+    let provider = |keys| {
+        Arc::new(JwtProvider {
+            name: "issuer".into(),
+            issuer: Some("https://issuer".into()),
+            audiences: texts(&["shop"]),
+            algorithms: texts(&["RS256"]),
+            keys,
+            clock_skew: millis(5000),
+            allows_eternal: true,
+            required: vec![claim()],
+            headers: vec![pair("sub", "x-subject")],
+        })
+    };
+    Jwt { providers: keys.map(provider).into(), from: credentials(), forward: true }
+}
+
+fn external() -> External {
+    let part = KeyPart::Value(Credential::Cookie("session".into()));
+    External {
+        url: "http://auth/".into(),
+        authorities: vec![vec![1].into()],
+        method: "GET".into(),
+        timeout: millis(1000),
+        request_headers: Some(texts(&["cookie"])),
+        response_headers: texts(&["x-user"]),
+        sign_in: Some(SignIn { url: "/sign-in".into(), parameter: "rd".into() }),
+        cache: Some(ExternalCache {
+            key: vec![part, KeyPart::Method, KeyPart::Host, KeyPart::Path, KeyPart::Address],
+            admitted: millis(1000),
+            refused: millis(100),
+        }),
+    }
+}
+
+fn security() -> Security {
+    let origins = vec![
+        OriginPattern::Any,
+        OriginPattern::Exact("https://a.example".into()),
+        OriginPattern::Below { scheme: "https://".into(), suffix: ".example.com".into() },
+    ];
+    let cors = Cors {
+        origins,
+        methods: texts(&["PUT"]),
+        headers: texts(&["x-request"]),
+        expose: texts(&["x-response"]),
+        credentials: false,
+        max_age: millis(5000),
+    };
+    let methods = vec![
+        Method::Jwt(jwt()),
+        Method::ApiKey { from: credentials(), forward: true },
+        Method::Basic(Basic { realm: "shop".into(), users: vec![pair("alice", "{SHA}x")], forward: true }),
+        Method::External(Arc::new(external())),
+        Method::Unusable { method: "jwt".into(), reason: "no such Secret".into() },
+    ];
+    let rule = AuthorizationRule {
+        allows: true,
+        consumers: vec![("shop".into(), "alice".into())],
+        groups: texts(&["gold"]),
+        claims: vec![claim()],
+        methods: texts(&["GET"]),
+        paths: vec![prefix("/admin")],
+        addresses: vec!["192.0.2.1/32".parse().unwrap()],
+    };
+    Security {
+        id: id("SecurityPolicy", "full"),
+        refuses: Some("it cannot be honoured".into()),
+        access: Access {
+            allow: vec!["10.0.0.0/8".parse().unwrap()],
+            deny: vec!["10.1.0.0/16".parse().unwrap()],
+        },
+        cors: Some(cors),
+        authentication: Some(Authentication {
+            requires_all: true,
+            methods,
+            consumers: Some(vec!["shop".into()]),
+        }),
+        authorization: Some(Authorization { rules: vec![rule], allows_others: true }),
+        forward_overrides: true,
+    }
+}
+
+fn rate_limits() -> RateLimits {
+    let key = vec![
+        LimitKey::Address { ipv6_prefix: 64 },
+        LimitKey::Header("x-tenant".into()),
+        LimitKey::Claim("sub".into()),
+        LimitKey::Consumer,
+        LimitKey::Route,
+    ];
+    let limit = |name: &str, window| Limit {
+        name: name.into(),
+        requests: 10,
+        per: millis(1000),
+        window,
+        key: key.clone(),
+        groups: texts(&["gold"]),
+        dry_run: true,
+    };
+    let redis = Redis {
+        address: "redis:6379".into(),
+        username: Some("gateway".into()),
+        password: Some([1, 2].into()),
+        tls: Some(RedisTls { server_name: "redis".into(), authorities: vec![vec![1].into()] }),
+        database: 1,
+        prefix: "shop".into(),
+        interval: millis(20),
+        timeout: millis(50),
+    };
+    RateLimits {
+        id: id("RateLimitPolicy", "full"),
+        limits: vec![limit("bucket", Window::TokenBucket { burst: 20 }), limit("sliding", Window::Sliding)],
+        concurrency: vec![Concurrency {
+            name: "in-flight".into(),
+            requests: 5,
+            key: key.clone(),
+            groups: texts(&["gold"]),
+            dry_run: true,
+        }],
+        headers: true,
+        shared: Some(Shared::Redis(Arc::new(redis))),
+    }
+}
+
+fn traffic() -> Traffic {
+    let matched = |place| RequestMatch { place, value: Some("always".into()) };
+    let branch = Branch {
+        upstream: key(1),
+        weight: 10,
+        matches: vec![matched(MatchPlace::Header("x-canary".into()))],
+        excludes: vec![matched(MatchPlace::Cookie("stable".into()))],
+    };
+    let rules = HeaderRules {
+        set: vec![pair("x-set", "1")],
+        add: vec![pair("x-add", "2")],
+        remove: texts(&["x-gone"]),
+    };
+    Traffic {
+        id: id("TrafficPolicy", "full"),
+        timeouts: RouteTimeouts {
+            request: Some(millis(1)),
+            connect: Some(millis(2)),
+            response_head: Some(millis(3)),
+            upstream_idle: Some(millis(4)),
+            request_body: Some(millis(5)),
+            tunnel_idle: Some(millis(6)),
+        },
+        retries: Some(Retries {
+            attempts: 3,
+            per_attempt: Some(millis(100)),
+            statuses: vec![502, 503],
+            budget: Some(RetryBudget { percent: 20, min_per_second: 1 }),
+        }),
+        request_body: Some(1 << 20),
+        response_body: Some(1 << 40),
+        request_headers: rules.clone(),
+        response_headers: rules,
+        rewrite: Rewrite { path: Some(PathRewrite::Prefix("/v2".into())), host: Some("backend".into()) },
+        answer: Some(Answer::Redirect(Redirect {
+            https: Some(true),
+            host: Some("b.example".into()),
+            port: Some(8443),
+            path: Some(PathRewrite::Full("/there".into())),
+            status: 308,
+        })),
+        faults: Faults {
+            delay: Some(Delay { percent: 1, time: millis(10) }),
+            abort: Some(Abort { percent: 2, status: 503 }),
+        },
+        split: Some(Split { weight: 90, branches: vec![branch] }),
+        choice: Choice {
+            balance: Some(Balance::Ewma),
+            hash: vec![
+                HashPart::Address,
+                HashPart::Header("x-user".into()),
+                HashPart::Cookie("user".into()),
+                HashPart::Query("user".into()),
+                HashPart::Path,
+            ],
+            cookie: Some(AffinityCookie { name: "affinity".into(), max_age: Some(millis(60_000)) }),
+        },
+        mirror: Some(Mirror { upstream: key(1), percent: 5 }),
+        cache: Some(Cache {
+            max_size: 1 << 20,
+            max_response_size: 1 << 18,
+            default_time: Some(millis(1000)),
+            stale_if_error: millis(5000),
+            key_headers: texts(&["accept-language"]),
+        }),
+    }
+}
+
+fn other_traffic() -> Traffic {
+    let fixed =
+        Fixed { status: 503, content_type: Some("text/plain".into()), body: "closed for today".into() };
+    Traffic { answer: Some(Answer::Fixed(fixed)), ..Traffic::new(id("TrafficPolicy", "other")) }
+}

@@ -1,0 +1,67 @@
+//! What encoding and decoding take: `cargo test -p sluicegate-link measure -- --ignored --nocapture`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluicegate_model::policy::{Access, Security};
+use sluicegate_model::{
+    Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey, VirtualHost,
+};
+
+use crate::cut::cut;
+use crate::store::{Delta, Store};
+
+/// Hosts with two routes, one of them with a policy that ten hosts share, and an upstream with three endpoints each.
+fn config(hosts: usize) -> Config {
+    let id = |kind, name: String| RouteId { kind, namespace: "shop".into(), name: name.into() };
+    let key = |index| UpstreamKey::new("shop", format!("service-{index}"), "http");
+    let policy = |index| {
+        let access = Access { allow: vec!["10.0.0.0/8".parse().unwrap()], deny: vec![] };
+        let id = id("SecurityPolicy", format!("policy-{index}"));
+        Arc::new(Security { access, refuses: None, ..Security::closed(id, "".into()) })
+    };
+    let policies: Vec<_> = (0..hosts.div_ceil(10)).map(policy).collect();
+    let host = |index: usize| {
+        let id = id("Ingress", format!("ingress-{index}"));
+        let route = |path: &str| Rule::new(id.clone(), PathPattern::Prefix(path.into()), key(index));
+        let guarded = Rule { security: Some(policies[index / 10].clone()), ..route("/admin") };
+        let host = HostPattern::Exact(format!("{index}.example").into());
+        Arc::new(VirtualHost { host, rules: vec![route("/"), guarded], fallback: None })
+    };
+    let upstream = |index: usize| {
+        let [.., high, low] = index.to_be_bytes();
+        let endpoint =
+            |last| Endpoint { address: ([10, high, low, last], 80).into(), conditions: Conditions::READY };
+        (key(index), Arc::new(Upstream { endpoints: (1..=3).map(endpoint).collect(), ..Upstream::default() }))
+    };
+    Config {
+        hosts: (0..hosts).map(host).collect(),
+        upstreams: (0..hosts).map(upstream).collect(),
+        ..Config::default()
+    }
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn five_thousand_hosts() {
+    let config = config(5000);
+    let (mut encode, mut decode) = (Vec::new(), Vec::new());
+    let mut size = 0;
+    for _ in 0..15 {
+        let begin = Instant::now();
+        let resources = cut(&config);
+        encode.push(begin.elapsed());
+        size = resources.iter().map(|(name, body)| name.name.len() + body.len()).sum();
+        let changed = resources.into_iter().collect();
+        let mut store = Store::default();
+        let begin = Instant::now();
+        store.apply(Delta { changed, gone: vec![] });
+        decode.push(begin.elapsed());
+        assert_eq!(store.refused(), 0);
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    println!("encode {:.1?}, decode {:.1?}, {size} bytes", median(&mut encode), median(&mut decode));
+}

@@ -1,0 +1,206 @@
+//! Which values are allowed. A bound is a type of its own, so that the decoder, the check of YAML and the schema of a CRD can
+//! share it. Bounds of one type alone stand beside that type.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Which values of a type are allowed.
+pub trait Bound {
+    /// The type.
+    type Value: ?Sized;
+    /// What messages call it.
+    const FIELD: &'static str;
+
+    /// Whether a value is allowed.
+    fn allows(value: &Self::Value) -> bool;
+}
+
+/// Ranges of numbers and of durations.
+macro_rules! ranges {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $range:expr, $field:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl $name {
+            /// The values that are allowed.
+            pub const RANGE: RangeInclusive<$type> = $range;
+        }
+
+        impl Bound for $name {
+            type Value = $type;
+            const FIELD: &'static str = $field;
+
+            fn allows(value: &$type) -> bool {
+                Self::RANGE.contains(value)
+            }
+        }
+    )*};
+}
+
+ranges! {
+    /// A percentage that is not 0.
+    Percent: u8 = 1..=100, "a percentage";
+    /// A percentage that may be 0.
+    PercentOrZero: u8 = 0..=100, "a percentage";
+    /// A percentage with a fraction.
+    Share: f64 = 0.0..=100.0, "the share of requests that are traced";
+    /// A status (RFC 9110, 15).
+    Status: u16 = 100..=599, "a status";
+    /// A status of a final response.
+    FinalStatus: u16 = 200..=599, "a status";
+    /// A status that reports an error.
+    ErrorStatus: u16 = 400..=599, "a status";
+    /// A status that reports an error of the server.
+    ServerErrorStatus: u16 = 500..=599, "a status";
+    /// A TCP port.
+    Port: u16 = 1..=u16::MAX, "a port";
+    /// A level of gzip.
+    GzipLevel: u8 = 1..=9, "a level of compression";
+    /// A level of brotli.
+    BrotliLevel: u8 = 1..=4, "a level of compression";
+    /// A level of zstd.
+    ZstdLevel: u8 = 1..=9, "a level of compression";
+    /// Failures in a row.
+    Failures: u32 = 1..=1000, "the failures in a row of an ejection";
+    /// Health checks in a row.
+    Checks: u32 = 1..=100, "the checks in a row of a health check";
+    /// The time between two health checks.
+    CheckInterval: Duration = Duration::from_millis(1)..=Duration::MAX, "the interval of a health check";
+    /// Header lines in one head.
+    HeaderLines: usize = 1..=256, "the number of header lines";
+    /// A window of flow control (RFC 9113, 6.9.1).
+    FlowWindow: u32 = 0..=(1 << 31) - 1, "a window of flow control";
+    /// How many requests a rate limit lets through, and how many are in flight at a time.
+    Requests: u32 = 1..=1_000_000, "the requests of a limit";
+    /// The time of a rate limit.
+    Per: Duration = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600), "the time of a limit";
+    /// How many bits of an IPv6 address count.
+    Ipv6Prefix: u8 = 1..=128, "the bits of an IPv6 address";
+    /// How long counts are gathered until they are shared.
+    ShareInterval: Duration = Duration::from_millis(5)..=Duration::from_secs(1), "how long counts are gathered";
+    /// How long the server of shared limits may take.
+    ShareTimeout: Duration = Duration::from_millis(5)..=Duration::from_secs(5), "how long the server of limits may take";
+    /// How many endpoints a request may be sent to.
+    Attempts: u32 = 1..=10, "the attempts of a policy";
+    /// Retries in a second that the budget always allows.
+    RetriesPerSecond: u32 = 0..=1000, "the budget of a policy";
+    /// The weight of an upstream.
+    Weight: u32 = 0..=1_000_000, "the weight of an upstream";
+}
+
+/// The status of a redirect (RFC 9110, 15.4): 301, 302, 303, 307 or 308.
+#[derive(Debug)]
+pub struct RedirectStatus;
+
+impl Bound for RedirectStatus {
+    type Value = u16;
+    const FIELD: &'static str = "the status of a redirect";
+
+    fn allows(status: &u16) -> bool {
+        matches!(status, 301..=303 | 307 | 308)
+    }
+}
+
+/// Rules for texts.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident = $rule:expr, $field:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Bound for $name {
+            type Value = str;
+            const FIELD: &'static str = $field;
+
+            fn allows(text: &str) -> bool {
+                let rule: fn(&str) -> bool = $rule;
+                rule(text)
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// The name of a header in any case (RFC 9110, 5.1).
+    HeaderName = is_token, "the name of a header";
+    /// The name of a cookie, which has the characters of a header's name (RFC 6265, 4.1.1).
+    CookieName = is_token, "the name of a cookie";
+    /// The whole value of a header: visible characters, spaces and tabs.
+    HeaderValue = |text| text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "the value of a header";
+    /// A host in a head: a name or an address, with or without a port.
+    Authority = |text| is_filled(text) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:[]_".contains(&byte)),
+        "the name of a host";
+    /// The name in a host pattern.
+    Name = is_filled, "the name of a host";
+    /// The pattern of a path.
+    PatternPath = |text| text.starts_with('/'), "a path";
+    /// A path in a request line, without a query.
+    RequestPath = |text| text.starts_with('/') && is_graphic(text) && !text.contains(['?', '#']), "the path of a rewrite";
+    /// A path in a request line, with or without a query.
+    Target = |text| text.starts_with('/') && is_graphic(text), "the path of a health check";
+    /// A host in a head, as it is.
+    GraphicHost = |text| is_filled(text) && is_graphic(text), "the host of a health check";
+    /// A URL in a header line, as it is.
+    Link = |text| is_filled(text) && is_graphic(text), "where clients sign in";
+    /// The name of a claim.
+    Claim = is_filled, "the name of a claim";
+    /// The name of what holds a credential.
+    CredentialName = is_filled, "the name of a credential";
+    /// What stands before a credential in a header.
+    CredentialPrefix = |text| text.is_empty() || text.ends_with(' '), "what is before a credential";
+    /// The method by which a service is asked.
+    AskMethod = |text| matches!(text, "GET" | "HEAD" | "POST"), "the method by which a service is asked";
+    /// An origin (RFC 6454, 6.2).
+    Origin = |text| text.contains("://"), "an origin";
+    /// The scheme of origins.
+    OriginScheme = |text| text.ends_with("://"), "an origin";
+    /// The domain of origins. Without the dot it would invite hosts of others.
+    OriginSuffix = |text| text.starts_with('.'), "an origin";
+    /// The address of a server of shared limits.
+    ServerAddress = is_filled, "the address of the server of limits";
+}
+
+fn is_filled(text: &str) -> bool {
+    !text.is_empty()
+}
+
+/// Whether it can stand in a head as it is, without spaces.
+fn is_graphic(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token(text: &str) -> bool {
+    is_filled(text)
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// Lists and bytes that must not be empty.
+macro_rules! filled {
+    ($($(#[$doc:meta])* $name:ident: $field:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<T>(std::marker::PhantomData<T>);
+
+        impl<T> Bound for $name<T> {
+            type Value = [T];
+            const FIELD: &'static str = $field;
+
+            fn allows(values: &[T]) -> bool {
+                !values.is_empty()
+            }
+        }
+    )*};
+}
+
+filled! {
+    /// The chain of a certificate.
+    Chain: "the chain of a certificate";
+    /// A key by which tokens are verified: an empty one is no secret.
+    TokenKey: "the key of a provider of tokens";
+    /// Methods of authentication.
+    Methods: "the methods of authentication";
+    /// What answers are remembered by: without a part, one answer would be for all callers.
+    CacheKey: "what answers are remembered by";
+}

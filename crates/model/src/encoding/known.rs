@@ -1,0 +1,85 @@
+//! Whether a reader understood all that was sent: what was read is written again and held against what was sent.
+//!
+//! That is one check for all types, at every depth. It finds fields that are unknown to this version, variants that
+//! `minicbor` read as absent, keys that come twice, and any second way to write the same value.
+
+use minicbor::data::Type;
+use minicbor::decode::{Decoder, Error};
+
+use super::{SKIPPED_FROM, Unknown};
+
+/// `sent` was read as a value, and `written` is the encoding of that value. `written` may have more fields than `sent`: absent
+/// fields have their defaults.
+pub(super) fn is_known(sent: &[u8], written: &[u8], unknown: Unknown) -> Result<bool, Error> {
+    // Almost always.
+    if sent == written {
+        return Ok(true);
+    }
+    holds(&mut Decoder::new(sent), &mut Decoder::new(written), unknown)
+}
+
+/// Compares one item of each. Never deeper than what was written, which is as deep as the type.
+fn holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown) -> Result<bool, Error> {
+    match (sent.datatype()?, written.datatype()?) {
+        (Type::Map, Type::Map) => map_holds(sent, written, unknown),
+        (Type::Array, Type::Array) => {
+            let (Some(length), Some(other)) = (sent.array()?, written.array()?) else { return Ok(false) };
+            if length != other {
+                return Ok(false);
+            }
+            for _ in 0..length {
+                if !holds(sent, written, unknown)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        _ => Ok(skipped(sent)? == skipped(written)?),
+    }
+}
+
+fn map_holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown) -> Result<bool, Error> {
+    let (Some(length), Some(mut left)) = (sent.map()?, written.map()?) else { return Ok(false) };
+    let mut next = |written: &mut Decoder<'_>| match left.checked_sub(1) {
+        Some(less) => {
+            left = less;
+            written.i64().map(Some)
+        }
+        None => Ok(None),
+    };
+    let mut of_value = next(written)?;
+    let mut before = None;
+    for _ in 0..length {
+        let index = sent.i64()?;
+        // Twice, or in another order.
+        if before.replace(index).is_some_and(|before| before >= index) {
+            return Ok(false);
+        }
+        while of_value.is_some_and(|default| default < index) {
+            written.skip()?;
+            of_value = next(written)?;
+        }
+        if of_value == Some(index) {
+            if !holds(sent, written, unknown)? {
+                return Ok(false);
+            }
+            of_value = next(written)?;
+        } else if unknown == Unknown::Skipped && index >= SKIPPED_FROM {
+            sent.skip()?;
+        } else {
+            return Ok(false);
+        }
+    }
+    while of_value.is_some() {
+        written.skip()?;
+        of_value = next(written)?;
+    }
+    Ok(true)
+}
+
+/// The bytes of an item.
+fn skipped<'b>(decoder: &mut Decoder<'b>) -> Result<&'b [u8], Error> {
+    let begin = decoder.position();
+    decoder.skip()?;
+    Ok(decoder.input().get(begin..decoder.position()).unwrap_or_default())
+}
