@@ -61,7 +61,7 @@ impl ServedRoute {
             let matches = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (rule, of)));
             let mut matches: Vec<_> = matches.collect();
             matches.sort_by_key(|(_, of)| (of.path.as_str(), of.path.path_type()));
-            let written = |of: &RuleMatch| (of.path.to_string(), of.path.path_type());
+            let written = |of: &RuleMatch| (of.to_string(), of.path.path_type());
             let paths = matches.iter().map(|(rule, of)| Self::of_rule(config, &host.host, rule, written(of)));
             let fallback = host.fallback.iter();
             served.extend(paths.chain(fallback.map(|route| Self::default(config, &host.host, route))));

@@ -1,7 +1,13 @@
 //! A request's way through the gateway and back.
 
+use std::sync::Arc;
+
+use sluicegate_model::policy::Traffic;
+use sluicegate_model::policy::traffic::{Answer, Fixed};
+use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, Rule, RuleMatch, ValueMatch};
+use sluicegate_model::{PathPattern, RouteId};
 use sluicegate_testkit::backend::{Backend, Behaviour};
-use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::gateway::{Gateway, key};
 use sluicegate_testkit::stream::Transport;
 
 type TestResult = anyhow::Result<()>;
@@ -48,5 +54,52 @@ async fn bodies_go_both_ways_whatever_their_framing() -> TestResult {
         let (text, body) = (response.text().to_lowercase(), body.to_lowercase());
         assert!(text.ends_with(&body), "{}", text.len());
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rule_takes_requests_by_method_headers_parameters_and_regular_expressions() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    // Each rule responds with a status of its own; the others go to the back end.
+    let rule = |status: u16, matches: Vec<RuleMatch>| {
+        let id = RouteId { kind: "HTTPRoute", namespace: "default".into(), name: "a".into() };
+        let fixed = Fixed { status, content_type: None, body: "".into() };
+        let traffic = Traffic { answer: Some(Answer::Fixed(fixed)), ..Traffic::new(id.clone()) };
+        let path = PathPattern::Prefix("/".into());
+        Rule { matches, traffic: Some(Arc::new(traffic)), ..Rule::new(id, path, key("backend")) }
+    };
+    let path = |path: &str| RuleMatch::path(PathPattern::Prefix(path.into()));
+    let header = |name: &str, value| HeaderMatch { name: name.into(), value };
+    let regex = |text: &str| Pattern::new(text, true);
+    let query = QueryMatch { name: "version".into(), value: ValueMatch::Exact("two words".into()) };
+    let canary = header("x-canary", ValueMatch::Regex(regex("^(always|yes)$")?));
+    Arc::make_mut(&mut builder.config_mut().hosts[0]).rules.extend([
+        rule(441, vec![RuleMatch { precedence: 0, method: Some("DELETE".into()), ..path("/") }]),
+        rule(442, vec![RuleMatch { precedence: 1, headers: vec![canary], ..path("/shop") }]),
+        rule(443, vec![RuleMatch { precedence: 2, query: vec![query], ..path("/shop") }, path("/other")]),
+        rule(
+            444,
+            vec![RuleMatch { precedence: 3, path: PathMatch::Regex(regex("^/img/.*[.]png$")?), ..path("/") }],
+        ),
+    ]);
+    let gateway = builder.start().await?;
+    let mut client = gateway.connect().await?;
+    for (method, target, line, status) in [
+        ("GET", "/shop", "X-Other: 1", 200),
+        ("DELETE", "/shop", "X-Canary: always", 441),
+        ("GET", "/shop/cart", "x-canary: YES", 442),
+        ("GET", "/shop", "X-Canary: never", 200),
+        ("GET", "/shopping", "X-Canary: always", 200),
+        ("GET", "/shop?version=two+words", "X-Canary: never", 443),
+        ("GET", "/shop?version=two", "X-Canary: never", 200),
+        ("GET", "/a/../other/x", "X-Canary: never", 443),
+        ("GET", "/img/a/B.PNG?x=1", "X-Canary: never", 444),
+        ("GET", "/img/a.gif", "X-Canary: never", 200),
+    ] {
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
+        assert_eq!(client.request(request).await?.status, status, "{method} {target} {line}");
+    }
+    assert_eq!(backend.requests(), 5);
     Ok(())
 }

@@ -404,6 +404,31 @@ async fn a_guarded_exact_path_cannot_be_reached_with_a_slash_at_its_end() -> Tes
 }
 
 #[tokio::test]
+async fn a_rule_with_a_method_guards_every_reading_of_its_path() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    let mut guarded =
+        Rule::new(id("HTTPRoute", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
+    guarded.matches[0].method = Some("POST".into());
+    guarded.security = Some(Arc::new(asking(vec![shared_jwt()])));
+    Arc::make_mut(&mut builder.config_mut().hosts[0]).rules.push(guarded);
+    let gateway = builder.start().await?;
+    for (method, path, status) in [
+        ("POST", "/admin/x", 401),
+        ("GET", "/admin/x", 200),
+        ("POST", "/a%2F..%2fadmin/x", 400),
+        ("POST", "/%61dmin/x", 401),
+        ("POST", "/x;/admin", 200),
+        ("POST", "/admin;v=1/x", 400),
+        ("GET", "/admin;v=1/x", 200),
+    ] {
+        let response = ask_by(&gateway, method, path, &[], Transport::Http).await?;
+        assert_eq!(response.status, status, "{method} {path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn rules_know_consumers_groups_and_claims() -> TestResult {
     use sluicegate_model::policy::security::ClaimValues;
     let authorization = Authorization {

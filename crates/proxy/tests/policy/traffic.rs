@@ -148,7 +148,8 @@ async fn a_rewrite_makes_no_dot_segments() -> TestResult {
     let config = builder.config_mut();
     let rewrite = traffic(|traffic| traffic.rewrite.path = Some(PathRewrite::Prefix("/static/".into())));
     routes(config, |route| {
-        route.path = sluicegate_model::PathPattern::Starts("/img".into());
+        route.matches =
+            vec![sluicegate_model::RuleMatch::path(sluicegate_model::PathPattern::Starts("/img".into()))];
         route.traffic = Some(rewrite.clone());
     });
     config.settings.allow_encoded_dot_segments = true;
