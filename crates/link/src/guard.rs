@@ -109,7 +109,7 @@ impl HostOutline {
         let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {
             now.has_unknown || !older.clone().any(|older| same(now, older) && older.security.is_some())
         });
-        let mut open = older.clone().filter(|older| older.security.is_none());
+        let mut open = older.filter(|older| older.security.is_none());
         loses_guard || open.any(|older| !self.rules.iter().any(|now| same(now, older) && !now.is_guarded()))
     }
 }

@@ -12,6 +12,8 @@ mod conditions;
 mod host;
 mod hosts;
 mod regexes;
+#[cfg(test)]
+mod speed;
 mod tree;
 
 use std::sync::Arc;
