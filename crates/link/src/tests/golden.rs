@@ -343,7 +343,7 @@ fn an_unknown_field_at_any_depth_refuses_the_resource_unless_it_may_be_skipped()
             let skipped = because(SKIPPED_FROM);
             match kind.unknown_fields() {
                 sluicegate_model::encoding::Unknown::Refused => {
-                    assert_eq!(skipped, partial, "{name} {place:?}")
+                    assert_eq!(skipped, partial, "{name} {place:?}");
                 }
                 sluicegate_model::encoding::Unknown::Skipped => assert_eq!(skipped, None, "{name} {place:?}"),
             }
