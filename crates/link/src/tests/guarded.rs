@@ -18,7 +18,7 @@ use super::everything::everything;
 use crate::cut::cut;
 use crate::digest::Digest;
 use crate::guard::{HostOutline, RuleOutline};
-use crate::resource::{Kind, Name, Refusal};
+use crate::resource::{Kind, Name};
 use crate::store::{Delta, Store};
 
 fn id(name: &str) -> RouteId {
@@ -433,205 +433,6 @@ fn what_many_routes_share_is_sent_once_and_comes_back_as_one() {
     assert!(Arc::ptr_eq(&one, &other));
 }
 
-/// Why a resource is refused that was changed in one place.
-fn altered(kind: Kind, body: &Bytes, path: &[i64], value: Value) -> Fault {
-    let body = edited(body, |policy| *policy.at(path) = value);
-    let name = match kind.is_shared() {
-        true => kind.named(Digest::of(&body).into_bytes()),
-        false => kind.named(Bytes::new()),
-    };
-    match Store::default().refusal(&name, body) {
-        Some(Refusal::Body(fault)) => fault,
-        other => panic!("{path:?}: {other:?}"),
-    }
-}
-
-fn body_of(value: &impl Encode<()>) -> Bytes {
-    crate::messages::encoded(value).into()
-}
-
-#[test]
-fn values_that_cannot_be_are_refused() {
-    let text = |text: &str| Value::Text(text.into());
-    let numbers = |numbers: &[i128]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
-    let variant =
-        |index, fields: &[(i64, Value)]| Value::Array(vec![Value::Int(index), Value::Map(fields.to_vec())]);
-    let [config, _] = everything();
-    let full = &config.hosts[0].rules[0];
-
-    let security = body_of(&**full.security.as_ref().unwrap());
-    let refused = |path: &[i64], value| altered(Kind::Security, &security, path, value);
-    for absent in [0, 2] {
-        let body = edited(&security, |policy| policy.remove(absent));
-        let name = Kind::Security.named(Digest::of(&body).into_bytes());
-        assert!(matches!(Store::default().refusal(&name, body), Some(Refusal::Body(Fault::Malformed(_)))));
-    }
-    assert_eq!(refused(&[2, 1], Value::Array(vec![text("x")])), Fault::Invalid("a network"));
-    assert_eq!(refused(&[3, 4], Value::Bool(true)), Fault::Invalid("credentials of every origin"));
-    for (scheme, suffix) in [("https://", ""), ("https://", "example.com"), ("", ".example.com")] {
-        let below = variant(2, &[(0, text(scheme)), (1, text(suffix))]);
-        assert_eq!(refused(&[3, 0, 0], below), Fault::Invalid("an origin"), "{scheme}{suffix}");
-    }
-    let header = Fault::Invalid("the name of a header");
-    for path in [&[3, 2][..], &[3, 3]] {
-        assert_eq!(refused(path, Value::Array(vec![text("a\r\nb")])), header);
-    }
-    assert_eq!(refused(&[4, 1], Value::Array(vec![])), Fault::Invalid("the methods of authentication"));
-    let jwt = |path: &[i64]| [&[4, 1, 0, 1, 0], path].concat();
-    for provider in [0, 1] {
-        let empty = Fault::Invalid("the key of a provider of tokens");
-        assert_eq!(refused(&jwt(&[0, provider, 4, 1, 0]), Value::Bytes(vec![])), empty);
-    }
-    assert_eq!(refused(&jwt(&[0, 0, 7, 0, 0]), text("")), Fault::Invalid("the name of a claim"));
-    assert_eq!(refused(&jwt(&[0, 0, 8, 0, 1]), text("a b")), header);
-    assert_eq!(refused(&jwt(&[1, 0, 1, 1]), text("Bearer")), Fault::Invalid("what is before a credential"));
-    assert_eq!(refused(&jwt(&[1, 1, 1, 0]), text("")), Fault::Invalid("the name of a credential"));
-    let external = |path: &[i64]| [&[4, 1, 3, 1, 0], path].concat();
-    let method = Fault::Invalid("the method by which a service is asked");
-    assert_eq!(refused(&external(&[2]), text("PUT")), method);
-    assert_eq!(refused(&external(&[3]), Value::Int(i128::from(u64::MAX))), Fault::Invalid("a duration"));
-    assert_eq!(refused(&external(&[6, 0]), text("a b")), Fault::Invalid("where clients sign in"));
-    assert_eq!(
-        refused(&external(&[7, 0]), Value::Array(vec![])),
-        Fault::Invalid("what answers are remembered by")
-    );
-    assert_eq!(refused(&[5, 0, 0, 5, 0, 1, 0], text("admin")), Fault::Invalid("a path"));
-
-    let limits = body_of(&**full.rate_limits.as_ref().unwrap());
-    let refused = |path: &[i64], value| altered(Kind::RateLimits, &limits, path, value);
-    for number in [0, 1_000_001] {
-        let of = Fault::Invalid("the requests of a limit");
-        assert_eq!(refused(&[1, 0, 1], Value::Int(number)), of);
-        assert_eq!(refused(&[1, 0, 3, 1, 0], Value::Int(number)), of, "the burst");
-        assert_eq!(refused(&[2, 0, 1], Value::Int(number)), of, "in flight");
-    }
-    assert_eq!(refused(&[1, 0, 2], Value::Int(999_999)), Fault::Invalid("the time of a limit"));
-    assert_eq!(refused(&[1, 0, 2], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
-    for bits in [0, 129] {
-        let refusal = refused(&[1, 0, 4, 0, 1, 0], Value::Int(bits));
-        assert_eq!(refusal, Fault::Invalid("the bits of an IPv6 address"));
-    }
-    assert_eq!(refused(&[1, 0, 4, 1, 1, 0], text("")), header);
-    assert_eq!(refused(&[1, 0, 4, 2, 1, 0], text("")), Fault::Invalid("the name of a claim"));
-    for path in [&[1, 1, 0][..], &[2, 0, 0]] {
-        assert_eq!(refused(path, text("bucket")), Fault::Invalid("the name of a limit"));
-    }
-    let redis = |field: i64| [4, 1, 0, field];
-    assert_eq!(refused(&redis(0), text("")), Fault::Invalid("the address of the server of limits"));
-    assert_eq!(refused(&redis(6), Value::Int(0)), Fault::Invalid("how long counts are gathered"));
-    let timeout = Fault::Invalid("how long the server of limits may take");
-    assert_eq!(refused(&redis(7), Value::Int(6_000_000_000)), timeout);
-
-    let traffic = body_of(&**full.traffic.as_ref().unwrap());
-    let refused = |path: &[i64], value| altered(Kind::Traffic, &traffic, path, value);
-    assert_eq!(refused(&[1, 0], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
-    assert_eq!(refused(&[2, 0], Value::Int(11)), Fault::Invalid("the attempts of a policy"));
-    assert_eq!(refused(&[2, 2], numbers(&[404])), Fault::Invalid("a status"));
-    assert_eq!(refused(&[2, 3, 0], Value::Int(101)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[2, 3, 1], Value::Int(1001)), Fault::Invalid("the budget of a policy"));
-    assert_eq!(refused(&[5, 0, 0, 0], text("a:b")), header);
-    assert_eq!(refused(&[5, 0, 0, 1], text("a\nb")), Fault::Invalid("the value of a header"));
-    for path in ["v2", "/a b", "/a?b", "/a#b"] {
-        assert_eq!(refused(&[7, 0, 1, 0], text(path)), Fault::Invalid("the path of a rewrite"), "{path}");
-    }
-    assert_eq!(refused(&[7, 1], text("a/b")), Fault::Invalid("the name of a host"));
-    for status in [300, 304, 306, 309] {
-        let refusal = refused(&[8, 1, 0, 4], Value::Int(status));
-        assert_eq!(refusal, Fault::Invalid("the status of a redirect"), "{status}");
-    }
-    assert_eq!(refused(&[8, 1, 0, 2], Value::Int(0)), Fault::Invalid("a port"));
-    let answer =
-        |status, body: &str| variant(1, &[(0, Value::Map(vec![(0, Value::Int(status)), (2, text(body))]))]);
-    assert_eq!(refused(&[8], answer(199, "")), Fault::Invalid("a status"));
-    for (status, body) in [(204, "x"), (200, &*"x".repeat(16 * 1024 + 1))] {
-        assert_eq!(refused(&[8], answer(status, body)), Fault::Invalid("the body of an answer"));
-    }
-    assert_eq!(refused(&[9, 0, 0], Value::Int(0)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[9, 1, 1], Value::Int(399)), Fault::Invalid("a status"));
-    assert_eq!(refused(&[10, 0], Value::Int(1_000_001)), Fault::Invalid("the weight of an upstream"));
-    let branch = Value::read(&traffic).at(&[10, 1, 0]).clone();
-    let many = refused(&[10, 1], Value::Array(vec![branch; 9]));
-    assert_eq!(many, Fault::Invalid("the number of upstreams of a route"));
-    assert_eq!(refused(&[10, 1, 0, 3, 0, 0, 1, 0], text("")), Fault::Invalid("the name of a cookie"));
-    for (field, size) in [(0, 1), (0, i128::from(u64::MAX)), (1, 1 << 19), (1, 0)] {
-        assert_eq!(refused(&[13, field], Value::Int(size)), Fault::Invalid("the size of a cache"));
-    }
-
-    let good = body_of(&*consumer("alice", 1));
-    let short = Value::Array(vec![Value::Bytes(vec![1; 31])]);
-    assert!(matches!(altered(Kind::Consumer, &good, &[3], short), Fault::Malformed(_)));
-}
-
-#[test]
-fn values_of_other_resources_that_cannot_be_are_refused() {
-    let text = |text: &str| Value::Text(text.into());
-    let [config, _] = everything();
-    let settings = body_of(&config.settings);
-    let refused = |path: &[i64], value| altered(Kind::Settings, &settings, path, value);
-    assert_eq!(refused(&[0, 0], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
-    for number in [0, 257] {
-        assert_eq!(refused(&[1, 3], Value::Int(number)), Fault::Invalid("the number of header lines"));
-    }
-    assert_eq!(refused(&[1, 9], Value::Int(1 << 31)), Fault::Invalid("a window of flow control"));
-    assert_eq!(refused(&[2, 5], Value::Int(101)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[3], Value::Array(vec![text("x")])), Fault::Invalid("a network"));
-    let twice = Value::Array(vec![Value::Int(0), Value::Int(0)]);
-    assert_eq!(refused(&[9, 0], twice), Fault::Invalid("the content codings"));
-    assert_eq!(refused(&[9, 1], Value::Array(vec![text("x")])), Fault::Invalid("a media type"));
-    for (field, level) in [(0, 10), (1, 5), (2, 0)] {
-        assert_eq!(refused(&[9, 3, field], Value::Int(level)), Fault::Invalid("a level of compression"));
-    }
-    assert_eq!(refused(&[10, 0], text("x")), Fault::Invalid("the collector of spans"));
-    for share in [-0.5, 100.5, f64::NAN] {
-        let refusal = refused(&[10, 2], Value::Float(share));
-        assert_eq!(refusal, Fault::Invalid("the share of requests that are traced"));
-    }
-
-    let resources = cut(&config);
-    let of = |kind: Kind| resources.iter().find(|(name, _)| name.kind() == Some(kind)).unwrap().1;
-    let refused = |path: &[i64], value| altered(Kind::Certificate, of(Kind::Certificate), path, value);
-    assert_eq!(refused(&[1], Value::Array(vec![])), Fault::Invalid("the chain of a certificate"));
-    assert_eq!(refused(&[2, 0], Value::Int(3)), Fault::Invalid("the format of a key"));
-    assert_eq!(refused(&[4, 0, 1, 0], text("")), Fault::Invalid("the name of a host"));
-    assert_eq!(
-        refused(&[5], Value::Array(vec![Value::Int(i64::MAX.into()), Value::Int(u32::MAX.into())])),
-        Fault::Invalid("a time")
-    );
-    let secret = altered(Kind::TicketSecrets, of(Kind::TicketSecrets), &[0], Value::Bytes(vec![1; 31]));
-    assert_eq!(secret, Fault::Invalid("the length of a ticket secret"));
-    let address = altered(Kind::Endpoints, of(Kind::Endpoints), &[0, 0, 0], Value::Bytes(vec![1; 5]));
-    assert_eq!(address, Fault::Invalid("an address"));
-
-    let checked = config.upstreams.values().find(|upstream| upstream.external_name.is_some()).unwrap();
-    let upstream = sluicegate_model::Upstream { tls: None, ..sluicegate_model::Upstream::clone(checked) };
-    let upstream = with_upstream(upstream);
-    let refused = |path: &[i64], value| {
-        let (name, body) = &upstream;
-        let body = edited(body, |upstream| *upstream.at(path) = value);
-        match Store::default().refusal(name, body) {
-            Some(Refusal::Body(fault)) => fault,
-            other => panic!("{path:?}: {other:?}"),
-        }
-    };
-    assert_eq!(refused(&[5, 0, 0], Value::Int(0)), Fault::Invalid("the failures in a row of an ejection"));
-    assert_eq!(refused(&[5, 0, 2], Value::Int(0)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[5, 1, 1], Value::Int(999_999)), Fault::Invalid("the interval of a health check"));
-    for field in [3, 4] {
-        let refusal = refused(&[5, 1, field], Value::Int(101));
-        assert_eq!(refusal, Fault::Invalid("the checks in a row of a health check"));
-    }
-    assert_eq!(refused(&[5, 1, 0, 1, 0], text("healthz")), Fault::Invalid("the path of a health check"));
-    assert_eq!(refused(&[5, 1, 0, 1, 1], text("")), Fault::Invalid("the host of a health check"));
-    assert_eq!(refused(&[5, 1, 0, 1, 2], Value::Int(99)), Fault::Invalid("a status"));
-}
-
-/// An upstream as a resource.
-fn with_upstream(upstream: sluicegate_model::Upstream) -> (Name, Bytes) {
-    let upstreams = [(UpstreamKey::new("default", "a", "80"), Arc::new(upstream))].into();
-    let resources = cut(&Config { upstreams, ..Config::default() });
-    resources.into_iter().find(|(name, _)| name.kind() == Some(Kind::Upstream)).unwrap()
-}
-
 /// `Security` as it is without a service that can be asked.
 mod before {
     use minicbor::{Decode, Encode};
@@ -699,7 +500,7 @@ fn who_knows_no_service_that_is_asked_refuses_a_policy_that_asks_one() {
         let authentication = Authentication { requires_all: false, methods: vec![method], consumers: None };
         let policy =
             Security { authentication: Some(authentication), ..Security::clone(&security("10.0.0.0/8")) };
-        let body = body_of(&policy);
+        let body = Bytes::from(crate::messages::encoded(&policy));
         let read = decode::<before::Security, _>(&body, Unknown::Refused, &NoParts);
         assert_eq!(read.is_ok(), is_known, "{read:?}");
     }

@@ -10,3 +10,4 @@ mod schema;
 mod secrets;
 mod seeds;
 mod traffic;
+mod values;

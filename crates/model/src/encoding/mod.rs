@@ -118,7 +118,11 @@ pub fn encode<T: Encode<Ctx>, Ctx>(value: &T, context: &mut Ctx) -> Vec<u8> {
 
 /// The encoding of a value by an adapter.
 pub fn encode_as<A: Adapt<T, Ctx>, T, Ctx>(value: &T, context: &mut Ctx) -> Vec<u8> {
-    let mut encoder = Encoder::new(Vec::new());
+    encode_into::<A, T, Ctx>(Vec::new(), value, context)
+}
+
+fn encode_into<A: Adapt<T, Ctx>, T, Ctx>(room: Vec<u8>, value: &T, context: &mut Ctx) -> Vec<u8> {
+    let mut encoder = Encoder::new(room);
     match A::encode(value, &mut encoder, context) {
         Ok(()) => encoder.into_writer(),
         // As above.
@@ -154,7 +158,8 @@ where
     if decoder.position() != bytes.len() {
         return Err(Fault::Partial);
     }
-    match known::is_known(bytes, &encode_as::<A, T, _>(&value, &mut reader), unknown)? {
+    let written = encode_into::<A, T, _>(Vec::with_capacity(bytes.len()), &value, &mut reader);
+    match known::is_known(bytes, &written, unknown)? {
         true => Ok(value),
         false => Err(Fault::Partial),
     }
