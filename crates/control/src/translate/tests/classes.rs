@@ -121,12 +121,11 @@ fn an_ingress_of_another_class_is_no_problem_but_a_note_that_names_the_way_out()
         (
             format!("{}{nginx}", ingress("name: a", &spec)),
             "spec.ingressClassName: is missing, and no IngressClass is the default; \
-             --watch-ingress-without-class serves it",
+             start with --watch-ingress-without-class to serve it",
         ),
         (
             format!("{}{nginx_default}", ingress("name: a", &spec)),
-            "is missing, and the default IngressClass nginx is another controller's; \
-             --watch-ingress-without-class",
+            "is missing, and the default IngressClass nginx belongs to another controller; start with --watch-ingress-without-class",
         ),
     ] {
         let served = serve_with(&text, &TranslateOptions::default());

@@ -131,8 +131,7 @@ fn the_oldest_wins_a_path_and_the_other_is_told() {
             "b.example Prefix /x -> ECHO",
         ],
         &[
-            "Ingress default/b-younger: spec.rules[0].http.paths[0].path: Prefix /x of host a.example is not used: it is \
-             already taken by Ingress default/c-older (older, or first by name)",
+            "Ingress default/b-younger: spec.rules[0].http.paths[0].path: Prefix /x of host a.example is ignored: Ingress default/c-older (older, or first by name) has it already",
             "Ingress default/a-without-time: spec.rules[0].http.paths[0].path",
         ],
     );
@@ -155,7 +154,7 @@ fn a_path_that_is_written_twice_is_taken_once() {
         &[ingress("name: a", &rules(&["a.example Prefix / echo:80", "a.example Prefix / other:80"]))],
         &["a.example Prefix / -> ECHO"],
         &[
-            "spec.rules[1].http.paths[0].path: Prefix / of host a.example is not used: it is already taken by the same",
+            "spec.rules[1].http.paths[0].path: Prefix / of host a.example is ignored: the same",
         ],
     );
 }
@@ -194,7 +193,7 @@ fn a_default_backend_with_rules_is_the_fallback_of_the_hosts_that_the_ingress_ow
             "b.example fallback -> ECHO",
         ],
         &[
-            "Ingress default/b: spec.defaultBackend: is not used for host a.example, which belongs to Ingress default/a (older, or first by name)",
+            "Ingress default/b: spec.defaultBackend: is ignored for host a.example, which belongs to Ingress default/a (older, or first by name)",
         ],
     );
 }

@@ -58,7 +58,7 @@ fn nobody_is_served_where_no_policy_asks_who_calls() {
         assert_problems(
             &problems,
             &[
-                "Consumer default/bob: spec.apiKeys: is not used: no SecurityPolicy in force knows this Consumer and asks for API keys",
+                "Consumer default/bob: spec.apiKeys: is not used: no SecurityPolicy in effect knows this Consumer and accepts API keys",
             ],
         );
     }
@@ -104,7 +104,7 @@ fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
         &problems,
         &[
             "Consumer default/a: spec.apiKeys[0]: the key is that of Consumer default/b (older, or first by name), which keeps it",
-            "Consumer default/b: spec: Consumer default/a has the key of this one too",
+            "Consumer default/b: spec: Consumer default/a also has the key of this Consumer",
             "Consumer default/d: spec.tokens[0]: the token of \"x\" is that of Consumer default/c (older, or first by name)",
             "Consumer default/c: spec: Consumer default/d has the token of \"x\"",
             "Consumer default/d: spec.basicUsers[0]: the name \"x\" is that of Consumer default/c (older, or first by name)",
@@ -144,9 +144,9 @@ fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
 #[test]
 fn a_key_that_cannot_be_used_lets_nobody_in() {
     for (data, told) in [
-        ("key: short", "has 5 bytes: write 8 at least, better 16 or more: it lets nobody in"),
+        ("key: short", "has 5 bytes: write at least 8, better 16 or more; the key is rejected"),
         ("key: \"\\n\"", "has 0 bytes"),
-        ("key: \"0123456789 abcdef\"", "has spaces or bytes that no header can carry"),
+        ("key: \"0123456789 abcdef\"", "has spaces or bytes that a header cannot have"),
         ("other: 0123456789abcdef", "Secret default/keys has no data[key]"),
     ] {
         let text = [shop(), policy("authentication: {apiKey: {}}"), secret("keys", data), keyed("a", "key")]
@@ -161,7 +161,7 @@ fn a_key_that_cannot_be_used_lets_nobody_in() {
         [shop(), policy("authentication: {apiKey: {}}"), secret("keys", "key: abcdefgh"), keyed("a", "key")]
             .concat();
     let (translation, problems) = translated(&[&text]);
-    assert_problems(&problems, &["has 8 bytes and may be guessed"]);
+    assert_problems(&problems, &["has 8 bytes and is easy to guess"]);
     assert_eq!(translation.config.consumers[0].keys.len(), 1);
 }
 
@@ -181,9 +181,9 @@ fn wrong(spec: &str, told: &str, is_refused: bool) {
 fn a_credential_that_is_wrong_is_told_and_the_others_are_good() {
     wrong("", "spec: has none of apiKeys, tokens and basicUsers", false);
     wrong("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]", false);
-    wrong("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: says not exactly one thing", false);
+    wrong("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: must have exactly one of subject and clientId", false);
     let both = "basicUsers: [a], tokens: [{subject: x, clientId: app}]";
-    wrong(both, "spec.tokens[0]: says not exactly one thing", false);
+    wrong(both, "spec.tokens[0]: must have exactly one of subject and clientId", false);
     wrong("basicUsers: [a], tokens: [{subject: \"\"}]", "spec.tokens[0]: has an empty", false);
 }
 
