@@ -95,7 +95,10 @@ impl Pages {
         }
         let path = request.uri().path();
         if !PATHS.iter().any(|(known, _)| *known == path) {
-            return text(StatusCode::NOT_FOUND, format!("The admin interface has no page {path}. Its pages:\n{}", list()));
+            return text(
+                StatusCode::NOT_FOUND,
+                format!("The admin interface has no page {path}. Its pages:\n{}", list()),
+            );
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let mut response =

@@ -219,7 +219,7 @@ fn read_pem(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, KeyFault>
         };
         match key {
             Some(key) => keys.push(key),
-            None => passed_over = " for any of the algorithms that are accepted".to_owned(),
+            None => passed_over = " for any of the accepted algorithms".to_owned(),
         }
     }
     if keys.is_empty() { Err(KeyFault::None(passed_over)) } else { Ok(keys) }

@@ -179,7 +179,10 @@ impl Proxy {
         self.until_empty(end).await;
         let requests = self.telemetry.workers().sum(|worker| &worker.in_flight);
         if requests > 0 {
-            tracing::warn!(requests, "the time for requests in flight is over: dropping requests and tunnels");
+            tracing::warn!(
+                requests,
+                "the time for requests in flight is over: dropping requests and tunnels"
+            );
         }
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));

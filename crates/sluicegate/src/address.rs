@@ -38,7 +38,8 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let length: u32 = prefix.parse().map_err(|_| {
         format!("{prefix:?} is not a prefix length; write a network as 10.0.0.0/8 or 2001:db8::/32")
     })?;
-    let too_long = || format!("the prefix length /{length} is too long; an {family} network has at most /{longest}");
+    let too_long =
+        || format!("the prefix length /{length} is too long; an {family} network has at most /{longest}");
     u8::try_from(length).ok().and_then(|length| IpNet::new(address, length).ok()).ok_or_else(too_long)
 }
 
@@ -77,10 +78,7 @@ mod tests {
     fn what_is_no_address_is_answered_with_an_example() {
         for wrong in ["", ":", "localhost", "127.0.0.1", "::1:8080", "example.com:80", "70000", ":70000"] {
             let error = listen_address(wrong).expect_err(wrong);
-            assert!(
-                error.contains("write 127.0.0.1:8080, [::1]:8080, localhost:8080 or :8080"),
-                "{error}"
-            );
+            assert!(error.contains("write 127.0.0.1:8080, [::1]:8080, localhost:8080 or :8080"), "{error}");
         }
         assert!(
             local_address(":9901").is_err(),

@@ -96,10 +96,7 @@ const FOREIGN: &[(&str, Means)] = &[
     ("worker-cpu-affinity", Otherwise("set --workers on the command line")),
     ("worker-processes", Otherwise("set --workers on the command line")),
     ("worker-rlimit-nofile", Otherwise("a process may open files up to its hard limit")),
-    (
-        "worker-shutdown-timeout",
-        Otherwise("set --shutdown-timeout on the command line"),
-    ),
+    ("worker-shutdown-timeout", Otherwise("set --shutdown-timeout on the command line")),
 ];
 
 /// What reads the ConfigMap, on top of what the command line says.

@@ -104,7 +104,8 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     tokio::spawn(admin.serve(listener));
     let tls = match &args.tls_dir {
         Some(dir) => {
-            let tls = PlaneTls::read(dir).context("cannot read the certificates of the control plane (--tls-dir)")?;
+            let tls = PlaneTls::read(dir)
+                .context("cannot read the certificates of the control plane (--tls-dir)")?;
             tokio::spawn(tls.clone().follow());
             tls
         }
@@ -159,24 +160,32 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
     Planes {
         document: json!({"version": telemetry.version, "resources": telemetry.resources, "planes": planes}),
         measures: vec![
-            Measure::gauge(
-                "sluicegate_planes_connected",
-                "Connected data planes",
-                planes.len() as u64,
-            ),
+            Measure::gauge("sluicegate_planes_connected", "Connected data planes", planes.len() as u64),
             Measure::gauge(
                 "sluicegate_planes_behind",
                 "Connected data planes that do not serve the newest version of the configuration yet",
                 behind as u64,
             ),
-            Measure::gauge("sluicegate_planes_version", "Newest version of the configuration", telemetry.version),
+            Measure::gauge(
+                "sluicegate_planes_version",
+                "Newest version of the configuration",
+                telemetry.version,
+            ),
             Measure::gauge(
                 "sluicegate_planes_resources",
                 "Resources in the newest version of the configuration",
                 telemetry.resources as u64,
             ),
-            Measure::counter("sluicegate_planes_accepted", "Connections of data planes that were accepted", counts.accepted),
-            Measure::counter("sluicegate_planes_refused", "Connections of data planes that were refused, because --max-proxies was reached", counts.refused),
+            Measure::counter(
+                "sluicegate_planes_accepted",
+                "Connections of data planes that were accepted",
+                counts.accepted,
+            ),
+            Measure::counter(
+                "sluicegate_planes_refused",
+                "Connections of data planes that were refused, because --max-proxies was reached",
+                counts.refused,
+            ),
             Measure::counter(
                 "sluicegate_planes_handshakes_failed",
                 "Connections of data planes whose TLS handshake failed, as without a trusted certificate",
@@ -187,8 +196,16 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
                 "Data planes that were disconnected because they did not read updates in time",
                 counts.dropped,
             ),
-            Measure::counter("sluicegate_planes_batches", "Batches of changes sent to data planes", counts.batches),
-            Measure::counter("sluicegate_planes_bytes", "Bytes of batches sent to data planes, before encryption", counts.bytes),
+            Measure::counter(
+                "sluicegate_planes_batches",
+                "Batches of changes sent to data planes",
+                counts.batches,
+            ),
+            Measure::counter(
+                "sluicegate_planes_bytes",
+                "Bytes of batches sent to data planes, before encryption",
+                counts.bytes,
+            ),
         ],
     }
 }
@@ -205,7 +222,9 @@ async fn made_tls(source: &Source, args: &SourceArgs) -> anyhow::Result<PlaneTls
             Ok(files) => break files,
             Err(error) => {
                 if !has_failed {
-                    tracing::warn!("{error}; data planes cannot connect until this succeeds; trying again every second");
+                    tracing::warn!(
+                        "{error}; data planes cannot connect until this succeeds; trying again every second"
+                    );
                 }
                 has_failed = true;
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -245,7 +245,9 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
             // or not, its routes are the old ones.
             admin.abort();
             proxy.end_grace();
-            tracing::info!("another process has taken over the sockets: this process accepts no further connection");
+            tracing::info!(
+                "another process has taken over the sockets: this process accepts no further connection"
+            );
         }
     });
     let (wish, is_told) = tokio::select! {
@@ -285,7 +287,7 @@ async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> 
             () = signals.end_now() => {}
         }
     }
-    tracing::warn!("a second signal came: ending at once");
+    tracing::warn!("SIGINT during the shutdown: ending at once");
     let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
     proxy.shutdown(Drain::AT_ONCE).await;
     anyhow::ensure!(

@@ -51,7 +51,8 @@ pub(crate) fn run(args: ProxyArgs) -> anyhow::Result<()> {
 }
 
 async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
-    let tls = PlaneTls::read(&args.tls_dir).context("cannot read the certificates of the data plane (--tls-dir)")?;
+    let tls = PlaneTls::read(&args.tls_dir)
+        .context("cannot read the certificates of the data plane (--tls-dir)")?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into();
     let subscriber = Subscriber::new(SubscriberOptions {
         control: args.control,
@@ -66,10 +67,15 @@ async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
     let problems = Arc::new(move || {
         let telemetry = telemetry.borrow();
         let refused = (telemetry.refused > 0).then(|| {
-            format!("this version cannot read {} resources of the control plane; update the data plane", telemetry.refused)
+            format!(
+                "this version cannot read {} resources of the control plane; update the data plane",
+                telemetry.refused
+            )
         });
         let away = telemetry.last_error.iter().filter(|_| !telemetry.is_connected);
-        let away = away.map(|error| format!("no connection to the control plane: {error}; the last configuration stays in service"));
+        let away = away.map(|error| {
+            format!("no connection to the control plane: {error}; the last configuration stays in service")
+        });
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
@@ -127,7 +133,10 @@ fn host_and_port(text: &str) -> Result<Box<str>, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.map(str::parse::<u16>) {
         Some(Ok(port)) if port > 0 => Ok(text.into()),
-        _ => Err("not a host with a port; write HOST:PORT, such as sluicegate-control:9902 or [2001:db8::1]:9902".to_owned()),
+        _ => Err(
+            "not a host with a port; write HOST:PORT, such as sluicegate-control:9902 or [2001:db8::1]:9902"
+                .to_owned(),
+        ),
     }
 }
 

@@ -352,9 +352,14 @@ fn authorities(path: &str) -> Result<Authorities, String> {
 
 /// A share such as 100, 1 or 0.01.
 fn percent(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.parse().map_err(|_| "not a number; write a percentage from 0 to 100".to_owned())?;
+    let percent: f64 =
+        text.parse().map_err(|_| "not a number; write a percentage from 0 to 100".to_owned())?;
     // Which is also false for what is no number.
-    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err("out of range; write a percentage from 0 to 100".to_owned()) }
+    if (0.0..=100.0).contains(&percent) {
+        Ok(percent)
+    } else {
+        Err("out of range; write a percentage from 0 to 100".to_owned())
+    }
 }
 
 fn level(range: RangeInclusive<u8>) -> clap::builder::RangedI64ValueParser<u8> {
@@ -415,10 +420,14 @@ fn size(text: &str) -> Result<u64, String> {
         "k" | "K" | "Ki" => 1,
         "m" | "M" | "Mi" => 2,
         "g" | "G" | "Gi" => 3,
-        unit => return Err(format!("{unit:?} is not a unit; write a number of bytes, or 64k, 1m, 64Ki, 1Mi")),
+        unit => {
+            return Err(format!("{unit:?} is not a unit; write a number of bytes, or 64k, 1m, 64Ki, 1Mi"));
+        }
     };
     let number: u64 = digits.parse().map_err(|_| format!("{digits:?} is not a number of bytes"))?;
-    number.checked_mul(1 << (10 * power)).ok_or_else(|| "the size is too large; write less than 2^64 bytes".to_owned())
+    number
+        .checked_mul(1 << (10 * power))
+        .ok_or_else(|| "the size is too large; write less than 2^64 bytes".to_owned())
 }
 
 #[cfg(test)]

@@ -44,18 +44,23 @@ pub(crate) struct Inheritance {
 impl Inheritance {
     /// Asks the process that serves `address`, if there is one of ours, for its sockets.
     pub(crate) fn ask(address: SocketAddr) -> anyhow::Result<Option<Self>> {
-        let old = match UnixStream::connect_addr(&name(address)?) {
-            Ok(old) => old,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
-            Err(error) => return Err(error).context("cannot ask the running gateway for its sockets; stop it, or start with --no-takeover"),
-        };
+        let old =
+            match UnixStream::connect_addr(&name(address)?) {
+                Ok(old) => old,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+                Err(error) => return Err(error).context(
+                    "cannot ask the running gateway for its sockets; stop it, or start with --no-takeover",
+                ),
+            };
         same_user(&old)?;
         old.set_read_timeout(Some(PATIENCE))?;
         match receive(&old) {
             Ok(sockets) => Ok(Some(Self { sockets, old })),
             Err(error) => {
                 // It is about to end. The ports can be shared until then.
-                tracing::warn!("the running gateway did not hand over its sockets: {error:#}; this process opens its own");
+                tracing::warn!(
+                    "the running gateway did not hand over its sockets: {error:#}; this process opens its own"
+                );
                 Ok(None)
             }
         }
@@ -95,7 +100,9 @@ impl Offer {
             match serve_one(&new, &sockets()?) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    tracing::warn!("a process asked for the sockets, but did not take over: {error:#}; this process continues to serve");
+                    tracing::warn!(
+                        "a process asked for the sockets, but did not take over: {error:#}; this process continues to serve"
+                    );
                 }
             }
             drop(new);

@@ -95,30 +95,26 @@ fn traffic(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
         let sums = policies.iter().map(|policy| (labels(policy), policy.stats.sum(tally)));
         families.counters(&format!("sluicegate_{what}"), help, sums)
     };
-    count("traffic_requests", "Requests of routes that the TrafficPolicy applies to", |shard| &shard.requests)?;
-    count("traffic_diverted", "Requests sent to another Service of the split", |shard| {
-        &shard.diverted
+    count("traffic_requests", "Requests of routes that the TrafficPolicy applies to", |shard| {
+        &shard.requests
     })?;
+    count("traffic_diverted", "Requests sent to another Service of the split", |shard| &shard.diverted)?;
     count("traffic_answered", "Requests with a redirect or a fixed response of the policy", |shard| {
         &shard.answered
     })?;
     count("traffic_delayed", "Requests that the policy delayed (fault.delay)", |shard| &shard.delayed)?;
     count("traffic_aborted", "Requests that the policy aborted (fault.abort)", |shard| &shard.aborted)?;
-    count(
-        "traffic_over_budget",
-        "Requests without a retry because the retry budget was used up",
-        |shard| &shard.over_budget,
-    )?;
+    count("traffic_over_budget", "Requests without a retry because the retry budget was used up", |shard| {
+        &shard.over_budget
+    })?;
     count("traffic_mirrored", "Mirrored requests with a response", |shard| &shard.mirrored)?;
     count("traffic_mirror_failures", "Mirrored requests that were not sent, or had no response", |shard| {
         &shard.mirror_failures
     })?;
     count("cache_hits", "Requests served from the cache", |shard| &shard.cache_hits)?;
-    count(
-        "cache_misses",
-        "Requests sent to endpoints because the cache had no usable response",
-        |shard| &shard.cache_misses,
-    )?;
+    count("cache_misses", "Requests sent to endpoints because the cache had no usable response", |shard| {
+        &shard.cache_misses
+    })?;
     count("cache_bypassed", "Requests that bypassed the cache", |shard| &shard.cache_bypassed)?;
     count("cache_stale", "Requests served with a stale response because endpoints failed", |shard| {
         &shard.cache_stale

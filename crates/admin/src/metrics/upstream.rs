@@ -40,25 +40,35 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         let samples = asked.iter().map(|upstream| ([upstream.label()], value(&upstream.counters)));
         families.counters(name, help, samples)
     };
-    each("sluicegate_upstream_attempts", "Attempts: requests written to an endpoint, including retries", |of| {
-        of.attempts
+    each(
+        "sluicegate_upstream_attempts",
+        "Attempts: requests written to an endpoint, including retries",
+        |of| of.attempts,
+    )?;
+    each("sluicegate_upstream_connections_opened", "Connections opened to endpoints", |of| {
+        of.connections_opened
     })?;
-    each("sluicegate_upstream_connections_opened", "Connections opened to endpoints", |of| of.connections_opened)?;
     each(
         "sluicegate_upstream_connections_reused",
         "Attempts over an idle connection of an earlier request",
         |of| of.connections_reused,
     )?;
-    each("sluicegate_upstream_hedges", "Hedged connects: second connects beside a slow first connect", |of| {
-        of.hedges
-    })?;
+    each(
+        "sluicegate_upstream_hedges",
+        "Hedged connects: second connects beside a slow first connect",
+        |of| of.hedges,
+    )?;
     each(
         "sluicegate_upstream_not_repeated",
         "Failed requests without a retry, because an endpoint may have processed them",
         |of| of.not_repeated,
     )?;
-    each("sluicegate_upstream_ejections", "Times that an endpoint became unhealthy or was ejected", |of| of.ejections)?;
-    each("sluicegate_upstream_readmissions", "Times that an endpoint became healthy again", |of| of.readmissions)?;
+    each("sluicegate_upstream_ejections", "Times that an endpoint became unhealthy or was ejected", |of| {
+        of.ejections
+    })?;
+    each("sluicegate_upstream_readmissions", "Times that an endpoint became healthy again", |of| {
+        of.readmissions
+    })?;
     each("sluicegate_upstream_health_checks", "Health checks of endpoints", |of| of.health_checks)?;
     each(
         "sluicegate_upstream_health_checks_failed",
@@ -75,9 +85,17 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         });
         families.counters(name, help, samples)
     };
-    by_reason("sluicegate_upstream_connect_failures", "Failed connects to endpoints, by reason", |of| &of.connect_failures)?;
-    by_reason("sluicegate_upstream_retries", "Failed attempts that the gateway retried, by reason", |of| &of.retries)?;
-    by_reason("sluicegate_upstream_failures", "Requests that failed after their last attempt, by reason", |of| &of.failures)?;
+    by_reason("sluicegate_upstream_connect_failures", "Failed connects to endpoints, by reason", |of| {
+        &of.connect_failures
+    })?;
+    by_reason("sluicegate_upstream_retries", "Failed attempts that the gateway retried, by reason", |of| {
+        &of.retries
+    })?;
+    by_reason(
+        "sluicegate_upstream_failures",
+        "Requests that failed after their last attempt, by reason",
+        |of| &of.failures,
+    )?;
     families.histograms(
         "sluicegate_upstream_duration_seconds",
         "Time from the start of the attempt that got a response to the response head",

@@ -36,10 +36,7 @@ async fn who_asks_for_a_pod_is_not_answered_for_another() -> anyhow::Result<()> 
     gateway.readiness.set(Phase::Ready);
     assert_eq!(gateway.ask("/readyz?pod=gateway-1").await?.status, 200);
     let other = gateway.ask("/readyz?pod=gateway-2").await?;
-    assert_eq!(
-        (other.status, other.text()),
-        (503, "not ready: this is gateway-1, not gateway-2\n".into())
-    );
+    assert_eq!((other.status, other.text()), (503, "not ready: this is gateway-1, not gateway-2\n".into()));
     Ok(())
 }
 

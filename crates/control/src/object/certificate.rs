@@ -45,7 +45,10 @@ pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findi
         .ok()?;
     let now = SystemTime::now();
     if certificate.not_after < now {
-        findings.error("data[tls.crt]", format!("expired on {}: renew the certificate", day(certificate.not_after)));
+        findings.error(
+            "data[tls.crt]",
+            format!("expired on {}: renew the certificate", day(certificate.not_after)),
+        );
     } else if certificate.not_before > now {
         findings.error("data[tls.crt]", format!("is not valid before {}", day(certificate.not_before)));
     }
@@ -77,7 +80,9 @@ pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 pub(crate) fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
     match lists {
-        Ok(lists) if lists.is_empty() => Err("has no revocation list in PEM (-----BEGIN X509 CRL-----)".to_owned()),
+        Ok(lists) if lists.is_empty() => {
+            Err("has no revocation list in PEM (-----BEGIN X509 CRL-----)".to_owned())
+        }
         Ok(lists) => Ok(lists),
         Err(error) => Err(format!("is not valid PEM: {}", pem_fault(&error))),
     }
@@ -118,7 +123,8 @@ fn describe(
     key_kind: KeyKind,
 ) -> Result<Certificate, String> {
     let first = chain.first().ok_or("is missing")?;
-    let (_, parsed) = X509Certificate::from_der(first).map_err(|_| "is not an X.509 certificate".to_owned())?;
+    let (_, parsed) =
+        X509Certificate::from_der(first).map_err(|_| "is not an X.509 certificate".to_owned())?;
     let time = |time: &x509_parser::time::ASN1Time| {
         let seconds = u64::try_from(time.timestamp()).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)

@@ -159,7 +159,9 @@ fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) 
             },
             Some(other) => findings.warning(
                 format!("{field}.type"),
-                format!("{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"),
+                format!(
+                    "{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"
+                ),
             ),
         }
     }

@@ -19,7 +19,9 @@ pub(crate) fn parse(host: &str) -> Result<HostPattern, String> {
         None => (host, HostPattern::Exact),
     };
     if name.contains('*') {
-        return Err(format!("{host:?} has a '*' that is not its whole first label: write it as in \"*.example.com\""));
+        return Err(format!(
+            "{host:?} has a '*' that is not its whole first label: write it as in \"*.example.com\""
+        ));
     }
     match dns_name_fault(name) {
         Some(fault) => Err(format!("{host:?} {fault}")),

@@ -215,8 +215,10 @@ impl ClientAuth {
             return None;
         };
         if let Some((other, ..)) = named.next() {
-            findings
-                .warning(annotation::field(other), format!("is ignored, because {annotation} is set: remove one of them"));
+            findings.warning(
+                annotation::field(other),
+                format!("is ignored, because {annotation} is set: remove one of them"),
+            );
         }
         let mode = match verify.map(String::as_str) {
             None | Some("on") => ClientAuthMode::Required,
@@ -225,7 +227,8 @@ impl ClientAuth {
             Some("off") => return None,
             Some(other) => {
                 let field = annotation::field(annotation::AUTH_TLS_VERIFY_CLIENT);
-                let fault = format!("{other:?} is unknown; on is used. Write on, optional, optional_no_ca or off");
+                let fault =
+                    format!("{other:?} is unknown; on is used. Write on, optional, optional_no_ca or off");
                 findings.error(field, fault);
                 ClientAuthMode::Required
             }

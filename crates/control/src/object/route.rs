@@ -78,7 +78,10 @@ impl Route {
         let spec = raw.spec.map(Into::into).unwrap_or_default();
         let written = spec.parent_refs.unwrap_or_default();
         if written.is_empty() {
-            findings.warning("spec.parentRefs", "is missing; the route is attached to no Gateway. Name a Gateway");
+            findings.warning(
+                "spec.parentRefs",
+                "is missing; the route is attached to no Gateway. Name a Gateway",
+            );
         }
         let parents = written.into_iter().enumerate();
         let parents = parents
@@ -173,7 +176,9 @@ impl BackendRef {
             Some(weight) => {
                 findings.error(
                     field("weight"),
-                    format!("{weight} is not between 0 and {WEIGHT_MAX}; the backend receives no connections"),
+                    format!(
+                        "{weight} is not between 0 and {WEIGHT_MAX}; the backend receives no connections"
+                    ),
                 );
                 0
             }

@@ -163,7 +163,10 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
             continue;
         }
         if ports.iter().any(|other| *other.name == *name) {
-            findings.error(format!("spec.ports[{index}].name"), format!("{name:?} is the name of two ports: rename one"));
+            findings.error(
+                format!("spec.ports[{index}].name"),
+                format!("{name:?} is the name of two ports: rename one"),
+            );
             continue;
         }
         let Some(protocol) = IpProtocol::of(port.protocol.as_deref()) else { continue };

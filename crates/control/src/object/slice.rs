@@ -70,10 +70,8 @@ impl EndpointSlice {
         for (index, endpoint) in written.into_iter().enumerate() {
             // An endpoint's addresses are all the same to it, and clients may use the first alone.
             let Some(written) = endpoint.addresses.first() else {
-                findings.warning(
-                    format!("endpoints[{index}].addresses"),
-                    "is missing; the endpoint is ignored",
-                );
+                findings
+                    .warning(format!("endpoints[{index}].addresses"), "is missing; the endpoint is ignored");
                 continue;
             };
             match written.parse::<IpAddr>() {
@@ -111,7 +109,10 @@ impl SlicePort {
                 None
             }
             None => {
-                findings.error(format!("ports[{index}].port"), "is missing: write a port, because \"all ports\" is not supported");
+                findings.error(
+                    format!("ports[{index}].port"),
+                    "is missing: write a port, because \"all ports\" is not supported",
+                );
                 None
             }
         }

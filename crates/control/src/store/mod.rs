@@ -184,7 +184,8 @@ impl Store {
                 if objects.insert(parsed.object.clone()) {
                     self.set_candidate(parsed, origin, &mut touched);
                 } else {
-                    let message = "is written twice in this file; the first one is used. Remove one of them".to_owned();
+                    let message =
+                        "is written twice in this file; the first one is used. Remove one of them".to_owned();
                     let object = Some(parsed.object.clone());
                     faults.push(Problem {
                         severity: Severity::Warning,

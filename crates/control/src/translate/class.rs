@@ -53,7 +53,8 @@ impl<'a> Classes<'a> {
                 Some(name) => format!("the default IngressClass {name} belongs to another controller"),
                 None => "no IngressClass is the default".to_owned(),
             };
-            let message = format!("is missing, and {default}; start with --watch-ingress-without-class to serve it");
+            let message =
+                format!("is missing, and {default}; start with --watch-ingress-without-class to serve it");
             return ("spec.ingressClassName".to_owned(), message);
         };
         let way_out = match self.controllers.get(name) {

@@ -160,8 +160,9 @@ impl<'a> Built<'a> {
             .or_else(|| Some((Place::DefaultBackend, source.ingress.default_backend.as_ref()?)))
             .or_else(|| first.map(of_path));
         let Some((place, named)) = named else {
-            let message =
-                format!("has no effect for host {host}: the host has no path, and the Ingress has no defaultBackend");
+            let message = format!(
+                "has no effect for host {host}: the host has no path, and the Ingress has no defaultBackend"
+            );
             self.problems.push(source.problem(field, message));
             return None;
         };

@@ -25,7 +25,10 @@ impl<'a> Restricted<'a> {
         for source in ingresses {
             let Some(first) = source.ingress.unread_restrictions.first() else { continue };
             let (severity, consequence) = match options.ignore_nginx_access_annotations {
-                true => (Severity::Warning, "the routes are served without it, because of --ignore-nginx-access-annotations"),
+                true => (
+                    Severity::Warning,
+                    "the routes are served without it, because of --ignore-nginx-access-annotations",
+                ),
                 false => {
                     let reason = format!("the annotation {first} is not supported");
                     let closed = Arc::new(Security::closed(source.at().id(), reason.into()));
@@ -36,7 +39,8 @@ impl<'a> Restricted<'a> {
                 }
             };
             for name in &source.ingress.unread_restrictions {
-                let message = format!("restricts access in ingress-nginx, but is not supported; {consequence}");
+                let message =
+                    format!("restricts access in ingress-nginx, but is not supported; {consequence}");
                 restricted.problems.push(source.at().problem(severity, &annotation::field(name), message));
             }
         }

@@ -152,7 +152,8 @@ impl Built {
             let certificate = certificate(store, &object);
             certificate
                 .map_err(|fault| {
-                    let fault = format!("{fault}; hosts without another certificate use the default certificate");
+                    let fault =
+                        format!("{fault}; hosts without another certificate use the default certificate");
                     self.problems.push(source.problem(&field, fault));
                 })
                 .ok()

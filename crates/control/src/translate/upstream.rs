@@ -112,7 +112,8 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
 /// without endpoints.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
-        let message = format!("Service {}/{} does not exist; {}", key.namespace, key.service, consequence(key));
+        let message =
+            format!("Service {}/{} does not exist; {}", key.namespace, key.service, consequence(key));
         return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
     };
     let (tls, fault) = key.transport.tls.as_ref().map(|transport| tls(store, transport)).unzip();

@@ -78,7 +78,9 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
                     face.state.recv(UdpSockRef::from(&face.socket), &mut slices, &mut metas)
                 })
                 .await;
-            let Ok(received) = received.inspect_err(|error| tracing::debug!(%error, "cannot receive a datagram")) else {
+            let Ok(received) =
+                received.inspect_err(|error| tracing::debug!(%error, "cannot receive a datagram"))
+            else {
                 // It is about one that was sent before.
                 tokio::task::yield_now().await;
                 continue;

@@ -172,7 +172,11 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
             Ok(new) => {
                 published.fetched.fetch_add(1, Ordering::Relaxed);
                 if let Some((keys, new)) = new {
-                    tracing::info!(url = &*source.url, keys = keys.len(), "fetched the keys of a token issuer");
+                    tracing::info!(
+                        url = &*source.url,
+                        keys = keys.len(),
+                        "fetched the keys of a token issuer"
+                    );
                     published.set(keys);
                     text = new;
                 }
@@ -184,8 +188,11 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
                 published.failed.fetch_add(1, Ordering::Relaxed);
                 let error = error.to_string();
                 if error != told {
-                    let known =
-                        if text.is_empty() { "requests with its tokens receive 503" } else { "the last keys stay in use" };
+                    let known = if text.is_empty() {
+                        "requests with its tokens receive 503"
+                    } else {
+                        "the last keys stay in use"
+                    };
                     tracing::warn!(
                         url = &*source.url,
                         error,

@@ -126,9 +126,7 @@ pub(crate) struct Compiler {
 impl Compiler {
     pub(crate) fn new() -> Self {
         let own_secret = ticket::own_secret().inspect_err(|_| {
-            tracing::warn!(
-                "cannot get random numbers for session tickets; TLS sessions are not resumed"
-            );
+            tracing::warn!("cannot get random numbers for session tickets; TLS sessions are not resumed");
         });
         let own_certificate = own_certificate().inspect_err(|error| {
             tracing::warn!(%error, "cannot create the self-signed default certificate; clients of hosts without a certificate are rejected");
@@ -193,8 +191,9 @@ impl Compiler {
                     of_policy
                 }
             };
-            let config = server_config(keys, auth.as_deref(), sealed, &settings.tls)
-                .inspect_err(|error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"));
+            let config = server_config(keys, auth.as_deref(), sealed, &settings.tls).inspect_err(
+                |error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"),
+            );
             Some(Arc::new(Host {
                 config: Arc::new(config.ok()?),
                 pattern,

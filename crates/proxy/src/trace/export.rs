@@ -149,7 +149,9 @@ impl Exporter {
         let thread = std::thread::Builder::new().name("spans".into());
         match thread.spawn(move || run(batches, tracing, &stats, &closing)) {
             Ok(thread) => self.thread = Some(thread),
-            Err(error) => tracing::error!(%error, "cannot start the thread that sends spans; all spans are lost"),
+            Err(error) => {
+                tracing::error!(%error, "cannot start the thread that sends spans; all spans are lost")
+            }
         }
     }
 
@@ -168,7 +170,9 @@ fn run(
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "cannot start the runtime that sends spans; all spans are lost"),
+        Err(error) => {
+            return tracing::error!(%error, "cannot start the runtime that sends spans; all spans are lost");
+        }
     };
     runtime.block_on(async {
         let end = async {

@@ -57,7 +57,9 @@ impl Worker {
                     self.stats().handed_over.add(1);
                     self.mailboxes[id].hand_over(Accepted { stream, peer, local, protocol });
                 }
-                Err(error) => tracing::warn!(%error, %peer, "cannot hand a connection over to another worker; the connection is closed"),
+                Err(error) => {
+                    tracing::warn!(%error, %peer, "cannot hand a connection over to another worker; the connection is closed")
+                }
             },
             _ => self.open(stream, peer, local, protocol),
         }

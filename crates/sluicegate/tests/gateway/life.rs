@@ -125,7 +125,8 @@ async fn a_process_that_is_stopped_and_continued_still_takes_over() -> TestResul
         wait_for_state(&new, |state| state != 'T').await?;
     }
     drop(old);
-    wait_for_output(&mut new, "did not hand over its sockets: the running gateway closed the connection").await
+    wait_for_output(&mut new, "did not hand over its sockets: the running gateway closed the connection")
+        .await
 }
 
 #[tokio::test]

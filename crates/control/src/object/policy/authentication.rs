@@ -126,10 +126,7 @@ fn check_realm(written: Option<String>, findings: &mut Findings) -> Box<str> {
     }
     // It is sent as a quoted string (RFC 9110, 5.6.4).
     if !realm.bytes().all(|byte| matches!(byte, b' '..=b'~')) || realm.contains(['"', '\\']) {
-        findings.error(
-            field,
-            format!("{realm:?} has invalid characters: write ASCII without \" and \\"),
-        );
+        findings.error(field, format!("{realm:?} has invalid characters: write ASCII without \" and \\"));
     }
     realm.into()
 }

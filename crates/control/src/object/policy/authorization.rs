@@ -51,9 +51,8 @@ fn tell_of_unmet(rules: &[AuthorizationRule], field: &str, findings: &mut Findin
     };
     let Some(first) = rules.iter().position(meets_all) else { return };
     if first + 1 < rules.len() {
-        let fault = format!(
-            "is never reached: rules[{first}] has no conditions, so it matches every request"
-        );
+        let fault =
+            format!("is never reached: rules[{first}] has no conditions, so it matches every request");
         findings.warning(format!("{field}[{}]", first + 1), fault);
     }
 }
@@ -83,7 +82,10 @@ fn check_callers(
     let has_tokens = authentication
         .is_some_and(|known| known.methods.iter().any(|method| matches!(method, Method::Jwt(_))));
     if rule.claims.is_some() && !has_tokens {
-        findings.error(format!("{field}.claims"), "needs spec.authentication.jwt: without tokens there are no claims");
+        findings.error(
+            format!("{field}.claims"),
+            "needs spec.authentication.jwt: without tokens there are no claims",
+        );
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) fn check(
         duration::check(&text, timeouts, "100ms and 60s", &format!("{FIELD}.timeout"), findings)
     });
     if written.cache.is_some() && written.request_headers.is_some() {
-        let fault = "has no effect with cache, because the service receives only the parts of cache.key: remove it";
+        let fault =
+            "has no effect with cache, because the service receives only the parts of cache.key: remove it";
         findings.error(format!("{FIELD}.requestHeaders"), fault);
     }
     let request_headers = written
@@ -185,7 +186,9 @@ fn check_part(written: ExternalKey) -> Result<KeyPart, String> {
                 },
                 _ => match (header::name(&name)?, &*name.to_ascii_lowercase()) {
                     (_, "cookie") => {
-                        return Err("\"Cookie\" has all cookies: write type: Cookie with the name of one".to_owned());
+                        return Err(
+                            "\"Cookie\" has all cookies: write type: Cookie with the name of one".to_owned()
+                        );
                     }
                     (name, lower_case) => match request_fault(lower_case) {
                         Some(fault) => return Err(format!("{name:?} {fault}")),

@@ -42,7 +42,9 @@ pub(crate) fn framing_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "host" => Some("can only be changed by rewrite.hostname"),
         "content-length" | "transfer-encoding" | "connection" | "keep-alive" | "te" | "trailer"
-        | "upgrade" | "expect" | "proxy-connection" => Some("is a hop-by-hop header, which the gateway sets itself"),
+        | "upgrade" | "expect" | "proxy-connection" => {
+            Some("is a hop-by-hop header, which the gateway sets itself")
+        }
         "date" | "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-port"
         | "x-forwarded-proto" | "x-forwarded-scheme" | "x-real-ip" | "x-request-id" | "x-scheme"
         | "traceparent" | "tracestate" => Some("is set by the gateway itself"),

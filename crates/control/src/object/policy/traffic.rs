@@ -339,7 +339,8 @@ fn redirect_to(written: written::Redirect, findings: &mut Findings) -> Option<Re
     }
     let status = status_code.unwrap_or(302);
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-        findings.error("spec.redirect.statusCode", format!("{status} is not one of 301, 302, 303, 307 and 308"));
+        findings
+            .error("spec.redirect.statusCode", format!("{status} is not one of 301, 302, 303, 307 and 308"));
     }
     Some(Redirect {
         https: scheme.map(|scheme| scheme == written::Scheme::Https),
@@ -354,7 +355,10 @@ fn fixed(written: written::Respond, findings: &mut Findings) -> Option<Fixed> {
     let body = written.body.unwrap_or_default();
     if body.len() > Fixed::BODY_MAX {
         let length = body.len();
-        findings.error("spec.respond.body", format!("has {length} bytes, but may have at most {}", Fixed::BODY_MAX));
+        findings.error(
+            "spec.respond.body",
+            format!("has {length} bytes, but may have at most {}", Fixed::BODY_MAX),
+        );
     }
     if matches!(written.status_code, 204 | 205 | 304) && !body.is_empty() {
         let fault = format!("{} allows no body: remove body", written.status_code);
@@ -569,8 +573,7 @@ fn health_check(written: written::HealthCheck, findings: &mut Findings) -> Optio
     const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_hours(1);
     let mut of_others = |field: &str, is_written: bool, of: &str| {
         if is_written {
-            findings
-                .error(format!("spec.healthCheck.{field}"), format!("is only for type {of}: remove it"));
+            findings.error(format!("spec.healthCheck.{field}"), format!("is only for type {of}: remove it"));
         }
     };
     let is_http = written.kind == written::HealthCheckType::Http;
@@ -630,8 +633,9 @@ fn http_check(
     let parsed = from.parse().ok().zip(to.parse().ok());
     let range = parsed.filter(|(from, to)| (100..=599).contains(from) && (*from..=599).contains(to));
     if range.is_none() {
-        let fault =
-            format!("{statuses:?} is not a range of statuses: write a range such as 200-399, or a status such as 200");
+        let fault = format!(
+            "{statuses:?} is not a range of statuses: write a range such as 200-399, or a status such as 200"
+        );
         findings.error("spec.healthCheck.statuses", fault);
     }
     let host = host.and_then(|name| hostname(name, "spec.healthCheck.hostname", findings));

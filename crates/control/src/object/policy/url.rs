@@ -21,7 +21,8 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
             false
         }
         Ok(url) if url.authority().is_some_and(|authority| authority.as_str().contains('@')) => {
-            findings.error(field, "has a user name or a password, which the gateway does not send: remove it");
+            findings
+                .error(field, "has a user name or a password, which the gateway does not send: remove it");
             false
         }
         Ok(url) if url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty()) => {

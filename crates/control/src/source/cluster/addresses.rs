@@ -148,12 +148,11 @@ enum Consequence {
 /// Why a Service has no address, for the log and for an Event about the Service.
 fn lacks(name: &ObjectName, fault: &str, consequence: Consequence) -> Problem {
     let (severity, then) = match consequence {
-        Consequence::Kept => {
-            (Severity::Warning, "the status of Ingresses keeps its addresses")
-        }
-        Consequence::OfNodes => {
-            (Severity::Note, "the status of Ingresses has the addresses of the nodes until the Service has an address")
-        }
+        Consequence::Kept => (Severity::Warning, "the status of Ingresses keeps its addresses"),
+        Consequence::OfNodes => (
+            Severity::Note,
+            "the status of Ingresses has the addresses of the nodes until the Service has an address",
+        ),
     };
     let problem = Problem::of_option("--publish-service", format!("{fault}; {then}"));
     Problem { severity, object: Some(name.of(Kind::Service)), ..problem }

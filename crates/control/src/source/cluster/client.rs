@@ -44,9 +44,7 @@ pub enum ClientError {
         source: kube::config::KubeconfigError,
     },
     /// Neither a service account nor a kubeconfig.
-    #[error(
-        "no credentials for a cluster: {0}; run in a pod with a service account, or set --kubeconfig"
-    )]
+    #[error("no credentials for a cluster: {0}; run in a pod with a service account, or set --kubeconfig")]
     Infer(#[from] kube::config::InferConfigError),
     /// The default kubeconfig, of which a context was named.
     #[error("cannot use the kubeconfig: {0}")]

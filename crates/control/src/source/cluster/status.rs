@@ -126,10 +126,7 @@ impl Board {
         addresses.dedup();
         let mut cards = self.cards();
         if cards.addresses.as_ref() != Some(&addresses) {
-            tracing::info!(
-                addresses = addresses.join(", "),
-                "the status of Ingresses gets these addresses"
-            );
+            tracing::info!(addresses = addresses.join(", "), "the status of Ingresses gets these addresses");
             cards.addresses = Some(addresses);
             let all: Vec<ObjectRef> = cards.ingresses.keys().cloned().collect();
             for object in all {

@@ -137,16 +137,25 @@ fn attach(site: &Site<'_>, candidate: &Candidate<'_>) -> Result<Vec<HostPattern>
     let (listener, in_words) = (site.listener, site.in_words());
     match listener.protocol.route() {
         None => {
-            return Err(Refusal::note(0, format!("{in_words} is for {}, which is not supported", listener.protocol)));
+            return Err(Refusal::note(
+                0,
+                format!("{in_words} is for {}, which is not supported", listener.protocol),
+            ));
         }
         Some(other) if other != kind => {
             let protocol = listener.protocol;
-            return Err(Refusal::warning(1, format!("{in_words} is for {protocol}, and does not accept a {kind}")));
+            return Err(Refusal::warning(
+                1,
+                format!("{in_words} is for {protocol}, and does not accept a {kind}"),
+            ));
         }
         Some(_) => {}
     }
     if !listener.takes_kind(kind) {
-        return Err(Refusal::warning(2, format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)")));
+        return Err(Refusal::warning(
+            2,
+            format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)"),
+        ));
     }
     if !listener.takes_namespace(namespace, &site.gateway.at.object.namespace) {
         let message =

@@ -195,7 +195,9 @@ fn sockets(
             () => None,
         };
         if let Some(used) = used {
-            return Err(format!("{port} is a port of {used}; the listener is not served. Choose another port"));
+            return Err(format!(
+                "{port} is a port of {used}; the listener is not served. Choose another port"
+            ));
         }
         if is_https {
             return Ok(vec![Socket::Https(port)]);

@@ -260,8 +260,9 @@ fn find(
             let absence = if ours.contains(&object) {
                 None
             } else if store.knows(&object) {
-                let message =
-                    format!("{object} is of another class, or cannot be read; the policy has no effect there");
+                let message = format!(
+                    "{object} is of another class, or cannot be read; the policy has no effect there"
+                );
                 Some((Reason::Foreign, message))
             } else {
                 Some(missing())

@@ -197,7 +197,8 @@ impl<'a> Building<'a> {
             }
         }
         if consumer.is_refused {
-            let message = "cannot be used; requests with its credentials receive 503. Fix the errors of its fields";
+            let message =
+                "cannot be used; requests with its credentials receive 503. Fix the errors of its fields";
             self.built.problems.push(at.problem(Severity::Error, "", message.to_owned()));
         }
         let (username, groups) = (consumer.username.clone(), consumer.groups.clone());
@@ -268,7 +269,8 @@ impl<'a> Building<'a> {
                     format!("{what} belongs to {} (older, or first by name), which keeps it", holder.object);
                 fault.get_or_insert_with(|| format!("{field}: {message}"));
                 self.built.problems.push(at.problem(Severity::Error, field, message));
-                let message = format!("{} also has {what} of this Consumer; this Consumer keeps it", at.object);
+                let message =
+                    format!("{} also has {what} of this Consumer; this Consumer keeps it", at.object);
                 self.built.problems.push(holder.warning("spec", message));
                 false
             }

@@ -33,8 +33,7 @@ pub(super) fn complete(
         if let Err(fault) = fill(store, need, &mut redis) {
             let told = format!("{fault}; each data plane counts by itself");
             problems.push(at.problem(Severity::Error, &need.field, told));
-            first
-                .get_or_insert_with(|| format!("{}: {fault}; each data plane counts by itself", need.field));
+            first.get_or_insert_with(|| format!("{}: {fault}; each data plane counts by itself", need.field));
         }
     }
     let shared = match &first {

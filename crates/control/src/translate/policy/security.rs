@@ -80,7 +80,9 @@ impl<'a> Secrets<'a> {
         if security.refuses.is_some() {
             // What is wrong with it is told of its field.
             let message = match policy.targets.is_empty() {
-                false => "cannot be used; all routes that it applies to respond with 503. Fix the errors of its fields",
+                false => {
+                    "cannot be used; all routes that it applies to respond with 503. Fix the errors of its fields"
+                }
                 true if self.store.closes(&at.object.namespace) => {
                     "has no valid target; all routes that it may apply to respond with 503. Fix spec.targetRefs"
                 }
@@ -160,7 +162,10 @@ impl<'a> Secrets<'a> {
                     Ok(keys) => provider.keys = JwtKeys::Given(keys),
                     Err(fault) => {
                         provider.keys = JwtKeys::Unusable(fault.clone().into());
-                        return Err(format!("{fault}; all tokens of provider {:?} are rejected", provider.name));
+                        return Err(format!(
+                            "{fault}; all tokens of provider {:?} are rejected",
+                            provider.name
+                        ));
                     }
                 }
             }
@@ -175,7 +180,10 @@ impl<'a> Secrets<'a> {
                     }
                     Err(fault) => {
                         provider.keys = JwtKeys::Unusable(fault.clone().into());
-                        return Err(format!("{fault}; all tokens of provider {:?} are rejected", provider.name));
+                        return Err(format!(
+                            "{fault}; all tokens of provider {:?} are rejected",
+                            provider.name
+                        ));
                     }
                 }
             }

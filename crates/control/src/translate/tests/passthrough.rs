@@ -78,7 +78,9 @@ fn an_ingress_passes_its_hosts_on_to_the_service_of_the_root() {
     check(
         &format!("{}{ECHO}", passing("a", "rules: [{host: a.test}]")),
         &[],
-        &["ssl-passthrough]: has no effect for host a.test: the host has no path, and the Ingress has no defaultBackend"],
+        &[
+            "ssl-passthrough]: has no effect for host a.test: the host has no path, and the Ingress has no defaultBackend",
+        ],
     );
 }
 

@@ -112,10 +112,7 @@ fn a_value_of_the_wrong_type_is_told_without_the_words_of_the_library() {
         assert_problems(&serve(&service(spec)).problems, &[problem]);
     }
     let created = "{apiVersion: v1, kind: Service, metadata: {name: a, creationTimestamp: today}}";
-    assert_problems(
-        &serve(created).problems,
-        &["metadata.creationTimestamp: has an invalid value"],
-    );
+    assert_problems(&serve(created).problems, &["metadata.creationTimestamp: has an invalid value"]);
     assert_problems(
         &serve(&created.replace("today", "7")).problems,
         &["metadata.creationTimestamp: must be a time such as \"2024-01-31T12:00:00Z\", and is a number"],
@@ -166,7 +163,9 @@ fn what_is_no_object_is_told_and_other_kinds_are_not() {
         ),
         (
             "apiVersion: networking.k8s.io/v1beta1\nkind: Ingress\nmetadata: {name: a, namespace: b}\n",
-            vec!["m.yaml:1: Ingress b/a: apiVersion: \"networking.k8s.io/v1beta1\" is not a supported version of Ingress"],
+            vec![
+                "m.yaml:1: Ingress b/a: apiVersion: \"networking.k8s.io/v1beta1\" is not a supported version of Ingress",
+            ],
         ),
         ("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice}", vec!["write discovery.k8s.io/v1"]),
         ("\n\napiVersion: v1\nkind: Service\nmetadata: {}\n", vec!["m.yaml:5: metadata.name: is missing"]),

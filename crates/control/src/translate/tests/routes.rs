@@ -153,9 +153,7 @@ fn a_path_that_is_written_twice_is_taken_once() {
     check(
         &[ingress("name: a", &rules(&["a.example Prefix / echo:80", "a.example Prefix / other:80"]))],
         &["a.example Prefix / -> ECHO"],
-        &[
-            "spec.rules[1].http.paths[0].path: Prefix / of host a.example is ignored: the same",
-        ],
+        &["spec.rules[1].http.paths[0].path: Prefix / of host a.example is ignored: the same"],
     );
 }
 

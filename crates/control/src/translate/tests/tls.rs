@@ -107,16 +107,9 @@ fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificat
         (secret("data: {}"), vec!["is of type \"Opaque\", but TLS needs kubernetes.io/tls"]),
         (
             secret("type: kubernetes.io/tls"),
-            vec![
-                "data[tls.crt]: is missing",
-                "data[tls.key]: is missing",
-                "has no valid certificate",
-            ],
+            vec!["data[tls.crt]: is missing", "data[tls.key]: is missing", "has no valid certificate"],
         ),
-        (
-            tls("junk", &good.key_pem),
-            vec!["data[tls.crt]: has no certificate in PEM", "has no certificate"],
-        ),
+        (tls("junk", &good.key_pem), vec!["data[tls.crt]: has no certificate in PEM", "has no certificate"]),
         (
             tls(&good.chain_pem, "junk"),
             vec!["data[tls.key]: has no private key in PEM", "has no certificate"],

@@ -56,7 +56,10 @@ async fn so_does_one_that_is_no_text() {
     });
     followed.wait(|published| published.config.is_some()).await;
     followed
-        .problems(&["guard.yaml: cannot be read: it is not UTF-8", "guard.yaml: may contain a SecurityPolicy"])
+        .problems(&[
+            "guard.yaml: cannot be read: it is not UTF-8",
+            "guard.yaml: may contain a SecurityPolicy",
+        ])
         .await;
     let is_open = |published: &Published| {
         let mut routes = published.config.as_ref().unwrap().routes();
@@ -74,7 +77,9 @@ async fn the_directory_may_go_and_come_back() {
     let (root, away) = (followed.root.clone(), followed.dir.path().join("away"));
     fs::rename(&root, &away).unwrap();
     followed
-        .problems(&["manifests: cannot be listed: No such file or directory (os error 2); its previous content stays"])
+        .problems(&[
+            "manifests: cannot be listed: No such file or directory (os error 2); its previous content stays",
+        ])
         .await;
     // Changes of what was moved away are none of ours.
     fs::write(away.join("a.yaml"), app("a", &[9])).unwrap();

@@ -75,7 +75,9 @@ async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change()
     let lines = log.lines("other classes");
     assert_eq!(
         lines,
-        ["INFO 5 Ingresses are of other classes and are not served here: Ingress default/b, Ingress default/c, Ingress default/d, and 2 more"]
+        [
+            "INFO 5 Ingresses are of other classes and are not served here: Ingress default/b, Ingress default/c, Ingress default/d, and 2 more"
+        ]
     );
     let lines = log.lines("--ingress-class");
     let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; \

@@ -146,7 +146,10 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
         (
             "TLSRoute",
             &format!("hostname: [a.test], parentRefs: [{{name: none}}], {backends}"),
-            &["spec.hostname: is unknown and ignored: check its spelling and its place", "there is no Gateway"],
+            &[
+                "spec.hostname: is unknown and ignored: check its spelling and its place",
+                "there is no Gateway",
+            ],
         ),
     ] {
         println!("{kind} {spec}");

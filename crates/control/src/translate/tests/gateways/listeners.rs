@@ -240,5 +240,8 @@ fn kinds_that_are_not_served_yet_are_one_note() {
         object("HTTPRoute", "name: b", ""),
         object("GRPCRoute", "name: c", "")
     ));
-    assert_problems(&served.problems, &["m.yaml: has objects of kinds that are not supported and ignored: GRPCRoute, HTTPRoute"]);
+    assert_problems(
+        &served.problems,
+        &["m.yaml: has objects of kinds that are not supported and ignored: GRPCRoute, HTTPRoute"],
+    );
 }

@@ -244,7 +244,10 @@ fn a_listener_takes_the_routes_that_it_allows() {
             "namespaces: {from: Sane}",
             &own,
             &nothing,
-            &["from: \"Sane\" is unknown; no route is attached. Write Same, All or None", "does not accept routes of namespace default"],
+            &[
+                "from: \"Sane\" is unknown; no route is attached. Write Same, All or None",
+                "does not accept routes of namespace default",
+            ],
         ),
         ("kinds: [{kind: TCPRoute}]", &own, &taken, &[]),
         ("kinds: []", &own, &taken, &[]),
@@ -310,7 +313,11 @@ fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
             "3 default/(refused):- (tcp) []",
             Some("port: is not between 1 and 65535; the share of this backend is rejected"),
         ),
-        ("{port: 1}", "1 default/(refused):- (tcp) []", Some("name: is missing; the share of this backend is rejected")),
+        (
+            "{port: 1}",
+            "1 default/(refused):- (tcp) []",
+            Some("name: is missing; the share of this backend is rejected"),
+        ),
         (
             "{name: db, kind: Bucket, group: example.com, port: 1}",
             "1 default/(refused):- (tcp) []",

@@ -181,7 +181,11 @@ fn wrong(spec: &str, told: &str, is_refused: bool) {
 fn a_credential_that_is_wrong_is_told_and_the_others_are_good() {
     wrong("", "spec: has none of apiKeys, tokens and basicUsers", false);
     wrong("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]", false);
-    wrong("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: must have exactly one of subject and clientId", false);
+    wrong(
+        "basicUsers: [a], tokens: [{issuer: x}]",
+        "spec.tokens[0]: must have exactly one of subject and clientId",
+        false,
+    );
     let both = "basicUsers: [a], tokens: [{subject: x, clientId: app}]";
     wrong(both, "spec.tokens[0]: must have exactly one of subject and clientId", false);
     wrong("basicUsers: [a], tokens: [{subject: \"\"}]", "spec.tokens[0]: has an empty", false);

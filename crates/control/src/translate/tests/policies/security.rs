@@ -197,7 +197,10 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
             "url: \"http://a\", requestHeaders: [Content-Type]",
             "requestHeaders[0]: \"Content-Type\" is about the body",
         ),
-        ("url: \"http://a\", requestHeaders: [X-Original-URL]", "\"X-Original-URL\" is set by the gateway itself"),
+        (
+            "url: \"http://a\", requestHeaders: [X-Original-URL]",
+            "\"X-Original-URL\" is set by the gateway itself",
+        ),
         (
             "url: \"http://a\", responseHeaders: [Set-Cookie]",
             "responseHeaders[0]: \"Set-Cookie\" goes to the client",

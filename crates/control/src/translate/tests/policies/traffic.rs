@@ -202,8 +202,7 @@ fn requests_are_not_led_around_the_security_policy_of_another_service() {
     let keys = "authentication: {basic: {secretRef: {name: none}}}";
     let (is_split, is_mirrored, problems, standings) = of(guard(other, keys));
     assert!(!is_split && !is_mirrored);
-    let told =
-        "receives no requests of routes without SecurityPolicy default/guard";
+    let told = "receives no requests of routes without SecurityPolicy default/guard";
     for field in ["spec.split.backends[0]", "spec.mirror"] {
         let told = format!("TrafficPolicy default/t: {field}: {told}");
         assert!(problems.iter().any(|problem| problem.contains(&told)), "{problems:?}");
@@ -264,7 +263,10 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ("rewrite: {hostname: \"a b\"}", "spec.rewrite.hostname: \"a b\" is not a DNS name"),
         ("redirect: {}", "spec.redirect: leads back to itself"),
         ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is none of"),
-        ("redirect: {scheme: https}, respond: {statusCode: 200}", "spec.redirect: cannot be combined with respond"),
+        (
+            "redirect: {scheme: https}, respond: {statusCode: 200}",
+            "spec.redirect: cannot be combined with respond",
+        ),
         ("respond: {statusCode: 100}", "spec.respond.statusCode: 100 is not between 200 and 599"),
         ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 has no body"),
         ("respond: {statusCode: 200, contentType: \"a\\nb\"}", "spec.respond.contentType: has characters"),
@@ -367,9 +369,7 @@ fn copies_to_nobody_are_lost_and_checks_that_cannot_pass_are_told() {
     let (_, problems) = translated(&[&[shop(), grpc.clone()].concat()]);
     assert_problems(
         &problems,
-        &[
-            "spec.healthCheck.type: GRPC needs HTTP/2, but the gateway uses HTTP/1.1 for Service default/echo",
-        ],
+        &["spec.healthCheck.type: GRPC needs HTTP/2, but the gateway uses HTTP/1.1 for Service default/echo"],
     );
     let h2c = shop().replace("name: http, port: 80", "name: http, appProtocol: kubernetes.io/h2c, port: 80");
     assert_ne!(h2c, shop(), "the port says what it speaks");

@@ -60,8 +60,7 @@ fn what_it_may_guard_is_closed_from_the_start() {
     ] {
         let (is_open, problems) = at_start(&broken);
         assert!(!is_open, "{broken}");
-        let expected =
-            "m.yaml: may contain a SecurityPolicy whose targets cannot be read; all routes";
+        let expected = "m.yaml: may contain a SecurityPolicy whose targets cannot be read; all routes";
         assert!(problems.iter().any(|problem| problem.starts_with(expected)), "{problems:#?}");
     }
 }
