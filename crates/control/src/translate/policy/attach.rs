@@ -222,7 +222,8 @@ impl<'a, V> Attached<'a, V> {
                 }
                 if let Some(by) = self.overridden.remove(&(index, nth)) {
                     let by: Vec<String> = by.iter().take(3).map(|by| objects[*by].to_string()).collect();
-                    message = format!("the more specific {} applies to some of its routes", by.join(", "));
+                    message =
+                        format!("more specific policies apply to some of its routes: {}", by.join(", "));
                     problems.push(policy.at.note(&field, message.clone()));
                     reason = Reason::Overridden;
                 }

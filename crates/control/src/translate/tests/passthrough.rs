@@ -302,7 +302,7 @@ fn the_proxy_protocol_is_not_told_to_do_nothing_where_plain_http_is_redirected()
     let echo = ECHO.replace("{name: echo}", "{name: echo, annotations: {sluicegate.dev/proxy-protocol: v2}}");
     let text = passing("a", &rules(&["a.test Prefix / echo:80"]));
     let told =
-        "Service default/echo: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for HTTP";
+        "Service default/echo: metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect for HTTP";
     check(&format!("{text}{echo}"), &[&format!("HTTPS a.test -> {ECHO_TCP} v2")], &[told]);
     let forced = text.replace(PASS, &PASS.replace('}', ", sluicegate.dev/force-ssl-redirect: \"true\"}"));
     check(&format!("{forced}{echo}"), &[&format!("HTTPS a.test -> {ECHO_TCP} v2")], &[]);

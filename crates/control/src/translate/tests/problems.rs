@@ -79,7 +79,7 @@ spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
         &served.problems,
         &[
             "m.yaml:10: Ingress default/bad: spec.defaultBackend.service.port.number: must be a number, but is \"eighty\"",
-            "no Service",
+            "does not exist; requests receive 503",
         ],
     );
 }
@@ -115,7 +115,7 @@ fn a_value_of_the_wrong_type_is_told_without_the_words_of_the_library() {
     assert_problems(&serve(created).problems, &["metadata.creationTimestamp: has an invalid value"]);
     assert_problems(
         &serve(&created.replace("today", "7")).problems,
-        &["metadata.creationTimestamp: must be a time such as \"2024-01-31T12:00:00Z\", and is a number"],
+        &["metadata.creationTimestamp: must be a time such as \"2024-01-31T12:00:00Z\", but is a number"],
     );
     let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {tls.crt: \"a!\", n: 5}}";
     assert_problems(

@@ -87,7 +87,7 @@ fn a_bad_backend_costs_only_its_path() {
         &[ingress("name: a", &spec)],
         &["* Exact / -> ECHO"],
         &[
-            "paths[0].backend.resource: is not served",
+            "paths[0].backend.resource: is not supported",
             "paths[1].backend: has no service",
             "paths[2].backend.service.name: is missing",
             "paths[3].backend.service.port: is missing",
@@ -104,7 +104,7 @@ fn what_looks_like_a_regular_expression_is_pointed_out() {
     check(
         &[ingress("name: a", &rules(&["* ImplementationSpecific /a(/|$)(.*) echo:80"]))],
         &["* ImplementationSpecific /a(/%7C$)(.*) -> ECHO"],
-        &["regular expressions are not read"],
+        &["regular expressions are not supported"],
     );
 }
 
@@ -167,7 +167,7 @@ fn a_default_backend_without_rules_takes_all_that_no_host_takes() {
             ingress("name: c", &rules(&["a.example Prefix /x echo:80"])),
         ],
         &["a.example Prefix /x -> ECHO", "default -> ECHO"],
-        &["Ingress default/b: spec.defaultBackend: is not used: Ingress default/a is older"],
+        &["Ingress default/b: spec.defaultBackend: is ignored: Ingress default/a is older"],
     );
 }
 

@@ -109,25 +109,28 @@ fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificat
             secret("type: kubernetes.io/tls"),
             vec!["data[tls.crt]: is missing", "data[tls.key]: is missing", "has no valid certificate"],
         ),
-        (tls("junk", &good.key_pem), vec!["data[tls.crt]: has no certificate in PEM", "has no certificate"]),
+        (
+            tls("junk", &good.key_pem),
+            vec!["data[tls.crt]: has no certificate in PEM", "has no valid certificate"],
+        ),
         (
             tls(&good.chain_pem, "junk"),
-            vec!["data[tls.key]: has no private key in PEM", "has no certificate"],
+            vec!["data[tls.key]: has no private key in PEM", "has no valid certificate"],
         ),
         (
             tls(
                 &good.chain_pem,
                 "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
             ),
-            vec!["data[tls.key]: is encrypted: remove its passphrase", "has no certificate"],
+            vec!["data[tls.key]: is encrypted: remove its passphrase", "has no valid certificate"],
         ),
         (
             tls(&good.chain_pem, &other.key_pem),
-            vec!["data[tls.key]: does not belong to the certificate", "has no certificate"],
+            vec!["data[tls.key]: does not belong to the certificate", "has no valid certificate"],
         ),
         (
             tls(&good.chain_pem[..200], &good.key_pem),
-            vec!["data[tls.crt]: is not valid PEM: a section has no end", "has no certificate"],
+            vec!["data[tls.crt]: is not valid PEM: a section has no end", "has no valid certificate"],
         ),
     ] {
         let (translation, problems) = translated(&format!("{text}{ECHO}{secret}"));
@@ -389,7 +392,7 @@ fn where_the_authorities_cannot_be_used_nobody_may_connect() {
         let (translation, problems) = translated(&format!("{}{ECHO}{objects}", demanding(annotations)));
         assert_problems(&problems, &[expected]);
         let auth = &translation.config.tls.hosts[0].client_auth;
-        assert_eq!(auth.is_some(), !expected.starts_with("does nothing"), "{annotations}");
+        assert_eq!(auth.is_some(), !expected.starts_with("has no effect"), "{annotations}");
         assert!(auth.as_ref().is_none_or(|auth| auth.mode == ClientAuthMode::Required));
     }
 }
@@ -423,7 +426,7 @@ fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
     let secrets = translate(&store, &options).config.tls.ticket_secrets.clone();
     assert_eq!(secrets.iter().map(|secret| secret.0.len()).collect::<Vec<_>>(), [33, 32]);
     let expected =
-        "--tls-ticket-secret: Secret default/tickets: data[c] has 5 bytes, and needs 32: it is not used";
+        "--tls-ticket-secret: Secret default/tickets: data[c] has 5 bytes, but needs 32; the key is ignored";
     assert_problems(&served(&store, &options).problems, &[expected]);
 }
 

@@ -218,7 +218,7 @@ fn a_slice_without_a_service_is_told() {
         "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4}";
     assert_problems(
         &serve(text).problems,
-        &["EndpointSlice default/a: metadata.labels: have no kubernetes.io/"],
+        &["EndpointSlice default/a: metadata.labels: has no kubernetes.io/"],
     );
 }
 

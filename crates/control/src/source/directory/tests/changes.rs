@@ -111,7 +111,7 @@ async fn a_broken_route_below_http_leaves_the_good_one_in_service() {
     assert!(followed.problems.borrow().iter().any(|problem| {
         problem
             .to_string()
-            .contains("spec.listeners[0].port: 0 is not between 1 and 65535 (the last good form")
+            .contains("spec.listeners[0].port: 0 is not between 1 and 65535 (the last valid version")
     }));
 }
 

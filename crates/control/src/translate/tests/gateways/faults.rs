@@ -28,7 +28,7 @@ fn older_versions_and_every_valid_field_are_read() {
             "apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: {kind}\nmetadata: {{name: db}}\n\
              spec: {{parentRefs: [{{name: other, sectionName: a, port: 1}}], {backend}}}\n"
         );
-        check(&[route], &[], &["spec.parentRefs[0]: there is no Gateway default/other"]);
+        check(&[route], &[], &["spec.parentRefs[0]: Gateway default/other does not exist"]);
     }
     let old = "{apiVersion: gateway.networking.k8s.io/v1alpha1, kind: Gateway, metadata: {name: a}}";
     let message = "Gateway default/a: apiVersion: \"gateway.networking.k8s.io/v1alpha1\" is not a supported version of Gateway: write \
@@ -51,7 +51,7 @@ fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
             "{name: a, protocol: tcp, port: 1}",
             "protocol: \"tcp\" is not supported: write TCP, TLS or UDP, in upper case",
         ),
-        ("{name: a, protocol: SCTP, port: 1}", "protocol: \"SCTP\" is not served"),
+        ("{name: a, protocol: SCTP, port: 1}", "protocol: \"SCTP\" is not supported"),
         ("{name: a, protocol: TLS, port: 1}", "spec.listeners[0].tls.mode: is missing: write Passthrough"),
         (
             "{name: a, protocol: TLS, port: 1, tls: {}}",
@@ -132,7 +132,7 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
         (
             "TCPRoute",
             &format!("hostnames: [a.test], parentRefs: [{{name: none}}], {backends}"),
-            &["spec.hostnames: is unknown and ignored", "there is no Gateway"],
+            &["spec.hostnames: is unknown and ignored", "does not exist"],
         ),
         (
             "TLSRoute",
@@ -140,20 +140,17 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
             &[
                 "spec.hostnames[0]: is empty",
                 "spec.hostnames[1]: \"10.0.0.1\" is an IP address",
-                "there is no Gateway",
+                "does not exist",
             ],
         ),
         (
             "TLSRoute",
             &format!("hostname: [a.test], parentRefs: [{{name: none}}], {backends}"),
-            &[
-                "spec.hostname: is unknown and ignored: check its spelling and its place",
-                "there is no Gateway",
-            ],
+            &["spec.hostname: is unknown and ignored: check its spelling and its place", "does not exist"],
         ),
     ] {
         println!("{kind} {spec}");
-        let no_gateway = spec.contains("{name: edge}").then_some("there is no Gateway default/edge");
+        let no_gateway = spec.contains("{name: edge}").then_some("Gateway default/edge does not exist");
         let problems: Vec<&str> = problems.iter().copied().chain(no_gateway).collect();
         check(&[object(kind, "name: a", spec)], &[], &problems);
     }

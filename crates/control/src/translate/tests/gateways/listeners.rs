@@ -26,13 +26,17 @@ fn a_gateway_is_served_by_its_class() {
     };
     for (classes, name, note) in [
         (String::new(), "sluicegate", None),
-        (String::new(), "gold", Some("\"gold\" is not served here; --gateway-class gold serves it")),
+        (
+            String::new(),
+            "gold",
+            Some("\"gold\" is not served here; start with --gateway-class gold to serve it"),
+        ),
         (class("gold", ours), "gold", None),
         (
             class("sluicegate", "example.com/other"),
             "sluicegate",
             Some(
-                "\"sluicegate\" is not served here: GatewayClass sluicegate is that of the controller \
+                "\"sluicegate\" is not served here: GatewayClass sluicegate belongs to the controller \
                  \"example.com/other\"; name a class of sluicegate.dev/gateway-controller",
             ),
         ),
@@ -130,8 +134,7 @@ fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
         &[created("a", 2025, &tcp("x", 1)), created("b", 2024, &tcp("z", 1)), to("a"), to("b")],
         &[&format!("TCP 0.0.0.0:1 * -> {DB}")],
         &[
-            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b: no \
-             TCPRoute is served at 0.0.0.0:1 for this",
+            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b; no TCPRoute of this listener is served at 0.0.0.0:1",
             "TCPRoute default/a: spec.parentRefs[0]: listener x of Gateway default/a is not served",
         ],
     );
@@ -140,14 +143,14 @@ fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
         &[edge(&format!("{}, {}, {{name: u, protocol: UDP, port: 1}}", tcp("x", 1), tls("z", 1, "")))],
         &["TCP 0.0.0.0:1 without a route", "UDP 0.0.0.0:1 without a route"],
         &[
-            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TLSRoute",
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TLSRoute",
         ],
     );
     check(
         &[edge(&format!("{}, {}", tls("x", 1, ""), tcp("z", 1)))],
         &["TLS 0.0.0.0:1 without a route"],
         &[
-            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TCPRoute",
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TCPRoute",
         ],
     );
     // One address is part of all.
@@ -194,8 +197,7 @@ fn listeners_for_tls_share_a_port_by_their_hostnames() {
             &format!("TLS 0.0.0.0:8443 x.y.b.test -> {DB}"),
         ],
         &[
-            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of \
-             Gateway default/old: no TLSRoute is served at 0.0.0.0:8443 for this",
+            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of Gateway default/old; no TLSRoute of this listener is served at 0.0.0.0:8443",
             // The listener that names it most closely has it.
             "TLSRoute default/d: spec.parentRefs[0]: d.b.test is ignored: it belongs to listener b of Gateway default/old, to which this entry does not attach the route",
         ],

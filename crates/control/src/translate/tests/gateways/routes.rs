@@ -41,10 +41,9 @@ fn a_port_of_the_other_protocol_is_told_to_be_that() {
         &["TCP 0.0.0.0:9 * -> 1 default/dns:9 (tcp) []", "UDP 0.0.0.0:5432 * -> 1 default/db:5432 (udp) []"],
         &[
             // In the order of ports; SCTP is none of ours.
-            &format!("{place}dns has no port \"9\", it has 53 (dns-tcp): connections are refused"),
+            &format!("{place}dns has no port \"9\", it has 53 (dns-tcp); connections are refused"),
             &format!(
-                "{place}db has no port \"5432\", it has no UDP port (5432 is for TCP, and UDP is needed here): \
-                 datagrams are dropped"
+                "{place}db has no port \"5432\", it has no UDP port (5432 is for TCP, and UDP is needed here); datagrams are dropped"
             ),
         ],
     );
@@ -124,11 +123,10 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
             &[&format!("{protocol} 0.0.0.0:1 * -> {upstream}")],
             &[
                 &format!(
-                    "{kind} default/b: spec.parentRefs[0]: is ignored at listener x of Gateway default/edge, which \
-                     leads to {kind} default/c (older, or first by name)"
+                    "{kind} default/b: spec.parentRefs[0]: is ignored at listener x of Gateway default/edge: {kind} default/c is attached there (older, or first by name)"
                 ),
                 // Without a creation time it is youngest.
-                &format!("{kind} default/a: spec.parentRefs[0]: is not used"),
+                &format!("{kind} default/a: spec.parentRefs[0]: is ignored"),
             ],
         );
     }
@@ -143,8 +141,8 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
             "TLS 0.0.0.0:8443 b.test -> 1 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
         ],
         &[
-            "TLSRoute default/b: spec.parentRefs[0]: a.test is ignored at listener x of Gateway default/edge: it is \
-             already taken by TLSRoute default/c (older, or first by name)",
+            "TLSRoute default/b: spec.parentRefs[0]: a.test is ignored at listener x of Gateway default/edge: TLSRoute default/c has it \
+             already (older, or first by name)",
         ],
     );
 }
@@ -187,10 +185,10 @@ fn a_route_is_attached_by_section_and_port_and_else_to_all() {
             &[],
             Some("listener c of Gateway default/edge is for TLS, and does not accept a TCPRoute"),
         ),
-        ("{name: none}", &[], Some("there is no Gateway default/none")),
-        ("{name: edge, namespace: other}", &[], Some("there is no Gateway other/edge")),
-        ("{name: db, kind: Service, group: \"\"}", &[], Some("routes of a Service are not served")),
-        ("{name: set, kind: ListenerSet}", &[], Some("routes of a ListenerSet are not served")),
+        ("{name: none}", &[], Some("Gateway default/none does not exist")),
+        ("{name: edge, namespace: other}", &[], Some("Gateway other/edge does not exist")),
+        ("{name: db, kind: Service, group: \"\"}", &[], Some("routes of a Service are not supported")),
+        ("{name: set, kind: ListenerSet}", &[], Some("routes of a ListenerSet are not supported")),
     ] {
         let expected: Vec<String> = [1, 2]
             .iter()
@@ -264,7 +262,7 @@ fn a_listener_takes_the_routes_that_it_allows() {
             "kinds: [{kind: TCPRoute, group: example.com}]",
             &own,
             &nothing,
-            &["\"TCPRoute\" does nothing", "does not accept a TCPRoute (allowedRoutes.kinds)"],
+            &["\"TCPRoute\" is ignored", "does not accept a TCPRoute (allowedRoutes.kinds)"],
         ),
     ] {
         println!("{allowed}");
@@ -301,12 +299,12 @@ fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
         (
             "{name: db, port: 1}",
             "1 default/db:1 (tcp) []",
-            Some("port: Service default/db has no port \"1\", it has 5432 (pg): connections are refused"),
+            Some("port: Service default/db has no port \"1\", it has 5432 (pg); connections are refused"),
         ),
         (
             "{name: db}",
             "1 default/(refused):- (tcp) []",
-            Some("port: is missing, name a port of the Service: its part"),
+            Some("port: is missing: name a port of the Service; the share"),
         ),
         (
             "{name: db, port: 70000, weight: 3}",
@@ -403,7 +401,7 @@ fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
         route("UDPRoute", "name: dns", &[], "dns:53"),
     ];
     let ingress = ingress("name: a", &rules(&["* Exact /a db:5432", "* Exact /b db:pg"]));
-    let for_udp = "Service default/dns: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for datagrams";
+    let for_udp = "Service default/dns: metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect for datagrams";
     for version in ["v1", "v2"] {
         let served = serve(&format!("{}{}{ingress}", manifests.concat(), services(version)));
         assert_lines(
@@ -411,7 +409,7 @@ fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
             &[&format!("TCP 0.0.0.0:1 * -> {DB} {version}"), &format!("UDP 0.0.0.0:53 * -> {DNS}")],
         );
         assert!(served.routes.iter().all(|route| route.ends_with("default/db:pg [10.0.0.1:5432]")));
-        let for_http = "Service default/db: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for HTTP, \
+        let for_http = "Service default/db: metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect for HTTP, \
                         where a connection carries the requests of many clients";
         assert_problems(&served.problems, &[for_http, for_udp]);
     }

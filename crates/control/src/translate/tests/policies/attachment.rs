@@ -72,8 +72,8 @@ fn the_most_specific_policy_governs_a_route_as_a_whole() {
     assert_problems(
         &problems,
         &[
-            "SecurityPolicy default/ingress: spec.targetRefs[0]: the more specific SecurityPolicy default/port, SecurityPolicy default/service governs some",
-            "SecurityPolicy default/service: spec.targetRefs[0]: the more specific SecurityPolicy default/port governs some",
+            "SecurityPolicy default/ingress: spec.targetRefs[0]: more specific policies apply to some of its routes: SecurityPolicy default/port, SecurityPolicy default/service",
+            "SecurityPolicy default/service: spec.targetRefs[0]: more specific policies apply to some of its routes: SecurityPolicy default/port",
         ],
     );
     assert_lines(
@@ -261,7 +261,7 @@ fn targets_are_checked() {
         ("{group: \"\", kind: Service, name: A}", "spec.targetRefs[1].name: \"A\" has upper-case letters"),
         (
             "{group: networking.k8s.io, kind: Ingress, name: a, sectionName: http}",
-            "spec.targetRefs[1].sectionName: is the name of a port",
+            "spec.targetRefs[1].sectionName: is the port of a Service",
         ),
     ] {
         // What is wrong with one target does not take the policy off the others, nor close them.

@@ -103,12 +103,12 @@ fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
     assert_problems(
         &problems,
         &[
-            "Consumer default/a: spec.apiKeys[0]: the key is that of Consumer default/b (older, or first by name), which keeps it",
+            "Consumer default/a: spec.apiKeys[0]: the key belongs to Consumer default/b (older, or first by name), which keeps it",
             "Consumer default/b: spec: Consumer default/a also has the key of this Consumer",
-            "Consumer default/d: spec.tokens[0]: the token of \"x\" is that of Consumer default/c (older, or first by name)",
-            "Consumer default/c: spec: Consumer default/d has the token of \"x\"",
-            "Consumer default/d: spec.basicUsers[0]: the name \"x\" is that of Consumer default/c (older, or first by name)",
-            "Consumer default/c: spec: Consumer default/d has the name \"x\"",
+            "Consumer default/d: spec.tokens[0]: the token of \"x\" belongs to Consumer default/c (older, or first by name)",
+            "Consumer default/c: spec: Consumer default/d also has the token of \"x\"",
+            "Consumer default/d: spec.basicUsers[0]: the name \"x\" belongs to Consumer default/c (older, or first by name)",
+            "Consumer default/c: spec: Consumer default/d also has the name \"x\"",
         ],
     );
     assert!(!problems.concat().contains("0123456789abcdef"), "keys are not shown");
@@ -126,8 +126,8 @@ fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
         (
             "consumers: {namespaces: [default, other]}, ",
             vec![
-                "Consumer other/a: spec.basicUsers[0]: the name \"x\" is that of Consumer default/b too",
-                "Consumer default/b: spec: the name \"x\" is that of Consumer other/a too",
+                "Consumer other/a: spec.basicUsers[0]: the name \"x\" also belongs to Consumer default/b",
+                "Consumer default/b: spec: the name \"x\" also belongs to Consumer other/a",
             ],
         ),
         ("consumers: {namespaces: [\"*\"]}, ", vec!["Consumer other/a", "Consumer default/b"]),
@@ -156,7 +156,7 @@ fn a_key_that_cannot_be_used_lets_nobody_in() {
         assert!(translation.config.consumers[0].keys.is_empty());
     }
     let text = [shop(), policy("authentication: {apiKey: {}}"), keyed("a", "key")].concat();
-    assert_problems(&translated(&[&text]).1, &["Secret default/keys does not exist: it lets nobody in"]);
+    assert_problems(&translated(&[&text]).1, &["Secret default/keys does not exist; the key is rejected"]);
     let text =
         [shop(), policy("authentication: {apiKey: {}}"), secret("keys", "key: abcdefgh"), keyed("a", "key")]
             .concat();
@@ -171,7 +171,8 @@ fn wrong(spec: &str, told: &str, is_refused: bool) {
     let text = [shop(), policy(ALL), secrets(), consumer("a", spec)].concat();
     let (translation, problems) = translated(&[&text]);
     assert!(problems.iter().any(|problem| problem.contains(told)), "{problems:#?}");
-    let is_said = problems.iter().any(|problem| problem.contains("nobody gets in as this Consumer"));
+    let is_said =
+        problems.iter().any(|problem| problem.contains("requests with its credentials receive 503"));
     let [consumer] = &translation.config.consumers[..] else { panic!("{:?}", translation.config.consumers) };
     assert_eq!((consumer.refused, is_said), (is_refused, is_refused), "{spec}");
     assert!(spec.is_empty() || consumer.users.contains(&"a".into()), "{spec}");

@@ -267,7 +267,7 @@ fn what_cannot_be_shared_limits_all_the_same_and_says_so() {
         (format!("{at}, timeout: 6s"), "spec.shared.redis.timeout: \"6s\" is not between 5ms and 5s"),
         (
             format!("{at}, passwordSecretRef: {{name: none}}"),
-            "passwordSecretRef: Secret default/none does not exist: each data plane counts for itself",
+            "passwordSecretRef: Secret default/none does not exist; each data plane counts by itself",
         ),
         (
             format!("{at}, passwordSecretRef: {{name: valkey, key: none}}"),

@@ -203,7 +203,7 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
         ),
         (
             "url: \"http://a\", responseHeaders: [Set-Cookie]",
-            "responseHeaders[0]: \"Set-Cookie\" goes to the client",
+            "responseHeaders[0]: \"Set-Cookie\" always goes to the client",
         ),
         (
             "url: \"http://a\", responseHeaders: [X-Consumer-Username]",
@@ -219,7 +219,7 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
         ("url: \"http://a\", signIn: {url: \"https://b/#c\"}", "external.signIn.url: has a fragment"),
         (
             "url: \"http://a\", signIn: {url: /b, redirectParameter: \"a&b\"}",
-            "signIn.redirectParameter: \"a&b\" is not",
+            "signIn.redirectParameter: \"a&b\" is invalid",
         ),
         ("url: \"http://a\", cache: {key: []}", "external.cache.key: is empty"),
         ("url: \"http://a\", cache: {key: [{type: Header}]}", "external.cache.key[0].name: is missing"),
@@ -296,7 +296,7 @@ fn what_cannot_be_honoured_closes_the_route() {
     for (spec, problem) in [
         // An empty list is not taken for everybody.
         ("access: {allow: []}", "spec.access.allow: is empty"),
-        ("access: {allow: [example.com]}", "spec.access.allow[0]: \"example.com\" is no network"),
+        ("access: {allow: [example.com]}", "spec.access.allow[0]: \"example.com\" is not a network"),
         ("access: {allow: [10.0.0.0/8, 10.1.2.3/8]}", "spec.access.allow[1]"),
         ("access: {deny: [nobody]}", "spec.access.deny[0]"),
         // Nothing is taken for what was left out.
@@ -327,7 +327,7 @@ fn what_cannot_be_honoured_closes_the_route() {
         ("cors: {}", "spec.cors.allowOrigins: is missing"),
         (
             "cors: {allowOrigins: [\"*\"], allowCredentials: true}",
-            "spec.cors.allowOrigins[0]: * with allowCredentials",
+            "spec.cors.allowOrigins[0]: * cannot be combined with allowCredentials",
         ),
         ("cors: {allowOrigins: [example.com]}", "spec.cors.allowOrigins[0]"),
         ("cors: {allowOrigins: [\"*\"], maxAge: 1d}", "spec.cors.maxAge: \"1d\" is not a duration"),
@@ -532,7 +532,7 @@ fn of_two_providers_of_one_issuer_neither_is_left_out_in_silence() {
         format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
     };
     let both = format!("authentication: {{jwt: {{providers: [{}, {}]}}}}", provider("a"), provider("b"));
-    closed(&both, "spec.authentication.jwt.providers[1].issuer: is that of the provider \"a\" too");
+    closed(&both, "spec.authentication.jwt.providers[1].issuer: is also the issuer of the provider \"a\"");
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         (
             "responseHeaders: {add: [{name: a b, value: a}]}",
-            "spec.responseHeaders.add[0].name: \"a b\" has characters",
+            "spec.responseHeaders.add[0].name: \"a b\" has invalid characters",
         ),
         (
             "responseHeaders: {add: [{name: a, value: \"a\\r\\nb: c\"}]}",
@@ -262,13 +262,13 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         ("rewrite: {hostname: \"a b\"}", "spec.rewrite.hostname: \"a b\" is not a DNS name"),
         ("redirect: {}", "spec.redirect: leads back to itself"),
-        ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is none of"),
+        ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is not one of"),
         (
             "redirect: {scheme: https}, respond: {statusCode: 200}",
             "spec.redirect: cannot be combined with respond",
         ),
         ("respond: {statusCode: 100}", "spec.respond.statusCode: 100 is not between 200 and 599"),
-        ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 has no body"),
+        ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 allows no body"),
         ("respond: {statusCode: 200, contentType: \"a\\nb\"}", "spec.respond.contentType: has characters"),
         ("fault: {abort: {statusCode: 200}}", "spec.fault.abort.statusCode: 200 is not between 400 and 599"),
         ("fault: {delay: {time: 2h}}", "spec.fault.delay.time: \"2h\" is not between 1ms and 1h"),
@@ -296,7 +296,7 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         (
             "loadBalancing: {affinity: {cookie: \"a;b\"}}",
-            "spec.loadBalancing.affinity.cookie: \"a;b\" has characters",
+            "spec.loadBalancing.affinity.cookie: \"a;b\" has invalid characters",
         ),
         (
             "rewrite: {path: {type: ReplaceFullPath, value: \"/a?x=y\"}}",
@@ -317,7 +317,7 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         ("cache: {defaultTime: 0s}", "spec.cache.defaultTime: \"0s\" is not between 1s and 8760h"),
         ("cache: {staleIfError: 1d}", "spec.cache.staleIfError: \"1d\" is not a duration"),
-        ("cache: {key: {headers: [\"X Tenant\"]}}", "spec.cache.key.headers[0]: \"X Tenant\" has characters"),
+        ("cache: {key: {headers: [\"X Tenant\"]}}", "spec.cache.key.headers[0]: \"X Tenant\" has invalid characters"),
         ("cache: {key: {headers: []}}", "spec.cache.key.headers: is empty"),
     ] {
         let (translation, problems) =
