@@ -329,7 +329,7 @@ async fn whatever_a_server_answers_requests_are_served_and_counted() -> TestResu
         ("*100000000\r\n".to_owned(), "not a response of Redis"),
         ("x".repeat(1 << 20), "not a response of Redis"),
         (format!("*1024\r\n{}", ":00000000000000000000000000000001\r\n".repeat(1024)), "longer than"),
-        (numbers(2), "more than 60s apart"),
+        (numbers(2), "by more than 60s"),
         (format!("*2\r\n:{now}\r\n:{now}\r\n").repeat(100), "does not belong to the command"),
         ("-ERR \u{1b}[31mred\r\n".to_owned(), "ERR \\\\\\\\u{1b}[31mred"),
     ] {
