@@ -317,7 +317,10 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         ("cache: {defaultTime: 0s}", "spec.cache.defaultTime: \"0s\" is not between 1s and 8760h"),
         ("cache: {staleIfError: 1d}", "spec.cache.staleIfError: \"1d\" is not a duration"),
-        ("cache: {key: {headers: [\"X Tenant\"]}}", "spec.cache.key.headers[0]: \"X Tenant\" has invalid characters"),
+        (
+            "cache: {key: {headers: [\"X Tenant\"]}}",
+            "spec.cache.key.headers[0]: \"X Tenant\" has invalid characters",
+        ),
         ("cache: {key: {headers: []}}", "spec.cache.key.headers: is empty"),
     ] {
         let (translation, problems) =
