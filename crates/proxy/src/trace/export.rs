@@ -150,7 +150,7 @@ impl Exporter {
         match thread.spawn(move || run(batches, tracing, &stats, &closing)) {
             Ok(thread) => self.thread = Some(thread),
             Err(error) => {
-                tracing::error!(%error, "cannot start the thread that sends spans; all spans are lost")
+                tracing::error!(%error, "no thread to send spans; all spans are lost");
             }
         }
     }
@@ -171,7 +171,7 @@ fn run(
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return tracing::error!(%error, "cannot start the runtime that sends spans; all spans are lost");
+            return tracing::error!(%error, "no runtime to send spans; all spans are lost");
         }
     };
     runtime.block_on(async {

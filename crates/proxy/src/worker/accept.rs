@@ -58,7 +58,7 @@ impl Worker {
                     self.mailboxes[id].hand_over(Accepted { stream, peer, local, protocol });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, %peer, "cannot hand a connection over to another worker; the connection is closed")
+                    tracing::warn!(%error, %peer, "cannot hand a connection over; it is closed");
                 }
             },
             _ => self.open(stream, peer, local, protocol),

@@ -63,8 +63,8 @@ pub(crate) struct Access {
     "message": "the origin * cannot be combined with allowCredentials: any page could act as its visitors; name the origins"
 }]))]
 pub(crate) struct Cors {
-    /// The origins whose pages may read responses. 1 to 64 entries. Write https://app.example.com, with the port unless
-    /// it is the scheme's default port. Write https://*.example.com for every host below a domain. Write * for every
+    /// The origins whose pages may read responses. 1 to 64 entries. Write `https://app.example.com`, with the port unless
+    /// it is the scheme's default port. Write `https://*.example.com` for every host below a domain. Write * for every
     /// origin, which cannot be combined with allowCredentials.
     #[schemars(
         length(min = 1, max = 64),
