@@ -343,10 +343,10 @@ annotations:
 {{- define "sluicegate.check" -}}
 {{- $v := .Values -}}
 {{- if and $v.hostNetwork (ne $v.kind "DaemonSet") -}}
-{{- fail "hostNetwork needs kind: DaemonSet: two pods of a Deployment on one node would take each other's sockets" -}}
+{{- fail "hostNetwork needs kind: DaemonSet, because two pods of a Deployment on one node would take over each other's sockets" -}}
 {{- end -}}
 {{- if and $v.autoscaling.enabled (ne $v.kind "Deployment") -}}
-{{- fail "autoscaling.enabled needs kind: Deployment: a DaemonSet has one pod for each node" -}}
+{{- fail "autoscaling.enabled needs kind: Deployment, because a DaemonSet has one pod for each node" -}}
 {{- end -}}
 {{- if $v.status.enabled -}}
 {{- if and (eq $v.status.source "Service") (not $v.service.enabled) -}}
@@ -360,20 +360,20 @@ annotations:
 {{- end -}}
 {{- end -}}
 {{- if and $v.rbac.create (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
-{{- fail "serviceAccount.create: false needs serviceAccount.name: the account `default` of all pods would get the rights" -}}
+{{- fail "serviceAccount.create: false needs serviceAccount.name; otherwise the account `default`, and so all pods, would have the rights" -}}
 {{- end -}}
 {{- if $v.serviceMonitor.enabled -}}
 {{- if and $v.hostNetwork (hasPrefix "127." (include "sluicegate.adminAddress" .)) -}}
-{{- fail "serviceMonitor.enabled on the node's network needs an admin.address that Prometheus reaches, and a firewall before it" -}}
+{{- fail "serviceMonitor.enabled with hostNetwork needs an admin.address that Prometheus can reach, protected by a firewall" -}}
 {{- end -}}
 {{- if and (not $v.hostNetwork) $v.networkPolicy.enabled (not $v.networkPolicy.metricsFrom) -}}
-{{- fail "serviceMonitor.enabled needs networkPolicy.metricsFrom: who is Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
+{{- fail "serviceMonitor.enabled needs networkPolicy.metricsFrom with the pods of Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
 {{- end -}}
 {{- end -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}
 {{- range $v.extraPorts }}{{ if ne (.protocol | default "TCP") "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
-{{- fail (printf "two of listen.http, listen.https, admin.port and extraPorts are the same port: %v" $ports) -}}
+{{- fail (printf "two of listen.http, listen.https, admin.port and extraPorts have the same port: %v" $ports) -}}
 {{- end -}}
 {{- end -}}
 

@@ -28,7 +28,7 @@ pub enum FetchError {
     /// Nobody listens there, or nobody that can be reached.
     #[error(
         "cannot connect to the admin interface at {address}: {error}; is the gateway running? \
-         Its admin address is set by --admin"
+         Set its admin address with --admin"
     )]
     Connect {
         /// What was tried.
@@ -38,8 +38,8 @@ pub enum FetchError {
     },
     /// Connecting or answering took too long.
     #[error(
-        "http://{address}{path} did not answer within {LIMIT:?}; is it the admin interface of a gateway? \
-         Its admin address is set by --admin"
+        "http://{address}{path} did not respond within {LIMIT:?}; is it the admin interface of a gateway? \
+         Set its address with --admin"
     )]
     Timeout {
         /// What was tried.
@@ -49,7 +49,7 @@ pub enum FetchError {
     },
     /// It says no.
     #[error(
-        "http://{address}{path} answers {status}, {first}; the gateway's admin address is set by --admin"
+        "http://{address}{path} responds with {status}: {first}; set the gateway's admin address with --admin"
     )]
     Status {
         /// What was tried.
@@ -63,8 +63,8 @@ pub enum FetchError {
     },
     /// The answer is not a document.
     #[error(
-        "http://{address}{path} is not what the admin interface of a gateway answers: {problem}; \
-         the gateway's admin address is set by --admin"
+        "http://{address}{path} does not respond as the admin interface of a gateway: {problem}; \
+         set the gateway's admin address with --admin"
     )]
     Answer {
         /// What was tried.

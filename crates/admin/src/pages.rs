@@ -22,13 +22,13 @@ const JSON: &str = "application/json";
 /// Every path, and what is there.
 const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
-    ("/healthz", "200 as long as the process lives"),
-    ("/readyz", "200 while traffic is wanted, 503 before and after; ?pod=NAME: 503 in any other pod"),
-    ("/metrics", "counters and histograms, for Prometheus (OpenMetrics for who accepts it)"),
-    ("/config", "what is served, and what is wrong with it (JSON)"),
+    ("/healthz", "200 while the process runs"),
+    ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
+    ("/metrics", "metrics for Prometheus (OpenMetrics if the client accepts it)"),
+    ("/config", "the configuration in service, and its problems (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
-    ("/planes", "with split planes: who is connected, and which version is served (JSON)"),
+    ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
 
 /// The pages that probes ask for.
@@ -62,8 +62,8 @@ impl Pages {
             self.counters.count_refused();
             text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "Every connection of the admin interface is taken by a client that does not read its response. Only \
-                 /healthz and /readyz are served until one of them ends. Try again later.\n"
+                "Clients that do not read their responses hold every connection of the admin interface. Until one of \
+                 them ends, the interface serves only /healthz and /readyz. Try again later.\n"
                     .into(),
             )
         };
@@ -86,20 +86,23 @@ impl Pages {
                 return text(
                     StatusCode::FORBIDDEN,
                     format!(
-                        "The admin interface does not answer for the host {host:?}, so that pages of other sites \
-                         cannot read it through a browser. Ask for localhost or an IP address, or start the gateway \
-                         with --admin-host NAME.\n"
+                        "The admin interface does not accept the host {host:?}, so that pages of other sites cannot \
+                         read it through a browser. Use localhost or an IP address, or start the gateway with \
+                         --admin-host NAME.\n"
                     ),
                 );
             }
         }
         let path = request.uri().path();
         if !PATHS.iter().any(|(known, _)| *known == path) {
-            return text(StatusCode::NOT_FOUND, format!("There is nothing at {path}. There is:\n{}", list()));
+            return text(
+                StatusCode::NOT_FOUND,
+                format!("The admin interface has no page {path}. Its pages:\n{}", list()),
+            );
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let mut response =
-                text(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is read with GET or HEAD.\n"));
+                text(StatusCode::METHOD_NOT_ALLOWED, format!("{path} accepts only GET and HEAD.\n"));
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
@@ -135,18 +138,18 @@ impl Pages {
             let answering = self.admin.pod.as_deref().unwrap_or("no pod");
             return text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("not ready: {answering} answers here, not {}\n", asked.escape_debug()),
+                format!("not ready: this is {answering}, not {}\n", asked.escape_debug()),
             );
         }
         match self.admin.readiness.phase() {
             Phase::Ready => text(StatusCode::OK, "ready\n".into()),
             Phase::Starting => text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "not ready: starting, the first configuration is not served yet\n".into(),
+                "not ready: starting, and waiting for the first configuration\n".into(),
             ),
             Phase::Draining => text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "not ready: draining, the process ends once its requests have\n".into(),
+                "not ready: draining, and ending once the requests in flight are done\n".into(),
             ),
         }
     }

@@ -65,7 +65,7 @@ impl Admin {
 
 async fn serve(pages: Arc<Pages>, listener: TcpListener, bounds: Bounds) -> io::Result<()> {
     let address = listener.local_addr()?;
-    tracing::info!(%address, "admin interface");
+    tracing::info!(%address, "the admin interface serves");
     let places = Places::new(bounds, pages.counters().clone());
     let mut connections = JoinSet::new();
     loop {
@@ -76,7 +76,7 @@ async fn serve(pages: Arc<Pages>, listener: TcpListener, bounds: Bounds) -> io::
                 watch.place.served_by(task);
             }
             Err(error) => {
-                tracing::warn!(%error, %address, "cannot accept admin connections, trying again");
+                tracing::warn!(%error, %address, "cannot accept connections of the admin interface; trying again");
                 sleep(PAUSE).await;
             }
         }

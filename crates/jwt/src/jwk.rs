@@ -45,7 +45,9 @@ pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, Ke
     let count = all.len();
     let (mut keys, mut why) = (Vec::new(), "");
     for jwk in all {
-        match serde_json::from_value::<Jwk>(jwk).map_err(|_| "is no JWK").and_then(|jwk| jwk.key(algorithms))
+        match serde_json::from_value::<Jwk>(jwk)
+            .map_err(|_| "is not a JWK")
+            .and_then(|jwk| jwk.key(algorithms))
         {
             Ok(key) => keys.push(key),
             Err(reason) => why = reason,
@@ -88,8 +90,7 @@ impl Jwk {
         }
         let public = self.public_key()?;
         // Its curve is its kind's: a point of one is not taken for one of another.
-        Key::public(id, &public, algorithms)
-            .ok_or("is not valid, or fits none of the algorithms that are accepted")
+        Key::public(id, &public, algorithms).ok_or("is not valid, or fits none of the accepted algorithms")
     }
 
     fn public_key(&self) -> Result<Vec<u8>, &'static str> {
@@ -113,18 +114,18 @@ impl Jwk {
                 let (x, y) = (decode(self.x.as_deref(), "has no x")?, decode(self.y.as_deref(), "has no y")?);
                 // RFC 7518, 6.2.1.2: always as long as the curve's coordinates.
                 if x.len() != length || y.len() != length {
-                    return Err("has coordinates of another length than its curve's");
+                    return Err("has coordinates with the wrong length for its curve");
                 }
                 Ok([&[4][..], &x, &y].concat())
             }
             ("OKP", Some("Ed25519")) => {
                 let x = decode(self.x.as_deref(), "has no x in base64url")?;
                 match is_of_small_order(&x) {
-                    true => Err("is a point of small order, for which anybody can sign"),
+                    true => Err("is a point of small order, for which signatures can be forged"),
                     false => Ok(x),
                 }
             }
-            _ => Err("is of a kind or a curve that is not supported"),
+            _ => Err("has an unsupported type or curve"),
         }
     }
 }

@@ -23,24 +23,24 @@ const SECRET_MIN: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
     /// It is neither JSON nor PEM.
-    #[error("are neither a JWK set nor a JWK (JSON), nor public keys or certificates in PEM: {0}")]
+    #[error("must be a JWK set, a JWK, or public keys or certificates in PEM: {0}")]
     Unreadable(String),
     /// It is a private key.
-    #[error("have a private key in PEM: write the public one (openssl pkey -in KEY -pubout)")]
+    #[error("include a private key in PEM: write the public key (openssl pkey -in KEY -pubout)")]
     Private,
     /// There is none.
-    #[error("have no key that can be used{0}")]
+    #[error("include no valid key{0}")]
     None(String),
     /// There are too many.
-    #[error("are more than {KEYS_MAX}")]
+    #[error("are too many: write at most {KEYS_MAX}")]
     TooMany,
     /// A secret is too short to be one.
     #[error(
-        "has {0} bytes: write a secret of at least {SECRET_MIN}, better as many as the hash of its algorithm has (32 for HS256)"
+        "has {0} bytes: write a secret of at least {SECRET_MIN} bytes, better the length of the hash (32 for HS256)"
     )]
     ShortSecret(usize),
     /// No algorithm of those that are accepted fits.
-    #[error("fit none of the algorithms that are accepted")]
+    #[error("fit none of the accepted algorithms")]
     Algorithm,
 }
 
@@ -219,7 +219,7 @@ fn read_pem(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, KeyFault>
         };
         match key {
             Some(key) => keys.push(key),
-            None => passed_over = " for any of the algorithms that are accepted".to_owned(),
+            None => passed_over = " for any of the accepted algorithms".to_owned(),
         }
     }
     if keys.is_empty() { Err(KeyFault::None(passed_over)) } else { Ok(keys) }

@@ -257,13 +257,13 @@ fn points_for_which_anybody_can_sign_are_no_keys() {
 fn keys_that_cannot_be_used_say_why() {
     let given = |text: &str| KeySet::given(text.as_bytes(), &[]).unwrap_err().to_string();
     for (text, expected) in [
-        ("", "no key"),
-        ("hello", "no key"),
+        ("", "no valid key"),
+        ("hello", "no valid key"),
         ("{", "not valid JSON at line 1"),
         (r#"{"keys": []}"#, "the set is empty"),
         (r#"{"keys": 1}"#, "not a list"),
         (r#"{"kty": "oct", "k": "c2hvcnQ"}"#, "too short"),
-        (r#"{"kty": "EC", "crv": "secp256k1"}"#, "not supported"),
+        (r#"{"kty": "EC", "crv": "secp256k1"}"#, "unsupported"),
         (r#"{"kty": "RSA", "n": "AQAB", "e": "AQAB"}"#, "less than 2048 bits"),
         (r#"{"kty": "RSA", "use": "enc"}"#, "not for signatures"),
         ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "private key"),

@@ -8,7 +8,7 @@ use crate::load::LoadArgs;
 use crate::report::ReportArgs;
 use crate::run::RunArgs;
 
-/// Measures how a gateway keeps its users while everything changes.
+/// Measures how gateways serve requests while routes and endpoints change.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -18,15 +18,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send requests at a constant rate, and count latency from when each was due.
+    /// Send requests at a constant rate, and measure latency from the time when each request was due.
     Load(Box<LoadArgs>),
-    /// Move bytes and do nothing else: the floor of what a proxy costs.
+    /// Forward bytes without HTTP: the lowest cost that a proxy can have.
     Forward(ForwardArgs),
-    /// List the experiments that come with the program.
+    /// List the built-in experiments.
     Experiments,
-    /// Carry out an experiment: the same load on each gateway in turn, while everything changes.
+    /// Run an experiment: the same load on each gateway in turn, while routes and endpoints change.
     Run(Box<RunArgs>),
-    /// Run a back end that answers about 1 KB of metadata, or what the URL asks for.
+    /// Run an HTTP server that responds with about 1 KB of metadata, or as the URL asks.
     Backend(Box<BackendArgs>),
     /// Make the report of stored results: a page, a summary and plots.
     Report(ReportArgs),

@@ -17,10 +17,10 @@ const LISTENER: u64 = u64::MAX;
 /// The options.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ForwardArgs {
-    /// Where to accept connections.
+    /// The IP address and port where the forwarder accepts connections.
     #[arg(long, value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Where they go, one after another: the whole connection to one of these.
+    /// The IP addresses and ports of the endpoints. Each connection goes to one endpoint, in turn.
     #[arg(required = true, value_name = "ENDPOINT")]
     endpoints: Vec<SocketAddr>,
 }

@@ -66,13 +66,13 @@ use crate::results::Results;
 /// Where a report comes from, and goes to.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// Results as `run` stored them.
+    /// The file with the results of `sluicegate-lab run`.
     #[arg(value_name = "RESULTS.json")]
     results: PathBuf,
-    /// The page; report.html beside the results if not given.
+    /// The file for the page. [default: report.html beside the results]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The summary; report.md beside the results if not given. The plots go beside it.
+    /// The file for the summary. The plots go into the same folder. [default: report.md beside the results]
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }

@@ -47,7 +47,7 @@ pub enum Failure {
     #[error("the connection was closed before a response")]
     Reset,
     /// The endpoint's kernel did not acknowledge what was sent.
-    #[error("the endpoint does not acknowledge what is sent")]
+    #[error("the endpoint does not acknowledge the request")]
     Unacknowledged,
     /// No response in time.
     #[error("no response in time")]
@@ -68,16 +68,16 @@ pub enum Failure {
     #[error("the endpoint was removed and its drain time is over")]
     Drained,
     /// The endpoint changed the protocol although nobody asked.
-    #[error("the endpoint changed the protocol unasked")]
+    #[error("the endpoint changed the protocol without a request")]
     Unsolicited,
     /// The endpoint changed to a protocol that the request did not name (RFC 9110, 7.8).
-    #[error("the endpoint changed to a protocol that was not asked for")]
+    #[error("the endpoint changed to another protocol than the requested one")]
     OtherProtocol,
     /// The response is longer than a policy allows.
     #[error("the response is too long")]
     TooLong,
     /// The endpoint answered by a status after which a policy has another one asked.
-    #[error("the endpoint answered by a status that is not wanted")]
+    #[error("the endpoint responded with a status of retries.statuses")]
     Unwanted,
 }
 
@@ -203,7 +203,7 @@ pub enum ClientFault {
     Method,
     /// The TLS connection was opened for another host, and its certificate or its policy for certificates of
     /// clients does not hold for this one (RFC 9110, 7.4).
-    #[error("the connection is not good for this host")]
+    #[error("the connection is not valid for this host")]
     Misdirected,
     /// The body came more slowly than the least rate.
     #[error("the request's body comes too slowly")]
@@ -284,7 +284,7 @@ pub enum TlsFault {
     #[error("the handshake did not end in time")]
     Timeout,
     /// What came first is no TLS.
-    #[error("what came first is no TLS")]
+    #[error("the first bytes are not TLS")]
     NotTls,
     /// A request in plain HTTP came, and was answered 400.
     #[error("a request in plain HTTP came")]
@@ -299,13 +299,13 @@ pub enum TlsFault {
     #[error("the host cannot be served as it is configured")]
     Unusable,
     /// Client and gateway have no version, algorithm or protocol in common.
-    #[error("nothing is supported by both sides")]
+    #[error("client and gateway have no version, algorithm or protocol in common")]
     Incompatible,
     /// The client's certificate is missing or not accepted.
     #[error("the client's certificate is missing or not accepted")]
     ClientCertificate,
     /// The client refused to go on, most likely because it does not trust the certificate.
-    #[error("the client refused to go on")]
+    #[error("the client ended the handshake")]
     Refused,
     /// The client broke the protocol.
     #[error("the client broke the protocol")]
@@ -420,10 +420,10 @@ impl From<Malformed> for ProxyHeaderFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The policy cannot be honoured, so nobody gets in.
-    #[error("the policy cannot be honoured")]
+    #[error("the policy cannot be used")]
     Unusable,
     /// Who the caller is cannot be read, so it does not get in.
-    #[error("the Consumer cannot be honoured")]
+    #[error("the Consumer cannot be used")]
     Consumer,
     /// The client's address may not call.
     #[error("the address is not allowed")]
@@ -453,37 +453,37 @@ pub enum Denial {
     #[error("the issuer's keys are not known yet")]
     KeysUnknown,
     /// The service that is asked about requests says that the caller has to say who it is.
-    #[error("the service that is asked knows nobody by these credentials")]
+    #[error("the external service does not accept the credentials")]
     CheckUnauthorized,
     /// It says that the caller may not do this.
-    #[error("the service that is asked forbids it")]
+    #[error("the external service denies the request")]
     CheckForbidden,
     /// It says the former, and the caller is sent where that can be done.
-    #[error("the caller has to sign in")]
+    #[error("the caller must sign in")]
     SignIn,
     /// It did not answer in time.
-    #[error("the service that is asked did not answer in time")]
+    #[error("the external service did not respond in time")]
     CheckTimeout,
     /// It cannot be reached, or closed the connection.
-    #[error("the service that is asked cannot be reached")]
+    #[error("the external service is unreachable")]
     CheckUnreachable,
     /// What it says is no answer.
-    #[error("the service that is asked gives no answer that means anything")]
+    #[error("the external service sent an invalid response")]
     CheckAnswer,
     /// It is being asked about as many requests as it may be.
-    #[error("the service is being asked about too many requests")]
+    #[error("too many requests wait for the external service")]
     ChecksBusy,
     /// The token is not taken.
     #[error("{0}")]
     Token(sluicegate_jwt::Fault),
     /// The caller may not do this.
-    #[error("the caller may not do this")]
+    #[error("the caller is not authorized")]
     Forbidden,
     /// The caller did it too often.
     #[error("a rate limit is reached")]
     RateLimit,
     /// As many requests of the caller are under way as may be.
-    #[error("too many requests are under way")]
+    #[error("too many requests are in flight")]
     Concurrency,
 }
 

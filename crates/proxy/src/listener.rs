@@ -146,7 +146,7 @@ impl Sockets {
                 && !matches!(&before, Some(Err(known)) if known == error)
             {
                 let (address, listener) = (place.address, &listener.id);
-                tracing::error!(%address, %listener, "cannot listen: {error}; it is tried again");
+                tracing::error!(%address, %listener, "cannot listen: {error}; its routes are not served; trying again every 5 s");
             }
             self.configured.insert(place, bound);
         }

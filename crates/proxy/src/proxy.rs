@@ -44,7 +44,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// An address is to be listened at twice.
-    #[error("{0} is given twice: one port serves one protocol")]
+    #[error("{0} is given twice; one port serves one protocol")]
     Twice(SocketAddr),
     /// A socket of the process that is being replaced cannot be used.
     #[error("cannot take over a listening socket: {0}")]
@@ -179,7 +179,10 @@ impl Proxy {
         self.until_empty(end).await;
         let requests = self.telemetry.workers().sum(|worker| &worker.in_flight);
         if requests > 0 {
-            tracing::warn!(requests, "their time is over: dropping the requests and tunnels in flight");
+            tracing::warn!(
+                requests,
+                "the time for requests in flight is over: dropping requests and tunnels"
+            );
         }
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));

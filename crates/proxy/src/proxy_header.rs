@@ -21,7 +21,7 @@ pub(crate) async fn read(worker: &Rc<Worker>, arrival: &mut Arrival) -> bool {
         Ok(Header::Proxied(addresses)) => arrival.addresses = addresses,
         Ok(Header::Local) => {}
         Err(fault) => {
-            tracing::debug!(peer = %arrival.addresses.source, reason = fault.reason(), "no PROXY header");
+            tracing::debug!(peer = %arrival.addresses.source, reason = fault.reason(), "a connection has no valid PROXY header");
             worker.stats().proxy_header_faults[fault.index()].add(1);
             return false;
         }

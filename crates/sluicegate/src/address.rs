@@ -21,7 +21,7 @@ pub(crate) fn local_address(text: &str) -> Result<SocketAddr, String> {
     match of_localhost {
         Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
         None => text.parse().map_err(|_| {
-            "not an IP address and a port up to 65535; write it as 127.0.0.1:8080, [::1]:8080, localhost:8080"
+            "not an IP address with a port up to 65535; write 127.0.0.1:8080, [::1]:8080, localhost:8080"
                 .to_owned()
         }),
     }
@@ -38,7 +38,8 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let length: u32 = prefix.parse().map_err(|_| {
         format!("{prefix:?} is not a prefix length; write a network as 10.0.0.0/8 or 2001:db8::/32")
     })?;
-    let too_long = || format!("the prefix /{length} is too long; an {family} network has at most /{longest}");
+    let too_long =
+        || format!("the prefix length /{length} is too long; an {family} network has at most /{longest}");
     u8::try_from(length).ok().and_then(|length| IpNet::new(address, length).ok()).ok_or_else(too_long)
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn object_name(text: &str) -> Result<ObjectName, String> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(ObjectName { namespace: namespace.into(), name: name.into() })
         }
-        _ => Err("write it as NAMESPACE/NAME".to_owned()),
+        _ => Err("not the name of an object; write NAMESPACE/NAME".to_owned()),
     }
 }
 
@@ -77,10 +78,7 @@ mod tests {
     fn what_is_no_address_is_answered_with_an_example() {
         for wrong in ["", ":", "localhost", "127.0.0.1", "::1:8080", "example.com:80", "70000", ":70000"] {
             let error = listen_address(wrong).expect_err(wrong);
-            assert!(
-                error.contains("write it as 127.0.0.1:8080, [::1]:8080, localhost:8080 or :8080"),
-                "{error}"
-            );
+            assert!(error.contains("write 127.0.0.1:8080, [::1]:8080, localhost:8080 or :8080"), "{error}");
         }
         assert!(
             local_address(":9901").is_err(),
@@ -95,9 +93,9 @@ mod tests {
         assert_eq!(net("2001:db8::/32"), Ok("2001:db8::/32".into()));
         assert_eq!(net("10.1.2.3"), Ok("10.1.2.3/32".into()));
         for (wrong, message) in [
-            ("10.0.0.0/33", "the prefix /33 is too long; an IPv4 network has at most /32"),
-            ("::/129", "the prefix /129 is too long; an IPv6 network has at most /128"),
-            ("10.0.0.0/999", "the prefix /999 is too long; an IPv4 network has at most /32"),
+            ("10.0.0.0/33", "the prefix length /33 is too long; an IPv4 network has at most /32"),
+            ("::/129", "the prefix length /129 is too long; an IPv6 network has at most /128"),
+            ("10.0.0.0/999", "the prefix length /999 is too long; an IPv4 network has at most /32"),
             ("10.0.0/8", "\"10.0.0\" is not an IP address; write a network as 10.0.0.0/8 or 2001:db8::/32"),
             ("10.0.0.0/", "\"\" is not a prefix length; write a network as 10.0.0.0/8 or 2001:db8::/32"),
         ] {

@@ -13,7 +13,7 @@ use crate::cli::{CheckArgs, ClassArgs};
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     if let Err(error) = args.dir.metadata() {
         crate::complain(&format!(
-            "{} cannot be read: {error}; give a manifest or a directory of manifests",
+            "cannot read {}: {error}; name a manifest or a directory of manifests",
             args.dir.display()
         ));
         return ExitCode::FAILURE;

@@ -16,13 +16,13 @@ use crate::log::Lines;
 use crate::proxy::ProxyArgs;
 use crate::serve::ServeArgs;
 
-/// A Kubernetes ingress controller and API gateway that follows every change of its routes and back ends
-/// without losing a request.
+/// A Kubernetes ingress controller and API gateway. It applies every change of routes and endpoints without losing a
+/// request.
 #[derive(Debug, Parser)]
 #[command(
     version,
     max_term_width = 100,
-    after_help = "Try it: sluicegate check DIR, then sluicegate serve --manifests DIR."
+    after_help = "To start: sluicegate check DIR, then sluicegate serve --manifests DIR."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -33,41 +33,43 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the gateway on a Kubernetes cluster or a directory of manifests, and follow their changes.
+    /// Run the gateway with the objects of a Kubernetes cluster or a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
-    /// Run the control plane alone: tell data planes on other machines what to serve.
+    /// Run only the control plane, which sends the configuration to data planes on other machines.
     Control(Box<ControlArgs>),
-    /// Run the data plane alone: serve what a control plane says.
+    /// Run only the data plane, which serves the configuration of a control plane.
     Proxy(Box<ProxyArgs>),
-    /// Check manifests: exit with 1 if something is wrong, and print the routes that would be served.
+    /// Check manifests, and print the routes that serve would serve. Exit with 1 if there are errors.
     Check(CheckArgs),
-    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl apply -f -.
+    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
+    /// apply -f -.
     Crds,
-    /// Ask a running gateway whether it wants traffic: exit with 1 if not. For probes of pods on the network of a node, where
-    /// two of them listen at one address during an update.
+    /// Ask a running gateway whether it is ready for traffic. Exit with 1 if it is not. For probes of pods on the
+    /// network of a node, where two gateways share an address during an update.
     Ready(ReadyArgs),
-    /// Print the routes that a running gateway serves.
+    /// Print the routes of a running gateway.
     Routes(AdminArgs),
-    /// Print the upstreams of a running gateway: each endpoint's conditions, health and load.
+    /// Print the upstreams of a running gateway: the conditions, health and load of each endpoint.
     Upstreams(AdminArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// A directory of manifests with its sub-folders, or one file.
+    /// The directory of manifests with its sub-folders, or one manifest.
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) class: ClassArgs,
-    /// Where serve is to serve HTTP: no Gateway can have its ports.
+    /// The address of serve for HTTP. A Gateway cannot use its port; may be given several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Where serve is to serve HTTPS: what Gateways pass on at its ports is passed on there. [default: nowhere]
+    /// The address of serve for HTTPS. Gateways may have listeners for TLS passthrough at its port; may be given
+    /// several times. [default: none]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen_https: Vec<SocketAddr>,
-    /// Where the admin interface of serve is to be: no Gateway can have its port.
+    /// The address of serve for the admin interface. A Gateway cannot use its port.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
-    /// Fail on warnings too.
+    /// Exit with 1 on warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -75,30 +77,31 @@ pub(crate) struct CheckArgs {
 /// Which Ingresses and Gateways are ours.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClassArgs {
-    /// Serve Ingresses of this class, beside those whose IngressClass names the controller
+    /// The class of the Ingresses to serve. The gateway also serves every IngressClass with the controller
     /// sluicegate.dev/ingress-controller.
     #[arg(long, value_name = "NAME", default_value = "sluicegate")]
     pub(crate) ingress_class: String,
-    /// Serve Ingresses without a class although there are IngressClasses and none is the default.
+    /// Serve Ingresses without a class, even if IngressClasses exist and none is the default.
     #[arg(long)]
     pub(crate) watch_ingress_without_class: bool,
-    /// Serve Gateways of this class where there is no GatewayClass of that name, beside those whose GatewayClass names
-    /// the controller sluicegate.dev/gateway-controller.
+    /// The class of the Gateways to serve if no GatewayClass has this name. The gateway also serves every GatewayClass
+    /// with the controller sluicegate.dev/gateway-controller.
     #[arg(long, value_name = "NAME", default_value = "sluicegate")]
     pub(crate) gateway_class: String,
-    /// Where the listeners of Gateways without spec.addresses listen, at the ports that they name; may be given several
-    /// times.
+    /// The IP address for listeners of Gateways without spec.addresses. Each listener sets its own port; may be given
+    /// several times.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub(crate) gateway_address: Vec<IpAddr>,
-    /// Serve Ingresses without the annotations of ingress-nginx that restrict access and are not read: auth-*, limit-*, satisfy,
-    /// whitelist-source-range, allowlist-source-range and denylist-source-range. [default: their routes respond with 503]
+    /// Serve Ingresses without the annotations of ingress-nginx that restrict access, which the gateway does not read:
+    /// auth-*, limit-*, satisfy, whitelist-source-range, allowlist-source-range and denylist-source-range. By default
+    /// the routes of such Ingresses respond with 503.
     #[arg(long)]
     pub(crate) ignore_nginx_access_annotations: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
-    /// The admin address of the running gateway.
+    /// The address of the running gateway's admin interface.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
 }
@@ -107,15 +110,15 @@ pub(crate) struct AdminArgs {
 pub(crate) struct ReadyArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-    /// The pod that is meant: another one is not ready for it. [default: whoever answers]
+    /// The name of the pod to ask. The command exits with 1 if another pod responds. [default: any pod]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub(crate) pod_name: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// What is logged to standard error: error, warn, info, debug, trace or off, and other levels for parts of
-    /// the program, such as info,sluicegate_control=debug.
+    /// The log level: error, warn, info, debug, trace or off. Parts of the program can have levels of their own, such
+    /// as info,sluicegate_control=debug. The log goes to standard error.
     #[arg(
         long,
         global = true,
@@ -125,7 +128,7 @@ pub(crate) struct LogArgs {
         env = "SLUICEGATE_LOG"
     )]
     log: Targets,
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, global = true, value_enum, default_value = "text")]
     log_format: LogFormat,
 }
@@ -152,7 +155,7 @@ impl LogArgs {
 /// A level for all, and `PART=LEVEL` for parts, separated by commas.
 fn filter(text: &str) -> Result<Targets, String> {
     let level = |text: &str| {
-        let example = "write it as info or info,sluicegate_control=debug";
+        let example = "write info, or info,sluicegate_control=debug";
         let refused = || format!("{text:?} is not a level (error, warn, info, debug, trace, off); {example}");
         // The library takes nothing for error.
         let level = text.trim().parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
@@ -195,7 +198,7 @@ mod tests {
         for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {
             let error = parts(wrong).expect_err(wrong);
             assert!(
-                error.contains("is not a level (error, warn,") && error.contains("write it as"),
+                error.contains("is not a level (error, warn,") && error.contains("write info"),
                 "{error}"
             );
         }

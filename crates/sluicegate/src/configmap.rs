@@ -48,58 +48,55 @@ const FOREIGN: &[(&str, Means)] = &[
     ("client-header-timeout", Time("request-head-timeout")),
     ("client-max-body-size", Same("max-request-body")),
     ("enable-brotli", Otherwise("write compression: br,gzip")),
-    ("enable-opentelemetry", Otherwise("otlp-endpoint switches it on")),
-    ("enable-real-ip", Otherwise("name the peers that are believed: trusted-peers")),
+    ("enable-opentelemetry", Otherwise("set otlp-endpoint to send traces")),
+    ("enable-real-ip", Otherwise("write the trusted networks as trusted-peers")),
     ("enable-underscores-in-headers", Same("underscores-in-headers")),
-    ("generate-request-id", Otherwise("requests always have an X-Request-ID")),
+    ("generate-request-id", Otherwise("every request has an X-Request-ID")),
     ("gzip-level", Same("compression-gzip-level")),
     ("gzip-min-length", Same("compression-min-length")),
     ("gzip-types", List("compression-types")),
-    ("hsts", Otherwise("hsts-max-age switches it on")),
+    ("hsts", Otherwise("set hsts-max-age to send the header")),
     ("keep-alive", Time("client-idle-timeout")),
     ("keep-alive-requests", Same("max-requests-per-connection")),
     ("keepalive", Same("pool-size")),
     ("keepalive-requests", Same("max-requests-per-connection")),
     ("keepalive-timeout", Time("client-idle-timeout")),
-    ("large-client-header-buffers", Otherwise("max-request-head is the limit")),
-    ("load-balance", Otherwise("write sluicegate.dev/load-balance on the Service")),
+    ("large-client-header-buffers", Otherwise("write the limit as max-request-head")),
+    ("load-balance", Otherwise("write the annotation sluicegate.dev/load-balance on the Service")),
     ("max-worker-connections", Same("max-connections-per-worker")),
-    ("max-worker-open-files", Otherwise("a process may open as many files as its hard limit says")),
-    ("otel-sampler-ratio", Otherwise("trace-sample-percent is a hundred times as much")),
+    ("max-worker-open-files", Otherwise("a process may open files up to its hard limit")),
+    ("otel-sampler-ratio", Otherwise("write the ratio times 100 as trace-sample-percent")),
     ("otel-service-name", Same("trace-service-name")),
     ("otlp-collector-host", Otherwise("write otlp-endpoint: http://HOST:4318, for OTLP over HTTP")),
     ("otlp-collector-port", Otherwise("write otlp-endpoint: http://HOST:4318, for OTLP over HTTP")),
     ("proxy-body-size", Same("max-request-body")),
-    ("proxy-buffering", Otherwise("responses are passed on as they come, with bounded buffers")),
+    ("proxy-buffering", Otherwise("the gateway always streams responses, with bounded buffers")),
     ("proxy-connect-timeout", Time("connect-timeout")),
-    ("proxy-next-upstream", Otherwise("what is safe to repeat is always repeated elsewhere")),
+    ("proxy-next-upstream", Otherwise("the gateway always retries requests that are safe to repeat")),
     ("proxy-next-upstream-tries", Same("attempts")),
-    ("proxy-protocol", Otherwise("name the peers that speak it: proxy-protocol-peers")),
+    ("proxy-protocol", Otherwise("write the networks of the load balancers as proxy-protocol-peers")),
     ("proxy-read-timeout", Time("response-timeout")),
     ("proxy-real-ip-cidr", Same("trusted-peers")),
     (
         "proxy-request-buffering",
-        Otherwise("requests are passed on as they come; replay-buffer is kept to repeat them"),
+        Otherwise("the gateway always streams requests; replay-buffer sets what it stores for retries"),
     ),
     ("proxy-send-timeout", Time("upstream-idle-timeout")),
     ("set-real-ip-from", Same("trusted-peers")),
-    ("ssl-protocols", Otherwise("tls-min-version is 1.2 or 1.3")),
+    ("ssl-protocols", Otherwise("write tls-min-version: 1.2 or 1.3")),
     ("ssl-reject-handshake", Choice("tls-unknown-names", "refuse")),
     ("upstream-keepalive-connections", Same("pool-size")),
     ("upstream-keepalive-requests", Otherwise("connections to endpoints have no limit of requests")),
     ("upstream-keepalive-timeout", Time("pool-idle-timeout")),
-    ("use-forwarded-headers", Otherwise("name the peers that are believed: trusted-peers")),
+    ("use-forwarded-headers", Otherwise("write the trusted networks as trusted-peers")),
     ("use-gzip", Choice("compression", "gzip")),
-    ("use-http2", Otherwise("HTTP/2 is always spoken with who asks for it")),
-    ("use-proxy-protocol", Otherwise("name the peers that speak it: proxy-protocol-peers")),
+    ("use-http2", Otherwise("HTTP/2 is always on for clients that ask for it")),
+    ("use-proxy-protocol", Otherwise("write the networks of the load balancers as proxy-protocol-peers")),
     ("worker-connections", Same("max-connections-per-worker")),
-    ("worker-cpu-affinity", Otherwise("--workers on the command line is how many there are")),
-    ("worker-processes", Otherwise("--workers on the command line is how many there are")),
-    ("worker-rlimit-nofile", Otherwise("a process may open as many files as its hard limit says")),
-    (
-        "worker-shutdown-timeout",
-        Otherwise("--shutdown-timeout on the command line is how long a drain lasts"),
-    ),
+    ("worker-cpu-affinity", Otherwise("set --workers on the command line")),
+    ("worker-processes", Otherwise("set --workers on the command line")),
+    ("worker-rlimit-nofile", Otherwise("a process may open files up to its hard limit")),
+    ("worker-shutdown-timeout", Otherwise("set --shutdown-timeout on the command line")),
 ];
 
 /// What reads the ConfigMap, on top of what the command line says.
@@ -122,7 +119,7 @@ fn read(base: &Options, values: &[(&str, &str)]) -> Globals {
     let updated = parse(&line)
         .and_then(|matches| options.update_from_arg_matches(&matches).map_err(|error| in_short(&error)));
     if let Err(fault) = updated {
-        faults.push(("data".to_owned(), format!("{fault}: none of it is used")));
+        faults.push(("data".to_owned(), format!("{fault}: no key of the ConfigMap is used, and the settings of the command line apply; remove one of the two keys")));
         options = base.clone();
     }
     Globals {
@@ -147,12 +144,12 @@ fn option(key: &str, value: &str) -> Result<String, String> {
                 Ok(format!("--{option}={}", value.split_whitespace().collect::<Vec<_>>().join(",")))
             }
             Choice(option, choice) if value == "true" => Ok(format!("--{option}={choice}")),
-            Choice(option, choice) => Err(format!("is not used: write {option}: {choice} to have it")),
-            Otherwise(instead) => Err(format!("is not used: {instead}")),
+            Choice(option, choice) => Err(format!("is ignored: write {option}: {choice} to turn it on")),
+            Otherwise(instead) => Err(format!("is ignored: {instead}")),
         };
     }
     if FIXED.contains(&key) {
-        return Err(format!("is not used: --{key} is given on the command line"));
+        return Err(format!("is ignored: set --{key} on the command line"));
     }
     let is_option = command().get_arguments().any(|option| option.get_long() == Some(key));
     let is_time = key.ends_with("-timeout") || key == "hsts-max-age";
@@ -160,8 +157,8 @@ fn option(key: &str, value: &str) -> Result<String, String> {
         true if is_time => Ok(format!("--{key}={}", seconds())),
         true => Ok(format!("--{key}={value}")),
         false => Err(
-            "is unknown and does nothing: keys are the names of options for limits, endpoints, failures, \
-                      compression, traces and TLS, as sluicegate serve --help lists them"
+            "is unknown and ignored: write the name of an option for clients, endpoints, failures, compression, \
+                      traces or TLS from sluicegate serve --help"
                 .to_owned(),
         ),
     }

@@ -28,37 +28,38 @@ use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Data planes (sluicegate proxy) connect to --listen, and are told what to serve and every change of it. While no control plane \
-is there they serve on; another one, or this one started again, sends them the difference.\n\n\
-It is ready once it has a configuration. SIGTERM, SIGINT and SIGQUIT end it at once.")]
+Data planes (sluicegate proxy) connect to --listen, and receive the configuration and every change. Without a control plane, \
+data planes continue to serve. A new control plane sends them only the differences.\n\n\
+The control plane is ready once it has a configuration. SIGTERM, SIGINT and SIGQUIT end it at once.")]
 pub(crate) struct ControlArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Where data planes connect (gRPC with mutual TLS).
+    /// The address where data planes connect (gRPC with mutual TLS).
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:9902")]
     listen: SocketAddr,
-    /// The directory with tls.crt and tls.key, which data planes are shown, and ca.crt, which vouches for them: PEM. Their
-    /// certificates have to be for clients. It is read again when it changes.
+    /// The directory with the control plane's certificate and key (tls.crt and tls.key), and the CA certificates of
+    /// data planes (ca.crt), in PEM. Certificates of data planes must be client certificates. The process reads the
+    /// files again when they change.
     #[arg(long, value_name = "DIR", required_unless_present = "plane_certificates")]
     tls_dir: Option<PathBuf>,
-    /// Make and renew the certificates of both planes: the Secrets sluicegate-control-tls, for control planes, and
-    /// sluicegate-proxy-tls, which data planes mount, in the namespace of this pod.
+    /// Create and renew the certificates of both planes, as Secrets in the namespace of this pod. Control planes use
+    /// sluicegate-control-tls, and data planes mount sluicegate-proxy-tls.
     #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
     plane_certificates: bool,
-    /// How many data planes there may be; further ones are refused, and try again.
+    /// The largest number of connected data planes. The control plane refuses further data planes, which try again.
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
     max_proxies: u32,
-    /// Where /healthz, /readyz and /config are served. It is not for strangers.
+    /// The address of the admin interface: /healthz, /readyz, /metrics, /planes and /config. Keep it private.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
-    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
-    /// times. [default: none, and any where --admin is not a loopback address]
+    /// A host name that the admin interface accepts, beside localhost and IP addresses; may be given several times.
+    /// [default: none, and any name if --admin is not a loopback address]
     #[arg(long, value_name = "NAME")]
     admin_host: Vec<String>,
-    /// Where the data planes serve HTTP: no Gateway can have its ports; may be given several times.
+    /// The address of the data planes for HTTP. A Gateway cannot use its port; may be given several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     listen_http: Vec<SocketAddr>,
-    /// Where the admin interfaces of the data planes are: no Gateway can have their port.
+    /// The address of the data planes' admin interfaces. A Gateway cannot use its port.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     proxy_admin: SocketAddr,
     #[command(flatten)]
@@ -75,7 +76,7 @@ pub(crate) fn run(args: ControlArgs) -> anyhow::Result<()> {
 }
 
 async fn control(args: ControlArgs) -> anyhow::Result<()> {
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let mut signals = Signals::listen().context("cannot register signal handlers")?;
     let ports = Ports { http: &args.listen_http, https: &args.tls.listen_https, admin: args.proxy_admin };
     let translation = translate_options(&args.class, args.settings.settings(), ports);
     let source = args.source.source(translation, &args.settings, &args.tls).await?;
@@ -103,7 +104,8 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     tokio::spawn(admin.serve(listener));
     let tls = match &args.tls_dir {
         Some(dir) => {
-            let tls = PlaneTls::read(dir).context("the planes' certificates (--tls-dir)")?;
+            let tls = PlaneTls::read(dir)
+                .context("cannot read the certificates of the control plane (--tls-dir)")?;
             tokio::spawn(tls.clone().follow());
             tls
         }
@@ -130,7 +132,7 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     let resignation = source.resignation();
     let following = tokio::spawn(async move { source.run(publish).await });
     tokio::select! {
-        _ = following => anyhow::bail!("the source of routes ended"),
+        _ = following => anyhow::bail!("the task that follows the configuration ended unexpectedly"),
         _ = signals.recv() => {}
     }
     resignation.await;
@@ -158,36 +160,52 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
     Planes {
         document: json!({"version": telemetry.version, "resources": telemetry.resources, "planes": planes}),
         measures: vec![
-            Measure::gauge(
-                "sluicegate_planes_connected",
-                "Data planes that are connected",
-                planes.len() as u64,
-            ),
+            Measure::gauge("sluicegate_planes_connected", "Connected data planes", planes.len() as u64),
             Measure::gauge(
                 "sluicegate_planes_behind",
-                "Data planes that do not serve the newest version",
+                "Connected data planes that do not serve the newest version of the configuration yet",
                 behind as u64,
             ),
-            Measure::gauge("sluicegate_planes_version", "The newest version", telemetry.version),
+            Measure::gauge(
+                "sluicegate_planes_version",
+                "Newest version of the configuration",
+                telemetry.version,
+            ),
             Measure::gauge(
                 "sluicegate_planes_resources",
-                "Resources of the configuration",
+                "Resources in the newest version of the configuration",
                 telemetry.resources as u64,
             ),
-            Measure::counter("sluicegate_planes_accepted", "Data planes that connected", counts.accepted),
-            Measure::counter("sluicegate_planes_refused", "Data planes beyond --max-proxies", counts.refused),
+            Measure::counter(
+                "sluicegate_planes_accepted",
+                "Connections of data planes that were accepted",
+                counts.accepted,
+            ),
+            Measure::counter(
+                "sluicegate_planes_refused",
+                "Connections of data planes that were refused, because --max-proxies was reached",
+                counts.refused,
+            ),
             Measure::counter(
                 "sluicegate_planes_handshakes_failed",
-                "Connections without a certificate of the authority",
+                "Connections of data planes whose TLS handshake failed, as without a trusted certificate",
                 counts.handshakes_failed,
             ),
             Measure::counter(
                 "sluicegate_planes_dropped",
-                "Data planes that took nothing for too long",
+                "Data planes that were disconnected because they did not read updates in time",
                 counts.dropped,
             ),
-            Measure::counter("sluicegate_planes_batches", "Batches that were sent", counts.batches),
-            Measure::counter("sluicegate_planes_bytes", "Their bytes, before encryption", counts.bytes),
+            Measure::counter(
+                "sluicegate_planes_batches",
+                "Batches of changes sent to data planes",
+                counts.batches,
+            ),
+            Measure::counter(
+                "sluicegate_planes_bytes",
+                "Bytes of batches sent to data planes, before encryption",
+                counts.bytes,
+            ),
         ],
     }
 }
@@ -204,7 +222,9 @@ async fn made_tls(source: &Source, args: &SourceArgs) -> anyhow::Result<PlaneTls
             Ok(files) => break files,
             Err(error) => {
                 if !has_failed {
-                    tracing::warn!("{error}; it is tried again");
+                    tracing::warn!(
+                        "{error}; data planes cannot connect until this succeeds; trying again every second"
+                    );
                 }
                 has_failed = true;
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -214,8 +234,8 @@ async fn made_tls(source: &Source, args: &SourceArgs) -> anyhow::Result<PlaneTls
     let tls = PlaneTls::given("the Secret of the control plane", files(first.clone()))?;
     let kept = tls.clone();
     tokio::spawn(certificates.follow(first, move |new| match kept.set(files(new)) {
-        Ok(()) => tracing::info!("the certificates of the control plane changed"),
-        Err(error) => tracing::warn!("{error}; those that there are stay in use"),
+        Ok(()) => tracing::info!("the control plane uses its renewed certificate"),
+        Err(error) => tracing::warn!("{error}; the current certificate stays in use"),
     }));
     Ok(tls)
 }

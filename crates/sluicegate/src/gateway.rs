@@ -28,52 +28,52 @@ const RETRY_LISTENERS: Duration = Duration::from_secs(5);
 
 /// What signals and a second process do, for `--help`.
 pub(crate) const LIFE: &str = "\
-SIGTERM, SIGINT and SIGQUIT drain: /readyz fails at once and responses say Connection: close, connections are accepted \
-for --shutdown-grace, idle ones closed after --shutdown-idle, and what is in flight may go on for \
---shutdown-timeout. A further signal changes nothing, but a SIGINT half a second after the first signal or later \
-ends it at once; if that drops requests, it says how many and exits with 1.\n\n\
-SIGHUP, SIGUSR1 and SIGUSR2 (nginx' reload, reopen and upgrade) change nothing and are logged: changes of what is \
-served are followed, and a renamed access log is opened anew, without a signal.\n\n\
-Started beside a running gateway of the same user with the same first --listen address, it takes over the \
-listening sockets, and the running one drains once this one serves. One that drains already then accepts no \
-further connection.";
+SIGTERM, SIGINT and SIGQUIT begin a graceful shutdown: /readyz fails at once, and responses have Connection: close. The \
+gateway accepts connections for --shutdown-grace, then closes idle connections after --shutdown-idle. Requests in flight may \
+continue for --shutdown-timeout. Further signals have no effect, except a SIGINT at least half a second after the first signal. \
+That SIGINT ends the gateway at once; if requests are dropped, the gateway logs their number and exits with 1.\n\n\
+SIGHUP, SIGUSR1 and SIGUSR2 (reload, reopen and upgrade of nginx) have no effect and are logged. The gateway follows changes \
+of the configuration, and opens a renamed access log again, without a signal.\n\n\
+A gateway that starts beside a running gateway of the same user, with the same first --listen address, takes over its \
+listening sockets. The running gateway drains once the new gateway serves. If it drains already, it then accepts no further \
+connection.";
 
 #[derive(Debug, Args)]
 pub(crate) struct GatewayArgs {
-    /// Where HTTP is served, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
+    /// The address for HTTP, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
     /// several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Where /healthz, /readyz, /metrics, /config and /upstreams are served. It is not for strangers. 64 connections are
-    /// open at once; at the limit, the oldest connection without a request is closed. 16 further connections serve
-    /// /healthz and /readyz alone. The head of a request has to come within 2 s.
+    /// The address of the admin interface: /healthz, /readyz, /metrics, /config, /routes and /upstreams. Keep it
+    /// private. The interface accepts 64 connections at once. At the limit it closes the oldest connection without a
+    /// request. 16 further connections serve only /healthz and /readyz. A request head must arrive within 2 s.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
-    /// A host name that the admin interface answers for, beside localhost and IP addresses; may be given several
-    /// times. [default: none, and any where --admin is not a loopback address]
+    /// A host name that the admin interface accepts, beside localhost and IP addresses; may be given several times.
+    /// [default: none, and any name if --admin is not a loopback address]
     #[arg(long, value_name = "NAME")]
     admin_host: Vec<String>,
-    /// How many workers. [default: one for each CPU]
+    /// The number of workers. [default: one for each CPU, 1 to 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Log requests to this file or FIFO, or to standard output (-). The gateway serves on while the log takes nothing, such
-    /// as a full disk or a FIFO without a reader. sluicegate_access_log_dropped_total counts the lines that are lost.
-    /// [default: not logged]
+    /// Log requests to this file or FIFO, or to standard output (-). The gateway continues to serve if the log accepts
+    /// no data, as with a full disk or a FIFO without a reader. sluicegate_access_log_dropped_total counts the lost
+    /// lines. [default: no access log]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// How a logged request looks: JSON, or nginx' combined.
+    /// The format of the access log: json, or combined as in nginx.
     #[arg(long, value_enum, default_value = "json")]
     access_log_format: AccessLogFormat,
-    /// Do not take over from a running gateway, nor offer to be taken over from.
+    /// Do not take over the sockets of a running gateway, and do not offer them to a new one.
     #[arg(long)]
     no_takeover: bool,
-    /// How long connections are accepted after SIGTERM, until load balancers know; 0s: not at all.
+    /// The time after SIGTERM in which the gateway accepts connections, so that load balancers can notice. 0s: none.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     shutdown_grace: Duration,
-    /// How long idle connections are kept after that.
+    /// The time after --shutdown-grace in which idle connections stay open.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     shutdown_idle: Duration,
-    /// How long requests in flight may go on after the grace.
+    /// The time after --shutdown-grace in which requests in flight may continue.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     shutdown_timeout: Duration,
 }
@@ -98,7 +98,7 @@ impl GatewayArgs {
         let access_log = self.access_log.as_deref().map(|path| {
             let file = (path.as_os_str() != "-").then_some(path);
             AccessLog::open(format, file)
-                .with_context(|| format!("cannot write the access log {}", path.display()))
+                .with_context(|| format!("cannot open the access log {} (--access-log)", path.display()))
         });
         let default = Options::default();
         Ok(Options {
@@ -164,7 +164,7 @@ pub(crate) fn block_on(threads: usize, life: impl Future<Output = anyhow::Result
         .thread_name("control")
         .enable_all()
         .build()
-        .context("cannot start the control runtime")?;
+        .context("cannot start the runtime of the control plane")?;
     runtime.block_on(life)
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn block_on(threads: usize, life: impl Future<Output = anyhow::Result
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "the limit of open files cannot be raised");
+        tracing::warn!(%error, "cannot raise the limit of open files; the current limit stays, and bounds the connections");
     }
 }
 
@@ -180,7 +180,7 @@ fn raise_file_limit() {
 /// memory: 96 MiB in place of 78 with 5,000 Ingresses, and no request the cheaper.
 fn decline_huge_pages() {
     if let Err(error) = disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "huge pages cannot be declined");
+        tracing::debug!(%error, "cannot turn off huge pages");
     }
 }
 
@@ -193,7 +193,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     resignation: impl Future<Output = ()> + Send + 'static,
     follow: impl FnOnce(Publish) -> F,
 ) -> anyhow::Result<()> {
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let mut signals = Signals::listen().context("cannot register signal handlers")?;
     let (mut inheritance, offer) = match args.takes_over() {
         true => {
             (Inheritance::ask(args.listen[0])?, Offer::new(args.listen[0]).inspect_err(warn_of_offer).ok())
@@ -223,7 +223,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     tokio::spawn(retry_listeners(proxy.clone()));
 
     tokio::select! {
-        first = first => first.context("what changes the configuration has ended")?,
+        first = first => first.context("the task that follows the configuration ended unexpectedly")?,
         _ = signals.recv() => return Ok(()),
     }
     readiness.set(Phase::Ready);
@@ -234,7 +234,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     if let Some(inheritance) = inheritance
         && let Err(error) = inheritance.complete()
     {
-        tracing::info!(%error, "the gateway that was taken over from has ended already");
+        tracing::info!(%error, "the old gateway ended before the takeover was complete; its sockets are in use here");
     }
 
     let mut over = tokio::spawn({
@@ -245,7 +245,9 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
             // or not, its routes are the old ones.
             admin.abort();
             proxy.end_grace();
-            tracing::info!("another process has taken over: no connection is accepted any more");
+            tracing::info!(
+                "another process has taken over the sockets: this process accepts no further connection"
+            );
         }
     });
     let (wish, is_told) = tokio::select! {
@@ -260,7 +262,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     if !is_told && pod_name().is_some() {
         // If it ended now, kubelet would start it again, and it would take the sockets back.
         tracing::info!(
-            "drained; another pod serves at the same addresses, so this one waits until it is ended"
+            "drained; another pod serves at the same addresses, so this pod waits for a signal to end"
         );
         signals.recv().await;
     }
@@ -285,12 +287,12 @@ async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> 
             () = signals.end_now() => {}
         }
     }
-    tracing::warn!("ending at once");
+    tracing::warn!("SIGINT during the shutdown: ending at once");
     let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
     proxy.shutdown(Drain::AT_ONCE).await;
     anyhow::ensure!(
         dropped == 0,
-        "a signal ended it at once, and requests in flight were dropped: {dropped}; SIGTERM lets them end"
+        "a signal ended the gateway at once and dropped requests in flight: {dropped}; send a single SIGTERM to let them finish"
     );
     Ok(())
 }
@@ -340,5 +342,5 @@ async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener)
 }
 
 fn warn_of_offer(error: &anyhow::Error) {
-    tracing::warn!("{error:#}; a new process will have to wait for this one to end");
+    tracing::warn!("{error:#}; a new process cannot take over, and has to wait until this process ends");
 }

@@ -85,6 +85,6 @@ fn say(text: &str) {
     if let Err(error) = writeln!(io::stdout(), "{text}")
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        complain(&format!("standard output: {error}"));
+        complain(&format!("cannot write to standard output: {error}"));
     }
 }

@@ -18,30 +18,30 @@ use crate::gateway::{self, GatewayArgs, Told};
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-It is ready once it serves a configuration: that of the control plane, or that of --snapshot if the control plane cannot be \
-reached, or says nothing for 2s. While there is no connection it serves on, and tries again: at once, then after up to \
+The data plane is ready once it serves a configuration: from the control plane, or from --snapshot if the control plane is \
+unreachable or silent for 2s. Without a connection it continues to serve, and connects again: at once, then after up to \
 200ms, doubling to 1s.\n\n{}", gateway::LIFE))]
 pub(crate) struct ProxyArgs {
-    /// The control plane. A name is looked up for each connection.
+    /// The host and port of the control plane. The data plane looks the host up for each connection.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     control: Box<str>,
-    /// The name that the certificate of the control plane has to have.
+    /// The name that the control plane's certificate must have.
     #[arg(long, value_name = "NAME", value_parser = server_name, default_value = "sluicegate-control")]
     control_name: ServerName<'static>,
-    /// The directory with tls.crt and tls.key, which the control plane is shown, and ca.crt, which vouches for it: PEM. It is
-    /// read again when it changes.
+    /// The directory with the data plane's certificate and key (tls.crt and tls.key), and the CA certificates of the
+    /// control plane (ca.crt), in PEM. The process reads the files again when they change.
     #[arg(long, value_name = "DIR")]
     tls_dir: PathBuf,
-    /// Write down what is served, with private keys, to this file (mode 0600), and start from it while the control plane is
-    /// away. [default: not written]
+    /// The file for a snapshot of the configuration, with private keys (mode 0600). The data plane starts from the
+    /// snapshot if the control plane is unavailable. [default: no snapshot]
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// What the control plane calls this process. [default: the name of the host]
+    /// The name of this data plane at the control plane. [default: the host name]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pod_name: Option<Box<str>>,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// Where HTTPS is served; may be given several times. [default: nowhere]
+    /// The address for HTTPS; may be given several times. [default: none]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen_https: Vec<SocketAddr>,
 }
@@ -51,7 +51,8 @@ pub(crate) fn run(args: ProxyArgs) -> anyhow::Result<()> {
 }
 
 async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
-    let tls = PlaneTls::read(&args.tls_dir).context("the planes' certificates (--tls-dir)")?;
+    let tls = PlaneTls::read(&args.tls_dir)
+        .context("cannot read the certificates of the data plane (--tls-dir)")?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into();
     let subscriber = Subscriber::new(SubscriberOptions {
         control: args.control,
@@ -66,10 +67,15 @@ async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
     let problems = Arc::new(move || {
         let telemetry = telemetry.borrow();
         let refused = (telemetry.refused > 0).then(|| {
-            format!("{} resources of the control plane cannot be read by this version", telemetry.refused)
+            format!(
+                "this version cannot read {} resources of the control plane; update the data plane",
+                telemetry.refused
+            )
         });
         let away = telemetry.last_error.iter().filter(|_| !telemetry.is_connected);
-        let away = away.map(|error| format!("there is no connection to the control plane: {error}"));
+        let away = away.map(|error| {
+            format!("no connection to the control plane: {error}; the last configuration stays in service")
+        });
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
@@ -89,27 +95,27 @@ fn planes(telemetry: &SubscriberTelemetry) -> Planes {
         measures: vec![
             Measure::gauge(
                 "sluicegate_control_connected",
-                "1 while there is a connection to the control plane",
+                "1 while the data plane is connected to the control plane, otherwise 0",
                 telemetry.is_connected.into(),
             ),
             Measure::gauge(
                 "sluicegate_control_version",
-                "The version of the configuration",
+                "Version of the configuration that the data plane serves",
                 telemetry.version,
             ),
             Measure::counter(
                 "sluicegate_control_connections",
-                "Connections to the control plane that there were",
+                "Connections made to the control plane",
                 telemetry.connections,
             ),
             Measure::gauge(
                 "sluicegate_control_resources_refused",
-                "Resources that this version cannot read",
+                "Resources of the control plane that this version of the data plane cannot read",
                 telemetry.refused as u64,
             ),
             Measure::counter(
                 "sluicegate_snapshot_failures",
-                "How often the snapshot could not be written",
+                "Failed writes of the snapshot",
                 telemetry.snapshot_failures,
             ),
         ],
@@ -127,7 +133,10 @@ fn host_and_port(text: &str) -> Result<Box<str>, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.map(str::parse::<u16>) {
         Some(Ok(port)) if port > 0 => Ok(text.into()),
-        _ => Err("write it as HOST:PORT, such as sluicegate-control:9902 or [2001:db8::1]:9902".to_owned()),
+        _ => Err(
+            "not a host with a port; write HOST:PORT, such as sluicegate-control:9902 or [2001:db8::1]:9902"
+                .to_owned(),
+        ),
     }
 }
 

@@ -16,8 +16,8 @@ use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-Times are written as 250ms, 60s, 5m or 1h: at least 1ms, unless 0s is said to mean something, and at most 365d. \
-Sizes are bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n{}", gateway::LIFE))]
+TIME is written as 250ms, 60s, 5m or 1h: at least 1ms, or 0s where an option gives 0s a meaning, and at most 365d. \
+SIZE is a number of bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n{}", gateway::LIFE))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     source: SourceArgs,

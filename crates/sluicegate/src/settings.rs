@@ -27,203 +27,212 @@ const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
 /// model. Where 0 means something (never, none, no limit), the option's help says so; elsewhere it is refused.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
-    /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) are believed: networks such as
-    /// 10.0.0.0/8, or single addresses, comma separated. Where such a peer tells no address of its client, nobody is let in whose
-    /// address counts. [default: none]
+    /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) the gateway trusts: networks such as
+    /// 10.0.0.0/8, or single addresses, comma separated. If such a peer reports no valid client IP, rules about client
+    /// IPs deny the request. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     trusted_peers: Vec<IpNet>,
-    /// Peers that say by the PROXY protocol (version 1 or 2) whom they speak for, as load balancers do: networks or
-    /// single addresses, comma separated. Their connections have to begin with its header, at every listener but
-    /// those for UDP; nobody else is believed. [default: none]
+    /// Peers that send the PROXY protocol (version 1 or 2), such as load balancers: networks or single addresses, comma
+    /// separated. Their connections must begin with the PROXY header, at every listener except UDP. The gateway does
+    /// not accept the header from other peers. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     proxy_protocol_peers: Vec<IpNet>,
-    /// From a connection of such a peer to the end of its PROXY header. [default: 5s]
+    /// The timeout from a connection of such a peer to the end of its PROXY header. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     proxy_protocol_timeout: Option<Duration>,
-    /// Pass on request headers with an underscore in their name, which are dropped otherwise: many back ends take
-    /// X_Forwarded_For for X-Forwarded-For.
+    /// Pass on request headers with an underscore in their name. By default the gateway drops them, because many
+    /// applications take X_Forwarded_For for X-Forwarded-For. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     underscores_in_headers: Option<bool>,
     /// Pass on paths with a dot segment behind an escape or a parameter, such as /x/..%2Fadmin, /x%5C..%5Cadmin and
-    /// /x/..;/admin. Endpoints that decode a path before they resolve it would leave the route. The gateway responds with 400
-    /// otherwise; policies that name paths always do. [default: false]
+    /// /x/..;/admin. An endpoint that decodes a path before it resolves dot segments would leave the route. By default
+    /// the gateway responds with 400. Policies that name paths always do. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     allow_encoded_dot_segments: Option<bool>,
-    /// Pass on request targets with raw bytes above 0x7F, if they are valid UTF-8. The gateway percent-encodes them in the
-    /// path. The gateway responds with 400 otherwise. [default: false]
+    /// Pass on request targets with raw bytes above 0x7F that are valid UTF-8. The gateway percent-encodes these bytes
+    /// in the path. By default the gateway responds with 400. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     allow_non_ascii_targets: Option<bool>,
-    /// From the first byte of a request's head to its last: 408 after it. [default: 60s]
+    /// The timeout from the first byte of a request head to its last byte. The gateway then responds with 408.
+    /// [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_head_timeout: Option<Duration>,
-    /// Between two reads of a request's body: 408 after it. [default: 60s]
+    /// The timeout between two reads of a request body. The gateway then responds with 408. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_body_timeout: Option<Duration>,
-    /// The least that a client sends of a request's body while the gateway waits for it, per second: 408 once the client
-    /// is behind by --request-body-grace. Time in which the endpoint takes no more does not count. The limit ends when
-    /// the response begins. It does not apply to upgrades, nor to gRPC calls to HTTP/2 endpoints. 0: no limit. [default: 240]
+    /// The lowest rate of a request body, in bytes per second, while the gateway waits for the client. A client that
+    /// falls behind by --request-body-grace receives 408. Time in which the endpoint accepts no data does not count.
+    /// The limit ends when the response begins. It does not apply to upgrades, nor to gRPC calls to HTTP/2 endpoints.
+    /// 0: no limit. [default: 240]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Clients")]
     min_request_body_rate: Option<u64>,
-    /// How long a client may fall behind --min-request-body-rate. Bytes that come faster earn further time, up to
+    /// How long a client may fall behind --min-request-body-rate. A faster body earns more time, up to
     /// --request-body-timeout. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_body_grace: Option<Duration>,
-    /// From a request's head to the end of its body: 408 after it. It does not apply to upgrades, nor to gRPC calls to
-    /// HTTP/2 endpoints. 0s: no limit, because the time of a large upload depends on its size. [default: 0s]
+    /// The timeout from a request head to the end of the request body. The gateway then responds with 408. The limit
+    /// does not apply to upgrades, nor to gRPC calls to HTTP/2 endpoints. 0s: no limit, because the time of a large
+    /// upload depends on its size. [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
     request_body_total_timeout: Option<Duration>,
-    /// Stalled uploads that one worker holds open at one endpoint: above it the longest stalled one ends with 408. An
-    /// upload is stalled when its client is 1 s behind --min-request-body-rate. More are allowed up to a quarter of the
-    /// worker's other requests at that endpoint. 0: no limit. [default: 64]
+    /// The stalled uploads that one worker keeps open at one endpoint. Above the limit, the upload that stalled first
+    /// ends with 408. An upload is stalled if its client is 1 s behind --min-request-body-rate. The limit rises to a
+    /// quarter of the worker's other requests at that endpoint. 0: no limit. [default: 64]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_stalled_uploads_per_endpoint: Option<u32>,
-    /// How long a kept-alive connection may wait for its next request. [default: 75s]
+    /// The time that an idle client connection may wait for its next request. [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_idle_timeout: Option<Duration>,
-    /// Between two writes to a client that does not read. [default: 60s]
+    /// The timeout between two writes to a client that does not read. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_write_timeout: Option<Duration>,
-    /// From a connection to the end of its TLS handshake. [default: 10s]
+    /// The timeout from a connection to the end of its TLS handshake. [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     tls_handshake_timeout: Option<Duration>,
-    /// The ClientHello of a TLS client, with the headers of its records: the gateway rejects a longer one. [default: 32Ki, 1Ki
-    /// to 64Ki]
+    /// The largest ClientHello of a TLS client, in bytes, with its record headers. The gateway rejects a longer
+    /// ClientHello. [default: 32Ki, 1Ki to 64Ki]
     #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 10..=1 << 16), help_heading = "Clients")]
     max_client_hello: Option<u64>,
-    /// The head of a request: 431 above it, 414 if its first line alone is over it. [default: 32Ki, 1Ki to 1Mi]
+    /// The largest request head, in bytes. The gateway responds with 431 to a longer head, and with 414 if the first
+    /// line alone is longer. [default: 32Ki, 1Ki to 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Clients")]
     max_request_head: Option<u64>,
-    /// Header lines in one head. [default: 100, at most 256]
+    /// The largest number of header lines in one head. [default: 100, 1 to 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Clients")]
     max_headers: Option<u16>,
-    /// The body of a request: 413 above it; 0: no limit. [default: 0]
+    /// The largest request body, in bytes. The gateway responds with 413 to a longer body. 0: no limit. [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Clients")]
     max_request_body: Option<u64>,
-    /// Requests on one connection, which is closed after them; 0: no limit. [default: 0]
+    /// The number of requests after which the gateway closes a client connection. 0: no limit. [default: 0]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_requests_per_connection: Option<u64>,
-    /// Requests under way at a time on one HTTP/2 connection; further ones are refused, and clients repeat them.
+    /// The requests in flight on one HTTP/2 connection. The gateway refuses further requests, and clients repeat them.
     /// [default: 128, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     http2_max_concurrent_streams: Option<u32>,
-    /// What a client may send of one HTTP/2 request's body ahead of the endpoint. [default: 256Ki, 64Ki to 16Mi]
+    /// The bytes that a client may send ahead of the endpoint in one HTTP/2 request body. [default: 256Ki, 64Ki to
+    /// 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
     http2_stream_window: Option<u64>,
-    /// The same for all requests of one HTTP/2 connection. [default: 1Mi, 64Ki to 16Mi]
+    /// The bytes that a client may send ahead of the endpoints in all request bodies of one HTTP/2 connection.
+    /// [default: 1Mi, 64Ki to 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
     http2_connection_window: Option<u64>,
-    /// Connections of one worker; further ones wait. [default: 65536, at least 1]
+    /// The client connections of one worker. Further connections wait in the listen queue. [default: 65536, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_connections_per_worker: Option<u32>,
-    /// Clients of one worker that exchange datagrams (UDP) with an endpoint; datagrams of further ones are dropped.
-    /// [default: 4096, at least 1]
+    /// The UDP clients of one worker that exchange datagrams with an endpoint. The gateway drops datagrams of further
+    /// clients. [default: 4096, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_udp_flows_per_worker: Option<u32>,
 
-    /// Compress responses for clients who accept it, by these codings, the preferred one first: gzip, br and zstd,
-    /// comma separated; or off. An Ingress can say otherwise (sluicegate.dev/compression). Pages that show secrets beside
-    /// what strangers wrote should not be compressed (BREACH). [default: off]
+    /// Compress responses for clients that accept it, with these codings in the order of preference: gzip, br and zstd,
+    /// comma separated; or off. An Ingress can override the setting (sluicegate.dev/compression). Do not compress pages
+    /// that contain both secrets and text of other users (BREACH). [default: off]
     #[arg(long, value_name = "CODINGS", help_heading = "Compression")]
     compression: Option<Codings>,
-    /// The media types of what is compressed, comma separated; text/* takes all of a kind. [default: text/html,
-    /// application/json, image/svg+xml and others: those of ingress-nginx]
+    /// The media types that the gateway compresses, comma separated. text/* is every type of text. [default: text/html,
+    /// application/json, image/svg+xml and others: the types of ingress-nginx]
     #[arg(long, value_name = "TYPES", value_delimiter = ',', help_heading = "Compression")]
     compression_types: Option<Vec<MediaRange>>,
-    /// Bodies that are known to be shorter stay as they are. [default: 256]
+    /// The shortest body that the gateway compresses, in bytes, if the length is known. [default: 256]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Compression")]
     compression_min_length: Option<u64>,
-    /// How hard gzip tries. [default: 4, 1 to 9]
+    /// The compression level of gzip; higher is smaller and slower. [default: 4, 1 to 9]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::GZIP), help_heading = "Compression")]
     compression_gzip_level: Option<u8>,
-    /// How hard brotli tries. [default: 3, 1 to 4]
+    /// The compression level of brotli; higher is smaller and slower. [default: 3, 1 to 4]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::BROTLI), help_heading = "Compression")]
     compression_br_level: Option<u8>,
-    /// How hard zstd tries. [default: 3, 1 to 9]
+    /// The compression level of zstd; higher is smaller and slower. [default: 3, 1 to 9]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::ZSTD), help_heading = "Compression")]
     compression_zstd_level: Option<u8>,
-    /// Responses that one worker compresses at a time, each in 0.4 MiB (gzip) to 1.3 MiB of memory (brotli);
-    /// further ones go uncompressed. [default: 128]
+    /// The responses that one worker compresses at once. Each takes 0.4 MiB (gzip) to 1.3 MiB (brotli) of memory.
+    /// Further responses stay uncompressed. 0: no compression. [default: 128]
     #[arg(long, value_name = "N", help_heading = "Compression")]
     max_compressions_per_worker: Option<u16>,
 
-    /// For one connect to one endpoint. [default: 5s]
+    /// The timeout of one connect to one endpoint. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     connect_timeout: Option<Duration>,
-    /// From the end of a request to the head of its response: 504 after it. [default: 60s]
+    /// The timeout from the end of a request to the head of its response. The gateway then responds with 504. [default:
+    /// 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     response_timeout: Option<Duration>,
-    /// Between two reads of a response's body, or two writes of a request's body. [default: 60s]
+    /// The timeout between two reads of a response body, and between two writes of a request body. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     upstream_idle_timeout: Option<Duration>,
-    /// How long a tunnel (TCP, TLS passed through, WebSocket or another upgrade) may be silent. [default: 1h]
+    /// The idle timeout of a tunnel: TCP, TLS passthrough, a WebSocket or another upgrade. [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     tunnel_idle_timeout: Option<Duration>,
-    /// How long a client and an endpoint that exchange datagrams (UDP) may be silent. [default: 60s]
+    /// The idle timeout of a UDP client and its endpoint. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Endpoints")]
     udp_idle_timeout: Option<Duration>,
-    /// How long requests and tunnels may go on at an endpoint that was removed; 0s: they are cut off.
-    /// [default: 4m]
+    /// The time that requests and tunnels may continue at a removed endpoint. 0s: the gateway cuts them off. [default:
+    /// 4m]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
     endpoint_drain_timeout: Option<Duration>,
-    /// The head of a response: 502 above it. [default: 64Ki, 1Ki to 1Mi]
+    /// The largest response head, in bytes. The gateway responds with 502 to a longer head. [default: 64Ki, 1Ki to 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Endpoints")]
     max_response_head: Option<u64>,
-    /// Unused connections kept for each endpoint, by each worker; 0: none. [default: 128, at most 65535]
+    /// The idle connections that each worker keeps open to each endpoint. 0: none. [default: 128, at most 65535]
     #[arg(long, value_name = "N", help_heading = "Endpoints")]
     pool_size: Option<u16>,
-    /// How long an unused connection is kept; 0s: not at all. [default: 60s]
+    /// The time that an idle connection to an endpoint stays open. 0s: not at all. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
     pool_idle_timeout: Option<Duration>,
 
-    /// Trace requests, and send their spans to this collector by OTLP over HTTP: http://collector:4318, to which /v1/traces is
-    /// added. Without it, traceparent and tracestate are passed on as they come. [default: none]
+    /// Trace requests, and send their spans to this collector by OTLP over HTTP, such as http://collector:4318. The
+    /// gateway adds /v1/traces. Without a collector, the gateway passes traceparent and tracestate on unchanged.
+    /// [default: none]
     #[arg(long, value_name = "URL", help_heading = "Traces")]
     otlp_endpoint: Option<Collector>,
-    /// The authorities that may vouch for a collector at https://, as a file of PEM certificates. [default: the public ones]
+    /// The file with the CA certificates of a collector at https://, in PEM. [default: the public CA certificates]
     #[arg(long, value_name = "FILE", value_parser = authorities, help_heading = "Traces")]
     otlp_ca: Option<Authorities>,
-    /// Of a hundred requests without a traceparent, how many are traced; 0: none. [default: 1]
+    /// The percentage of the requests without a traceparent that are traced, such as 1 or 0.01. 0: none. [default: 1, 0
+    /// to 100]
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Traces")]
     trace_sample_percent: Option<f64>,
-    /// Requests that are traced because their traceparent says so, in a second: anybody can say that. The traces of further
-    /// ones go on without a span of the gateway; 0: of all. [default: 100]
+    /// The requests per second that are traced because their traceparent asks for it. Any client can ask. Further
+    /// traces continue without a span of the gateway. 0: none of these requests is traced. [default: 100]
     #[arg(long, value_name = "N", help_heading = "Traces")]
     trace_followed_per_second: Option<u32>,
-    /// What the gateway is called in traces. [default: sluicegate]
+    /// The name of the gateway in traces (service.name). [default: sluicegate]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Traces")]
     trace_service_name: Option<String>,
 
-    /// How many endpoints a request may be sent to in all. [default: 3]
+    /// The largest number of attempts of a request, including the first. [default: 3, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Failures")]
     attempts: Option<u32>,
-    /// What is kept of a request's body so that it can be sent again; 0: nothing.
-    /// [default: 64Ki, at most 64Mi]
+    /// The bytes of a request body that the gateway stores for a retry. 0: none. [default: 64Ki, at most 64Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(0..=64 << 20), help_heading = "Failures")]
     replay_buffer: Option<u64>,
-    /// The longest that a connect goes unanswered before another endpoint is tried beside it; 0s: never.
-    /// [default: 50ms]
+    /// The longest time without an answer to a connect, after which the gateway connects to a second endpoint too. 0s:
+    /// never. [default: 50ms]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     connect_hedge: Option<Duration>,
-    /// How long a request waits when no endpoint can be connected to; 0s: not at all. [default: 1s]
+    /// The time that a request waits if the gateway cannot connect to any endpoint. 0s: not at all. [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     endpoint_wait: Option<Duration>,
-    /// How long an endpoint's kernel may leave an idempotent request unacknowledged before it is given to
-    /// another; 0s: for ever. [default: 60ms]
+    /// The time that an endpoint's kernel may leave an idempotent request unacknowledged. The gateway then retries at
+    /// another endpoint. 0s: no limit. [default: 60ms]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     unacknowledged_timeout: Option<Duration>,
-    /// Over how long a new or recovered endpoint comes to its full share; 0s: at once. [default: 10s]
+    /// The time in which the share of a new or recovered endpoint grows to its full share. 0s: at once. [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     slow_start: Option<Duration>,
-    /// Ignore suspicion when less than this share of the endpoints is free of it. [default: 0]
+    /// The percentage of healthy endpoints below which the gateway ignores health, and uses all endpoints. [default: 0,
+    /// 0 to 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), help_heading = "Failures")]
     panic_threshold: Option<u8>,
-    /// The first time between two probes of a suspect endpoint; it doubles. [default: 250ms]
+    /// The first time between two probes of an unhealthy endpoint. The time doubles after each probe. [default: 250ms]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Failures")]
     probe_interval: Option<Duration>,
-    /// The longest time between two probes of a suspect endpoint. [default: 5s]
+    /// The longest time between two probes of an unhealthy endpoint. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Failures")]
     probe_interval_max: Option<Duration>,
 }
@@ -335,7 +344,7 @@ struct Authorities(Vec<CertificateDer<'static>>);
 fn authorities(path: &str) -> Result<Authorities, String> {
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match all {
-        Ok(all) if all.is_empty() => Err("it has no certificate in PEM".to_owned()),
+        Ok(all) if all.is_empty() => Err("the file has no certificate in PEM".to_owned()),
         Ok(all) => Ok(Authorities(all)),
         Err(error) => Err(error.to_string()),
     }
@@ -343,9 +352,14 @@ fn authorities(path: &str) -> Result<Authorities, String> {
 
 /// A share such as 100, 1 or 0.01.
 fn percent(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let percent: f64 =
+        text.parse().map_err(|_| "not a number; write a percentage from 0 to 100".to_owned())?;
     // Which is also false for what is no number.
-    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err("it must be from 0 to 100".to_owned()) }
+    if (0.0..=100.0).contains(&percent) {
+        Ok(percent)
+    } else {
+        Err("out of range; write a percentage from 0 to 100".to_owned())
+    }
 }
 
 fn level(range: RangeInclusive<u8>) -> clap::builder::RangedI64ValueParser<u8> {
@@ -368,15 +382,15 @@ fn unless_zero(limit: u64) -> Option<u64> {
 /// A duration such as `250ms`, `60s`, `5m` or `1h30m`, of a year at most.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write it as 250ms, 60s, 5m or 1h"))?;
-    if time > LONGEST { Err("the longest time is 365d".to_owned()) } else { Ok(time) }
+        .map_err(|error| format!("{error}; write a time as 250ms, 60s, 5m or 1h"))?;
+    if time > LONGEST { Err("too long; the longest time is 365d".to_owned()) } else { Ok(time) }
 }
 
 /// A time limit: one of 0 would be over before anything could happen.
 fn limit(text: &str) -> Result<Duration, String> {
     let limit = time(text)?;
     if limit < SHORTEST {
-        return Err("nothing could be done in that time; the shortest limit is 1ms".to_owned());
+        return Err("too short; the shortest limit is 1ms".to_owned());
     }
     Ok(limit)
 }
@@ -393,7 +407,7 @@ fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> +
             bound if *bound >= 1 << 10 => format!("{}Ki", bound >> 10),
             bound => bound.to_string(),
         });
-        Err(format!("it must be from {least} to {most}"))
+        Err(format!("out of range; write a size from {least} to {most}"))
     }
 }
 
@@ -406,10 +420,14 @@ fn size(text: &str) -> Result<u64, String> {
         "k" | "K" | "Ki" => 1,
         "m" | "M" | "Mi" => 2,
         "g" | "G" | "Gi" => 3,
-        unit => return Err(format!("{unit:?} is no unit; write a number of bytes, or 64k, 1m, 64Ki, 1Mi")),
+        unit => {
+            return Err(format!("{unit:?} is not a unit; write a number of bytes, or 64k, 1m, 64Ki, 1Mi"));
+        }
     };
     let number: u64 = digits.parse().map_err(|_| format!("{digits:?} is not a number of bytes"))?;
-    number.checked_mul(1 << (10 * power)).ok_or_else(|| "the size is too large".to_owned())
+    number
+        .checked_mul(1 << (10 * power))
+        .ok_or_else(|| "the size is too large; write less than 2^64 bytes".to_owned())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Signals {
                     if self.is_first() {
                         return Wish::Drain;
                     }
-                    tracing::info!("SIGTERM again: draining goes on; SIGINT ends it at once");
+                    tracing::info!("a further SIGTERM has no effect: draining continues; send SIGINT to end at once");
                 }
                 // nginx' graceful end, and so the stop signal of its images and of many unit files.
                 _ = self.quit.recv() => {
@@ -70,15 +70,15 @@ impl Signals {
                     }
                 }
                 _ = self.hangup.recv() => tracing::info!(
-                    "SIGHUP changes nothing: changes of manifests are followed by themselves, other options need \
-                     a new process, which takes over from this one"
+                    "SIGHUP has no effect: the gateway follows changes of the configuration; to change options, start a \
+                     new process, which takes over from this one"
                 ),
                 _ = self.user1.recv() => tracing::info!(
-                    "SIGUSR1 changes nothing: the access log is opened anew by itself once its file was renamed"
+                    "SIGUSR1 has no effect: the gateway opens a renamed access log again by itself"
                 ),
                 _ = self.user2.recv() => tracing::info!(
-                    "SIGUSR2 changes nothing: to upgrade, start the new binary with the same options; it takes \
-                     over from this one"
+                    "SIGUSR2 has no effect: to upgrade, start the new binary with the same options; it takes over from \
+                     this process"
                 ),
             }
         }

@@ -21,16 +21,17 @@ use crate::tls::TlsArgs;
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
 pub(crate) struct SourceArgs {
     /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
-    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap, SecurityPolicy, Consumer,
-    /// RateLimitPolicy and TrafficPolicy. It is watched.
+    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap, SecurityPolicy,
+    /// Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
-    /// Follow the same objects in a Kubernetes cluster: with the service account of the pod, or else with a kubeconfig.
+    /// Follow these objects in a Kubernetes cluster, with the service account of the pod, or otherwise with a
+    /// kubeconfig.
     #[arg(long)]
     kubernetes: bool,
-    /// The ConfigMap of global settings: its keys are the names of the options for limits, endpoints, failures,
-    /// compression and TLS, and go before them; what ingress-nginx calls them is understood. Its changes are followed.
-    /// [default: none]
+    /// The ConfigMap with global settings. Its keys are the names of options for clients, endpoints, failures,
+    /// compression, traces and TLS; its values precede the command line. Many keys of ingress-nginx are accepted too.
+    /// The gateway follows changes. [default: none]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
     configmap: Option<ObjectName>,
     #[command(flatten)]
@@ -40,22 +41,23 @@ pub(crate) struct SourceArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Kubernetes")]
 struct ClusterArgs {
-    /// The kubeconfig to use. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
+    /// The kubeconfig file. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE", requires = "kubernetes")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. [default: its current one]
+    /// The context of the kubeconfig. [default: the current context]
     #[arg(long, value_name = "NAME", requires = "kubernetes")]
     context: Option<String>,
-    /// Follow this namespace alone; may be given several times. IngressClasses and GatewayClasses have none, and are
-    /// followed anyway. [default: all namespaces]
+    /// Follow only this namespace; may be given several times. IngressClasses and GatewayClasses have no namespace and
+    /// are always followed. [default: all namespaces]
     #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
     watch_namespace: Vec<Arc<str>>,
-    /// Give Ingresses the addresses of this Service in their status: those of its load balancer, its external ones, or
-    /// else its cluster address. While it is missing, or waits for its load balancer, the last ones stay. With
-    /// --publish-node-addresses Ingresses have those of the nodes until the Service has one. [default: none are written]
+    /// Write the addresses of this Service into the status of Ingresses: the addresses of its load balancer, its
+    /// external IPs, or its cluster IP. While the Service is missing or has no address yet, the last addresses stay.
+    /// With --publish-node-addresses, Ingresses have the addresses of the nodes until the Service has an address.
+    /// [default: none]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, requires = "kubernetes")]
     publish_service: Option<ObjectName>,
-    /// Give Ingresses this IP address or host name in their status; may be given several times.
+    /// Write this IP address or host name into the status of Ingresses; may be given several times. [default: none]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -63,17 +65,19 @@ struct ClusterArgs {
         conflicts_with_all = ["publish_service", "publish_node_addresses"]
     )]
     publish_status_address: Vec<Box<str>>,
-    /// Give Ingresses the addresses of the nodes in their status on which pods like this one are ready: external ones, or
-    /// else internal ones.
+    /// Write the addresses of nodes into the status of Ingresses: the nodes on which pods like this pod are ready.
+    /// External addresses precede internal addresses.
     #[arg(long, requires_all = ["kubernetes", "pod_name"])]
     publish_node_addresses: bool,
-    /// The Lease in the namespace of the pod whose holder, one of all gateways with it, writes status and Events.
+    /// The name of the Lease in the namespace of the pod. Of all gateways with this Lease, its holder writes status and
+    /// Events.
     #[arg(long, value_name = "NAME", default_value = "sluicegate")]
     lease_name: Arc<str>,
-    /// The name of this pod. [default: made up, where it is not needed]
+    /// The name of this pod. [default: a random name, unless --publish-node-addresses needs the name]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pod_name: Option<Arc<str>>,
-    /// The namespace of this pod, in which the Lease is. Without it nothing is written into the cluster.
+    /// The namespace of this pod and of the Lease. Without it, the gateway writes nothing into the cluster. [default:
+    /// none]
     #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
     pod_namespace: Option<Arc<str>>,
     /// Write nothing into the cluster: no status, no annotation, no Event, no Lease.
@@ -106,7 +110,7 @@ impl SourceArgs {
         let status = self.cluster.status();
         if status.is_none() && !self.cluster.no_status {
             tracing::info!(
-                "nothing is written into the cluster, since the namespace of this pod is unknown (--pod-namespace)"
+                "the gateway writes no status and no Events, because the namespace of this pod is unknown; set --pod-namespace"
             );
         }
         Ok(Source::Cluster(ClusterSource::new(client, watch_namespace, options, status)))
@@ -160,7 +164,7 @@ impl Source {
         };
         move || {
             let leads = *leads.as_ref()?.borrow();
-            let help = "1 if this process holds the Lease, and so writes status and Events";
+            let help = "1 if this process holds the Lease and writes status and Events, otherwise 0";
             Some(Measure::gauge("sluicegate_leader", help, leads.into()))
         }
     }

@@ -44,18 +44,23 @@ pub(crate) struct Inheritance {
 impl Inheritance {
     /// Asks the process that serves `address`, if there is one of ours, for its sockets.
     pub(crate) fn ask(address: SocketAddr) -> anyhow::Result<Option<Self>> {
-        let old = match UnixStream::connect_addr(&name(address)?) {
-            Ok(old) => old,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
-            Err(error) => return Err(error).context("cannot ask the running gateway for its sockets"),
-        };
+        let old =
+            match UnixStream::connect_addr(&name(address)?) {
+                Ok(old) => old,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+                Err(error) => return Err(error).context(
+                    "cannot ask the running gateway for its sockets; stop it, or start with --no-takeover",
+                ),
+            };
         same_user(&old)?;
         old.set_read_timeout(Some(PATIENCE))?;
         match receive(&old) {
             Ok(sockets) => Ok(Some(Self { sockets, old })),
             Err(error) => {
                 // It is about to end. The ports can be shared until then.
-                tracing::warn!("the running gateway did not hand over its sockets: {error:#}");
+                tracing::warn!(
+                    "the running gateway did not hand over its sockets: {error:#}; this process opens its own"
+                );
                 Ok(None)
             }
         }
@@ -95,7 +100,9 @@ impl Offer {
             match serve_one(&new, &sockets()?) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    tracing::warn!("a process asked for the sockets and did not take over: {error:#}");
+                    tracing::warn!(
+                        "a process asked for the sockets, but did not take over: {error:#}; this process continues to serve"
+                    );
                 }
             }
             drop(new);
@@ -114,7 +121,7 @@ fn bind(name: &UnixAddr) -> anyhow::Result<UnixListener> {
                 tries += 1;
                 std::thread::sleep(Duration::from_millis(10));
             }
-            bound => return bound.context("cannot offer the sockets to a process that takes over"),
+            bound => return bound.context("cannot offer the sockets for a takeover"),
         }
     }
 }
@@ -125,7 +132,7 @@ fn serve_one(mut new: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
     send(new, sockets)?;
     new.set_read_timeout(Some(LOADING))?;
     let mut word = [0; 1];
-    new.read_exact(&mut word).context("it ended before it served")?;
+    new.read_exact(&mut word).context("the new process ended before it served")?;
     Ok(())
 }
 
@@ -138,7 +145,7 @@ fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
     let theirs = sluicegate_sys::peer_user(peer)?;
     anyhow::ensure!(
         theirs == rustix::process::geteuid().as_raw(),
-        "the other side of the takeover is another user"
+        "the other process of the takeover runs as another user"
     );
     Ok(())
 }
@@ -152,7 +159,7 @@ fn send(to: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
         let mut control = SendAncillaryBuffer::new(&mut space);
         anyhow::ensure!(
             control.push(SendAncillaryMessage::ScmRights(&fds)),
-            "too many sockets for a message"
+            "too many sockets for one message"
         );
         retry_on_intr(|| sendmsg(to, &[IoSlice::new(&total)], &mut control, SendFlags::NOSIGNAL))?;
     }
@@ -170,7 +177,7 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
         let received = retry_on_intr(|| {
             recvmsg(from, &mut [IoSliceMut::new(&mut total)], &mut control, RecvFlags::CMSG_CLOEXEC)
         })?;
-        anyhow::ensure!(received.bytes == total.len(), "it ended");
+        anyhow::ensure!(received.bytes == total.len(), "the running gateway closed the connection");
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 sockets.extend(fds);

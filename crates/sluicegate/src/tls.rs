@@ -13,39 +13,41 @@ use crate::settings::time;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct TlsArgs {
-    /// Where HTTPS is served; may be given several times. [default: nowhere]
+    /// The address for HTTPS; may be given several times. [default: none]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen_https: Vec<SocketAddr>,
-    /// The Secret with the certificate for clients that name no host or an unknown one, and for hosts without one of
-    /// their own. [default: one that signs for itself, which each data plane makes at start]
+    /// The Secret with the default certificate: for clients that send no host or an unknown host, and for hosts without
+    /// a certificate. [default: a self-signed certificate, which each data plane makes at start]
     #[arg(long, value_name = "NAMESPACE/NAME", alias = "default-ssl-certificate", value_parser = object_name)]
     default_tls_certificate: Option<ObjectName>,
-    /// The Secret whose values, of 32 random bytes or more, session tickets are sealed with, so that every gateway with
-    /// it resumes the sessions of the others. The first key in alphabetical order seals, all open.
-    /// [default: one made at start]
+    /// The Secret with the keys of TLS session tickets: values of at least 32 random bytes. Every gateway with this
+    /// Secret resumes the sessions of the others. The first key in alphabetical order seals tickets, and all keys open
+    /// tickets. [default: a key made at start]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
     tls_ticket_secret: Option<ObjectName>,
-    /// The oldest version of TLS that is spoken.
+    /// The oldest TLS version that the gateway accepts.
     #[arg(long, value_enum, value_name = "VERSION", default_value = "1.2")]
     tls_min_version: MinVersion,
-    /// What clients get who ask for a name without a certificate: the default one, or a refusal.
+    /// The response to a TLS client that asks for a host without a certificate: the default certificate, or a refused
+    /// handshake.
     #[arg(long, value_enum, default_value = "default")]
     tls_unknown_names: UnknownNamesArg,
-    /// Redirect plain HTTP to HTTPS (308) where a host has TLS, unless its Ingress says otherwise.
+    /// Redirect plain HTTP to HTTPS (308) for hosts with TLS. An Ingress can override the setting.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
     ssl_redirect: bool,
-    /// The port that redirects name; 443 goes without saying.
+    /// The port in redirects to HTTPS. The redirect omits the port 443. [range: 1 to 65535]
     #[arg(long, value_name = "PORT", default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
     https_redirect_port: u16,
-    /// Send Strict-Transport-Security over HTTPS: for how long browsers come by HTTPS only, such as 365d; 0s takes an
-    /// earlier one back. [default: not sent]
+    /// Send Strict-Transport-Security over HTTPS, with this max-age, such as 365d. Browsers then use only HTTPS for
+    /// that time. 0s: browsers forget an earlier header. [default: no header]
     #[arg(long, value_name = "TIME", value_parser = time)]
     hsts_max_age: Option<Duration>,
-    /// Strict-Transport-Security is for all names below as well.
+    /// Add includeSubDomains to Strict-Transport-Security, so that it applies to all subdomains. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           requires = "hsts_max_age")]
     hsts_include_subdomains: Option<bool>,
-    /// Strict-Transport-Security agrees to the lists that browsers ship with.
+    /// Add preload to Strict-Transport-Security, so that browsers may include the host in their built-in lists.
+    /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           requires = "hsts_max_age")]
     hsts_preload: Option<bool>,

@@ -186,12 +186,12 @@ class Follows(OnCluster):
         account = self.site.account(narrow + CLUSTER_WIDE)
         gateway = self.gateway("--no-status", account=account)
         gateway.await_status(self.host(), 308)
-        gateway.await_line("kubernetes.io/tls", "give the service account the right to get, list and watch")
+        gateway.await_line("kubernetes.io/tls", "grant the service account get, list and watch")
         pair = Pair.create(self.site.folder, self.host())
         self.api.create(pair.secret(self.namespace, "web"))
         self.site.allow(account, [{"apiGroups": [""], "resources": ["secrets"], "verbs": READ}])
         wait_until(lambda: gateway.certificate(self.host()) == pair.der, "the certificate after the right was given", 30)
-        self.assertEqual(len(gateway.lines("solved", "kubernetes.io/tls", "give the service account")), 1)
+        self.assertEqual(len(gateway.lines("solved", "kubernetes.io/tls", "grant the service account")), 1)
         self.assertLessEqual(len(gateway.lines("forbidden")), 4, gateway.log())
 
     def test_a_rotated_certificate_is_served_and_old_connections_stay(self) -> None:
@@ -384,7 +384,7 @@ class Writes(OnCluster):
         self.api.create(pod)
         self.api.patch(pod, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "/status")
         self.await_addresses(web, ["192.0.2.3"])
-        gateway.await_line(" INFO ", "has no address yet", "Ingresses get the addresses of the nodes")
+        gateway.await_line(" INFO ", "has no address yet", "has the addresses of the nodes until")
         self.api.patch(balancer, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}}, "/status")
         self.await_addresses(web, ["192.0.2.7"])
         # Names in DNS that are made of it must not go because it is deleted by mistake.
@@ -582,7 +582,7 @@ class Outages(OnCluster):
         again = Gateway(self.cluster, self.site.number(), "")
         again.start(["--kubeconfig", str(kubeconfig), "--no-status"])
         self.addCleanup(again.running.kill)
-        again.await_line("the Kubernetes API cannot be asked")
+        again.await_line("the Kubernetes API does not return")
         self.assertEqual(again.admin("/readyz").status, 503)
         self.assertEqual(again.admin("/healthz").status, 200)
         self.assertNotEqual(again.ask(self.host()).status, 404, "nobody may be told that a route does not exist")
@@ -591,7 +591,7 @@ class Outages(OnCluster):
         again.await_ready()
         say(f"ready {time.monotonic() - begun:.2f} s after the API server was")
         self.assertEqual(again.ask(self.host()).status, 200)
-        closed.await_line("give the service account the right")
+        closed.await_line("grant the service account")
         self.assertEqual(closed.admin("/readyz").status, 503)
 
     def test_a_killed_api_server_is_no_matter_to_requests(self) -> None:
@@ -603,7 +603,7 @@ class Outages(OnCluster):
             "-H", f"Host: {self.host()}", f"http://127.0.0.1:{gateway.port}/?s=100"])
         wait_until(lambda: gateway.metric("sluicegate_requests_total") > 100, "requests")
         self.cluster.kill("kube-apiserver")
-        gateway.await_line("the Kubernetes API cannot be asked", "what is known stays in service")
+        gateway.await_line("the Kubernetes API does not return", "the last known objects stay in service")
         self.cluster.start("kube-apiserver")
         self.slice_to(self.two)
         begun = time.monotonic()
@@ -612,7 +612,7 @@ class Outages(OnCluster):
         say(f"in step {took:.2f} s after the API server was ready again")
         self.assertLess(took, 2)
         self.assertEqual(load.wait(40), 0, load.output()[-2000:])
-        gateway.await_line("solved", "the Kubernetes API cannot be asked")
+        gateway.await_line("solved", "the Kubernetes API does not return")
 
     def test_it_is_soon_in_step_with_an_api_server_that_did_not_know_its_rights_for_a_while(self) -> None:
         self.route("web")
@@ -624,7 +624,7 @@ class Outages(OnCluster):
         self.api.delete(rights)
         self.cluster.kill("kube-apiserver")
         self.cluster.start("kube-apiserver")
-        gateway.await_line("give the service account the right")
+        gateway.await_line("grant the service account")
         # Long enough for the pause between two tries to have become as long as it may.
         time.sleep(8)
         self.assertEqual(gateway.ask(self.host()).status, 200)

@@ -151,7 +151,7 @@ class Policies(OnCluster):
 
         self.make(security_policy(self.namespace, "shop", "web", authentication={"apiKey": {}}), *callers, *keys("Opaque"))
         gateway = self.gateway()
-        gateway.await_line("ERROR", "are not followed", "sluicegate.dev/credentials")
+        gateway.await_line("ERROR", "are not read", "sluicegate.dev/credentials")
         self.await_answer(gateway, 200, X_API_Key=f"the-key-of-{names[0]}")
         self.assertEqual(self.asks(gateway, X_API_Key=f"the-key-of-{names[-1]}").status, 401)
         for each in keys("Opaque"):
@@ -159,7 +159,7 @@ class Policies(OnCluster):
         self.api.create(*keys("sluicegate.dev/credentials"))
         for name in (names[0], names[-1]):
             self.await_answer(gateway, 200, X_API_Key=f"the-key-of-{name}")
-        wait_until(lambda: "are not followed" not in gateway.admin("/config").text, "no such problem any more")
+        wait_until(lambda: "are not read" not in gateway.admin("/config").text, "no such problem any more")
 
     def test_the_older_policy_wins_and_the_other_is_told(self) -> None:
         older = rate_limit_policy(self.namespace, "b-older", "web", limits=[{"name": "a", "requests": 2, "per": "1h"}])
@@ -231,9 +231,9 @@ class Policies(OnCluster):
         refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 0, "per": "1s"}]), "requests")
         refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 1, "per": "soon"}]), "per")
         refused(consumer(self.namespace, "a", tokens=[{"subject": "a", "clientId": "b"}]), "exactly one")
-        refused(traffic_policy(self.namespace, "a", "web", redirect={"scheme": "https"}, respond={"statusCode": 200}), "not both")
+        refused(traffic_policy(self.namespace, "a", "web", redirect={"scheme": "https"}, respond={"statusCode": 200}), "cannot be combined")
         refused(traffic_policy(self.namespace, "a", "web", retries={"attempts": 0}), "attempts")
-        refused(traffic_policy(self.namespace, "a", "web", healthCheck={"type": "TCP"}), "Services alone")
+        refused(traffic_policy(self.namespace, "a", "web", healthCheck={"type": "TCP"}), "only for Services")
         refused(traffic_policy(self.namespace, "a", "web", loadBalancing={"algorithm": "ConsistentHash"}), "hash")
         refused(security_policy(self.namespace, "a", "web", authentication={"external": {}}), "url")
         wrong = security_policy(self.namespace, "a", "web", access={"deny": ["10.0.0.0/8"]})

@@ -22,7 +22,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         .collect();
     families.gauges(
         "sluicegate_certificate_not_after_seconds",
-        "Until when a certificate that is served is good, in seconds since 1970; of 1000 at most, the first to run out",
+        "Expiry of a served certificate, in seconds since 1970; at most 1000 certificates, those that expire first",
         ends.keys().take(MOST).map(|(end, source, kind)| {
             ([("source", (*source).to_owned()), ("key", kind.to_string())], *end)
         }),

@@ -13,7 +13,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     let listeners = telemetry.listeners();
     families.gauges(
         "sluicegate_listener_up",
-        "1 for a listener below HTTP that listens, 0 for one that cannot: the log says why",
+        "1 while a listener for TCP, TLS or UDP listens, 0 if it cannot (the log has the reason)",
         listeners.iter().map(|state| {
             let address = state.bound.as_ref().unwrap_or(&state.address).to_string();
             let labels = [("listener", state.listener.clone()), ("address", address)];
@@ -27,27 +27,27 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     };
     families.counters(
         "sluicegate_layer4_connections",
-        "Connections below HTTP, or clients that exchange datagrams",
+        "TCP and TLS passthrough connections, and UDP flows, of a route",
         each(|shard| &shard.opened),
     )?;
     families.gauges(
         "sluicegate_layer4_connections_open",
-        "Those of them that are open now",
+        "Open TCP and TLS passthrough connections, and UDP flows, of a route",
         each(|shard| &shard.open),
     )?;
     families.counters(
         "sluicegate_layer4_received_bytes",
-        "Bytes from clients that were passed on",
+        "Bytes passed on from clients to endpoints, below HTTP",
         each(|shard| &shard.bytes_in),
     )?;
     families.counters(
         "sluicegate_layer4_sent_bytes",
-        "Bytes passed on to clients",
+        "Bytes passed on from endpoints to clients, below HTTP",
         each(|shard| &shard.bytes_out),
     )?;
     families.counters(
         "sluicegate_layer4_failures",
-        "Connections below HTTP that an upstream failed, by reason once it has occurred",
+        "Connections below HTTP that failed at an upstream, by reason",
         routes.iter().flat_map(|(labels, stats)| {
             let all = Failure::REASONS.iter().enumerate();
             let counted =
@@ -59,19 +59,19 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     let workers = telemetry.workers();
     families.gauge(
         "sluicegate_udp_flows",
-        "Clients that exchange datagrams with an endpoint now",
+        "UDP clients that exchange datagrams with an endpoint",
         workers.sum(|worker| &worker.udp_flows),
     )?;
     families.counters(
         "sluicegate_datagrams_dropped",
-        "Datagrams that were not passed on",
+        "Datagrams that the gateway dropped, by reason",
         DroppedDatagram::ALL.iter().map(|why| {
             ([("reason", why.reason())], workers.sum(|worker| &worker.datagrams_dropped[*why as usize]))
         }),
     )?;
     families.counters(
         "sluicegate_proxy_header_failures",
-        "Connections of peers that have to say whom they speak for, ended because they did not",
+        "Connections of PROXY protocol peers that ended without a valid PROXY header, by reason",
         ProxyHeaderFault::ALL.iter().map(|fault| {
             let count = workers.sum(|worker| &worker.proxy_header_faults[fault.index()]);
             ([("reason", fault.reason())], count)

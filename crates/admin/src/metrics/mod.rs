@@ -80,29 +80,29 @@ impl Collector for Gateway {
         let (admin, telemetry) = (&self.admin, &self.admin.telemetry);
         families.info(
             "sluicegate_build",
-            "The version that runs",
+            "Version of the running gateway",
             &[("version", env!("CARGO_PKG_VERSION"))],
         )?;
         let ready = u64::from(admin.readiness.phase() == Phase::Ready);
-        families.gauge("sluicegate_ready", "1 while traffic is wanted, 0 before and after", ready)?;
+        families.gauge("sluicegate_ready", "1 while the gateway is ready for traffic, otherwise 0", ready)?;
         certificate::encode(&mut families, telemetry)?;
         let Problems { errors, warnings } = (admin.problems)();
         families.gauges(
             "sluicegate_config_problems",
-            "Problems of the configuration now",
+            "Current problems of the configuration, by severity",
             [("error", errors), ("warning", warnings)]
                 .map(|(severity, problems)| ([("severity", severity)], problems.len() as u64)),
         )?;
         if let Some(seconds) = admin.last_change.seconds() {
             families.gauge(
                 "sluicegate_config_last_change_timestamp_seconds",
-                "When the configuration that is served was published, since 1970; changes of endpoints do not count",
+                "Time of the last change of the configuration, in seconds since 1970, without changes of endpoints",
                 seconds,
             )?;
         }
         families.histogram(
             "sluicegate_propagation_seconds",
-            "From when a source heard of a change until the last worker serves it",
+            "Time from the notice of a change until the last worker serves the change",
             &telemetry.propagation(),
         )?;
         for Measure { name, help, value } in (admin.planes)().measures {
@@ -118,7 +118,7 @@ impl Collector for Gateway {
         )?;
         families.counter(
             "sluicegate_admin_requests_refused",
-            "Requests to the admin interface that got 503 because only places for probes were left",
+            "Requests to the admin interface rejected with 503, because only connections for probes were left",
             self.counters.refused(),
         )?;
         worker::encode(&mut families, telemetry)?;

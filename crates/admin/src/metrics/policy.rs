@@ -24,18 +24,18 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     };
     families.gauges(
         "sluicegate_policy_unusable",
-        "1 for a policy that lets nobody in because it cannot be honoured",
+        "1 for a policy that cannot be used, so that its routes respond with 503, otherwise 0",
         policies.iter().map(|policy| (labels(policy), u64::from(policy.refuses))),
     )?;
     let shared = || policies.iter().filter_map(|policy| Some((policy, policy.shared?)));
     families.gauges(
         "sluicegate_rate_limit_shared_up",
-        "1 for a policy whose limits are shared with other data planes, 0 while each counts for itself though they should be",
+        "1 while the data planes share the limits of the policy, 0 while each data plane counts by itself instead",
         shared().map(|(policy, shared)| (labels(policy), u64::from(shared.is_up))),
     )?;
     families.counters(
         "sluicegate_rate_limit_shared_exchanges",
-        "Exchanges of counts with the server through which the limits of a policy are shared, by what came of them",
+        "Exchanges of counts with the server of shared limits, by result",
         shared().flat_map(|(policy, shared)| {
             let counted = [("exchanged", shared.exchanged), ("failed", shared.failed)];
             counted.map(|(result, count)| ((labels(policy), [("result", result)]), count))
@@ -43,12 +43,12 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     )?;
     families.counters(
         "sluicegate_policy_admitted",
-        "Requests that a policy let in",
+        "Requests that a policy allowed",
         counted(|shard| &shard.admitted),
     )?;
     families.counters(
         "sluicegate_policy_denied",
-        "Requests that a policy turned away, by reason",
+        "Requests that a policy denied, by reason",
         policies.iter().flat_map(|policy| {
             let counted = Denial::all()
                 .map(|denial| (denial.reason(), policy.stats.sum(|shard| &shard.denied[denial.index()])));
@@ -58,7 +58,7 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     )?;
     families.counters(
         "sluicegate_policy_limit_reached",
-        "Requests that were beyond a limit of a policy, tried out or not",
+        "Requests above a limit of a policy, including limits with dryRun",
         policies.iter().flat_map(|policy| {
             let limits = policy.limits.iter().filter(|(_, count)| *count > 0);
             limits.map(move |(limit, count)| ((labels(policy), [("limit", limit.to_string())]), *count))
@@ -66,7 +66,7 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     )?;
     families.counters(
         "sluicegate_policy_checks",
-        "Questions to the HTTP service of a policy, by what came of them; of those remembered and shared it was asked nothing",
+        "Requests checked by the HTTP service of a policy, by result; remembered and shared are results without a call of the service",
         policies.iter().flat_map(|policy| {
             let counted = Check::ALL
                 .map(|check| (check.result(), policy.stats.sum(|shard| &shard.checks[check as usize])));
@@ -76,12 +76,12 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     )?;
     families.counters(
         "sluicegate_policy_preflights",
-        "Preflights of browsers that a policy answered",
+        "Preflight requests that a policy responded to",
         counted(|shard| &shard.preflights),
     )?;
     families.counters(
         "sluicegate_policy_dry_runs",
-        "Requests that were over a limit that is only tried out",
+        "Requests above a limit with dryRun, which were served",
         counted(|shard| &shard.dry_runs),
     )
 }
@@ -95,35 +95,31 @@ fn traffic(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
         let sums = policies.iter().map(|policy| (labels(policy), policy.stats.sum(tally)));
         families.counters(&format!("sluicegate_{what}"), help, sums)
     };
-    count("traffic_requests", "Requests of routes that a TrafficPolicy governs", |shard| &shard.requests)?;
-    count("traffic_diverted", "Requests that went to another Service than their route's", |shard| {
-        &shard.diverted
+    count("traffic_requests", "Requests of routes that the TrafficPolicy applies to", |shard| {
+        &shard.requests
     })?;
-    count("traffic_answered", "Requests that were redirected or answered without an endpoint", |shard| {
+    count("traffic_diverted", "Requests sent to another Service of the split", |shard| &shard.diverted)?;
+    count("traffic_answered", "Requests with a redirect or a fixed response of the policy", |shard| {
         &shard.answered
     })?;
-    count("traffic_delayed", "Requests that were kept waiting on purpose", |shard| &shard.delayed)?;
-    count("traffic_aborted", "Requests that were let fail on purpose", |shard| &shard.aborted)?;
-    count(
-        "traffic_over_budget",
-        "Requests that were not sent once more since the budget was used up",
-        |shard| &shard.over_budget,
-    )?;
-    count("traffic_mirrored", "Copies of requests that were sent and answered", |shard| &shard.mirrored)?;
-    count("traffic_mirror_failures", "Copies of requests that were not sent, or not answered", |shard| {
+    count("traffic_delayed", "Requests that the policy delayed (fault.delay)", |shard| &shard.delayed)?;
+    count("traffic_aborted", "Requests that the policy aborted (fault.abort)", |shard| &shard.aborted)?;
+    count("traffic_over_budget", "Requests without a retry because the retry budget was used up", |shard| {
+        &shard.over_budget
+    })?;
+    count("traffic_mirrored", "Mirrored requests with a response", |shard| &shard.mirrored)?;
+    count("traffic_mirror_failures", "Mirrored requests that were not sent, or had no response", |shard| {
         &shard.mirror_failures
     })?;
-    count("cache_hits", "Requests that a kept response has answered", |shard| &shard.cache_hits)?;
-    count(
-        "cache_misses",
-        "Requests that endpoints were asked for, since no kept response could answer",
-        |shard| &shard.cache_misses,
-    )?;
-    count("cache_bypassed", "Requests that no kept response may answer", |shard| &shard.cache_bypassed)?;
-    count("cache_stale", "Requests that a stale response has answered since endpoints failed", |shard| {
+    count("cache_hits", "Requests served from the cache", |shard| &shard.cache_hits)?;
+    count("cache_misses", "Requests sent to endpoints because the cache had no usable response", |shard| {
+        &shard.cache_misses
+    })?;
+    count("cache_bypassed", "Requests that bypassed the cache", |shard| &shard.cache_bypassed)?;
+    count("cache_stale", "Requests served with a stale response because endpoints failed", |shard| {
         &shard.cache_stale
     })?;
-    count("cache_revalidated", "Stale responses of which endpoints said that they still hold", |shard| {
+    count("cache_revalidated", "Stale responses that endpoints confirmed (revalidated)", |shard| {
         &shard.cache_revalidated
     })?;
     count("cache_refreshes", "Stale responses that the gateway revalidated in the background", |shard| {
@@ -131,20 +127,20 @@ fn traffic(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
     })?;
     count(
         "cache_refresh_failures",
-        "Revalidations in the background that failed, or were left out at 64 per worker",
+        "Background revalidations that failed, or were skipped at the limit of 64 per worker",
         |shard| &shard.cache_refresh_failures,
     )?;
-    count("cache_stored", "Responses that were kept", |shard| &shard.cache_stored)?;
-    count("cache_evicted", "Responses that were thrown out to make room", |shard| &shard.cache_evicted)?;
+    count("cache_stored", "Responses stored in the cache", |shard| &shard.cache_stored)?;
+    count("cache_evicted", "Responses evicted from the cache", |shard| &shard.cache_evicted)?;
     let caches = || policies.iter().filter_map(|policy| Some((labels(policy), policy.cache?)));
     families.gauges(
         "sluicegate_cache_used_bytes",
-        "Memory that the responses which a TrafficPolicy keeps take",
+        "Memory of the policy's cached responses, in bytes",
         caches().map(|(labels, cache)| (labels, cache.bytes)),
     )?;
     families.gauges(
         "sluicegate_cache_entries",
-        "Responses that a TrafficPolicy keeps",
+        "Responses in the cache of the policy",
         caches().map(|(labels, cache)| (labels, cache.entries)),
     )
 }
@@ -157,12 +153,12 @@ fn published_keys(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Re
     let places = telemetry.published_keys();
     families.gauges(
         "sluicegate_jwks_keys",
-        "Keys that are known of an issuer of tokens that publishes them",
+        "Known keys of a token issuer that publishes its keys",
         places.iter().map(|place| ([("url", &*place.url)], place.keys as u64)),
     )?;
     families.counters(
         "sluicegate_jwks_fetches",
-        "Fetches of such keys, by what came of them",
+        "Fetches of the keys of a token issuer, by result",
         places.iter().flat_map(|place| {
             let counted = [("fetched", place.fetched), ("failed", place.failed)];
             counted.map(|(result, count)| ([("url", &*place.url), ("result", result)], count))
@@ -183,7 +179,7 @@ fn consumers(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result 
         .collect();
     families.counters(
         "sluicegate_consumer_requests",
-        "Requests of a consumer that got a complete response, by the first digit of its status",
+        "Requests of a Consumer with a complete response, by class of the status",
         consumers.iter().flat_map(|(id, responses, ..)| {
             let codes = CODES.iter().zip(responses);
             codes.map(|(code, count)| ((name(id.as_ref()), [("code", *code)]), *count))
@@ -191,22 +187,22 @@ fn consumers(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result 
     )?;
     families.counters(
         "sluicegate_consumer_requests_aborted",
-        "Requests of a consumer that ended without a complete response",
+        "Requests of a Consumer that ended without a complete response",
         consumers.iter().map(|(id, _, aborted, _)| (name(id.as_ref()), *aborted)),
     )?;
     families.counters(
         "sluicegate_consumer_response_bytes",
-        "Bytes of responses to a consumer, heads included",
+        "Bytes of responses to a Consumer, including heads",
         consumers.iter().map(|(id, .., stats)| (name(id.as_ref()), stats.sum(|shard| &shard.bytes_out))),
     )?;
     families.times(
         "sluicegate_consumer_request_seconds",
-        "From the end of the heads of a consumer's requests to the end of their responses",
+        "Time of a Consumer's requests, from the end of the request head to the end of the response, in seconds",
         consumers.iter().map(|(id, .., stats)| (name(id.as_ref()), stats.sum(|shard| &shard.micros))),
     )?;
     families.times(
         "sluicegate_consumer_endpoint_seconds",
-        "What of it endpoints took, from the last attempt to the head of the response",
+        "Time that endpoints took for a Consumer's requests, from the last attempt to the response head, in seconds",
         consumers
             .iter()
             .map(|(id, .., stats)| (name(id.as_ref()), stats.sum(|shard| &shard.endpoint_micros))),

@@ -23,19 +23,27 @@ impl Process {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         #[expect(clippy::cast_precision_loss, reason = "exact to the microsecond for 285 years")]
         let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-        families.counter("process_cpu_seconds", "CPU time spent in user mode and in the kernel", cpu)?;
+        families.counter(
+            "process_cpu_seconds",
+            "CPU time of the process in user mode and in the kernel, in seconds",
+            cpu,
+        )?;
         if let Some(start) = self.start {
-            families.gauge("process_start_time_seconds", "When the process started, since 1970", start)?;
+            families.gauge(
+                "process_start_time_seconds",
+                "Start time of the process, in seconds since 1970",
+                start,
+            )?;
         }
         if let Some(bytes) = resident_bytes() {
             families.gauge(
                 "process_resident_memory_bytes",
-                "Memory in use that is not swapped out",
+                "Resident memory of the process, in bytes",
                 bytes,
             )?;
         }
         match open_fds() {
-            Some(open) => families.gauge("process_open_fds", "Open file descriptors", open),
+            Some(open) => families.gauge("process_open_fds", "Open file descriptors of the process", open),
             None => Ok(()),
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         telemetry.routes().into_iter().filter_map(|(labels, stats)| Totals::of(labels, &stats)).collect();
     families.counters(
         "sluicegate_requests",
-        "Requests that got a complete response, by the first digit of its status",
+        "Requests with a complete response, by route and by class of the status",
         routes.iter().flat_map(|route| {
             let codes = CODES.iter().zip(route.responses);
             codes.map(|(code, count)| ((route.labels(), [("code", *code)]), count))
@@ -34,22 +34,22 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     )?;
     families.counters(
         "sluicegate_requests_aborted",
-        "Requests that ended without a complete response",
+        "Requests that ended without a complete response, by route",
         routes.iter().map(|route| (route.labels(), route.aborted)),
     )?;
     families.counters(
         "sluicegate_response_bytes",
-        "Bytes of responses sent to clients, heads included",
+        "Bytes of responses sent to clients, including heads, by route",
         routes.iter().map(|route| (route.labels(), route.bytes)),
     )?;
     families.histograms(
         "sluicegate_request_duration_seconds",
-        "From the end of a request's head to the end of its response, aborted requests and tunnels included",
+        "Time from the end of a request head to the end of the response, including aborted requests and tunnels",
         routes.iter().map(|route| (route.labels(), route.latency.clone())),
     )?;
     families.times(
         "sluicegate_request_endpoint_seconds",
-        "What of the duration of requests endpoints took, from the last attempt to the head of the response",
+        "Time that endpoints took for requests, from the last attempt to the response head, in seconds",
         routes.iter().map(|route| (route.labels(), route.endpoint_micros)),
     )
 }

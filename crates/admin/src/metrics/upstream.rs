@@ -24,7 +24,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     let upstreams: Vec<_> = telemetry.upstreams().iter().map(|upstream| Totals::of(upstream)).collect();
     families.gauges(
         "sluicegate_upstream_endpoints",
-        "Endpoints now: ready and trusted, ready and suspect, ready and failing their health checks, going away and still serving, or none of these",
+        "Endpoints by state: ready and healthy (ready), unhealthy (suspect), failing health checks (failing), terminating and still serving (terminating), other (not_ready)",
         upstreams.iter().flat_map(|upstream| {
             let states = STATES.iter().zip(upstream.endpoints);
             states.map(|(state, count)| ([upstream.label(), ("state", *state)], count))
@@ -32,7 +32,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     )?;
     families.gauges(
         "sluicegate_upstream_requests_in_flight",
-        "Requests and tunnels under way now",
+        "Requests and tunnels in flight at the upstream",
         upstreams.iter().map(|upstream| ([upstream.label()], upstream.counters.requests_in_flight)),
     )?;
     let asked: Vec<_> = upstreams.iter().filter(|upstream| upstream.was_asked()).collect();
@@ -40,32 +40,42 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         let samples = asked.iter().map(|upstream| ([upstream.label()], value(&upstream.counters)));
         families.counters(name, help, samples)
     };
-    each("sluicegate_upstream_attempts", "Requests written to an endpoint, retries included", |of| {
-        of.attempts
+    each(
+        "sluicegate_upstream_attempts",
+        "Attempts: requests written to an endpoint, including retries",
+        |of| of.attempts,
+    )?;
+    each("sluicegate_upstream_connections_opened", "Connections opened to endpoints", |of| {
+        of.connections_opened
     })?;
-    each("sluicegate_upstream_connections_opened", "Connections made", |of| of.connections_opened)?;
     each(
         "sluicegate_upstream_connections_reused",
-        "Attempts over a connection that was kept from an earlier request",
+        "Attempts over an idle connection of an earlier request",
         |of| of.connections_reused,
     )?;
-    each("sluicegate_upstream_hedges", "Connects started beside one that did not answer soon", |of| {
-        of.hedges
-    })?;
+    each(
+        "sluicegate_upstream_hedges",
+        "Hedged connects: second connects beside a slow first connect",
+        |of| of.hedges,
+    )?;
     each(
         "sluicegate_upstream_not_repeated",
-        "Requests that failed because they may have been processed and must not be sent twice",
+        "Failed requests without a retry, because an endpoint may have processed them",
         |of| of.not_repeated,
     )?;
-    each("sluicegate_upstream_ejections", "Endpoints that came under suspicion", |of| of.ejections)?;
-    each("sluicegate_upstream_readmissions", "Endpoints that were trusted again", |of| of.readmissions)?;
+    each("sluicegate_upstream_ejections", "Times that an endpoint became unhealthy or was ejected", |of| {
+        of.ejections
+    })?;
+    each("sluicegate_upstream_readmissions", "Times that an endpoint became healthy again", |of| {
+        of.readmissions
+    })?;
     each("sluicegate_upstream_health_checks", "Health checks of endpoints", |of| of.health_checks)?;
     each(
         "sluicegate_upstream_health_checks_failed",
-        "Health checks that were answered badly or not in time",
+        "Health checks with a wrong response, or without a response in time",
         |of| of.health_checks_failed,
     )?;
-    each("sluicegate_upstream_idle_closed", "Unused connections that their endpoint closed", |of| {
+    each("sluicegate_upstream_idle_closed", "Idle connections that their endpoint closed", |of| {
         of.idle_closed
     })?;
     let mut by_reason = |name: &str, help: &str, reasons: fn(&UpstreamCounters) -> &Reasons| {
@@ -75,12 +85,20 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
         });
         families.counters(name, help, samples)
     };
-    by_reason("sluicegate_upstream_connect_failures", "Connects that failed", |of| &of.connect_failures)?;
-    by_reason("sluicegate_upstream_retries", "Attempts that failed and were repeated", |of| &of.retries)?;
-    by_reason("sluicegate_upstream_failures", "Requests that failed for good", |of| &of.failures)?;
+    by_reason("sluicegate_upstream_connect_failures", "Failed connects to endpoints, by reason", |of| {
+        &of.connect_failures
+    })?;
+    by_reason("sluicegate_upstream_retries", "Failed attempts that the gateway retried, by reason", |of| {
+        &of.retries
+    })?;
+    by_reason(
+        "sluicegate_upstream_failures",
+        "Requests that failed after their last attempt, by reason",
+        |of| &of.failures,
+    )?;
     families.histograms(
         "sluicegate_upstream_duration_seconds",
-        "From a request being given to the endpoint that answered it to the head of the response",
+        "Time from the start of the attempt that got a response to the response head",
         asked.iter().map(|upstream| ([upstream.label()], upstream.latency.clone())),
     )
 }

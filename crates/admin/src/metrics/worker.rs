@@ -18,27 +18,27 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     };
     families.counters(
         "sluicegate_connections_accepted",
-        "Client connections accepted, by the worker that took them from the listen queue",
+        "Accepted client connections, by the worker that accepted them",
         each(|worker| &worker.accepted),
     )?;
     families.counters(
         "sluicegate_connections_handed_over",
-        "Accepted connections that the worker gave to a less loaded one",
+        "Accepted connections that the worker handed to a less loaded worker",
         each(|worker| &worker.handed_over),
     )?;
     families.gauges(
         "sluicegate_connections_open",
-        "Client connections open now, by the worker that serves them",
+        "Open client connections, by the worker that serves them",
         each(|worker| &worker.open),
     )?;
     families.gauges(
         "sluicegate_requests_in_flight",
-        "Requests and tunnels being served now",
+        "Requests and tunnels in flight, by worker",
         each(|worker| &worker.in_flight),
     )?;
     families.counters(
         "sluicegate_requests_rejected",
-        "Requests refused because they break the protocol",
+        "Requests rejected because they violate the protocol, by reason",
         Rejection::ALL.iter().map(|rejection| {
             let count = workers.sum(|worker| &worker.rejections[rejection.index()]);
             ([("reason", rejection.reason())], count)
@@ -46,7 +46,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     )?;
     families.counters(
         "sluicegate_client_faults",
-        "Requests that the client ended, or a limit on what clients may do",
+        "Requests that ended early because of the client or of a limit for clients, by reason",
         ClientFault::ALL.iter().map(|fault| {
             let count = workers.sum(|worker| &worker.client_faults[fault.index()]);
             ([("reason", fault.reason())], count)
@@ -55,7 +55,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     let handshakes = [(false, false), (false, true), (true, false), (true, true)];
     families.counters(
         "sluicegate_tls_handshakes",
-        "TLS handshakes with clients that came to their end",
+        "Completed TLS handshakes with clients",
         handshakes.into_iter().map(|(is_tls13, is_resumed)| {
             let index = handshake_index(is_tls13, is_resumed);
             let version = if is_tls13 { "1.3" } else { "1.2" };
@@ -65,7 +65,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     )?;
     families.counters(
         "sluicegate_tls_handshake_failures",
-        "Connections of clients that ended before their TLS handshake did",
+        "Client connections that ended before the end of their TLS handshake, by reason",
         TlsFault::ALL.iter().map(|fault| {
             let count = workers.sum(|worker| &worker.tls_faults[fault.index()]);
             ([("reason", fault.reason())], count)
@@ -79,61 +79,61 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     };
     families.counters(
         "sluicegate_compressed_responses",
-        "Responses that were compressed, or are being",
+        "Responses that the gateway compressed, or began to compress, by coding",
         by_coding(|compressed| &compressed.responses),
     )?;
     families.counters(
         "sluicegate_compression_in_bytes",
-        "Bytes of bodies that were compressed, as they came",
+        "Bytes of compressed response bodies before compression, by coding",
         by_coding(|compressed| &compressed.bytes_in),
     )?;
     families.counters(
         "sluicegate_compression_out_bytes",
-        "Bytes that these bodies became",
+        "Bytes of compressed response bodies after compression, by coding",
         by_coding(|compressed| &compressed.bytes_out),
     )?;
     families.gauges(
         "sluicegate_compressions_in_flight",
-        "Responses being compressed now",
+        "Responses in compression, by worker",
         each(|worker| &worker.compressing),
     )?;
     families.counter(
         "sluicegate_compressions_passed_over",
-        "Responses that went uncompressed because their worker was compressing as many as it may",
+        "Responses sent uncompressed because their worker was at --max-compressions-per-worker",
         workers.sum(|worker| &worker.compressions_passed_over),
     )?;
     families.counter(
         "sluicegate_compressions_failed",
-        "Responses broken off because their encoder failed",
+        "Responses cut off because compression failed",
         workers.sum(|worker| &worker.compressions_failed),
     )?;
     families.counter(
         "sluicegate_http2_floods",
-        "HTTP/2 connections ended because their clients made work without asking for anything",
+        "HTTP/2 connections closed because the client sent a flood of frames that request nothing",
         workers.sum(|worker| &worker.http2_floods),
     )?;
     families.counter(
         "sluicegate_request_headers_dropped",
-        "Request headers dropped because of their names: with an underscore, Proxy, forged forwarding headers",
+        "Request headers dropped by name: with an underscore, Proxy, or forwarding headers of untrusted peers",
         workers.sum(|worker| &worker.headers_dropped),
     )?;
     families.counter(
         "sluicegate_requests_unrouted",
-        "Requests that no route takes, answered 404",
+        "Requests without a matching route, which received 404",
         workers.sum(|worker| &worker.unrouted),
     )?;
     families.counter(
         "sluicegate_accept_errors",
-        "Connections that could not be accepted",
+        "Failed accepts of client connections",
         workers.sum(|worker| &worker.accept_errors),
     )?;
     families.counter(
         "sluicegate_access_log_dropped",
-        "Access log lines lost because the log could not be written, or not as fast as they came",
+        "Access log lines lost because the log could not be written, or was too slow",
         telemetry.lost_lines(),
     )?;
     let spans = telemetry.spans();
-    families.counter("sluicegate_spans_exported", "Spans that a collector took", spans.exported())?;
+    families.counter("sluicegate_spans_exported", "Spans that the collector accepted", spans.exported())?;
     let lost = SpanLoss::ALL.map(|loss| ([("reason", loss.reason())], spans.lost(loss)));
     let of_workers = [
         ([("reason", "over_limit")], workers.sum(|worker| &worker.spans_over_limit)),
@@ -141,7 +141,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     ];
     families.counters(
         "sluicegate_spans_dropped",
-        "Spans that no collector took, and requests that got none although their callers wanted one (over_limit)",
+        "Spans that did not reach the collector, and requests over --trace-followed-per-second (over_limit), by reason",
         of_workers.into_iter().chain(lost),
     )
 }

@@ -15,7 +15,7 @@ async fn the_process_is_ready_between_its_first_configuration_and_its_drain() ->
     let readyz = async || anyhow::Ok(gateway.ask("/readyz").await?).map(|ready| (ready.status, ready.text()));
     assert_eq!(
         readyz().await?,
-        (503, "not ready: starting, the first configuration is not served yet\n".into())
+        (503, "not ready: starting, and waiting for the first configuration\n".into())
     );
     assert_eq!(gateway.scrape().await?.value("sluicegate_ready", &[]), Some(0.0));
     gateway.readiness.set(Phase::Ready);
@@ -24,7 +24,7 @@ async fn the_process_is_ready_between_its_first_configuration_and_its_drain() ->
     gateway.readiness.set(Phase::Draining);
     assert_eq!(
         readyz().await?,
-        (503, "not ready: draining, the process ends once its requests have\n".into())
+        (503, "not ready: draining, and ending once the requests in flight are done\n".into())
     );
     assert_eq!(gateway.ask("/healthz").await?.status, 200, "a draining process lives");
     Ok(())
@@ -36,10 +36,7 @@ async fn who_asks_for_a_pod_is_not_answered_for_another() -> anyhow::Result<()> 
     gateway.readiness.set(Phase::Ready);
     assert_eq!(gateway.ask("/readyz?pod=gateway-1").await?.status, 200);
     let other = gateway.ask("/readyz?pod=gateway-2").await?;
-    assert_eq!(
-        (other.status, other.text()),
-        (503, "not ready: gateway-1 answers here, not gateway-2\n".into())
-    );
+    assert_eq!((other.status, other.text()), (503, "not ready: this is gateway-1, not gateway-2\n".into()));
     Ok(())
 }
 

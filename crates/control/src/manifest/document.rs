@@ -161,8 +161,10 @@ impl Document {
                 if kind == Kind::SecurityPolicy {
                     self.unknown_guards.push(guarded_by(value));
                 }
-                let message =
-                    format!("{kind} is not read in {api_version:?}: write {}", kind.api_versions()[0]);
+                let message = format!(
+                    "{api_version:?} is not a supported version of {kind}: write {}",
+                    kind.api_versions()[0]
+                );
                 self.refuse(as_written(kind, value), part, "apiVersion", message);
             }
             None if group == policy::GROUP => {
@@ -177,7 +179,11 @@ impl Document {
             _ => {
                 let not_served = gateway_api::NOT_SERVED.into_iter().find(|name| *name == kind);
                 self.not_served.extend(not_served.filter(|_| group == gateway_api::GROUP));
-                tracing::debug!(kind, api_version, "an object of a kind that is not used is passed over");
+                tracing::debug!(
+                    kind,
+                    api_version,
+                    "ignored an object of a kind that the gateway does not use"
+                );
             }
         }
     }

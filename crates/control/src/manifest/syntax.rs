@@ -13,8 +13,8 @@ pub(super) const YAML_DEPTH_MAX: usize = 64;
 /// The same for JSON: what `serde_json` allows.
 const JSON_DEPTH_MAX: usize = 128;
 
-const ENDS_TOO_EARLY: &str = "it ends before it is complete";
-const EXPANDS_TOO_MUCH: &str = "its anchors expand to too much";
+const ENDS_TOO_EARLY: &str = "the document ends too early";
+const EXPANDS_TOO_MUCH: &str = "its aliases expand to too much: write the parts out, or use fewer aliases";
 const NO_ANCHOR: &str = "an alias names no anchor: put text that begins with '*' in quotes";
 
 /// What keeps a document from being read.
@@ -69,12 +69,12 @@ fn yaml_in_words(error: &serde_saphyr::Error) -> String {
         }
         Error::DuplicateMappingKey { key: None, .. } => "a key is written twice",
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
-            return format!("it is nested deeper than {YAML_DEPTH_MAX} levels");
+            return format!("the document is nested deeper than {YAML_DEPTH_MAX} levels");
         }
         Error::Budget {
             breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. },
             ..
-        } => "it is too large: cut it into several documents",
+        } => "the document is too large: split it",
         Error::AliasError { error, .. } => match &**error {
             Error::Budget { .. } => EXPANDS_TOO_MUCH,
             error => return yaml_in_words(error),
@@ -93,7 +93,7 @@ fn yaml_in_words(error: &serde_saphyr::Error) -> String {
             "a key is a list or a mapping: put text that begins with '{' or '[' in quotes, and render templates first"
         }
         Error::NullIntoString { .. } => "a key is empty or null: put it in quotes",
-        Error::NonFiniteFloat { .. } => "a number is infinite or none at all: put text in quotes",
+        Error::NonFiniteFloat { .. } => "a number is infinite or not a number: put text in quotes",
         Error::InvalidScalar { .. } | Error::UnsupportedTag { .. } => {
             "a value does not fit its tag: put text that begins with '!' in quotes"
         }
@@ -119,11 +119,11 @@ fn scan_in_words(kind: &ErrorKind) -> String {
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
             return format!("'{open}' is closed by '{close}'");
         }
-        ErrorKind::MisplacedFlowCollectionEnd => "a bracket is closed that was not opened",
+        ErrorKind::MisplacedFlowCollectionEnd => "a closing bracket has no opening bracket",
         ErrorKind::ExpectedFlowMappingSeparator => "',' or '}' is missing",
         ErrorKind::ExpectedFlowSequenceSeparator => "',' or ']' is missing",
         ErrorKind::RecursionLimitExceeded => {
-            return format!("it is nested deeper than {YAML_DEPTH_MAX} levels");
+            return format!("the document is nested deeper than {YAML_DEPTH_MAX} levels");
         }
         ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
             "a quote is not closed"
@@ -138,36 +138,36 @@ fn scan_in_words(kind: &ErrorKind) -> String {
             "a backslash in double quotes begins no known escape: write it twice, or use single quotes"
         }
         ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
-            "there is text behind a closing quote"
+            "text follows a closing quote"
         }
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabAtBlockScalarStart
         | ErrorKind::TabInIndentation
-        | ErrorKind::TabInPlainScalar => "a tab is where only spaces may be: indent with spaces",
+        | ErrorKind::TabInPlainScalar => "a tab is not allowed here: indent with spaces",
         ErrorKind::InvalidIndentation
         | ErrorKind::ExpectedBlockMappingKey
         | ErrorKind::ExpectedBlockSequenceEntry
         | ErrorKind::BlockSequenceEntryNotAllowed
         | ErrorKind::InvalidBlockScalarIndent
         | ErrorKind::InvalidQuotedScalarIndent
-        | ErrorKind::InvalidFlowScalarIndent => "the indentation does not fit the lines above",
+        | ErrorKind::InvalidFlowScalarIndent => "the indentation does not match the lines above",
         ErrorKind::MappingValueNotAllowed
         | ErrorKind::MappingKeyNotAllowed
         | ErrorKind::InvalidColonPlacement
         | ErrorKind::FlowMappingValueAdjacentCollection
         | ErrorKind::InvalidMappingValueWhitespace => {
-            "a ':' is where none may be: look at the indentation, and put text with \": \" in it in quotes"
+            "a ':' is not allowed here: check the indentation, and put text that contains \": \" in quotes"
         }
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "a key has no ':'",
         ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
-            return format!("the control character U+{:04X} may not be written", u32::from(*character));
+            return format!("the control character U+{:04X} is not allowed", u32::from(*character));
         }
         ErrorKind::UnexpectedCharacter { character } => {
             return format!("text begins with '{character}': put it in quotes");
         }
         ErrorKind::CommentNotSeparated | ErrorKind::CommentInterceptedScalar => {
-            "a comment is where none may be: put a space before '#', and text with \" #\" in it in quotes"
+            "a comment is not allowed here: put a space before '#', and put text that contains \" #\" in quotes"
         }
         ErrorKind::UnknownAnchor | ErrorKind::MissingAnchorOrAliasName => NO_ANCHOR,
         _ => "it is not valid YAML",
@@ -182,10 +182,10 @@ fn json_in_words(error: &serde_json::Error) -> String {
     }
     let text = error.to_string();
     match text.split(" at line ").next().unwrap_or_default() {
-        "recursion limit exceeded" => format!("it is nested deeper than {JSON_DEPTH_MAX} levels"),
-        "expected value" => "a value is missing, or text without quotes".to_owned(),
-        "trailing comma" => "a ',' is before a closing bracket".to_owned(),
-        "trailing characters" => "there is text behind its end".to_owned(),
+        "recursion limit exceeded" => format!("the document is nested deeper than {JSON_DEPTH_MAX} levels"),
+        "expected value" => "a value is missing, or text has no quotes".to_owned(),
+        "trailing comma" => "a ',' precedes a closing bracket: remove it".to_owned(),
+        "trailing characters" => "text follows the end of the document".to_owned(),
         "invalid escape" => "a backslash begins no known escape: write it twice".to_owned(),
         other => other.replace('`', "'"),
     }
@@ -210,11 +210,11 @@ mod tests {
             ("a: [1, 2}", 1, "'[' is closed by '}'"),
             ("a: \"x\\q\"", 1, "a backslash in double quotes begins no known escape"),
             ("a: 'x", 1, "a quote is not closed"),
-            ("a: 'x' y", 1, "text behind a closing quote"),
+            ("a: 'x' y", 1, "text follows a closing quote"),
             ("a:\n\tb: 1", 2, "indent with spaces"),
-            ("a:\n  - b\n c: 1", 3, "the indentation does not fit"),
-            ("- a\nb: 1", 2, "the indentation does not fit"),
-            ("a: b: c", 1, "a ':' is where none may be"),
+            ("a:\n  - b\n c: 1", 3, "the indentation does not match"),
+            ("- a\nb: 1", 2, "the indentation does not match"),
+            ("a: b: c", 1, "a ':' is not allowed here"),
             ("a: *x", 1, "an alias names no anchor"),
             ("a: &a [*a]", 1, "an anchor contains itself"),
             ("a: @x", 1, "text begins with '@': put it in quotes"),
@@ -228,7 +228,7 @@ mod tests {
             check(Syntax::Yaml, text, line, message);
         }
         let deep = format!("a: {}{}", "[".repeat(64), "]".repeat(64));
-        check(Syntax::Yaml, &deep, 1, "it is nested deeper than 64 levels");
+        check(Syntax::Yaml, &deep, 1, "the document is nested deeper than 64 levels");
     }
 
     #[test]
@@ -246,10 +246,10 @@ mod tests {
     fn what_is_wrong_with_json_is_told_in_plain_words_with_its_line() {
         for (text, line, message) in [
             ("{\n\"a\": \n}", 3, "a value is missing"),
-            ("{\"a\": 1,}", 1, "a ',' is before a closing bracket"),
-            ("{\"a\": 1", 1, "it ends before it is complete"),
+            ("{\"a\": 1,}", 1, "a ',' precedes a closing bracket"),
+            ("{\"a\": 1", 1, "the document ends too early"),
             ("{\"a\" 1}", 1, "expected ':'"),
-            (&"[".repeat(200), 1, "it is nested deeper than 128 levels"),
+            (&"[".repeat(200), 1, "the document is nested deeper than 128 levels"),
         ] {
             check(Syntax::Json, text, line, message);
         }

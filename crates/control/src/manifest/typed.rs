@@ -339,7 +339,7 @@ fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String
         Value::Object(_) => "a mapping",
     };
     let must_be = match (expected, found) {
-        (None, _) => return "has a value that cannot be used".to_owned(),
+        (None, _) => return "has an invalid value".to_owned(),
         // Such as the host `no`, or the annotation 1.10.
         (Some("a string" | "a base64-encoded string"), Value::Bool(_) | Value::Number(_)) => {
             return "must be text: write it in quotes".to_owned();
@@ -363,11 +363,11 @@ fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String
         (Some(_), Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
             "a mapping"
         }
-        (Some(_), Value::Object(_)) => return "has a value that cannot be used".to_owned(),
+        (Some(_), Value::Object(_)) => return "has an invalid value".to_owned(),
     };
     match found {
-        Value::String(text) if !confidential => format!("must be {must_be}, and is {text:?}"),
-        _ => format!("must be {must_be}, and is {is}"),
+        Value::String(text) if !confidential => format!("must be {must_be}, but is {text:?}"),
+        _ => format!("must be {must_be}, but is {is}"),
     }
 }
 
@@ -376,21 +376,21 @@ fn tell_of_unknown(field: String, manner: Manner, findings: &mut Findings) {
     let known = if manner == Manner::Strict { &POLICY_FIELDS[..] } else { &FIELDS };
     let hint = match closest(name, known) {
         Some(meant) if meant != name => format!("did you mean {meant}?"),
-        _ => "is it in the right place?".to_owned(),
+        _ => "check its spelling and its place".to_owned(),
     };
     // Of all that is around the specification, the API server's part, there are newer versions than ours.
     let is_around = ["metadata", "status"].iter().any(|part| field.starts_with(part));
     if manner == Manner::Strict && !is_around {
         findings.error(field, format!("is unknown: {hint}"));
     } else {
-        findings.warning(field, format!("is unknown and does nothing: {hint}"));
+        findings.warning(field, format!("is unknown and ignored: {hint}"));
     }
 }
 
 /// Tells of fields that are written without a value.
 fn refuse_nulls(value: &Value, field: &str, findings: &mut Findings) {
     match value {
-        Value::Null => findings.error(field, "is empty: write a value, or leave it out"),
+        Value::Null => findings.error(field, "is empty: write a value, or remove the field"),
         Value::Array(entries) => {
             for (index, entry) in entries.iter().enumerate() {
                 refuse_nulls(entry, &format!("{field}[{index}]"), findings);

@@ -116,7 +116,7 @@ pub(crate) fn switch(
 pub(crate) fn object(kind: Kind, namespace: &Arc<str>, value: &str) -> Result<ObjectRef, String> {
     let (within, name) = value.split_once('/').unwrap_or((namespace, value));
     if *within != **namespace {
-        return Err(format!("{value:?} is of another namespace, whose owner has not agreed"));
+        return Err(format!("{value:?} is of another namespace: name an object of the same namespace"));
     }
     match host::dns_name_fault(name) {
         Some(fault) => Err(format!("{name:?} {fault}")),
@@ -175,7 +175,7 @@ pub(crate) fn check_names(
     for (name, value) in annotations.into_iter().flatten() {
         // Translation reports those that restrict access, since it knows the class of the Ingress.
         if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress && !restricts(name, value) {
-            findings.warning(field(name), "is not applied: annotations of ingress-nginx are not read yet");
+            findings.warning(field(name), "is ignored: annotations of ingress-nginx are not supported");
         }
         if !name.starts_with(PREFIX) || known(kind).contains(&&**name) {
             continue;
@@ -183,11 +183,11 @@ pub(crate) fn check_names(
         let elsewhere =
             [Kind::Service, Kind::Ingress].into_iter().find(|kind| known(*kind).contains(&&**name));
         let message = if let Some(right) = elsewhere {
-            format!("does nothing on an object of kind {kind}: write it on the {right}")
+            format!("has no effect on an object of kind {kind}: write it on the {right}")
         } else if let Some(meant) = closest(name, known(kind)) {
-            format!("is unknown and does nothing: did you mean {meant}?")
+            format!("is unknown and ignored: did you mean {meant}?")
         } else {
-            "is unknown and does nothing".to_owned()
+            "is unknown and ignored".to_owned()
         };
         findings.warning(field(name), message);
     }

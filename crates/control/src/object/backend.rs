@@ -44,14 +44,14 @@ impl Backend {
             other => {
                 if let Some(unknown) = other.filter(|other| *other != "HTTP" && !http2) {
                     let fault = format!(
-                        "{unknown:?} is not served: write HTTP, HTTPS, H2C, H2, GRPC or GRPCS; HTTP is taken"
+                        "{unknown:?} is not supported; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"
                     );
                     findings.error(annotation::field(annotation::BACKEND_PROTOCOL), fault);
                 }
                 for name in tls_annotations.iter().filter(|name| annotations.contains_key(**name)) {
                     let needed = annotation::BACKEND_PROTOCOL;
                     findings
-                        .warning(annotation::field(name), format!("does nothing without {needed}: HTTPS"));
+                        .warning(annotation::field(name), format!("has no effect without {needed}: HTTPS"));
                 }
                 other?;
                 false

@@ -21,7 +21,7 @@ pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findi
     let (chain, key) = (chain?, key?);
     let signing = any_supported_type(&key)
         .map_err(|_| {
-            findings.error("data[tls.key]", "is of a kind that is not supported: use RSA, ECDSA or Ed25519");
+            findings.error("data[tls.key]", "has an unsupported type: use RSA, ECDSA or Ed25519");
         })
         .ok()?;
     let key_kind = match signing.algorithm() {
@@ -45,14 +45,17 @@ pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findi
         .ok()?;
     let now = SystemTime::now();
     if certificate.not_after < now {
-        findings.error("data[tls.crt]", format!("expired on {}", day(certificate.not_after)));
+        findings.error(
+            "data[tls.crt]",
+            format!("expired on {}: renew the certificate", day(certificate.not_after)),
+        );
     } else if certificate.not_before > now {
-        findings.error("data[tls.crt]", format!("is not good before {}", day(certificate.not_before)));
+        findings.error("data[tls.crt]", format!("is not valid before {}", day(certificate.not_before)));
     }
     if certificate.names.is_empty() {
         findings.warning(
             "data[tls.crt]",
-            "has no DNS name in its subjectAltName: no client accepts it for a host",
+            "has no DNS name in its subjectAltName: clients reject it for every host",
         );
     }
     Some(certificate)
@@ -66,7 +69,7 @@ pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match chain {
         Ok(chain) if chain.is_empty() => {
-            Err("holds no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned())
+            Err("has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned())
         }
         Ok(chain) => Ok(chain),
         Err(error) => Err(format!("is not valid PEM: {}", pem_fault(&error))),
@@ -77,7 +80,9 @@ pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 pub(crate) fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
     match lists {
-        Ok(lists) if lists.is_empty() => Err("holds no list in PEM (-----BEGIN X509 CRL-----)".to_owned()),
+        Ok(lists) if lists.is_empty() => {
+            Err("has no revocation list in PEM (-----BEGIN X509 CRL-----)".to_owned())
+        }
         Ok(lists) => Ok(lists),
         Err(error) => Err(format!("is not valid PEM: {}", pem_fault(&error))),
     }
@@ -91,7 +96,7 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
         pem::Error::NoItemsFound if contains(text, b"ENCRYPTED PRIVATE KEY") => {
             "is encrypted: remove its passphrase, as with openssl pkey".to_owned()
         }
-        pem::Error::NoItemsFound => "holds no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
+        pem::Error::NoItemsFound => "has no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
         error => format!("is not valid PEM: {}", pem_fault(&error)),
     })
 }
@@ -100,8 +105,8 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 fn pem_fault(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end",
-        pem::Error::IllegalSectionStart { .. } => "a section does not begin properly",
-        pem::Error::Base64Decode(_) => "it is no base64",
+        pem::Error::IllegalSectionStart { .. } => "a section has an invalid first line",
+        pem::Error::Base64Decode(_) => "it is not base64",
         _ => "it cannot be read",
     }
 }
@@ -118,7 +123,8 @@ fn describe(
     key_kind: KeyKind,
 ) -> Result<Certificate, String> {
     let first = chain.first().ok_or("is missing")?;
-    let (_, parsed) = X509Certificate::from_der(first).map_err(|_| "is no X.509 certificate".to_owned())?;
+    let (_, parsed) =
+        X509Certificate::from_der(first).map_err(|_| "is not an X.509 certificate".to_owned())?;
     let time = |time: &x509_parser::time::ASN1Time| {
         let seconds = u64::try_from(time.timestamp()).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)

@@ -27,7 +27,10 @@ impl IngressClass {
         if let Some(value) = default
             && !matches!(&**value, "true" | "false")
         {
-            findings.warning(annotation::field(DEFAULT_ANNOTATION), "is neither \"true\" nor \"false\"");
+            findings.warning(
+                annotation::field(DEFAULT_ANNOTATION),
+                "is neither \"true\" nor \"false\"; the class is not the default. Write one of them",
+            );
         }
         let controller = raw.spec.and_then(|spec| spec.controller).unwrap_or_default();
         if controller.is_empty() {

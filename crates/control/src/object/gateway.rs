@@ -123,7 +123,7 @@ impl Gateway {
             if listeners.iter().any(|other| other.name == listener.name) {
                 findings.error(
                     format!("spec.listeners[{index}].name"),
-                    format!("{:?} is the name of two listeners", listener.name),
+                    format!("{:?} is the name of two listeners: rename one", listener.name),
                 );
                 continue;
             }
@@ -159,7 +159,9 @@ fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) 
             },
             Some(other) => findings.warning(
                 format!("{field}.type"),
-                format!("{other:?} is not served: write IPAddress; nothing is listened at for this entry"),
+                format!(
+                    "{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"
+                ),
             ),
         }
     }
@@ -187,7 +189,7 @@ impl Listener {
         let (port, protocol, hostname) = (port?, protocol.ok()?, hostname.ok()?);
         let is_without_names = matches!(protocol, ListenerProtocol::Tcp | ListenerProtocol::Udp);
         if is_without_names && hostname != HostPattern::Any {
-            findings.warning(field("hostname"), format!("does nothing: {protocol} knows no names"));
+            findings.warning(field("hostname"), format!("is ignored: {protocol} has no host names"));
         }
         let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
         let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
@@ -231,7 +233,7 @@ fn check_protocol(
 ) -> Result<ListenerProtocol, (&'static str, String)> {
     let plain = |protocol: ListenerProtocol| match tls {
         None => Ok(protocol),
-        Some(_) => Err(("tls", format!("cannot be on a listener for {protocol}: write protocol: TLS"))),
+        Some(_) => Err(("tls", format!("is not allowed on a listener for {protocol}: write protocol: TLS"))),
     };
     match (protocol, tls.flatten()) {
         (Some("HTTP"), _) => plain(ListenerProtocol::Http),
@@ -249,7 +251,7 @@ fn check_protocol(
         }
         (None | Some(""), _) => Err(("protocol", "is missing: write TCP, TLS or UDP".to_owned())),
         (Some(other), _) => {
-            Err(("protocol", format!("{other:?} is not served: write TCP, TLS or UDP, in upper case")))
+            Err(("protocol", format!("{other:?} is not supported: write TCP, TLS or UDP, in upper case")))
         }
     }
 }
@@ -271,7 +273,7 @@ fn check_kinds(
         {
             findings.warning(
                 format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind"),
-                format!("{name:?} does nothing: a listener for {protocol} takes {right} alone"),
+                format!("{name:?} is ignored: a listener for {protocol} accepts only {right}"),
             );
         }
         kinds.extend(kind);
@@ -287,13 +289,13 @@ fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> Taken
         Some("Selector") => {
             findings.warning(
                 field,
-                "Selector needs the labels of namespaces, which are not read: no routes of other namespaces are taken",
+                "Selector is not supported, because the gateway does not read namespaces; routes of other namespaces are not attached. Write Same or All",
             );
             TakenFrom::Same
         }
         Some(other) => {
             findings
-                .error(field, format!("{other:?} is unknown: write Same, All or None; no route is taken"));
+                .error(field, format!("{other:?} is unknown; no route is attached. Write Same, All or None"));
             TakenFrom::None
         }
     }

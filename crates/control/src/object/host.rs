@@ -9,17 +9,19 @@ pub(crate) fn parse(host: &str) -> Result<HostPattern, String> {
         return Ok(HostPattern::Any);
     }
     if host == "*" {
-        return Err("\"*\" is not a host: leave the host out to take every host".to_owned());
+        return Err("\"*\" is not a host: remove the host to match every host".to_owned());
     }
     if host.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[') {
-        return Err(format!("{host:?} is an IP address, and a host must be a DNS name"));
+        return Err(format!("{host:?} is an IP address, but a host must be a DNS name"));
     }
     let (name, pattern): (&str, fn(Box<str>) -> HostPattern) = match host.strip_prefix("*.") {
         Some(suffix) => (suffix, HostPattern::Wildcard),
         None => (host, HostPattern::Exact),
     };
     if name.contains('*') {
-        return Err(format!("{host:?} has a '*' that is not its whole first label, as in \"*.example.com\""));
+        return Err(format!(
+            "{host:?} has a '*' that is not its whole first label: write it as in \"*.example.com\""
+        ));
     }
     match dns_name_fault(name) {
         Some(fault) => Err(format!("{host:?} {fault}")),
@@ -54,12 +56,12 @@ pub(crate) fn dns_name_fault(name: &str) -> Option<&'static str> {
     } else if !name.is_ascii() {
         Some("is not ASCII: write international names as xn--...")
     } else if name.contains("//") {
-        Some("is a URL: write the name alone")
+        Some("is a URL: write only the name")
     } else if name.contains(':') {
-        Some("has a port or a ':': write the name alone")
+        Some("has a port or a ':': write only the name")
     } else {
         Some(
-            "is not a DNS name: labels of a-z, 0-9 and '-' that begin and end with a letter or a digit, \
+            "is not a DNS name: write labels of a-z, 0-9 and '-' that begin and end with a letter or a digit, \
              separated by single dots",
         )
     }
@@ -89,7 +91,7 @@ mod tests {
             ("::1", "IP address"),
             ("[::1]", "IP address"),
             ("A.example", "lower case"),
-            ("*", "leave the host out"),
+            ("*", "remove the host"),
             ("a.*.example", "'*'"),
             ("*a.example", "'*'"),
             ("*.", "not a DNS name"),

@@ -100,7 +100,7 @@ impl Ingress {
         let spec = raw.spec.unwrap_or_default();
         let raw_rules = spec.rules.unwrap_or_default();
         if raw_rules.is_empty() && spec.default_backend.is_none() {
-            findings.error("spec", "has neither rules nor a defaultBackend");
+            findings.error("spec", "has neither rules nor a defaultBackend: write one of them");
         }
         let has_rules = !raw_rules.is_empty();
         let rules: Vec<Rule> = raw_rules
@@ -128,7 +128,7 @@ impl Ingress {
         if class_annotation.is_some() && spec.ingress_class_name.is_some() {
             findings.warning(
                 annotation::field(CLASS_ANNOTATION),
-                "is passed over, because spec.ingressClassName is set: remove one of them",
+                "is ignored, because spec.ingressClassName is set: remove one of them",
             );
         }
         Self {
@@ -155,12 +155,12 @@ impl Ingress {
 /// TLS connections are told apart by the name that they ask for, and by nothing else.
 fn check_passthrough(has_rules: bool, rules: &[Rule], findings: &mut Findings) {
     if !has_rules {
-        let fault = "needs rules with hosts: TLS is passed on by the name that clients ask for";
+        let fault = "needs rules with hosts: TLS passthrough routes by the name that clients ask for";
         findings.error(annotation::field(annotation::SSL_PASSTHROUGH), fault);
     }
     for rule in rules.iter().filter(|rule| rule.host == HostPattern::Any) {
         let annotation = annotation::SSL_PASSTHROUGH;
-        let fault = format!("is missing: {annotation} needs it, and does nothing for this rule");
+        let fault = format!("is missing: {annotation} needs a host, and has no effect for this rule");
         findings.error(format!("spec.rules[{}].host", rule.index), fault);
     }
 }
@@ -183,7 +183,7 @@ impl Tls {
         for (nth, host) in written.into_iter().enumerate() {
             let field = format!("spec.tls[{index}].hosts[{nth}]");
             match host::parse(&host) {
-                Ok(HostPattern::Any) => findings.error(field, "is empty"),
+                Ok(HostPattern::Any) => findings.error(field, "is empty: write a host, or remove the entry"),
                 Ok(pattern) => hosts.push(pattern),
                 Err(fault) => findings.error(field, fault),
             }
@@ -209,14 +209,16 @@ impl ClientAuth {
             for name in [annotation::AUTH_TLS_VERIFY_CLIENT, annotation::AUTH_TLS_PASS_CERTIFICATE] {
                 if annotations.contains_key(name) {
                     let needed = annotation::AUTH_TLS_SECRET;
-                    findings.warning(annotation::field(name), format!("does nothing without {needed}"));
+                    findings.warning(annotation::field(name), format!("has no effect without {needed}"));
                 }
             }
             return None;
         };
         if let Some((other, ..)) = named.next() {
-            findings
-                .warning(annotation::field(other), format!("is passed over, because {annotation} is set"));
+            findings.warning(
+                annotation::field(other),
+                format!("is ignored, because {annotation} is set: remove one of them"),
+            );
         }
         let mode = match verify.map(String::as_str) {
             None | Some("on") => ClientAuthMode::Required,
@@ -225,14 +227,15 @@ impl ClientAuth {
             Some("off") => return None,
             Some(other) => {
                 let field = annotation::field(annotation::AUTH_TLS_VERIFY_CLIENT);
-                let fault = format!("{other:?} is none of on, optional, optional_no_ca and off: on is taken");
+                let fault =
+                    format!("{other:?} is unknown; on is used. Write on, optional, optional_no_ca or off");
                 findings.error(field, fault);
                 ClientAuthMode::Required
             }
         };
         let authorities = annotation::object(kind, namespace, value)
             .map_err(|fault| {
-                findings.error(annotation::field(annotation), format!("{fault}: no client may connect"));
+                findings.error(annotation::field(annotation), format!("{fault}; every client is rejected"));
             })
             .ok();
         let forward = annotation::flag(Some(annotations), annotation::AUTH_TLS_PASS_CERTIFICATE, findings);
@@ -276,7 +279,7 @@ impl RulePath {
         if matches!(pattern, Ok(PathPattern::Starts(_))) && looks_like_a_regex(written) {
             findings.warning(
                 format!("{field}.path"),
-                format!("{written:?} is matched character by character: regular expressions are not read"),
+                format!("{written:?} is matched as plain text: regular expressions are not supported"),
             );
         }
         let upstream = check_backend(raw.backend, &format!("{field}.backend"), namespace, findings)?;
@@ -307,7 +310,7 @@ fn check_backend(
     findings: &mut Findings,
 ) -> Option<UpstreamKey> {
     if raw.resource.is_some() {
-        findings.error(format!("{field}.resource"), "is not served: name a service");
+        findings.error(format!("{field}.resource"), "is not supported: write service instead");
         return None;
     }
     let Some(service) = raw.service else {

@@ -74,10 +74,14 @@ pub(crate) fn normalise(path: &str) -> Result<Box<str>, String> {
         }
     }
     if normal.contains("//") {
-        return Err(format!("{path:?} has '//', which requests never have: they are merged before routing"));
+        return Err(format!(
+            "{path:?} has '//', which no request matches: the gateway merges slashes before routing"
+        ));
     }
     if normal.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err(format!("{path:?} has a '.' or '..' segment, which requests never have"));
+        return Err(format!(
+            "{path:?} has a '.' or '..' segment, which no request matches: the gateway resolves dot segments before routing"
+        ));
     }
     Ok(normal.into())
 }

@@ -78,7 +78,10 @@ impl Route {
         let spec = raw.spec.map(Into::into).unwrap_or_default();
         let written = spec.parent_refs.unwrap_or_default();
         if written.is_empty() {
-            findings.warning("spec.parentRefs", "is missing: the route belongs to no Gateway");
+            findings.warning(
+                "spec.parentRefs",
+                "is missing; the route is attached to no Gateway. Name a Gateway",
+            );
         }
         let parents = written.into_iter().enumerate();
         let parents = parents
@@ -93,7 +96,7 @@ impl Route {
         if rules.len() > 1 {
             findings.warning(
                 "spec.rules[1]",
-                format!("does nothing: a {} has one rule, and the first is taken", object.kind),
+                format!("is ignored: a {} has one rule, and the first one is used", object.kind),
             );
         }
         let mut backends = Vec::new();
@@ -117,7 +120,7 @@ fn check_hostnames(written: Vec<String>, findings: &mut Findings) -> Vec<Hostnam
     for (index, name) in written.into_iter().enumerate() {
         let field = format!("spec.hostnames[{index}]");
         match host::parse_suffix(&name) {
-            Ok(HostPattern::Any) => findings.error(field, "is empty"),
+            Ok(HostPattern::Any) => findings.error(field, "is empty: write a host, or remove the entry"),
             Ok(pattern) => hostnames.push(Hostname { index, pattern }),
             Err(fault) => findings.error(field, fault),
         }
@@ -173,20 +176,22 @@ impl BackendRef {
             Some(weight) => {
                 findings.error(
                     field("weight"),
-                    format!("{weight} is not between 0 and {WEIGHT_MAX}: the backend gets nothing"),
+                    format!(
+                        "{weight} is not between 0 and {WEIGHT_MAX}; the backend receives no connections"
+                    ),
                 );
                 0
             }
         };
         let mut refuse = |within: &str, fault: String| {
-            findings.error(field(within), format!("{fault}: its part is refused"));
+            findings.error(field(within), format!("{fault}; the share of this backend is rejected"));
         };
         let service = || {
             let kind = raw.kind.unwrap_or_else(|| "Service".to_owned());
             let group = raw.group.unwrap_or_default();
             if !group.is_empty() || kind != "Service" {
                 let of_group = if group.is_empty() { String::new() } else { format!(" of group {group:?}") };
-                refuse("kind", format!("{kind:?}{of_group} is not served, name a Service"));
+                refuse("kind", format!("{kind:?}{of_group} is not supported: name a Service"));
                 return None;
             }
             let Some(name) = raw.name.filter(|name| !name.is_empty()) else {
@@ -200,7 +205,7 @@ impl BackendRef {
                     return None;
                 }
                 None => {
-                    refuse("port", "is missing, name a port of the Service".to_owned());
+                    refuse("port", "is missing: name a port of the Service".to_owned());
                     return None;
                 }
             };

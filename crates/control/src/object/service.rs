@@ -158,12 +158,15 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
         if several && name.is_empty() {
             findings.error(
                 format!("spec.ports[{index}].name"),
-                "is missing: a Service of several ports names each",
+                "is missing: name each port of a Service with several ports",
             );
             continue;
         }
         if ports.iter().any(|other| *other.name == *name) {
-            findings.error(format!("spec.ports[{index}].name"), format!("{name:?} is the name of two ports"));
+            findings.error(
+                format!("spec.ports[{index}].name"),
+                format!("{name:?} is the name of two ports: rename one"),
+            );
             continue;
         }
         let Some(protocol) = IpProtocol::of(port.protocol.as_deref()) else { continue };
@@ -232,7 +235,7 @@ fn check_limit(
         _ => {
             findings.error(
                 annotation::field(name),
-                format!("{value:?} is not a number from 1 to {}; leave it out for no limit", u32::MAX),
+                format!("{value:?} is not a number from 1 to {}: fix the number, or remove the annotation for no limit", u32::MAX),
             );
             None
         }

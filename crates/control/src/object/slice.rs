@@ -39,7 +39,7 @@ impl EndpointSlice {
         if service.is_none() {
             findings.warning(
                 "metadata.labels",
-                format!("have no {SERVICE_LABEL}: the slice belongs to no Service and is not used"),
+                format!("has no {SERVICE_LABEL}; the slice belongs to no Service and is ignored"),
             );
         }
         let ports = raw
@@ -55,7 +55,7 @@ impl EndpointSlice {
             "FQDN" => {
                 findings.warning(
                     "addressType",
-                    "is FQDN, which is not served: use a Service of type ExternalName",
+                    "is FQDN, which is not supported; the slice is ignored. Use a Service of type ExternalName",
                 );
                 return Self { service: service.map(Into::into), ports, endpoints: Vec::new() };
             }
@@ -70,10 +70,8 @@ impl EndpointSlice {
         for (index, endpoint) in written.into_iter().enumerate() {
             // An endpoint's addresses are all the same to it, and clients may use the first alone.
             let Some(written) = endpoint.addresses.first() else {
-                findings.warning(
-                    format!("endpoints[{index}].addresses"),
-                    "are missing: the endpoint is left out",
-                );
+                findings
+                    .warning(format!("endpoints[{index}].addresses"), "is missing; the endpoint is ignored");
                 continue;
             };
             match written.parse::<IpAddr>() {
@@ -83,14 +81,14 @@ impl EndpointSlice {
                 _ => findings.warning(
                     format!("endpoints[{index}].addresses[0]"),
                     format!(
-                        "{written:?} is not an address of type {}: the endpoint is left out",
+                        "{written:?} is not an address of type {}; the endpoint is ignored",
                         raw.address_type
                     ),
                 ),
             }
         }
         if endpoints.is_empty() && !is_empty {
-            findings.error("endpoints", "have no valid address at all");
+            findings.error("endpoints", "has no valid address");
         }
         Self { service: service.map(Into::into), ports, endpoints }
     }
@@ -111,7 +109,10 @@ impl SlicePort {
                 None
             }
             None => {
-                findings.error(format!("ports[{index}].port"), "is missing: \"all ports\" cannot be served");
+                findings.error(
+                    format!("ports[{index}].port"),
+                    "is missing: write a port, because \"all ports\" is not supported",
+                );
                 None
             }
         }

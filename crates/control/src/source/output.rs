@@ -152,7 +152,7 @@ impl<P: Publish> Output<P> {
                     names.push(format!("and {} more", notes.len() - names.len()));
                 }
                 tracing::info!(
-                    "{}; sluicegate check says what would serve them: {}",
+                    "{}: {}; run sluicegate check to see how to serve them",
                     foreign_in_words(notes.iter().copied()).unwrap_or_default(),
                     names.join(", ")
                 );
@@ -169,7 +169,7 @@ impl<P: Publish> Output<P> {
         };
         if timeout(FIRST_ANSWERS_MAX, answers).await.is_err() {
             tracing::warn!(
-                "some external names have not been found yet; they are served as soon as they are"
+                "some external names are not resolved yet; their Services are served once the names are resolved"
             );
         }
     }

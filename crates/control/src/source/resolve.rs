@@ -144,14 +144,14 @@ async fn look_up_repeatedly(target: Target, reach: Reach, sender: mpsc::Unbounde
 async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>, String> {
     let addresses = tokio::net::lookup_host((&**name, *port)).await.map_err(|error| error.to_string())?;
     let mut addresses: BTreeSet<_> = addresses.collect();
-    let Some(first) = addresses.first().copied() else { return Err("it has no addresses".to_owned()) };
+    let Some(first) = addresses.first().copied() else { return Err("the name has no addresses".to_owned()) };
     if reach == Reach::BeyondTheNode {
         addresses.retain(|address| !is_special(address.ip()));
     }
     if addresses.is_empty() {
         let ip = first.ip();
         return Err(format!(
-            "it is {ip}, and loopback and link-local addresses are the gateway's own: no Service leads there"
+            "the name resolves to {ip}, but loopback and link-local addresses of the gateway are not allowed"
         ));
     }
     Ok(addresses.into_iter().map(|address| Endpoint { address, conditions: Conditions::READY }).collect())
@@ -191,7 +191,7 @@ mod tests {
         ] {
             let target = (name.into(), 9902);
             let refused = look_up(&target, Reach::BeyondTheNode).await;
-            assert!(refused.is_err_and(|fault| fault.contains("gateway's own")), "{name}");
+            assert!(refused.is_err_and(|fault| fault.contains("are not allowed")), "{name}");
             assert!(look_up(&target, Reach::Anywhere).await.is_ok(), "{name}");
         }
         let target = ("192.0.2.1".into(), 80);

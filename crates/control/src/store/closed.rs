@@ -90,10 +90,10 @@ pub(super) fn told_of_closed(file: &Arc<Path>, closed: &[Guarded], is_unopened: 
     let what = closed.join(" and ");
     let message = match is_unopened {
         true => format!(
-            "may hold a SecurityPolicy: {what} respond with 503 until it can be read. Make it readable, or move it out of the directory"
+            "may contain a SecurityPolicy; {what} respond with 503 until it can be read. Make it readable, or move it out of the directory"
         ),
         false => format!(
-            "may hold a SecurityPolicy whose targets cannot be read: until they can be, {what} are answered 503"
+            "may contain a SecurityPolicy whose targets cannot be read; {what} respond with 503 until they can be read. Fix the file"
         ),
     };
     (!closed.is_empty()).then(|| Problem {

@@ -52,7 +52,7 @@ pub struct Store {
 }
 
 /// What is added to an error of a form that is not in service, because an older one is.
-const KEPT: &str = " (the last good form stays in service)";
+const KEPT: &str = " (the last valid version stays in service)";
 
 /// A Service by namespace and name.
 pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
@@ -184,7 +184,8 @@ impl Store {
                 if objects.insert(parsed.object.clone()) {
                     self.set_candidate(parsed, origin, &mut touched);
                 } else {
-                    let message = "is written twice in this file: the first is used".to_owned();
+                    let message =
+                        "is written twice in this file; the first one is used. Remove one of them".to_owned();
                     let object = Some(parsed.object.clone());
                     faults.push(Problem {
                         severity: Severity::Warning,
@@ -204,7 +205,7 @@ impl Store {
             }
         } else if !missing.is_empty() {
             for fault in faults.iter_mut().filter(|fault| fault.severity == Severity::Error) {
-                fault.message.push_str(" (what this file held before stays in service)");
+                fault.message.push_str(" (the previous content of this file stays in service)");
             }
             objects.extend(missing);
         }
@@ -226,7 +227,7 @@ impl Store {
             origin: Origin::file(&file),
             object: None,
             field: String::new(),
-            message: "is empty: what it held before stays in service; delete the file to remove it"
+            message: "is empty; its previous content stays in service. Delete the file to remove its objects"
                 .to_owned(),
         }];
         faults.extend(told_of_closed(&file, &previous.closed, false));
@@ -333,7 +334,7 @@ impl Store {
                     object: Some(object.clone()),
                     field: String::new(),
                     message: format!(
-                        "is also written in {}, which is used: remove one of them",
+                        "is also written in {}, and that version is used. Remove one of them",
                         winner.origin.file.as_deref().unwrap_or(Path::new("the cluster")).display()
                     ),
                 });
@@ -591,7 +592,7 @@ fn not_served(file: &Arc<Path>, manifest: &Manifest) -> Option<Problem> {
         origin: Origin::file(file),
         object: None,
         field: String::new(),
-        message: format!("is not served yet as far as it holds {}", kinds.join(", ")),
+        message: format!("has objects of kinds that are not supported and ignored: {}", kinds.join(", ")),
     })
 }
 

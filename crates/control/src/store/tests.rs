@@ -43,7 +43,7 @@ fn check(files: &[(&str, &str)], paths: &[&str], problems: &[&str]) {
 #[test]
 fn an_object_that_becomes_invalid_keeps_its_last_good_form() {
     let good = ingress("a", "/a");
-    let kept = "(the last good form stays in service)";
+    let kept = "(the last valid version stays in service)";
     for (what, bad) in [
         ("an invalid path", ingress("a", "bad")),
         ("a wrong type", good.replace("number: 80", "number: x")),
@@ -78,7 +78,7 @@ fn an_object_with_errors_from_the_start_is_served_as_far_as_it_is_valid() {
 fn a_document_that_cannot_be_read_takes_nothing_away() {
     let (a, b) = (ingress("a", "/a"), ingress("b", "/b"));
     let broken = "---\nkind: [\n";
-    let kept = "(what this file held before stays in service)";
+    let kept = "(the previous content of this file stays in service)";
     for bad in [
         // A syntax error in one of two documents, or in all of the file.
         format!("{a}{broken}"),
@@ -99,7 +99,7 @@ fn a_document_that_cannot_be_read_takes_nothing_away() {
 #[test]
 fn an_empty_file_takes_nothing_away_and_a_commented_one_does() {
     let a = ingress("a", "/a");
-    check(&[("m.yaml", &a), ("m.yaml", "")], &["/a a"], &["m.yaml: is empty: what it held before stays"]);
+    check(&[("m.yaml", &a), ("m.yaml", "")], &["/a a"], &["m.yaml: is empty; its previous content stays"]);
     check(&[("m.yaml", &a), ("m.yaml", " \n"), ("m.yaml", &a)], &["/a a"], &[]);
     check(&[("m.yaml", &a), ("m.yaml", "# nothing any more\n")], &[], &[]);
     check(&[("m.yaml", "")], &[], &[]);
@@ -114,7 +114,7 @@ fn an_object_that_leaves_a_file_is_gone() {
 #[test]
 fn an_object_in_two_files_is_taken_from_the_first_by_path() {
     let (one, other) = (ingress("a", "/one"), ingress("a", "/other"));
-    let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, which is used";
+    let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, and that version is used";
     // Whatever comes first in time.
     check(&[("1.yaml", &one), ("2.yaml", &other)], &["/one a"], &[also]);
     check(&[("2.yaml", &other), ("1.yaml", &one)], &["/one a"], &[also]);
@@ -125,7 +125,7 @@ fn an_object_in_two_files_is_taken_from_the_first_by_path() {
     check(
         &[("1.yaml", &bad), ("2.yaml", &other)],
         &["/other a"],
-        &["number: must be a number, and is \"x\"", "is also written in 2"],
+        &["number: must be a number, but is \"x\"", "is also written in 2"],
     );
 }
 

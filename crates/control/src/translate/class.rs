@@ -50,17 +50,18 @@ impl<'a> Classes<'a> {
     pub(super) fn refusal(&self, ingress: &Ingress) -> (String, String) {
         let Some((field, name)) = named(ingress) else {
             let default = match self.default {
-                Some(name) => format!("the default IngressClass {name} is another controller's"),
+                Some(name) => format!("the default IngressClass {name} belongs to another controller"),
                 None => "no IngressClass is the default".to_owned(),
             };
-            let message = format!("is missing, and {default}; --watch-ingress-without-class serves it");
+            let message =
+                format!("is missing, and {default}; start with --watch-ingress-without-class to serve it");
             return ("spec.ingressClassName".to_owned(), message);
         };
         let way_out = match self.controllers.get(name) {
             Some(controller) => format!(
-                ": IngressClass {name} is that of the controller {controller:?}; name a class of {CONTROLLER}"
+                ": IngressClass {name} belongs to the controller {controller:?}; name a class of {CONTROLLER}"
             ),
-            None => format!("; --ingress-class {} serves it", name.escape_debug()),
+            None => format!("; start with --ingress-class {} to serve it", name.escape_debug()),
         };
         (field, format!("{name:?} is not served here{way_out}"))
     }

@@ -278,7 +278,7 @@ fn with_globals<'a>(
         return (Cow::Borrowed(options), Vec::new());
     };
     let Some((data, origin)) = store.configmap(&object) else {
-        let fault = format!("{object} does not exist: the settings of the command line hold");
+        let fault = format!("{object} does not exist; the settings of the command line apply");
         return (Cow::Borrowed(options), vec![Problem::of_option("--configmap", fault)]);
     };
     let values: Vec<(&str, &str)> =
@@ -373,7 +373,7 @@ impl Translation {
                 };
                 let field = annotation::field(annotation::PROXY_PROTOCOL);
                 let at = At { object: &object, origin };
-                self.problems.push(at.warning(&field, format!("does nothing for {what}")));
+                self.problems.push(at.warning(&field, format!("has no effect for {what}")));
             }
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn build<'a>(
             && holder.at().age(holder.ingress.created) < at.age(created)
         {
             let message = format!(
-                "{host} is not passed on by this: {} (older, or first by name), of another namespace, serves it",
+                "does not pass {host} through: {} (older, or first by name), of another namespace, serves it",
                 holder.object
             );
             built.problems.push(at.warning(&field, message));
@@ -70,7 +70,7 @@ pub(super) fn build<'a>(
             Some(winner) if winner.route.id == leads_to.id => {}
             Some(winner) => {
                 let message = format!(
-                    "{host} is not passed on by this: {} (older, or first by name) does it",
+                    "does not pass {host} through: {} (older, or first by name) does",
                     winner.route.id
                 );
                 built.problems.push(at.warning(&field, message));
@@ -129,7 +129,7 @@ impl<'a> Built<'a> {
                 }
                 if owner.object != source.object {
                     let message = format!(
-                        "does nothing for host {}, which belongs to {} (older, or first by name)",
+                        "has no effect for host {}, which belongs to {} (older, or first by name)",
                         rule.host, owner.object
                     );
                     self.problems.push(source.problem(&field, message));
@@ -160,8 +160,9 @@ impl<'a> Built<'a> {
             .or_else(|| Some((Place::DefaultBackend, source.ingress.default_backend.as_ref()?)))
             .or_else(|| first.map(of_path));
         let Some((place, named)) = named else {
-            let message =
-                format!("does nothing for host {host}: it has no path, and there is no defaultBackend");
+            let message = format!(
+                "has no effect for host {host}: the host has no path, and the Ingress has no defaultBackend"
+            );
             self.problems.push(source.problem(field, message));
             return None;
         };
@@ -187,7 +188,7 @@ impl<'a> Built<'a> {
                     let named = (&path.upstream.namespace, &path.upstream.service, &path.upstream.port);
                     if upstream::layer4_key(store, named, Protocol::Tcp) != backend.upstream {
                         let message = format!(
-                            "{} is not reachable over TLS, which {} passes on to {} for host {}",
+                            "{} is not reachable over TLS, which {} passes through to {} for host {}",
                             path.pattern, route.id, backend.upstream, rule.host
                         );
                         let field = format!("{}.path", path_field(rule.index, path.index));

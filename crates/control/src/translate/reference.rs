@@ -82,7 +82,7 @@ impl Reference<'_> {
             }
             Place::Mirror => {
                 // Nobody waits for copies.
-                let message = message.replace(ANSWERED, "copies are lost");
+                let message = message.replace(ANSWERED, "mirrored requests are dropped");
                 let field = format!("{MIRROR_FIELD}.{}", within.trim_start_matches("service."));
                 return self.at.warning(&field, message);
             }

@@ -25,18 +25,22 @@ impl<'a> Restricted<'a> {
         for source in ingresses {
             let Some(first) = source.ingress.unread_restrictions.first() else { continue };
             let (severity, consequence) = match options.ignore_nginx_access_annotations {
-                true => (Severity::Warning, "--ignore-nginx-access-annotations serves the routes without it"),
+                true => (
+                    Severity::Warning,
+                    "the routes are served without it, because of --ignore-nginx-access-annotations",
+                ),
                 false => {
-                    let reason = format!("the annotation {first} is not read");
+                    let reason = format!("the annotation {first} is not supported");
                     let closed = Arc::new(Security::closed(source.at().id(), reason.into()));
                     restricted.closed.insert(source.object, closed);
-                    let consequence = "all routes of this Ingress respond with 503. Write a SecurityPolicy or a RateLimitPolicy in its \
-                                       place and remove it, or start with --ignore-nginx-access-annotations";
+                    let consequence = "all routes of this Ingress respond with 503. Replace it by a SecurityPolicy or a \
+                                       RateLimitPolicy, or start with --ignore-nginx-access-annotations";
                     (Severity::Error, consequence)
                 }
             };
             for name in &source.ingress.unread_restrictions {
-                let message = format!("restricts access in ingress-nginx and is not read: {consequence}");
+                let message =
+                    format!("restricts access in ingress-nginx, but is not supported; {consequence}");
                 restricted.problems.push(source.at().problem(severity, &annotation::field(name), message));
             }
         }

@@ -52,7 +52,7 @@ pub(super) fn build<'a>(
                 None => default = Some(source),
                 Some(winner) => built.problems.push(source.problem(
                     "spec.defaultBackend",
-                    format!("is not used: {} is older and sets the default backend", winner.object),
+                    format!("is ignored: {} is older and sets the default backend", winner.object),
                 )),
             }
         }
@@ -66,7 +66,7 @@ pub(super) fn build<'a>(
                 built.problems.push(source.problem(
                     "spec.defaultBackend",
                     format!(
-                        "is not used for host {}, which belongs to {} (older, or first by name)",
+                        "is ignored for host {}, which belongs to {} (older, or first by name)",
                         rule.host, host.owner.object
                     ),
                 ));
@@ -76,7 +76,7 @@ pub(super) fn build<'a>(
                     Entry::Occupied(winner) => built.problems.push(source.problem(
                         &format!("{}.path", path_field(rule.index, path.index)),
                         format!(
-                            "{} {} of host {} is not used: it is already taken by {}",
+                            "{} {} of host {} is ignored: {} has it already",
                             path.pattern.path_type(),
                             path.pattern,
                             rule.host,
@@ -142,7 +142,7 @@ impl Host<'_> {
             problems.push(source.problem(
                 &format!("{}.path", path_field(*rule, *index)),
                 format!(
-                    "is guarded by {}, which does not apply to {twin}: {} serves it by its path {} ({}). Attach one policy to both",
+                    "is protected by {}, which does not apply to {twin}: {} serves that path by its path {} ({}). Attach one policy to both",
                     guard.id,
                     other.id,
                     other.matches[0].path,

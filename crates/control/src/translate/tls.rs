@@ -152,7 +152,8 @@ impl Built {
             let certificate = certificate(store, &object);
             certificate
                 .map_err(|fault| {
-                    let fault = format!("{fault}: hosts without another certificate get the default one");
+                    let fault =
+                        format!("{fault}; hosts without another certificate use the default certificate");
                     self.problems.push(source.problem(&field, fault));
                 })
                 .ok()
@@ -165,7 +166,7 @@ impl Built {
             if let Some(winner) = passthrough.of(&host) {
                 self.hosts.entry(host.clone()).or_default().note(&source.object.namespace);
                 if entry.secret.is_some() {
-                    let fault = format!("does nothing for host {host}: {winner} passes its TLS on unopened");
+                    let fault = format!("has no effect for host {host}: {winner} passes its TLS through");
                     self.problems.push(source.problem(&field, fault));
                 }
                 continue;
@@ -173,7 +174,7 @@ impl Built {
             if let Some(certificate) = &certificate
                 && !names(certificate, &host)
             {
-                let fault = format!("{} is not good for host {host}: browsers refuse it", certificate.source);
+                let fault = format!("{} is not valid for host {host}: clients reject it", certificate.source);
                 self.problems.push(source.problem(&field, fault));
             }
             let namespace = &source.object.namespace;
@@ -182,7 +183,7 @@ impl Built {
             let Some(certificate) = certificate.clone() else { continue };
             if let Some(owner) = known.namespaces.first().filter(|owner| *owner != namespace) {
                 let fault = format!(
-                    "{} is not used for host {host}: an older Ingress of namespace {owner} names it for TLS",
+                    "{} is ignored for host {host}: an older Ingress of namespace {owner} has the host in spec.tls",
                     certificate.source
                 );
                 self.problems.push(source.problem(&field, fault));
@@ -193,7 +194,7 @@ impl Built {
                 Some(winner) if winner.source == certificate.source => {}
                 Some(winner) => {
                     let fault = format!(
-                        "{} is not used for host {host}: an Ingress that goes before gives it {}, which has an {} key as well",
+                        "{} is ignored for host {host}: an older Ingress gives the host {}, which has an {} key as well",
                         certificate.source, winner.source, certificate.key_kind
                     );
                     self.problems.push(source.problem(&field, fault));
@@ -217,8 +218,8 @@ impl Built {
             && data.is_none_or(|data| data.authorities.is_empty())
         {
             let fault = match store.knows(object) {
-                true => format!("{object} has no certificates in data[ca.crt]: no client may connect"),
-                false => format!("{object} does not exist: no client may connect"),
+                true => format!("{object} has no certificates in data[ca.crt]; every client is rejected"),
+                false => format!("{object} does not exist; every client is rejected"),
             };
             self.problems.push(source.problem(&field, fault));
         }
@@ -237,14 +238,14 @@ impl Built {
         let of_default = source.ingress.default_backend.iter().map(|_| &HostPattern::Any);
         for host in of_rules.chain(of_tls).chain(of_default) {
             if let Some(winner) = passthrough.of(host) {
-                let fault = format!("does nothing for host {host}: {winner} passes its TLS on unopened");
+                let fault = format!("has no effect for host {host}: {winner} passes its TLS through");
                 self.problems.push(source.problem(&field, fault));
                 continue;
             }
             if let Some(owner) = owners.get(host).filter(|owner| owner.namespace != source.object.namespace) {
                 let fault = format!(
-                    "host {host} belongs to {owner} (older, or first by name) of another namespace, which says who may connect: \
-                     what this serves there is answered 421"
+                    "host {host} belongs to {owner} (older, or first by name) of another namespace, whose rules for client \
+                     certificates apply; requests for routes of this Ingress receive 421"
                 );
                 self.problems.push(source.problem(&field, fault));
                 continue;
@@ -255,7 +256,7 @@ impl Built {
                 Some(winner) if **winner == *policy => {}
                 Some(_) => {
                     let fault = format!(
-                        "an Ingress that goes before says otherwise for host {host}: no client may connect"
+                        "an older Ingress has other rules for client certificates of host {host}; every client is rejected"
                     );
                     self.problems.push(source.problem(&field, fault));
                 }
@@ -267,7 +268,7 @@ impl Built {
     fn default_certificate(&mut self, store: &Store, options: &TranslateOptions) -> Option<Arc<Certificate>> {
         let name = options.default_certificate.as_ref()?;
         let given = certificate(store, &name.secret()).map_err(|fault| {
-            let fault = format!("{fault}: a certificate that signs for itself is used");
+            let fault = format!("{fault}; a self-signed certificate is used");
             self.problems.push(Problem::of_option("--default-tls-certificate", fault));
         });
         given.ok()
@@ -278,7 +279,7 @@ impl Built {
         let mut problem =
             |fault: String| self.problems.push(Problem::of_option("--tls-ticket-secret", fault));
         let Some(data) = store.data(&object) else {
-            problem(format!("{object} does not exist: tickets are good for this process alone"));
+            problem(format!("{object} does not exist; only this process resumes its TLS sessions"));
             return Vec::new();
         };
         let mut secrets = Vec::new();
@@ -286,7 +287,7 @@ impl Built {
             if value.len() < TicketSecret::MIN {
                 let least = TicketSecret::MIN;
                 problem(format!(
-                    "{object}: data[{key}] has {} bytes, and needs {least}: it is not used",
+                    "{object}: data[{key}] has {} bytes, but needs {least}; the key is ignored",
                     value.len()
                 ));
             } else {
@@ -294,7 +295,7 @@ impl Built {
             }
         }
         if secrets.is_empty() {
-            problem(format!("{object} has no secret: tickets are good for this process alone"));
+            problem(format!("{object} has no valid key; only this process resumes its TLS sessions"));
         }
         secrets
     }
@@ -337,7 +338,7 @@ fn certificate(store: &Store, object: &ObjectRef) -> Result<Arc<Certificate>, St
     }
     let secret = store.secret(object).ok_or_else(|| format!("{object} cannot be read"))?;
     if *secret.kind != *TLS_TYPE {
-        return Err(format!("{object} is of type {:?}, and TLS needs {TLS_TYPE}", secret.kind));
+        return Err(format!("{object} is of type {:?}, but TLS needs {TLS_TYPE}", secret.kind));
     }
-    secret.certificate.clone().ok_or_else(|| format!("{object} has no certificate that can be used"))
+    secret.certificate.clone().ok_or_else(|| format!("{object} has no valid certificate"))
 }

@@ -90,10 +90,14 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
         true => {
             let roots = data.map(|data| data.authorities.clone()).unwrap_or_default();
             if roots.is_empty() {
-                let needed = "no data[ca.crt] to verify endpoints with: requests are answered 502";
                 fault = Some(match &object {
-                    Some(object) => format!("{object} has {needed}"),
-                    None => format!("there is {needed}"),
+                    Some(object) => {
+                        format!("{object} has no data[ca.crt] to verify endpoints with; requests receive 502")
+                    }
+                    None => format!(
+                        "has no CA certificates to verify endpoints with; requests receive 502. Set {}",
+                        annotation::PROXY_SSL_SECRET
+                    ),
                 });
             }
             let crls = data.map(|data| data.revoked.clone()).unwrap_or_default();
@@ -108,7 +112,8 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
 /// without endpoints.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
-        let message = format!("there is no Service {}/{}: {}", key.namespace, key.service, consequence(key));
+        let message =
+            format!("Service {}/{} does not exist; {}", key.namespace, key.service, consequence(key));
         return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
     };
     let (tls, fault) = key.transport.tls.as_ref().map(|transport| tls(store, transport)).unzip();
@@ -141,13 +146,13 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let endpoints = endpoints(service, port, &slices);
     let mismatched = mismatch(port, &slices);
     let problem = fault.or_else(|| {
-        mismatched.map(|fault| problem_of(key, origin, format!("{fault}: {}", consequence(key))))
+        mismatched.map(|fault| problem_of(key, origin, format!("{fault}; {}", consequence(key))))
     });
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 
 /// What happens to requests for an upstream without endpoints.
-pub(super) const ANSWERED: &str = "requests are answered 503";
+pub(super) const ANSWERED: &str = "requests receive 503";
 
 /// What happens to clients where an upstream has no endpoints.
 fn consequence(key: &UpstreamKey) -> &'static str {
@@ -169,7 +174,7 @@ fn missing_port(key: &UpstreamKey, service: &Service) -> (&'static str, String) 
         None => String::new(),
     };
     let message = format!(
-        "Service {}/{} has no port {:?}, it has {}{hint}: {}",
+        "Service {}/{} has no port {:?}, it has {}{hint}; {}",
         key.namespace,
         key.service,
         key.port,
@@ -231,7 +236,7 @@ fn mismatch(port: &ServicePort, slices: &[&EndpointSlice]) -> Option<String> {
         IpProtocol::Udp => "UDP ",
     };
     Some(format!(
-        "has no EndpointSlice with a {protocol}port named {:?}, as port {} is; they name {names:?}",
+        "has no EndpointSlice with a {protocol}port named {:?}, the name of port {}; its slices have {names:?}",
         port.name, port.port
     ))
 }
@@ -245,8 +250,8 @@ pub(crate) fn unresolvable(
     has_endpoints: bool,
 ) -> Option<Problem> {
     let (_, origin) = store.service(&key.namespace, &key.service)?;
-    let consequence = if has_endpoints { "the last answer stays in service" } else { consequence(key) };
-    let message = format!("{name:?} cannot be looked up: {fault}; {consequence}");
+    let consequence = if has_endpoints { "the last addresses stay in service" } else { consequence(key) };
+    let message = format!("cannot resolve {name:?}: {fault}; {consequence}");
     Some(Problem { field: "spec.externalName".to_owned(), ..problem_of(key, origin, message) })
 }
 

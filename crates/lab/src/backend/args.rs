@@ -14,46 +14,46 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug, Args)]
 #[command(
     disable_version_flag = true,
-    after_help = "The URL shapes the answer: ?s=SIZE bytes of body (k and m are understood, up to 1024m), ?t=MS milliseconds \
-                  of delay (up to 600000), ?r=STATUS as the status (200 to 599), joined by &. /healthz answers 200. \
-                  A request's body is read to its end before the answer; over 16 MiB it is answered 413. \
-                  A call of gRPC (over HTTP/2) is answered one message and the status 0, see --grpc-size.\n\
+    after_help = "The URL sets the response: ?s=SIZE is the length of the body in bytes (with k or m, up to 1024m), ?t=MS a delay in \
+                  milliseconds (up to 600000), ?r=STATUS the status (200 to 599); join them by &. /healthz responds with 200. \
+                  The backend reads a request body to its end before it responds, and responds with 413 to a body over 16 MiB. \
+                  It responds to a gRPC call (over HTTP/2) with one message and the status 0, see --grpc-size.\n\
                   Times are written as 500ms, 12s or 2m.\n\
-                  Signals: SIGTERM does what --exit says, SIGINT ends at once. After SIGUSR1 connects are refused, and the \
-                  connections that there were are reset; after SIGUSR2 it accepts again at the same addresses.\n\
-                  Exit codes: 0 after SIGTERM and SIGINT; 2 for options that make no sense, and addresses and files that \
-                  cannot be had.\n\
-                  Try it: sluicegate-lab backend --listen 127.0.0.1:9000 --name web-1 & curl '127.0.0.1:9000/?s=1k&t=5'"
+                  Signals: SIGTERM does what --exit says, SIGINT ends at once. After SIGUSR1 the backend refuses connects and \
+                  resets its connections; after SIGUSR2 it accepts again at the same addresses.\n\
+                  Exit codes: 0 after SIGTERM and SIGINT; 2 for invalid options, and for addresses and files that cannot be \
+                  opened.\n\
+                  Example: sluicegate-lab backend --listen 127.0.0.1:9000 --name web-1 & curl '127.0.0.1:9000/?s=1k&t=5'"
 )]
 pub(crate) struct BackendArgs {
-    /// Where to listen, for HTTP/1.1 and for HTTP/2 by prior knowledge: an IP address and a port, 127.0.0.1:9000 or localhost:9000; port 0 is one
-    /// that is free. May be given several times.
+    /// The address for HTTP/1.1, and for HTTP/2 by prior knowledge: an IP address and a port, such as 127.0.0.1:9000,
+    /// or localhost:9000. Port 0 is a free port. May be given several times.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:9000")]
     pub(super) listen: Vec<SocketAddr>,
-    /// The pod's name in its answers: 1 to 253 letters, digits, dots, hyphens and underscores.
+    /// The pod's name in responses: 1 to 253 letters, digits, dots, hyphens and underscores.
     #[arg(long, value_name = "NAME", value_parser = name, default_value = "backend")]
     pub(super) name: String,
-    /// How long it takes until it listens, and connects are refused: 0s to 24h.
+    /// The time before the backend listens. Until then, connects are refused. 0s to 24h.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     pub(super) start_up: Duration,
-    /// What SIGTERM does.
+    /// The effect of SIGTERM.
     #[arg(long, value_name = "STYLE", value_enum, default_value = "at-once")]
     pub(super) exit: Exit,
-    /// With --exit drain: how long requests under way may take before they are cut off: 0s to 24h.
+    /// With --exit drain, the time that requests in flight may take before the backend cuts them off. 0s to 24h.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub(super) drain_timeout: Duration,
-    /// A connection is closed if for so long no request was begun on it and none is under way: 100ms to 24h, and up to a
-    /// quarter longer. So long the body of a request may take, too.
+    /// The time after which the backend closes a connection without requests, and up to a quarter longer. The body of a
+    /// request may take as long. 100ms to 24h.
     #[arg(long, value_name = "TIME", value_parser = idle, default_value = "10m")]
     pub(super) idle_timeout: Duration,
-    /// Append the x-lab-id of each POST and PATCH to this file, a line each, once the request was received to its end and
-    /// before it is answered.
+    /// The file to which the backend appends the x-lab-id of each POST and PATCH, one line each. The backend writes the
+    /// line after the end of the request, before its response. [default: no journal]
     #[arg(long, value_name = "FILE")]
     pub(super) journal: Option<PathBuf>,
-    /// The length of the string in the message that each call of gRPC is answered, in bytes: 0 to 4194304.
+    /// The length of the string in the response message of each gRPC call, in bytes. 0 to 4194304.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(..=4 << 20), default_value_t = 1024)]
     pub(super) grpc_size: u32,
-    /// Do not print a line once it serves.
+    /// Do not print a line when the backend serves.
     #[arg(long)]
     pub(super) quiet: bool,
 }
@@ -61,13 +61,13 @@ pub(crate) struct BackendArgs {
 /// What SIGTERM does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Exit {
-    /// It exits; connections are cut, whatever they carry.
+    /// Exit at once, and cut all connections.
     AtOnce,
-    /// It listens no more, finishes the requests under way, closes each connection after them, and exits.
+    /// Stop listening, finish the requests in flight, close each connection after them, and exit.
     Drain,
-    /// It keeps its listener and its connections and answers nothing any more, until SIGKILL or SIGINT.
+    /// Keep the listener and the connections, but send no further responses, until SIGKILL or SIGINT.
     Hang,
-    /// It refuses connects and resets its connections, but stays, until SIGKILL or SIGINT.
+    /// Refuse connects and reset the connections, but keep running, until SIGKILL or SIGINT.
     Refuse,
 }
 

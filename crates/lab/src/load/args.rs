@@ -27,95 +27,99 @@ const MAX_INTERVALS: u64 = 600;
 #[derive(Clone, Debug, Args)]
 #[command(
     disable_version_flag = true,
-    after_help = "Counts and rates may end in k, M or G: -R30k. Times may be in us, ms, s, m or h: --timeout 500ms; they are in \
-                  seconds without.\n\
-                  Latency is counted from when a request was due to when its answer was complete, so a server that stands \
-                  still is charged for every request that fell into that time.\n\
-                  Exit codes: 0, also if requests failed; 1 if some did and --fail-on-errors is given; 2 for options that \
-                  make no sense; 130 or 143 if Ctrl-C or SIGTERM ended it early, which tells what it counted until then.\n\
-                  Try it: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
+    after_help = "Counts and rates may end in k, M or G: -R30k. Times may end in us, ms, s, m or h: --timeout 500ms; without \
+                  a unit they are in seconds.\n\
+                  Latency is the time from when a request was due to the end of its response. So a stalled server is charged \
+                  for every request that was due in that time.\n\
+                  Exit codes: 0, also if requests failed; 1 if requests failed and --fail-on-errors is set; 2 for invalid \
+                  options; 130 or 143 after Ctrl-C or SIGTERM, with the results until then.\n\
+                  Example: sluicegate-lab load -t2 -c100 -d30s -R2000 -L http://127.0.0.1:8080/"
 )]
 pub(crate) struct LoadArgs {
-    /// What is asked for: http:// or https://, a name or an address, a port, a path with a query.
+    /// The URL of the requests: http:// or https://, a host name or IP address, an optional port, and a path with an
+    /// optional query.
     #[arg(value_parser = url)]
     url: Target,
-    /// Threads, each with connections of its own: 1 to 1024, at most as many as connections.
+    /// The number of threads, each with its own connections. 1 to 1024, and at most the number of connections.
     #[arg(short, long, value_name = "N", value_parser = threads, default_value = "2")]
     threads: u64,
-    /// Connections that are kept open, of all threads: 1 to 1M.
+    /// The number of open connections of all threads. 1 to 1M.
     #[arg(short, long, value_name = "N", value_parser = connections, default_value = "10")]
     connections: u64,
-    /// How long requests are due: 1ms to 1000h. It begins once all connections had time to be opened (see --ramp).
+    /// The time in which requests are due. 1ms to 1000h. It begins after the time for opening all connections (see
+    /// --ramp).
     #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     duration: Duration,
-    /// Requests a second, of all connections together: over 0, at most 100M, 0.5 and the like too. Without it each
-    /// connection sends a request when the last one is answered (a closed loop, as wrk).
+    /// The requests per second of all connections together, also fractions such as 0.5. More than 0, at most 100M.
+    /// [default: a closed loop as in wrk, where each connection sends a request after the last response]
     #[arg(short = 'R', long, value_name = "RATE", value_parser = rate)]
     rate: Option<f64>,
-    /// Print the latency's distribution, and the detailed percentile spectrum.
+    /// Print the latency distribution and the detailed percentile spectrum.
     #[arg(short = 'L', long)]
     latency: bool,
-    /// Print the same of the latency counted from when requests were sent, which hides what a stalled server did to those
-    /// that waited.
+    /// Also print the distribution of the latency from when requests were sent. That latency hides the effect of a
+    /// stalled server on waiting requests.
     #[arg(short = 'U', long = "u_latency", visible_alias = "u-latency")]
     uncorrected: bool,
-    /// How long connecting with the TLS handshake may take, and an answer from when its request was sent: 1ms to 1000h.
-    /// What takes longer is counted, its connection is closed and another one opened; in HTTP/2 its stream is reset and the
-    /// connection stays.
+    /// The timeout of a connect with its TLS handshake, and of a response from when its request was sent. 1ms to 1000h.
+    /// After a timeout, the load counts an error and opens another connection. In HTTP/2 it resets the stream and keeps
+    /// the connection.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
     timeout: Duration,
-    /// A header to send, "Name: value"; may be given several times. Host replaces the URL's.
+    /// A request header, "Name: value"; may be given several times. Host replaces the host of the URL. [default: none]
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// A header of which each request of a thread has the next value: "Name: FILE", with a value on each line, all of one
-    /// length. Not in HTTP/2.
+    /// A request header that takes its values from a file: "Name: FILE". Each request of a thread has the next line of
+    /// the file. All lines have the same length. Not with --h2. [default: none]
     #[arg(long, value_name = "HEADER", value_parser = header, conflicts_with = "h2")]
     header_values: Option<(String, String)>,
-    /// Connect to this IP address and port, whatever the URL's host is: Host, the name in the TLS handshake and the one that
-    /// certificates are verified for stay the URL's.
+    /// The IP address and port to connect to, instead of the URL's. Host, the TLS server name and the name in
+    /// certificates stay the URL's. [default: the host and port of the URL]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     connect_to: Option<SocketAddr>,
-    /// Verify certificates by the authorities in this file (PEM). Without it any certificate will do.
+    /// The file with the CA certificates that verify servers, in PEM. [default: accept every certificate]
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// So many of 100 requests are a POST with a body of 64 bytes, evenly spread: 0 to 100. What a gateway delivers twice of
-    /// them is found in the journals of the back ends, by x-lab-id.
+    /// The percentage of the requests that are a POST with a body of 64 bytes, evenly spread. 0 to 100. The journals of
+    /// backends show which POSTs a gateway delivered twice, by x-lab-id.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100), default_value = "0")]
     posts: u64,
-    /// How keys are exchanged: X25519MLKEM768, X25519, P-256, P-384, separated by commas, the preferred one first; the server
-    /// has to have one of them. [default: all]
+    /// The key exchange groups of TLS in the order of preference, comma separated: X25519MLKEM768, X25519, P-256,
+    /// P-384. The server must support one of them. [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = tls::group)]
     curves: Vec<&'static dyn SupportedKxGroup>,
-    /// Count answers that do not repeat the request's x-lab-id in a header of that name, or whose body is not as long as
-    /// their x-lab-length says.
+    /// Count responses that do not repeat the request's x-lab-id, or whose body does not have the length in
+    /// x-lab-length.
     #[arg(long)]
     verify: bool,
-    /// Speak HTTP/2: with https:// a server has to agree to it in the TLS handshake (ALPN), with http:// it is known to speak it.
+    /// Use HTTP/2: with https:// by ALPN, and with http:// by prior knowledge.
     #[arg(long)]
     h2: bool,
-    /// How many requests a connection carries at once: 1 to 1000. [default: 1]
+    /// The number of requests in flight on one connection. 1 to 1000. Needs --h2. [default: 1]
     #[arg(short = 'm', long, value_name = "N", value_parser = streams, requires = "h2", conflicts_with = "new_connections")]
     streams: Option<u64>,
-    /// Each request is a unary call of gRPC with an empty message, and an answer of which the trailers do not say grpc-status 0
-    /// is counted as wrong. The URL's path is the service's and the method's.
+    /// Make each request a unary gRPC call with an empty message. A response whose trailers lack grpc-status 0 counts
+    /// as wrong. The URL's path is /SERVICE/METHOD. Needs --h2.
     #[arg(long, requires = "h2", conflicts_with = "posts")]
     grpc: bool,
-    /// Open a connection for each request when it is due, and close it after the answer; -c is how many there can be at a
-    /// time. The latency is that of the connect, the handshake (a full one) and the request.
+    /// Open a connection for each request when it is due, and close the connection after the response. --connections is
+    /// the largest number of connections at once. The latency includes the connect, a full TLS handshake and the
+    /// request.
     #[arg(long, conflicts_with = "ramp")]
     new_connections: bool,
-    /// Open the connections evenly over this time, before the first request is due: 0 to 1000h. [default: 5ms for
-    /// each connection of a thread]
+    /// Open the connections evenly over this time, before the first request is due. 0 to 1000h. [default: 5ms for each
+    /// connection of a thread]
     #[arg(long, value_name = "TIME", value_parser = ramp)]
     ramp: Option<Duration>,
-    /// Write the corrected latency's distribution to this file, in milliseconds, as HdrHistogram's plotter reads it.
+    /// Write the corrected latency distribution to this file, in milliseconds, in the format of HdrHistogram's plotter.
+    /// [default: none]
     #[arg(long, value_name = "FILE")]
     pub(super) hgrm: Option<PathBuf>,
-    /// Write everything that was counted to this file as JSON; - is standard output, instead of the text.
+    /// Write all results to this file as JSON; - is standard output, instead of the text. [default: none]
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Exit with 1 if anything failed: a connect, a handshake, a request, a status that is not 2xx, a wrong answer, a
-    /// request that was due and never sent.
+    /// Exit with 1 after any error: a failed connect, handshake or request, a status other than 2xx, a wrong response,
+    /// or a request that was due and not sent.
     #[arg(long)]
     pub(super) fail_on_errors: bool,
 }

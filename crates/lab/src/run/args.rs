@@ -13,51 +13,53 @@ use crate::gateway::{self, Kind};
 #[derive(Clone, Debug, Args)]
 #[command(
     disable_version_flag = true,
-    after_help = "It needs root, for network namespaces, and iproute2. `make peers` installs the other gateways; one that is missing \
-                  is skipped with a word.\n\
-                  Try it: sluicegate-lab run dynamic --gateways sluicegate,nginx --rate 2000 --duration 30s"
+    after_help = "The command needs root, for network namespaces, and iproute2. `make peers` installs the other gateways; the command \
+                  reports and skips a missing gateway.\n\
+                  Example: sluicegate-lab run dynamic --gateways sluicegate,nginx --rate 2000 --duration 30s"
 )]
 pub(crate) struct RunArgs {
-    /// An experiment that comes with the program (`sluicegate-lab experiments` lists them), or the path of a .yaml file.
+    /// The name of a built-in experiment (`sluicegate-lab experiments` lists them), or the path of a .yaml file.
     pub(super) experiment: String,
-    /// Which gateways take their turns: names, separated by commas, or all. [default: what the experiment says, else all]
+    /// The gateways that take part: names, comma separated, or all. [default: the gateways of the experiment, else all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     gateways: Vec<String>,
-    /// Requests a second, instead of the experiment's. Without either, 80 % of what the slowest gateway does in a closed loop.
+    /// The requests per second, instead of the experiment's rate. More than 0, at most 100000000. [default: the
+    /// experiment's rate, else 80 % of the rate of the slowest gateway in a closed loop]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<f64>,
-    /// How long each load lasts, instead of the experiment's time: 1s to 24h, as 30s or 3m.
+    /// The duration of each load, instead of the experiment's, such as 30s or 3m. 1s to 24h.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Connections of the load, instead of the experiment's.
+    /// The number of connections of the load, instead of the experiment's. 1 to 30000.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=30_000))]
     connections: Option<u64>,
-    /// How long a connect or a request may take, instead of the experiment's time: 1ms to 1h.
+    /// The timeout of a connect or a request, instead of the experiment's, such as 500ms or 2s. 1ms to 1h.
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     timeout: Option<Duration>,
-    /// Exit with 1 if one of these gateways, separated by commas, had an error of any kind.
+    /// Exit with 1 after any error of one of these gateways, comma separated. [default: none]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) fail_on_errors: Vec<String>,
-    /// How many times faster the timeline goes: its pauses are divided by this. Over 0.
+    /// The speed of the timeline: its pauses are divided by this factor. 0.001 to 1000.
     #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
     speed: f64,
-    /// How many turns each gateway has in a comparison, instead of the experiment's number.
+    /// The number of turns of each gateway in a comparison, instead of the experiment's. 1 to 1000.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     turns: Option<u64>,
-    /// Leave out the run without changes that comes before each one with them.
+    /// Skip the run without changes that precedes each run with changes.
     #[arg(long)]
     no_baseline: bool,
-    /// Worker threads or processes of each gateway; it gets as many CPUs for itself, if there are more.
+    /// The number of worker threads or processes of each gateway. A gateway gets as many CPUs for itself, if the
+    /// machine has more. 1 to 1024.
     #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
     pub(super) workers: usize,
-    /// A further option for a gateway's own command line; may be given several times:
-    /// --option sluicegate=--attempts=1
+    /// A further option for the command line of a gateway; may be given several times: --option
+    /// sluicegate=--attempts=1. [default: none]
     #[arg(long = "option", value_name = "GATEWAY=OPTION")]
     options: Vec<String>,
-    /// In which folder the folder of the results is made.
+    /// The folder in which the folder of the results is created.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Where programs are that are not in PATH, as `make peers` puts them.
+    /// The folder with programs that are not in PATH, as `make peers` installs them.
     #[arg(long, value_name = "DIR", default_value = "target/tools")]
     tools: PathBuf,
 }

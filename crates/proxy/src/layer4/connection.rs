@@ -57,7 +57,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cel
             match found {
                 Ok((target, hello)) => (target, Some(hello)),
                 Err(fault) => {
-                    tracing::debug!(reason = fault.reason(), "TLS that cannot be passed on");
+                    tracing::debug!(reason = fault.reason(), "cannot pass a TLS connection through");
                     worker.stats().tls_faults[fault.index()].add(1);
                     drop(snapshot);
                     return part(Stream::Plain(arrival.tcp)).await;

@@ -78,7 +78,9 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
                     face.state.recv(UdpSockRef::from(&face.socket), &mut slices, &mut metas)
                 })
                 .await;
-            let Ok(received) = received.inspect_err(|error| tracing::debug!(%error, "no datagram")) else {
+            let Ok(received) =
+                received.inspect_err(|error| tracing::debug!(%error, "cannot receive a datagram"))
+            else {
                 // It is about one that was sent before.
                 tokio::task::yield_now().await;
                 continue;
@@ -308,7 +310,7 @@ impl Face {
                     io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::ConnectionRefused => return false,
                     // About one datagram: the next may pass.
-                    _ => tracing::debug!(%error, "a datagram was lost"),
+                    _ => tracing::debug!(%error, "cannot send a datagram to an endpoint"),
                 },
             }
         }
@@ -335,7 +337,7 @@ impl Face {
         match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
             Ok(()) => flow.moved(Moved { up: 0, down: answer.len() as u64 }),
             Err(error) => {
-                tracing::debug!(%error, "an answer was lost");
+                tracing::debug!(%error, "cannot send a datagram to a client");
                 self.worker.stats().datagrams_dropped[DroppedDatagram::NotSent as usize].add(1);
             }
         }

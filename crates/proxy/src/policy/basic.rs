@@ -177,7 +177,7 @@ impl Default for PasswordMemory {
         let mut salt = [0; 32];
         if rand::fill(&mut salt).is_err() {
             // Without it, a dump of the memory would tell a little more.
-            tracing::warn!("there is no randomness for the memory of passwords");
+            tracing::warn!("cannot get random numbers; the cache of verified passwords has no salt");
         }
         Self { salt, young: HashSet::default(), old: HashSet::default() }
     }

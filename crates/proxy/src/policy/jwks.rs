@@ -61,13 +61,13 @@ enum FetchError {
     Service(#[from] ServiceError),
     #[error("cannot connect: {0}")]
     Connect(#[from] io::Error),
-    #[error("no HTTP: {0}")]
+    #[error("the HTTP exchange failed: {0}")]
     Http(#[from] hyper::Error),
-    #[error("it answers {0}, not 200; redirects are not followed")]
+    #[error("it responds with {0}, not 200; the gateway does not follow redirects")]
     Status(StatusCode),
-    #[error("its answer broke off, or is longer than {LENGTH_MAX} bytes")]
+    #[error("its response is incomplete, or longer than {LENGTH_MAX} bytes")]
     Body,
-    #[error("it did not answer within {0:?}")]
+    #[error("it did not respond within {0:?}")]
     Timeout(Duration),
     #[error("its keys {0}")]
     Keys(#[from] KeyFault),
@@ -172,7 +172,11 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
             Ok(new) => {
                 published.fetched.fetch_add(1, Ordering::Relaxed);
                 if let Some((keys, new)) = new {
-                    tracing::info!(url = &*source.url, keys = keys.len(), "the keys of an issuer of tokens");
+                    tracing::info!(
+                        url = &*source.url,
+                        keys = keys.len(),
+                        "fetched the keys of a token issuer"
+                    );
                     published.set(keys);
                     text = new;
                 }
@@ -184,12 +188,15 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
                 published.failed.fetch_add(1, Ordering::Relaxed);
                 let error = error.to_string();
                 if error != told {
-                    let known =
-                        if text.is_empty() { "its tokens are refused" } else { "the last ones stay in use" };
+                    let known = if text.is_empty() {
+                        "requests with its tokens receive 503"
+                    } else {
+                        "the last keys stay in use"
+                    };
                     tracing::warn!(
                         url = &*source.url,
                         error,
-                        "the keys of an issuer of tokens cannot be fetched: {known}"
+                        "cannot fetch the keys of a token issuer; {known}; trying again"
                     );
                     told = error;
                 }

@@ -163,7 +163,7 @@ impl Method {
             model::Method::External(external) => match External::new(external, number) {
                 Ok(external) => Self::External(Arc::new(external)),
                 Err(error) => {
-                    tracing::error!(%error, url = &*external.url, "a service cannot be asked: nobody gets in by it");
+                    tracing::error!(%error, url = &*external.url, "cannot use the service of an external authentication; it allows no request");
                     Self::Unusable
                 }
             },

@@ -24,9 +24,9 @@ pub(super) struct Service {
 /// Why a server cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
-    #[error("the URL is not one of http or https with a host and without a password")]
+    #[error("the URL must have http or https, a host, and no password")]
     Url,
-    #[error("the authorities for its certificate cannot be used: {0}")]
+    #[error("cannot use the CA certificates for its certificate: {0}")]
     Authorities(#[from] rustls::Error),
 }
 

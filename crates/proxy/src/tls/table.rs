@@ -126,12 +126,10 @@ pub(crate) struct Compiler {
 impl Compiler {
     pub(crate) fn new() -> Self {
         let own_secret = ticket::own_secret().inspect_err(|_| {
-            tracing::warn!(
-                "there are no random numbers to seal session tickets with: sessions are not resumed"
-            );
+            tracing::warn!("cannot get random numbers for session tickets; TLS sessions are not resumed");
         });
         let own_certificate = own_certificate().inspect_err(|error| {
-            tracing::warn!(%error, "no certificate can be made for names that have none: they are refused");
+            tracing::warn!(%error, "cannot create the self-signed default certificate; clients of hosts without a certificate are rejected");
         });
         Self {
             keys: Vec::new(),
@@ -160,7 +158,7 @@ impl Compiler {
                 let key = keys.get(&at).map(|(_, key)| key.clone()).or_else(|| known.get(&at).cloned());
                 let key = key.or_else(|| {
                     let compiled = certified_key(certificate);
-                    compiled.inspect_err(|error| tracing::error!(%error, source = %certificate.source, "a certificate cannot be used")).ok().map(Arc::new)
+                    compiled.inspect_err(|error| tracing::error!(%error, source = %certificate.source, "cannot use a certificate; its hosts use another certificate, or the default")).ok().map(Arc::new)
                 });
                 if let Some(key) = key {
                     keys.insert(at, (certificate.clone(), key.clone()));
@@ -193,8 +191,9 @@ impl Compiler {
                     of_policy
                 }
             };
-            let config = server_config(keys, auth.as_deref(), sealed, &settings.tls)
-                .inspect_err(|error| tracing::error!(%error, "a host cannot be served over TLS"));
+            let config = server_config(keys, auth.as_deref(), sealed, &settings.tls).inspect_err(
+                |error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"),
+            );
             Some(Arc::new(Host {
                 config: Arc::new(config.ok()?),
                 pattern,

@@ -149,7 +149,9 @@ impl Exporter {
         let thread = std::thread::Builder::new().name("spans".into());
         match thread.spawn(move || run(batches, tracing, &stats, &closing)) {
             Ok(thread) => self.thread = Some(thread),
-            Err(error) => tracing::error!(%error, "no thread to send spans: none are sent"),
+            Err(error) => {
+                tracing::error!(%error, "no thread to send spans; all spans are lost");
+            }
         }
     }
 
@@ -168,7 +170,9 @@ fn run(
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "no runtime to send spans: none are sent"),
+        Err(error) => {
+            return tracing::error!(%error, "no runtime to send spans; all spans are lost");
+        }
     };
     runtime.block_on(async {
         let end = async {
@@ -218,9 +222,9 @@ async fn export(
         };
         if problem != told {
             match problem.is_empty() {
-                true => tracing::info!(collector = %tracing.collector, "the collector takes spans again"),
+                true => tracing::info!(collector = %tracing.collector, "the collector accepts spans again"),
                 false => {
-                    tracing::warn!(collector = %tracing.collector, problem, "spans are lost on their way to the collector");
+                    tracing::warn!(collector = %tracing.collector, problem, "the collector does not accept spans; spans are lost until it does");
                 }
             }
             told = problem;
@@ -274,23 +278,23 @@ impl Taken {
 enum ExportError {
     #[error("cannot connect: {0}")]
     Connect(#[from] io::Error),
-    #[error("its authorities cannot be used: {0}")]
+    #[error("cannot use the CA certificates of --otlp-ca: {0}")]
     Authorities(rustls::Error),
-    #[error("its host is no name that a certificate can have")]
+    #[error("its host is not a name that a certificate can have")]
     Name,
-    #[error("no HTTP: {0}")]
+    #[error("the HTTP exchange failed: {0}")]
     Http(#[from] hyper::Error),
-    #[error("it did not answer within {TIME:?}")]
+    #[error("it did not respond within {TIME:?}")]
     Timeout,
-    #[error("it answers {status}; {advice}", advice = advice(*status))]
+    #[error("it responds with {status}; {advice}", advice = advice(*status))]
     Status { status: StatusCode, pause: Option<Duration> },
 }
 
 fn advice(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::NOT_FOUND => "does it take OTLP over HTTP at this URL with /v1/traces added?",
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "does it take OTLP over HTTP in protobuf?",
-        _ => "its log may say why",
+        StatusCode::NOT_FOUND => "does it accept OTLP over HTTP at this URL with /v1/traces added?",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "does it accept OTLP over HTTP in protobuf?",
+        _ => "see the log of the collector",
     }
 }
 

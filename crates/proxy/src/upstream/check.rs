@@ -102,10 +102,10 @@ impl LocalUpstream {
         let (upstream, address) = (self.shared.key(), endpoint.shared.address());
         if is_good {
             self.stats().readmissions.add(1);
-            tracing::info!(%upstream, endpoint = %address, "endpoint answers its health checks again");
+            tracing::info!(%upstream, endpoint = %address, "the endpoint passes its health checks again");
         } else {
             self.stats().ejections.add(1);
-            tracing::warn!(%upstream, endpoint = %address, "endpoint fails its health checks");
+            tracing::warn!(%upstream, endpoint = %address, "the endpoint fails its health checks; the gateway avoids it while other endpoints are healthy");
         }
     }
 }
@@ -117,11 +117,11 @@ async fn ask(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>, check: He
     match asked.await {
         Ok(Ok(is_good)) => is_good,
         Ok(Err(error)) => {
-            tracing::debug!(%address, %error, "health check");
+            tracing::debug!(%address, %error, "a health check failed");
             false
         }
         Err(_) => {
-            tracing::debug!(%address, "health check: no answer in time");
+            tracing::debug!(%address, "a health check timed out");
             false
         }
     }

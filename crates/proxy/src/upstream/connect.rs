@@ -411,7 +411,7 @@ pub(super) async fn open(
         };
         let connected = connections.connect(connect).await;
         connected.map(|call| Stream::Http2(Box::new(call))).map_err(|error| {
-            tracing::debug!(%address, %error, "no HTTP/2 connection to an endpoint");
+            tracing::debug!(%address, %error, "cannot open an HTTP/2 connection to an endpoint");
             below.unwrap_or(Failure::NoHttp2)
         })
     };
@@ -426,7 +426,7 @@ async fn open_one(address: SocketAddr, security: Security) -> Result<Stream, Fai
         Security::None => Ok(Stream::Plain(stream)),
         Security::Tls(connector) => {
             let secured = connector.connect(stream).await.map_err(|error| {
-                tracing::debug!(%address, %error, "no TLS handshake with an endpoint");
+                tracing::debug!(%address, %error, "the TLS handshake with an endpoint failed");
                 Failure::TlsHandshake
             });
             Ok(Stream::Tls(secured?))

@@ -56,7 +56,7 @@ impl LocalUpstream {
     pub(crate) fn note_success(&self, endpoint: &LocalEndpoint) {
         if endpoint.shared.is_suspect() && endpoint.shared.held_for().is_none() && endpoint.shared.readmit() {
             self.stats().readmissions.add(1);
-            tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "endpoint readmitted");
+            tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "the endpoint is healthy again");
         }
     }
 
@@ -100,7 +100,7 @@ impl LocalUpstream {
         }
         endpoint.purge();
         self.stats().ejections.add(1);
-        tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "endpoint suspect");
+        tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "the endpoint is unhealthy; the gateway avoids it while other endpoints are healthy");
         tokio::task::spawn_local(probe(worker.clone(), self.clone(), endpoint.clone()));
     }
 }

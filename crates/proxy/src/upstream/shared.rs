@@ -91,7 +91,7 @@ impl Security {
         match Connector::new(tls, upstream.transport.protocol == Protocol::Http2) {
             Ok(connector) => Self::Tls(Arc::new(connector)),
             Err(error) => {
-                tracing::error!(%error, %upstream, "TLS cannot be spoken with endpoints");
+                tracing::error!(%error, %upstream, "cannot use TLS with endpoints; requests to this upstream receive 502");
                 Self::Unusable(tls.clone())
             }
         }

@@ -32,7 +32,7 @@ pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl 
                 Err(error) => {
                     worker.stats().accept_errors.add(1);
                     if !is_of_the_connection(&error) {
-                        tracing::warn!(%error, listener = %local, "cannot accept connections, trying again");
+                        tracing::warn!(%error, listener = %local, "cannot accept connections; trying again");
                         sleep(PAUSE).await;
                     }
                 }
@@ -57,7 +57,9 @@ impl Worker {
                     self.stats().handed_over.add(1);
                     self.mailboxes[id].hand_over(Accepted { stream, peer, local, protocol });
                 }
-                Err(error) => tracing::warn!(%error, %peer, "cannot hand a connection over"),
+                Err(error) => {
+                    tracing::warn!(%error, %peer, "cannot hand a connection over; it is closed");
+                }
             },
             _ => self.open(stream, peer, local, protocol),
         }

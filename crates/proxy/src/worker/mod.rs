@@ -304,7 +304,7 @@ impl Worker {
             if !self.has_closed_listeners()
                 && let Err(error) = self.listen(listener)
             {
-                tracing::error!(%address, %error, "cannot take connections");
+                tracing::error!(%address, %error, "a worker cannot accept connections at this address");
             }
         }
     }
@@ -345,7 +345,7 @@ impl Worker {
         for Accepted { stream, peer, local, protocol } in pending.connections {
             match TcpStream::from_std(stream) {
                 Ok(stream) => self.open(stream, peer, local, protocol),
-                Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection"),
+                Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection; it is closed"),
             }
             self.mailboxes[self.id].arrived();
         }

@@ -103,7 +103,7 @@ async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready()
     assert!(old.wait(LIMIT).await?.success());
     std::fs::rename(&moved, later.path())?;
     new.wait_for_ok(later.admin, "/readyz", LIMIT).await?;
-    wait_for_output(&mut new, "has ended already").await?;
+    wait_for_output(&mut new, "ended before the takeover was complete").await?;
     assert!(new.is_running(), "{}", new.output());
     Ok(())
 }
@@ -125,7 +125,8 @@ async fn a_process_that_is_stopped_and_continued_still_takes_over() -> TestResul
         wait_for_state(&new, |state| state != 'T').await?;
     }
     drop(old);
-    wait_for_output(&mut new, "did not hand over its sockets: it ended").await
+    wait_for_output(&mut new, "did not hand over its sockets: the running gateway closed the connection")
+        .await
 }
 
 #[tokio::test]
@@ -173,7 +174,7 @@ async fn a_signal_that_comes_twice_drains_once() -> TestResult {
     gateway.signal(Signal::INT)?;
     wait_for_output(&mut gateway, "draining").await?;
     gateway.terminate()?;
-    wait_for_output(&mut gateway, "SIGTERM again").await?;
+    wait_for_output(&mut gateway, "a further SIGTERM has no effect").await?;
     assert_eq!(client.read_response().await?.status, 200);
     assert!(gateway.wait(LIMIT).await?.success(), "{}", gateway.output());
     Ok(())
@@ -194,7 +195,7 @@ async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult 
         }
         let output = gateway.output();
         assert_eq!(gateway.wait(LIMIT).await?.code(), Some(1), "{output}");
-        assert!(output.contains("requests in flight were dropped: 1"), "{output}");
+        assert!(output.contains("dropped requests in flight: 1"), "{output}");
     }
     Ok(())
 }
@@ -220,7 +221,7 @@ async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
     let mut gateway = site.serve(&QUICK).await?;
     for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
         gateway.signal(signal)?;
-        wait_for_output(&mut gateway, &format!("{name} changes nothing")).await?;
+        wait_for_output(&mut gateway, &format!("{name} has no effect")).await?;
         assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 200, "{name}");
         assert_eq!(site.status("/").await?, 200, "{name}");
     }

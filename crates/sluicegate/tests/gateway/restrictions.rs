@@ -22,7 +22,9 @@ async fn a_manifest_that_is_too_large_at_the_start_closes_all_routes_until_it_is
     fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;
     let gateway = site.serve(&[]).await?;
     assert_eq!(site.status("/").await?, 503);
-    assert!(gateway.output().contains("guard.yaml: may hold a SecurityPolicy: all routes respond with 503"));
+    assert!(
+        gateway.output().contains("guard.yaml: may contain a SecurityPolicy; all routes respond with 503")
+    );
     fs::remove_file(site.path().join("guard.yaml"))?;
     site.wait_for_status("/", 200).await?;
     fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;

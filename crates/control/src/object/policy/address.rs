@@ -26,13 +26,13 @@ fn parse(text: &str) -> Result<IpNet, String> {
     }
     let Ok(network) = text.parse::<IpNet>() else {
         return Err(format!(
-            "{text:?} is no network and no address: write 10.0.0.0/8, 10.0.0.1 or 2001:db8::/32"
+            "{text:?} is not a network or an address: write 10.0.0.0/8, 10.0.0.1 or 2001:db8::/32"
         ));
     };
     if network != network.trunc() {
         let (whole, address) = (network.trunc(), network.addr());
         return Err(format!(
-            "{text:?} has bits beyond its length: write {whole} for the network, or {address} for the address"
+            "{text:?} has bits set beyond its prefix length: write {whole} for the network, or {address} for the address"
         ));
     }
     match network {
@@ -63,10 +63,10 @@ mod tests {
             assert_eq!(parse(text).unwrap().to_string(), expected, "{text}");
         }
         for (text, reason) in [
-            ("", "no network"),
-            ("10.0.0.0/33", "no network"),
-            ("example.com", "no network"),
-            ("10.0.0", "no network"),
+            ("", "not a network"),
+            ("10.0.0.0/33", "not a network"),
+            ("example.com", "not a network"),
+            ("10.0.0", "not a network"),
             ("10.1.2.3/8", "write 10.0.0.0/8 for the network, or 10.1.2.3 for the address"),
         ] {
             let fault = parse(text).unwrap_err();

@@ -122,14 +122,11 @@ fn check_realm(written: Option<String>, findings: &mut Findings) -> Box<str> {
     let realm = written.unwrap_or_else(|| "restricted".to_owned());
     let field = "spec.authentication.basic.realm";
     if realm.is_empty() || realm.len() > 128 {
-        findings.error(field, "is not of 1 to 128 characters");
+        findings.error(field, "must have 1 to 128 characters");
     }
     // It is sent as a quoted string (RFC 9110, 5.6.4).
     if !realm.bytes().all(|byte| matches!(byte, b' '..=b'~')) || realm.contains(['"', '\\']) {
-        findings.error(
-            field,
-            format!("{realm:?} has characters that it cannot have: write it in ASCII without \" and \\"),
-        );
+        findings.error(field, format!("{realm:?} has invalid characters: write ASCII without \" and \\"));
     }
     realm.into()
 }
@@ -161,7 +158,7 @@ fn check_place(written: CredentialSource) -> Result<Credential, (&'static str, S
             let prefix = source.prefix.unwrap_or_default();
             let is_value = prefix.bytes().all(|byte| matches!(byte, b' '..=b'~'));
             if !is_value || !(prefix.is_empty() || prefix.ends_with(' ')) || prefix.starts_with(' ') {
-                let fault = format!("{prefix:?} is no word with a space behind it, such as \"Bearer \"");
+                let fault = format!("{prefix:?} must be a word with a space at its end, such as \"Bearer \"");
                 return Err((".header.prefix", fault));
             }
             Ok(Credential::Header { name, prefix: prefix.into() })
@@ -179,6 +176,6 @@ fn check_place(written: CredentialSource) -> Result<Credential, (&'static str, S
                 None => Ok(Credential::Cookie(name.into())),
             }
         }
-        _ => Err(("", "names not exactly one place: write one of header, query and cookie".to_owned())),
+        _ => Err(("", "must have exactly one of header, query and cookie".to_owned())),
     }
 }

@@ -51,9 +51,8 @@ fn tell_of_unmet(rules: &[AuthorizationRule], field: &str, findings: &mut Findin
     };
     let Some(first) = rules.iter().position(meets_all) else { return };
     if first + 1 < rules.len() {
-        let fault = format!(
-            "is never looked at: rules[{first}] before it says nothing of whom it is for, so all meet it"
-        );
+        let fault =
+            format!("is never reached: rules[{first}] has no conditions, so it matches every request");
         findings.warning(format!("{field}[{}]", first + 1), fault);
     }
 }
@@ -77,13 +76,16 @@ fn check_callers(
         !known.methods.iter().all(is_service)
     });
     for (_, name) in of_consumers.filter(|(is_written, _)| *is_written && !knows_consumers) {
-        let fault = "needs spec.authentication by jwt, apiKey or basic, else nobody is known";
+        let fault = "needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown";
         findings.error(format!("{field}.{name}"), fault);
     }
     let has_tokens = authentication
         .is_some_and(|known| known.methods.iter().any(|method| matches!(method, Method::Jwt(_))));
     if rule.claims.is_some() && !has_tokens {
-        findings.error(format!("{field}.claims"), "needs spec.authentication.jwt, else there are none");
+        findings.error(
+            format!("{field}.claims"),
+            "needs spec.authentication.jwt: without tokens there are no claims",
+        );
     }
 }
 
@@ -132,7 +134,7 @@ fn check_consumers(
             findings.error(field, format!("{text:?} {fault}"));
         } else if known.is_some_and(|known| !known.contains(&of)) {
             let fault = format!(
-                "the Consumers of namespace {of} are not known: add it to spec.authentication.consumers.namespaces"
+                "the Consumers of namespace {of} are not known here: add the namespace to spec.authentication.consumers.namespaces"
             );
             findings.error(field, fault);
         } else {
@@ -148,12 +150,12 @@ fn check_methods(written: Vec<String>, field: &str, findings: &mut Findings) -> 
         let fault = match header::token_fault(&method) {
             Some(fault) => format!("{method:?} {fault}"),
             None if method.bytes().any(|byte| byte.is_ascii_lowercase()) => {
-                format!("{method:?} is no method that clients use: write {}", method.to_ascii_uppercase())
+                format!("{method:?} is not a method that clients use: write {}", method.to_ascii_uppercase())
             }
-            None if method == "*" => "\"*\" is no method: leave methods out to mean all".to_owned(),
+            None if method == "*" => "\"*\" is not a method: remove methods to match every method".to_owned(),
             None => {
                 if let Some(meant) = misspelt(&method) {
-                    let fault = format!("{method:?} is no method that is known: did you mean {meant}?");
+                    let fault = format!("{method:?} is not a known method: did you mean {meant}?");
                     findings.warning(format!("{field}[{index}]"), fault);
                 }
                 methods.push(method.into());
@@ -230,13 +232,13 @@ fn check_paths(written: Vec<PathMatch>, field: &str, findings: &mut Findings) ->
         // Clients that say one of these in a path say it escaped.
         if let Some(mark) = value.chars().find(|mark| matches!(mark, '?' | '#')) {
             let fault =
-                format!("{value:?} has a {mark:?}, with which the path ends: leave out what begins there");
+                format!("{value:?} has a {mark:?}, which ends a path: remove it and the text after it");
             findings.error(field, fault);
             continue;
         }
         if value.contains(['*', '(', '|', '[', '^', '$']) {
             let fault = format!(
-                "{value:?} is met as it stands: it is no pattern, and a Prefix is met by all that is below it"
+                "{value:?} is matched as plain text, not as a pattern: use type: Prefix to match all paths below a path"
             );
             findings.warning(&field, fault);
         }

@@ -57,7 +57,7 @@ impl Consumer {
         let mut errors = findings.0.iter().filter(|finding| finding.severity == Severity::Error);
         let is_refused = errors.any(|finding| !is_credential(&finding.field));
         if keys.is_empty() && tokens.is_empty() && users.is_empty() {
-            let fault = "has none of apiKeys, tokens and basicUsers: nobody can be this Consumer";
+            let fault = "has none of apiKeys, tokens and basicUsers: no caller can be this Consumer";
             findings.warning("spec", fault);
         }
         Self {
@@ -125,7 +125,7 @@ fn check_token(written: Token, index: usize, findings: &mut Findings) -> Option<
         (Some(value), None) => (SubjectClaim::Subject, value),
         (None, Some(value)) => (SubjectClaim::ClientId, value),
         _ => {
-            let fault = "says not exactly one thing: write one of subject and clientId";
+            let fault = "must have exactly one of subject and clientId";
             findings.error(format!("spec.tokens[{index}]"), fault);
             return None;
         }
@@ -148,7 +148,7 @@ fn check_users(written: Vec<String>, findings: &mut Findings) -> Vec<(usize, Box
         let fault = match &*user {
             "" => Some("is empty"),
             user if user.contains(':') || user.contains(char::is_control) => {
-                Some("has a colon or a control character, which no name has")
+                Some("has a colon or a control character, which a user name cannot have")
             }
             user if users.iter().any(|(_, other)| **other == *user) => Some("is written twice"),
             _ => None,

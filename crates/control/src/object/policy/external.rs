@@ -32,7 +32,8 @@ pub(super) fn check(
         duration::check(&text, timeouts, "100ms and 60s", &format!("{FIELD}.timeout"), findings)
     });
     if written.cache.is_some() && written.request_headers.is_some() {
-        let fault = "does nothing with cache: the service is told the parts of cache.key alone; leave it out";
+        let fault =
+            "has no effect with cache, because the service receives only the parts of cache.key: remove it";
         findings.error(format!("{FIELD}.requestHeaders"), fault);
     }
     let request_headers = written
@@ -87,7 +88,7 @@ fn check_names(
                 findings.warning(field, format!("{written:?} is written twice"));
             }
             Ok(name) => match fault(&name) {
-                Some(fault) => findings.error(field, format!("{written:?} {fault}: leave it out")),
+                Some(fault) => findings.error(field, format!("{written:?} {fault}: remove it")),
                 None => names.push(name),
             },
         }
@@ -99,9 +100,9 @@ fn check_names(
 fn request_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "authorization" | "cookie" => None,
-        "content-type" | "content-encoding" => Some("is about the body, which the service does not get"),
+        "content-type" | "content-encoding" => Some("is about the body, which the service does not receive"),
         name if name.starts_with("x-original-") || name == "x-auth-request-redirect" => {
-            Some("is the gateway's own")
+            Some("is set by the gateway itself")
         }
         name => header::reserved_fault(name),
     }
@@ -111,7 +112,7 @@ fn request_fault(lower_case: &str) -> Option<&'static str> {
 fn response_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "authorization" => None,
-        "set-cookie" => Some("goes to the client"),
+        "set-cookie" => Some("always goes to the client"),
         name => header::reserved_fault(name),
     }
 }
@@ -119,12 +120,12 @@ fn response_fault(lower_case: &str) -> Option<&'static str> {
 fn check_sign_in(written: written::SignIn, findings: &mut Findings) -> SignIn {
     let field = format!("{FIELD}.signIn.url");
     if written.url.contains('#') {
-        findings.error(&field, "has a fragment, behind which no parameter can be added");
+        findings.error(&field, "has a fragment, so that no parameter can be added: remove it");
     }
     let is_path = written.url.starts_with('/') && !written.url.starts_with("//");
     let is_graphic = written.url.bytes().all(|byte| byte.is_ascii_graphic());
     if is_path && (!is_graphic || written.url.parse::<http::Uri>().is_err()) {
-        findings.error(&field, format!("{:?} is no path: write it as /oauth2/start", written.url));
+        findings.error(&field, format!("{:?} is not a path: write it as /oauth2/start", written.url));
     }
     if !is_path {
         url::check(&written.url, &field, "https://login.example.com/start or /oauth2/start", findings);
@@ -132,7 +133,7 @@ fn check_sign_in(written: written::SignIn, findings: &mut Findings) -> SignIn {
     let parameter = written.redirect_parameter.unwrap_or_else(|| "rd".to_owned());
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     if parameter.is_empty() || parameter.len() > 64 || !parameter.bytes().all(is_unreserved) {
-        let fault = format!("{parameter:?} is not 1 to 64 letters, digits, hyphens, dots and underscores");
+        let fault = format!("{parameter:?} is invalid: write 1 to 64 letters, digits and any of -._~");
         findings.error(format!("{FIELD}.signIn.redirectParameter"), fault);
     }
     SignIn { url: written.url.into(), parameter: parameter.into() }
@@ -185,7 +186,9 @@ fn check_part(written: ExternalKey) -> Result<KeyPart, String> {
                 },
                 _ => match (header::name(&name)?, &*name.to_ascii_lowercase()) {
                     (_, "cookie") => {
-                        return Err("\"Cookie\" is all cookies: write type: Cookie with one".to_owned());
+                        return Err(
+                            "\"Cookie\" has all cookies: write type: Cookie with the name of one".to_owned()
+                        );
                     }
                     (name, lower_case) => match request_fault(lower_case) {
                         Some(fault) => return Err(format!("{name:?} {fault}")),
@@ -196,7 +199,7 @@ fn check_part(written: ExternalKey) -> Result<KeyPart, String> {
         }
     };
     match written.name {
-        Some(_) => Err("is for type: Header, Cookie and Query alone: leave it out".to_owned()),
+        Some(_) => Err("is only for type Header, Cookie and Query: remove it".to_owned()),
         None => Ok(part),
     }
 }

@@ -7,7 +7,7 @@ pub(crate) fn token_fault(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("is empty"),
         name if name.bytes().all(is_token) => None,
-        _ => Some("has characters that it cannot have: write letters, digits and hyphens"),
+        _ => Some("has invalid characters: write letters, digits and hyphens"),
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn reserved_fault(lower_case: &str) -> Option<&'static str> {
             .iter()
             .any(|of| name.starts_with(of)) =>
         {
-            Some("is the gateway's own")
+            Some("is set by the gateway itself")
         }
         _ => None,
     }
@@ -40,14 +40,16 @@ pub(crate) fn reserved_fault(lower_case: &str) -> Option<&'static str> {
 /// What keeps a header from being set, added or removed by a rule, as the rest of a sentence.
 pub(crate) fn framing_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
-        "host" => Some("is changed by rewrite.hostname alone"),
+        "host" => Some("can only be changed by rewrite.hostname"),
         "content-length" | "transfer-encoding" | "connection" | "keep-alive" | "te" | "trailer"
-        | "upgrade" | "expect" | "proxy-connection" => Some("is between neighbours, and the gateway's own"),
+        | "upgrade" | "expect" | "proxy-connection" => {
+            Some("is a hop-by-hop header, which the gateway sets itself")
+        }
         "date" | "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-port"
         | "x-forwarded-proto" | "x-forwarded-scheme" | "x-real-ip" | "x-request-id" | "x-scheme"
-        | "traceparent" | "tracestate" => Some("is the gateway's own"),
+        | "traceparent" | "tracestate" => Some("is set by the gateway itself"),
         name if ["x-consumer-", "ssl-client-"].iter().any(|of| name.starts_with(of)) => {
-            Some("is the gateway's own")
+            Some("is set by the gateway itself")
         }
         _ => None,
     }
@@ -58,7 +60,7 @@ pub(crate) fn line_fault(text: &str) -> Option<&'static str> {
     match text {
         "" => Some("is empty"),
         text if !text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) => {
-            Some("has characters that no header can carry: write letters, digits and punctuation of ASCII")
+            Some("has characters that a header cannot have: write letters, digits and punctuation of ASCII")
         }
         text if text.trim() != text => Some("begins or ends with a space"),
         _ => None,
@@ -70,7 +72,7 @@ pub(crate) fn value_fault(text: &str) -> Option<&'static str> {
     match text {
         "" => Some("is empty"),
         text if !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) => {
-            Some("has characters that no header can carry: write letters, digits and punctuation of ASCII")
+            Some("has characters that a header cannot have: write letters, digits and punctuation of ASCII")
         }
         text if text.trim() != text => Some("begins or ends with a space"),
         text if text.contains(',') => Some("has a comma, which separates values"),

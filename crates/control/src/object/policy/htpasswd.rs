@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &[u8]) -> Passwords {
         }
         match parse_line(line) {
             Ok((name, _)) if passwords.users.iter().any(|(other, _)| **other == *name) => {
-                passwords.faults.push((index + 1, "names a user a second time: the first is taken"));
+                passwords.faults.push((index + 1, "names a user again; the first line of the user is used"));
             }
             Ok((name, hash)) => passwords.users.push((name.into(), hash.into())),
             Err(fault) => passwords.faults.push((index + 1, fault)),
@@ -51,27 +51,27 @@ fn hash_fault(hash: &str) -> Option<&'static str> {
         let is_sha1 = digest.len() == 28
             && digest.ends_with('=')
             && digest[..27].bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
-        return (!is_sha1).then_some("has a {SHA} hash that is none");
+        return (!is_sha1).then_some("has an invalid {SHA} hash");
     }
     if let Some(rest) = hash.strip_prefix("$apr1$") {
         let is_md5 = rest.split_once('$').is_some_and(|(salt, digest)| {
             salt.len() <= 8 && !salt.contains(':') && digest.len() == 22 && is_crypt64(digest)
         });
-        return (!is_md5).then_some("has an $apr1$ hash that is none");
+        return (!is_md5).then_some("has an invalid $apr1$ hash");
     }
     let bcrypt = ["$2a$", "$2b$", "$2y$"].iter().find_map(|prefix| hash.strip_prefix(prefix));
     let Some(rest) = bcrypt else {
-        return Some("has a hash of another kind: make it with htpasswd -B (bcrypt)");
+        return Some("has an unsupported hash: create it with htpasswd -B (bcrypt)");
     };
-    let Some((cost, digest)) = rest.split_once('$') else { return Some("has a bcrypt hash that is none") };
+    let Some((cost, digest)) = rest.split_once('$') else { return Some("has an invalid bcrypt hash") };
     match cost.parse::<u32>() {
         Ok(cost) if cost > BCRYPT_COST_MAX => {
-            Some("has a bcrypt hash that takes seconds to verify: give it a cost of 14 at most")
+            Some("has a bcrypt hash that takes seconds to verify: use a cost of 14 or less")
         }
         Ok(4..) if cost.len() == 2 && !cost.starts_with('+') && digest.len() == 53 && is_crypt64(digest) => {
             None
         }
-        _ => Some("has a bcrypt hash that is none"),
+        _ => Some("has an invalid bcrypt hash"),
     }
 }
 

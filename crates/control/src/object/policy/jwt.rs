@@ -37,15 +37,18 @@ pub(super) fn check(
     {
         let field = format!("{field}[{index}]");
         if providers.iter().any(|other| *other.name == *provider.name) {
-            findings
-                .error(format!("{field}.name"), format!("{:?} is the name of two providers", provider.name));
+            findings.error(
+                format!("{field}.name"),
+                format!("{:?} is the name of two providers: rename one", provider.name),
+            );
         }
         let of_same_issuer = |other: &&Arc<JwtProvider>| {
             provider.issuer.is_some() && other.issuer.as_deref() == provider.issuer.as_deref()
         };
         // Who is named by a token decides alone: the second one would never be asked.
         if let Some(other) = providers.iter().find(of_same_issuer) {
-            let fault = format!("is that of the provider {:?} too: write both as one", other.name);
+            let fault =
+                format!("is also the issuer of the provider {:?}: merge the two providers", other.name);
             findings.error(format!("{field}.issuer"), fault);
         }
         let (provider, need) = check_provider(provider, &field, namespace, findings);
@@ -85,7 +88,10 @@ fn check_provider(
         findings.error(format!("{field}.name"), format!("{:?} {fault}", written.name));
     }
     if written.issuer.as_deref() == Some("") {
-        findings.error(format!("{field}.issuer"), "is empty: write it, or leave it out to take any");
+        findings.error(
+            format!("{field}.issuer"),
+            "is empty: write an issuer, or remove the field to accept every issuer",
+        );
     }
     let audiences = list::filled(written.audiences, 16, &format!("{field}.audiences"), findings);
     let algorithms = list::filled(written.algorithms, 12, &format!("{field}.algorithms"), findings);
@@ -154,7 +160,7 @@ fn check_keys(
         }
         _ => {
             let fault =
-                "names not exactly one source: write one of inline, secretRef, sharedSecretRef and remote";
+                "must have exactly one source: write one of inline, secretRef, sharedSecretRef and remote";
             findings.error(keys, fault);
             return (unread(), None);
         }
@@ -185,7 +191,8 @@ fn check_remote(
 ) -> (JwtKeys, Option<NamedKeys>) {
     let url = format!("{field}.url");
     if url::check(&written.url, &url, "https://issuer.example.com/keys", findings) {
-        findings.warning(url, "is asked in clear text: whoever is on the way can give keys of its own");
+        findings
+            .warning(url, "uses http, so that an attacker in the network can replace the keys: write https");
     }
     let mut time = |text: Option<String>, name: &str, range, named, default| {
         let checked =
@@ -218,10 +225,8 @@ pub(super) fn check_claims(
         check_claim_name(&claim.name, &format!("{field}.name"), findings);
         let values = list::filled(claim.values, 64, &format!("{field}.values"), findings);
         if values.iter().any(String::is_empty) {
-            findings.warning(
-                format!("{field}.values"),
-                "has an empty text, which is met by an empty claim alone",
-            );
+            findings
+                .warning(format!("{field}.values"), "has an empty text, which matches only an empty claim");
         }
         claims.push(ClaimValues {
             claim: claim.name.into(),
@@ -233,8 +238,10 @@ pub(super) fn check_claims(
 
 pub(super) fn check_claim_name(name: &str, field: &str, findings: &mut Findings) {
     if name.split('.').any(str::is_empty) {
-        findings
-            .error(field, format!("{name:?} is no name of a claim: write it as sub or realm_access.roles"));
+        findings.error(
+            field,
+            format!("{name:?} is not the name of a claim: write it as sub or realm_access.roles"),
+        );
     }
 }
 
@@ -250,7 +257,7 @@ fn check_headers(
         match header::name(&written) {
             Err(fault) => findings.error(field, fault),
             Ok(name) => match header::reserved_fault(&name) {
-                Some(fault) => findings.error(field, format!("{written:?} {fault}: choose another")),
+                Some(fault) => findings.error(field, format!("{written:?} {fault}: choose another header")),
                 None if headers.iter().any(|(_, other)| *other == name) => {
                     findings.error(field, format!("{written:?} is written twice"));
                 }

@@ -14,7 +14,7 @@ pub(crate) fn filled<T>(
     findings: &mut Findings,
 ) -> Vec<T> {
     if written.as_ref().is_some_and(Vec::is_empty) {
-        findings.error(field, "is empty: write an entry, or leave it out");
+        findings.error(field, "is empty: write an entry, or remove the field");
     }
     bounded(written, most, field, findings)
 }
@@ -28,7 +28,7 @@ pub(crate) fn bounded<T>(
 ) -> Vec<T> {
     let list = written.unwrap_or_default();
     if list.len() > most {
-        findings.error(field, format!("has {} entries, and can have {most}", list.len()));
+        findings.error(field, format!("has {} entries, but may have at most {most}", list.len()));
     }
     list
 }

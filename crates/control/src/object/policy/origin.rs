@@ -10,7 +10,7 @@ pub(crate) fn parse(text: &str) -> Result<OriginPattern, String> {
         return Ok(OriginPattern::Any);
     }
     if text == "null" {
-        return Err("null is the origin of sandboxed pages of anybody, and cannot be let in".to_owned());
+        return Err("null is the origin of every sandboxed page, and cannot be allowed".to_owned());
     }
     let lower_case = text.to_ascii_lowercase();
     let Some((scheme, rest)) = lower_case.split_once("://") else {
@@ -21,17 +21,18 @@ pub(crate) fn parse(text: &str) -> Result<OriginPattern, String> {
         return Err(format!("{text:?} has no scheme: write it as https://app.example.com"));
     }
     if rest.contains(['/', '?', '#', '@']) {
-        return Err(format!(
-            "{text:?} is more than an origin: write the scheme, the host and the port alone"
-        ));
+        return Err(format!("{text:?} is more than an origin: write only the scheme, the host and the port"));
     }
-    let (name, port) = split_port(rest).ok_or_else(|| format!("{text:?} has no valid port"))?;
+    let (name, port) = split_port(rest)
+        .ok_or_else(|| format!("{text:?} has no valid port: write a port from 1 to 65535"))?;
     let (wildcard, name) = match name.strip_prefix("*.") {
         Some(name) => (true, name),
         None => (false, name),
     };
     if name.contains('*') {
-        return Err(format!("{text:?} has a '*' that is not the first label, as in https://*.example.com"));
+        return Err(format!(
+            "{text:?} has a '*' that is not the first label: write it as https://*.example.com"
+        ));
     }
     let is_address = !wildcard && name.starts_with('[') && name.ends_with(']');
     if let Some(fault) = host::dns_name_fault(name).filter(|_| !is_address) {

@@ -57,7 +57,7 @@ impl RateLimitPolicy {
             findings.error("spec", "limits nothing: write limits, concurrency or both");
         }
         if spec.shared.is_some() && spec.limits.is_none() {
-            let fault = "does nothing without limits: concurrency is counted by each data plane for itself";
+            let fault = "has no effect without limits: each data plane counts concurrency by itself";
             findings.error("spec.shared", fault);
         }
         let rates = list::filled(spec.limits, LIMITS_MAX, "spec.limits", findings);
@@ -133,7 +133,7 @@ fn check_limits(
 fn is_another(names: &mut HashSet<String>, name: &str, field: &str, findings: &mut Findings) -> bool {
     let is_another = names.insert(name.to_owned());
     if !is_another {
-        findings.error(format!("{field}.name"), format!("{name:?} is the name of two limits"));
+        findings.error(format!("{field}.name"), format!("{name:?} is the name of two limits: rename one"));
     }
     is_another
 }
@@ -193,7 +193,7 @@ fn check_limit(written: written::Limit, field: &str, findings: &mut Findings) ->
         LimitAlgorithm::TokenBucket => Window::TokenBucket { burst: burst.unwrap_or(requests)? },
         LimitAlgorithm::SlidingWindow => {
             if burst.is_some() {
-                let fault = "is for algorithm: TokenBucket alone: leave it out";
+                let fault = "is only for algorithm TokenBucket: remove it";
                 findings.error(format!("{field}.burst"), fault);
             }
             Window::Sliding
@@ -239,10 +239,10 @@ fn check_part(
 ) -> Result<LimitKey, (&'static str, String)> {
     let is_named = matches!(written.kind, LimitKeyType::Header | LimitKeyType::Claim);
     if written.name.is_some() && !is_named {
-        return Err(("name", "is for type: Header and type: Claim alone: leave it out".to_owned()));
+        return Err(("name", "is only for type Header and Claim: remove it".to_owned()));
     }
     if written.ipv6_prefix_length.is_some() && written.kind != LimitKeyType::Address {
-        return Err(("ipv6PrefixLength", "is for type: Address alone: leave it out".to_owned()));
+        return Err(("ipv6PrefixLength", "is only for type Address: remove it".to_owned()));
     }
     let name = match written.name {
         Some(name) => name,

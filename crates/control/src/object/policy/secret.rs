@@ -26,7 +26,8 @@ pub(crate) fn check(
         return None;
     }
     if written.key.as_deref() == Some("") {
-        findings.error(format!("{field}.key"), "is empty: name a key of the Secret's data, or leave it out");
+        findings
+            .error(format!("{field}.key"), "is empty: name a key of the Secret's data, or remove the field");
         return None;
     }
     let secret = ObjectRef { kind: Kind::Secret, namespace: namespace.clone(), name: written.name.into() };

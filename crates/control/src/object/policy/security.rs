@@ -46,7 +46,7 @@ impl SecurityPolicy {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
         let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
         let Some(spec) = raw.spec else {
-            findings.error("spec", "is missing: write targetRefs and what is asked of callers");
+            findings.error("spec", "is missing: write targetRefs and the requirements on callers");
             return Self { created, ..Self::closed(object, Vec::new(), findings) };
         };
         // A target that is written wrongly is no reason to refuse what comes to the others.
@@ -107,7 +107,7 @@ fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
         let field = format!("spec.cors.allowOrigins[{index}]");
         match origin::parse(&text) {
             Ok(OriginPattern::Any) if credentials => findings
-                .error(field, "* with allowCredentials lets any page act for its visitors: name the origins"),
+                .error(field, "* cannot be combined with allowCredentials, because any page could act as its visitors: name the origins"),
             Ok(origin) => origins.push(origin),
             Err(fault) => findings.error(field, fault),
         }
@@ -123,7 +123,7 @@ fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
     for (index, method) in methods.iter().enumerate() {
         if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
             let fault = format!(
-                "{method:?} is no method that browsers ask for: write {}",
+                "{method:?} is not a method that browsers use: write {}",
                 method.to_ascii_uppercase()
             );
             findings.warning(format!("spec.cors.allowMethods[{index}]"), fault);
@@ -132,7 +132,7 @@ fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
     let headers = list::bounded(written.allow_headers, 64, "spec.cors.allowHeaders", findings);
     let expose = list::bounded(written.expose_headers, 64, "spec.cors.exposeHeaders", findings);
     if credentials && expose.iter().any(|name| name == "*") {
-        let fault = "* does nothing with allowCredentials (Fetch standard): name the headers";
+        let fault = "* has no effect with allowCredentials (Fetch standard): name the headers";
         findings.warning("spec.cors.exposeHeaders", fault);
     }
     let max_age = written.max_age.and_then(|text| {

@@ -81,7 +81,7 @@ fn check_redis(written: written::Redis, namespace: &Arc<str>, findings: &mut Fin
         }
     };
     if written.username.is_some() && written.password_secret_ref.is_none() {
-        findings.error(format!("{FIELD}.username"), "has no password: name it by passwordSecretRef");
+        findings.error(format!("{FIELD}.username"), "has no password: write passwordSecretRef");
     }
     if let Some(fault) = written.username.as_deref().and_then(header::value_fault) {
         findings.error(format!("{FIELD}.username"), fault);
@@ -134,9 +134,9 @@ fn check_redis(written: written::Redis, namespace: &Arc<str>, findings: &mut Fin
 
 /// The host of an address, without brackets.
 fn host_of(address: &str) -> Result<&str, String> {
-    let form = "is no host and port: write them as valkey.default.svc:6379";
+    let form = "is not a host with a port: write it as valkey.default.svc:6379";
     if address.contains("//") {
-        return Err("is a URL: write the host and the port alone, and tls: {} for rediss".to_owned());
+        return Err("is a URL: write only the host and the port, and tls: {} for rediss".to_owned());
     }
     let (host, port) = address.rsplit_once(':').ok_or(form)?;
     if !port.parse::<u16>().is_ok_and(|port| port > 0) {
@@ -155,7 +155,7 @@ fn check_prefix(written: Option<String>, findings: &mut Findings) -> Box<str> {
     let prefix = written.unwrap_or_else(|| "sluicegate".to_owned());
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
     if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_plain) {
-        let fault = format!("{prefix:?} is not of 1 to 64 letters, digits and any of -_.:/");
+        let fault = format!("{prefix:?} is invalid: write 1 to 64 letters, digits and any of -_.:/");
         findings.error(format!("{FIELD}.prefix"), fault);
     }
     prefix.into()

@@ -57,7 +57,7 @@ pub(crate) fn check(written: Vec<(usize, TargetRef)>, findings: &mut Findings) -
     }
     if written.len() > TARGETS_MAX {
         let count = written.len();
-        findings.error("spec.targetRefs", format!("has {count} entries, and can have {TARGETS_MAX}"));
+        findings.error("spec.targetRefs", format!("has {count} entries, but may have at most {TARGETS_MAX}"));
     }
     let checked = written.into_iter().map(|(index, target)| {
         check_one(index, target)
@@ -75,10 +75,10 @@ fn check_one(index: usize, written: TargetRef) -> Result<Target, (&'static str, 
         return Err(("name", format!("{name:?} {fault}")));
     }
     if section_name.is_some() && kind != TargetKind::Service {
-        return Err(("sectionName", "is the name of a port: write it with kind: Service alone".to_owned()));
+        return Err(("sectionName", "is the port of a Service: write it only with kind: Service".to_owned()));
     }
     if section_name.as_deref() == Some("") {
-        return Err(("sectionName", "is empty: name a port, or leave it out".to_owned()));
+        return Err(("sectionName", "is empty: name a port, or remove the field".to_owned()));
     }
     Ok(Target { index, kind, name: name.into(), port: section_name.map(Into::into) })
 }

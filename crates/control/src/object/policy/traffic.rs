@@ -79,7 +79,7 @@ impl TrafficPolicy {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
         let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
         let Some(mut spec) = raw.spec else {
-            findings.error("spec", "is missing: write targetRefs and what is to be done");
+            findings.error("spec", "is missing: write targetRefs and at least one other part");
             let (traffic, service) = (Arc::new(Traffic::new(object.id())), OfService::default());
             return Self { created, targets: Vec::new(), traffic, service };
         };
@@ -96,7 +96,7 @@ impl TrafficPolicy {
     ) -> Self {
         let answer = match (spec.redirect, spec.respond) {
             (Some(_), Some(_)) => {
-                findings.error("spec.redirect", "is written beside respond: leave one of them out");
+                findings.error("spec.redirect", "cannot be combined with respond: remove one of them");
                 None
             }
             (redirect, respond) => part(redirect, findings, redirect_to)
@@ -305,7 +305,7 @@ fn rewrite(written: written::Rewrite, findings: &mut Findings) -> Option<Rewrite
 
 fn rewritten(written: &written::PathRewrite, field: &str, findings: &mut Findings) -> Option<PathRewrite> {
     if let Some(mark) = written.value.chars().find(|mark| matches!(mark, '?' | '#')) {
-        let fault = format!("has a {mark:?}, with which a path ends: the query stays the client's");
+        let fault = format!("has a {mark:?}, which ends a path: remove it, because the query always stays");
         findings.error(format!("{field}.value"), fault);
         return None;
     }
@@ -335,11 +335,12 @@ fn hostname(name: String, field: &str, findings: &mut Findings) -> Option<Box<st
 fn redirect_to(written: written::Redirect, findings: &mut Findings) -> Option<Redirect> {
     let written::Redirect { scheme, hostname: name, port, path, status_code } = written;
     if scheme.is_none() && name.is_none() && port.is_none() && path.is_none() {
-        findings.error("spec.redirect", "sends clients in circles: write scheme, hostname, port or path");
+        findings.error("spec.redirect", "leads back to itself: write scheme, hostname, port or path");
     }
     let status = status_code.unwrap_or(302);
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-        findings.error("spec.redirect.statusCode", format!("{status} is none of 301, 302, 303, 307 and 308"));
+        findings
+            .error("spec.redirect.statusCode", format!("{status} is not one of 301, 302, 303, 307 and 308"));
     }
     Some(Redirect {
         https: scheme.map(|scheme| scheme == written::Scheme::Https),
@@ -354,10 +355,13 @@ fn fixed(written: written::Respond, findings: &mut Findings) -> Option<Fixed> {
     let body = written.body.unwrap_or_default();
     if body.len() > Fixed::BODY_MAX {
         let length = body.len();
-        findings.error("spec.respond.body", format!("has {length} bytes, and can have {}", Fixed::BODY_MAX));
+        findings.error(
+            "spec.respond.body",
+            format!("has {length} bytes, but may have at most {}", Fixed::BODY_MAX),
+        );
     }
     if matches!(written.status_code, 204 | 205 | 304) && !body.is_empty() {
-        let fault = format!("{} has no body: leave body out", written.status_code);
+        let fault = format!("{} allows no body: remove body", written.status_code);
         findings.error("spec.respond.statusCode", fault);
     }
     if let Some(fault) = written.content_type.as_deref().and_then(header::line_fault) {
@@ -396,7 +400,7 @@ fn split(written: written::Split, object: &ObjectRef, findings: &mut Findings) -
         let field = format!("spec.split.backends[{index}]");
         let weight = backend.weight.unwrap_or(0);
         if weight == 0 && backend.matches.is_none() {
-            findings.warning(&field, "gets no request: write weight or match");
+            findings.warning(&field, "receives no requests: write weight or match");
         }
         let matches = matches(backend.matches, &format!("{field}.match"), findings);
         let excludes = self::matches(backend.exclude, &format!("{field}.exclude"), findings);
@@ -412,7 +416,7 @@ fn split(written: written::Split, object: &ObjectRef, findings: &mut Findings) -
     if weight == 0 && branches.iter().all(|branch| branch.weight == 0) {
         findings.error(
             "spec.split.weight",
-            "leaves requests that match nothing without a Service: give one of them a weight",
+            "leaves requests without a match without a Service: write a weight above 0 for one Service",
         );
     }
     Some(Split { weight, branches })
@@ -431,7 +435,7 @@ fn matches(
                 header::name(&name).map(MatchPlace::Header).map_err(|fault| ("header", fault))
             }
             (None, Some(name)) => cookie(name).map(MatchPlace::Cookie).map_err(|fault| ("cookie", fault)),
-            _ => Err(("header", "write header or cookie, one of them".to_owned())),
+            _ => Err(("header", "must be exactly one of header and cookie".to_owned())),
         };
         let place =
             place.map_err(|(within, fault)| findings.error(format!("{field}.{within}"), fault)).ok()?;
@@ -466,8 +470,8 @@ fn choice(written: written::LoadBalancing, findings: &mut Findings) -> Option<Ch
     let is_hash = written.algorithm == Some(BalancingAlgorithm::ConsistentHash);
     if is_hash != written.hash.is_some() {
         let fault = match is_hash {
-            true => "is missing: say what requests have in common that go to the same endpoint",
-            false => "is for algorithm: ConsistentHash alone",
+            true => "is missing: write the parts of a request that make its hash",
+            false => "is only for algorithm ConsistentHash: remove it",
         };
         findings.error("spec.loadBalancing.hash", fault);
     }
@@ -501,7 +505,7 @@ fn hash_part(written: written::HashPart) -> Result<HashPart, String> {
     };
     let nameless = |part| match written.name {
         None => Ok(part),
-        Some(_) => Err("is for type: Header, Cookie and Query alone: leave it out".to_owned()),
+        Some(_) => Err("is only for type Header, Cookie and Query: remove it".to_owned()),
     };
     match written.kind {
         HashPartType::Address => nameless(HashPart::Address),
@@ -527,7 +531,7 @@ fn of_service(
     let written = [("spec.circuitBreaker", breaker.is_some()), ("spec.healthCheck", check.is_some())];
     if !is_of_services {
         for (field, _) in written.into_iter().filter(|(_, is_written)| *is_written) {
-            findings.error(field, "is of a Service: write targetRefs to Services alone");
+            findings.error(field, "is only for Services: name only Services in targetRefs");
         }
         return OfService::default();
     }
@@ -569,8 +573,7 @@ fn health_check(written: written::HealthCheck, findings: &mut Findings) -> Optio
     const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_hours(1);
     let mut of_others = |field: &str, is_written: bool, of: &str| {
         if is_written {
-            findings
-                .error(format!("spec.healthCheck.{field}"), format!("is for type: {of} alone: leave it out"));
+            findings.error(format!("spec.healthCheck.{field}"), format!("is only for type {of}: remove it"));
         }
     };
     let is_http = written.kind == written::HealthCheckType::Http;
@@ -622,7 +625,7 @@ fn http_check(
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
         findings.error(
             "spec.healthCheck.path",
-            format!("{path:?} is no path: write it from the first '/', escaped as in a URL"),
+            format!("{path:?} is not a path: begin with '/', and escape it as in a URL"),
         );
     }
     let statuses = statuses.unwrap_or_else(|| "200-399".to_owned());
@@ -630,8 +633,9 @@ fn http_check(
     let parsed = from.parse().ok().zip(to.parse().ok());
     let range = parsed.filter(|(from, to)| (100..=599).contains(from) && (*from..=599).contains(to));
     if range.is_none() {
-        let fault =
-            format!("{statuses:?} is no range of statuses: write one such as 200-399, or a single one");
+        let fault = format!(
+            "{statuses:?} is not a range of statuses: write a range such as 200-399, or a status such as 200"
+        );
         findings.error("spec.healthCheck.statuses", fault);
     }
     let host = host.and_then(|name| hostname(name, "spec.healthCheck.hostname", findings));

@@ -8,12 +8,12 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
         _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
             findings.error(
                 field,
-                format!("{text:?} has characters that no URL can have: write them as %20 and the like"),
+                format!("{text:?} has characters that a URL cannot have: percent-encode them, such as %20"),
             );
             false
         }
         _ if text.contains('#') => {
-            findings.error(field, format!("{text:?} has a fragment, which is never sent: leave it out"));
+            findings.error(field, format!("{text:?} has a fragment, which is never sent: remove it"));
             false
         }
         Ok(url) if has_bad_port(&url) => {
@@ -21,7 +21,8 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
             false
         }
         Ok(url) if url.authority().is_some_and(|authority| authority.as_str().contains('@')) => {
-            findings.error(field, "has a name or a password: nobody is told one");
+            findings
+                .error(field, "has a user name or a password, which the gateway does not send: remove it");
             false
         }
         Ok(url) if url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty()) => {
@@ -31,7 +32,7 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
             true
         }
         _ => {
-            findings.error(field, format!("{text:?} is no URL: write it as {example}"));
+            findings.error(field, format!("{text:?} is not a URL: write it as {example}"));
             false
         }
     }

@@ -148,14 +148,13 @@ enum Consequence {
 /// Why a Service has no address, for the log and for an Event about the Service.
 fn lacks(name: &ObjectName, fault: &str, consequence: Consequence) -> Problem {
     let (severity, then) = match consequence {
-        Consequence::Kept => {
-            (Severity::Warning, "Ingresses keep the addresses that they have in their status")
-        }
-        Consequence::OfNodes => {
-            (Severity::Note, "Ingresses get the addresses of the nodes in their status until it has one")
-        }
+        Consequence::Kept => (Severity::Warning, "the status of Ingresses keeps its addresses"),
+        Consequence::OfNodes => (
+            Severity::Note,
+            "the status of Ingresses has the addresses of the nodes until the Service has an address",
+        ),
     };
-    let problem = Problem::of_option("--publish-service", format!("{fault}: {then}"));
+    let problem = Problem::of_option("--publish-service", format!("{fault}; {then}"));
     Problem { severity, object: Some(name.of(Kind::Service)), ..problem }
 }
 
@@ -200,7 +199,7 @@ where
                 changed(&known);
             }
             Err(error) => {
-                tracing::debug!(%error, "the addresses of the gateway cannot be asked for");
+                tracing::debug!(%error, "cannot read the addresses of the gateway; trying again");
                 sleep(RETRY).await;
             }
         }
@@ -241,7 +240,7 @@ async fn of_nodes(client: Client, pod: &ObjectName, changed: impl Fn(Vec<Box<str
             Err(error) if !has_failed => {
                 has_failed = true;
                 tracing::warn!(pod = %pod.name, namespace = %pod.namespace, error = in_words(&error),
-                    "this pod cannot be asked for, so there are no addresses for the status of Ingresses; it is tried again");
+                    "cannot read this pod, so the status of Ingresses gets no addresses; trying again");
             }
             Err(_) => {}
         }
@@ -265,7 +264,7 @@ async fn of_nodes(client: Client, pod: &ObjectName, changed: impl Fn(Vec<Box<str
                     Ok(node) => addresses.extend(of_node(&node)),
                     Err(error) => {
                         has_failed = true;
-                        tracing::debug!(node = name, %error, "a node cannot be asked for its addresses");
+                        tracing::debug!(node = name, %error, "cannot read the addresses of a node; trying again");
                     }
                 }
             }
@@ -338,7 +337,7 @@ mod tests {
         };
         let says = |what| {
             format!(
-                "--publish-service: Service edge/gate: {what}: Ingresses keep the addresses that they have in their status"
+                "--publish-service: Service edge/gate: {what}; the status of Ingresses keeps its addresses"
             )
         };
         assert_eq!(told(None), Err(says("does not exist")));
@@ -359,7 +358,7 @@ mod tests {
         let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
         let problem = lacks(&name, "has no address yet", choice.consequence());
         assert_eq!(problem.severity, Severity::Note);
-        assert!(problem.message.contains("Ingresses get the addresses of the nodes"), "{problem}");
+        assert!(problem.message.contains("has the addresses of the nodes until"), "{problem}");
         choice.set_service(Ok(vec!["192.0.2.7".into()]));
         assert_eq!(choice.addresses(), Some(&["192.0.2.7".into()][..]));
         choice.set_nodes(vec!["198.51.100.2".into()]);

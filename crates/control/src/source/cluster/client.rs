@@ -36,7 +36,7 @@ pub struct Credentials {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig that was named.
-    #[error("the kubeconfig {path} cannot be used: {source}", path = path.display())]
+    #[error("cannot use the kubeconfig {path}: {source}", path = path.display())]
     Kubeconfig {
         /// Its path.
         path: PathBuf,
@@ -44,15 +44,13 @@ pub enum ClientError {
         source: kube::config::KubeconfigError,
     },
     /// Neither a service account nor a kubeconfig.
-    #[error(
-        "there are no credentials for a cluster: {0}; run in a pod with a service account, or name a --kubeconfig"
-    )]
+    #[error("no credentials for a cluster: {0}; run in a pod with a service account, or set --kubeconfig")]
     Infer(#[from] kube::config::InferConfigError),
     /// The default kubeconfig, of which a context was named.
-    #[error("the kubeconfig cannot be used: {0}")]
+    #[error("cannot use the kubeconfig: {0}")]
     Context(#[from] kube::config::KubeconfigError),
     /// What it says makes no client.
-    #[error("the credentials for the cluster cannot be used: {0}")]
+    #[error("cannot use the credentials for the cluster: {0}")]
     Client(#[from] kube::Error),
 }
 

@@ -72,7 +72,7 @@ impl Elector {
                     tracing::warn!(
                         lease = self.name,
                         error = in_words(&error),
-                        "the Lease cannot be asked for; its holder writes status"
+                        "cannot read or write the Lease; only its holder writes status and Events; trying again"
                     );
                 }
                 Ok(Err(_)) | Err(_) => {}

@@ -134,7 +134,7 @@ impl ClusterSource {
             let Some(status) = status else { return };
             let released = Elector::release(client, &status.lease, &status.identity);
             if let Ok(Err(error)) = timeout(RESIGNATION_MAX, released).await {
-                tracing::debug!(%error, "the Lease cannot be given up, it will run out");
+                tracing::debug!(%error, "cannot release the Lease; it expires by itself");
             }
         }
     }
@@ -560,8 +560,8 @@ fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
         object: None,
         field: String::new(),
         message: format!(
-            "{} objects that are named are not followed, {first} for one: {SINGLE_WATCHES_MAX} Secrets and ConfigMaps are watched one \
-             by one. Give Secrets of Consumers the type {CREDENTIALS_TYPE}, of which there may be any number",
+            "{} Secrets and ConfigMaps are not read, such as {first}: the gateway watches at most {SINGLE_WATCHES_MAX} of them one by \
+             one. Give Secrets of Consumers the type {CREDENTIALS_TYPE}, which has no limit",
             unwatched.len()
         ),
     })
@@ -570,8 +570,8 @@ fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
 /// What is wrong with some watches: which, and why.
 fn problem(what: &str, reason: Reason) -> Problem {
     let consequence = match reason {
-        Reason::Away => "what is known stays in service",
-        Reason::Forbidden => "give the service account the right to get, list and watch them",
+        Reason::Away => "the last known objects stay in service",
+        Reason::Forbidden => "grant the service account get, list and watch for them",
         Reason::Unknown => "they are not served",
     };
     Problem {
@@ -579,7 +579,7 @@ fn problem(what: &str, reason: Reason) -> Problem {
         origin: Origin::CLUSTER,
         object: None,
         field: String::new(),
-        message: format!("the Kubernetes API cannot be asked for {what}; {consequence}"),
+        message: format!("the Kubernetes API does not return {what}; {consequence}"),
     }
 }
 

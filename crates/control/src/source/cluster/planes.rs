@@ -61,11 +61,11 @@ pub struct PlaneFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanesError {
     /// The API server cannot be asked, or refuses.
-    #[error("the Secrets of the planes cannot be read or written: {0}")]
+    #[error("cannot read or write the Secrets {CONTROL_SECRET} and {PROXY_SECRET}: {0}")]
     Api(#[from] kube::Error),
     /// There are no random numbers, or the Secret holds something else.
     #[error(
-        "Secret {CONTROL_SECRET}: no certificate can be made with its authority: {0}; delete it to have a new one"
+        "Secret {CONTROL_SECRET}: cannot issue a certificate with its CA: {0}. Delete the Secret to create a new CA"
     )]
     Make(#[from] rcgen::Error),
 }
@@ -111,7 +111,7 @@ impl PlaneCertificates {
                 }
                 Err(error) => {
                     if !has_failed {
-                        tracing::warn!("{error}; those that there are stay in use");
+                        tracing::warn!("{error}; the current certificates stay in use; trying again");
                     }
                     has_failed = true;
                 }
@@ -168,7 +168,7 @@ impl PlaneCertificates {
                 self.secrets.create(&params, &secret).await?;
             }
         }
-        tracing::info!(secret = name, "the certificate of a plane was made");
+        tracing::info!(secret = name, "created a certificate of a plane");
         Ok(new)
     }
 }

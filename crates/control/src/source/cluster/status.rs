@@ -126,10 +126,7 @@ impl Board {
         addresses.dedup();
         let mut cards = self.cards();
         if cards.addresses.as_ref() != Some(&addresses) {
-            tracing::info!(
-                addresses = addresses.join(", "),
-                "the addresses of the gateway, for the status of Ingresses"
-            );
+            tracing::info!(addresses = addresses.join(", "), "the status of Ingresses gets these addresses");
             cards.addresses = Some(addresses);
             let all: Vec<ObjectRef> = cards.ingresses.keys().cloned().collect();
             for object in all {
@@ -311,7 +308,7 @@ impl Writer {
                 Err(error) => {
                     let error = in_words(&error);
                     if has_told.as_ref() != Some(&error) {
-                        tracing::warn!(error, "status cannot be written; it is tried again");
+                        tracing::warn!(error, "cannot write a status; trying again");
                         has_told = Some(error);
                     }
                     sleep(delay).await;
@@ -438,7 +435,7 @@ impl Writer {
         };
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         if let Err(error) = events.create(&PostParams::default(), &event).await {
-            tracing::debug!(%object, %error, "an Event cannot be written");
+            tracing::debug!(%object, %error, "cannot write an Event");
         }
     }
 

@@ -151,7 +151,7 @@ impl Files {
         let advice = match (self.purpose, is_absence(error)) {
             (Purpose::Check, _) => "",
             (Purpose::Serve, true) => ". Create it, or fix --manifests",
-            (Purpose::Serve, false) => ". Let the user of this process list it, or fix --manifests",
+            (Purpose::Serve, false) => ". Allow the user of this process to list it, or fix --manifests",
         };
         let consequence = self.consequence(&self.root);
         let problem = problem(&self.root, format!("cannot be listed: {error}{consequence}{advice}"));
@@ -233,7 +233,7 @@ impl Files {
         let had_files = within.any(|(file, _)| self.store.has_read(file));
         match (self.purpose, had_files) {
             (Purpose::Check, _) => "",
-            (Purpose::Serve, true) => "; what was read from it before stays in service",
+            (Purpose::Serve, true) => "; its previous content stays in service",
             (Purpose::Serve, false) if path == self.root => {
                 "; the gateway is not ready until it can be listed"
             }

@@ -100,8 +100,8 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
 
 fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
     let message = match foreign {
-        [] => "holds no Ingress and no Gateway with a route that can be served: there would be no route",
-        _ => "holds Ingresses and Gateways of other classes alone: there would be no route",
+        [] => "has no Ingress and no Gateway with a valid route: serve would have no route",
+        _ => "has only Ingresses and Gateways of other classes: serve would have no route",
     };
     Problem {
         severity: Severity::Warning,
@@ -146,7 +146,7 @@ impl DirectorySource {
                 .inspect_err(|error| {
                     tracing::warn!(
                         dir = %self.dir.display(), %error,
-                        "inotify is not available; changes are found by looking every second"
+                        "inotify is not available; the gateway looks for changes every second instead"
                     );
                 })
                 .ok()

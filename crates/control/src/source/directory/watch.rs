@@ -79,7 +79,7 @@ impl Watch {
         match self.queue.readable().await {
             Ok(mut ready) => ready.clear_ready(),
             Err(error) => {
-                tracing::error!(%error, "inotify cannot be waited for; changes are found by looking every 10 s");
+                tracing::error!(%error, "cannot wait for inotify; the gateway looks for changes every 10 s instead");
                 std::future::pending::<()>().await;
             }
         }
@@ -130,7 +130,7 @@ impl Watch {
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return notices,
                 Err(error) => {
-                    tracing::error!(%error, "inotify cannot be read");
+                    tracing::error!(%error, "cannot read from inotify; the gateway looks for changes every 10 s instead");
                     return notices;
                 }
             }

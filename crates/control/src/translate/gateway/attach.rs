@@ -88,7 +88,7 @@ fn listeners(
     parent: &ParentRef,
 ) -> Result<Vec<(usize, Vec<HostPattern>)>, Refusal> {
     if let Some(kind) = &parent.other_kind {
-        return Err(Refusal::note(0, format!("routes of a {} are not served", kind.escape_debug())));
+        return Err(Refusal::note(0, format!("routes of a {} are not supported", kind.escape_debug())));
     }
     let gateway =
         ObjectRef { kind: Kind::Gateway, namespace: parent.namespace.clone(), name: parent.name.clone() };
@@ -122,7 +122,7 @@ fn listeners(
         return Ok(found);
     }
     let message = match (&parent.section, parent.port) {
-        _ if !has_listeners => format!("there is no {gateway}"),
+        _ if !has_listeners => format!("{gateway} does not exist"),
         (Some(name), None) => format!("{gateway} has no listener named {name:?}"),
         (Some(name), Some(port)) => format!("{gateway} has no listener named {name:?} at port {port}"),
         (None, Some(port)) => format!("{gateway} has no listener at port {port}"),
@@ -137,26 +137,35 @@ fn attach(site: &Site<'_>, candidate: &Candidate<'_>) -> Result<Vec<HostPattern>
     let (listener, in_words) = (site.listener, site.in_words());
     match listener.protocol.route() {
         None => {
-            return Err(Refusal::note(0, format!("{in_words} is for {}, not served yet", listener.protocol)));
+            return Err(Refusal::note(
+                0,
+                format!("{in_words} is for {}, which is not supported", listener.protocol),
+            ));
         }
         Some(other) if other != kind => {
             let protocol = listener.protocol;
-            return Err(Refusal::warning(1, format!("{in_words} is for {protocol}, and takes no {kind}")));
+            return Err(Refusal::warning(
+                1,
+                format!("{in_words} is for {protocol}, and does not accept a {kind}"),
+            ));
         }
         Some(_) => {}
     }
     if !listener.takes_kind(kind) {
-        return Err(Refusal::warning(2, format!("{in_words} takes no {kind} (allowedRoutes.kinds)")));
+        return Err(Refusal::warning(
+            2,
+            format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)"),
+        ));
     }
     if !listener.takes_namespace(namespace, &site.gateway.at.object.namespace) {
         let message =
-            format!("{in_words} takes no route of namespace {namespace} (allowedRoutes.namespaces)");
+            format!("{in_words} does not accept routes of namespace {namespace} (allowedRoutes.namespaces)");
         return Err(Refusal::warning(3, message));
     }
     let hosts = hosts(&listener.hostname, candidate.route);
     if hosts.is_empty() {
         let message =
-            format!("{in_words} is for {}, and spec.hostnames has nothing of it", listener.hostname);
+            format!("{in_words} is for {}, which no entry of spec.hostnames matches", listener.hostname);
         return Err(Refusal::warning(4, message));
     }
     if !site.is_served {
@@ -201,7 +210,7 @@ fn tell_of_unused_names(candidate: &Candidate<'_>, attached: &[HostPattern], pro
     for name in candidate.route.hostnames.iter().flatten() {
         if !attached.iter().any(|host| covers(&name.pattern, host)) {
             let field = format!("spec.hostnames[{}]", name.index);
-            let message = format!("{} is of no listener that the route belongs to", name.pattern);
+            let message = format!("{} matches no listener of the route, and is ignored", name.pattern);
             problems.push(candidate.at.warning(&field, message));
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn build<'a>(
                 || store.is_granted(object, &service.namespace, &service.name);
             if !is_granted {
                 let message = format!(
-                    "{:?}: no ReferenceGrant there lets a {} of namespace {} name Service {}: its part is refused",
+                    "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name Service {}; the share of this backend is rejected",
                     service.namespace, object.kind, object.namespace, service.name
                 );
                 let field = format!("{}.namespace", backend_field(index));

@@ -26,10 +26,10 @@ impl<'a> Classes<'a> {
         let way_out = match self.controllers.get(name) {
             Some(&GATEWAY_CONTROLLER) => return None,
             Some(controller) => format!(
-                ": GatewayClass {name} is that of the controller {controller:?}; name a class of {GATEWAY_CONTROLLER}"
+                ": GatewayClass {name} belongs to the controller {controller:?}; name a class of {GATEWAY_CONTROLLER}"
             ),
             None if name == self.options.gateway_class => return None,
-            None => format!("; --gateway-class {} serves it", name.escape_debug()),
+            None => format!("; start with --gateway-class {} to serve it", name.escape_debug()),
         };
         Some(format!("{name:?} is not served here{way_out}"))
     }

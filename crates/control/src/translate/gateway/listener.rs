@@ -99,7 +99,7 @@ impl<'a> Sites<'a> {
     ) {
         let at = site.gateway.at;
         let Some(route) = site.listener.protocol.route() else {
-            let message = format!("{} is not served yet", site.listener.protocol);
+            let message = format!("{} is not supported; the listener is not served", site.listener.protocol);
             problems.push(at.note(&site.field("protocol"), message));
             self.all.push(site);
             return;
@@ -111,7 +111,7 @@ impl<'a> Sites<'a> {
                 for socket in sockets {
                     if let Some(winner) = self.conflict(&site, socket) {
                         let (field, fault) = site.loses_to(winner);
-                        let message = format!("{fault}: no {route} is served at {socket} for this");
+                        let message = format!("{fault}; no {route} of this listener is served at {socket}");
                         problems.push(at.warning(&field, message));
                         continue;
                     }
@@ -195,7 +195,9 @@ fn sockets(
             () => None,
         };
         if let Some(used) = used {
-            return Err(format!("{port} is a port for {used}: take another, the listener is not served"));
+            return Err(format!(
+                "{port} is a port of {used}; the listener is not served. Choose another port"
+            ));
         }
         if is_https {
             return Ok(vec![Socket::Https(port)]);

@@ -134,7 +134,7 @@ impl<'a> Built<'a> {
         for loser in attached.iter().filter(|attachment| attachment.route != first.route) {
             let winner = candidates[first.route].at.object;
             let message = format!(
-                "is not used at {}, which leads to {winner} (older, or first by name)",
+                "is ignored at {}: {winner} is attached there (older, or first by name)",
                 site.in_words()
             );
             self.problems.push(candidates[loser.route].at.warning(&loser.field(), message));
@@ -168,7 +168,7 @@ impl<'a> Built<'a> {
                         closer.iter().find(|other| attach::covers(&other.listener.hostname, host))
                     {
                         let message = format!(
-                            "{host} belongs to {}, to which the route is not attached by this: it is not used",
+                            "{host} is ignored: it belongs to {}, to which this entry does not attach the route",
                             owner.in_words()
                         );
                         self.problems.push(at.warning(&attachment.field(), message));
@@ -181,7 +181,7 @@ impl<'a> Built<'a> {
                         Some(winner) if winner.route == attachment.route => {}
                         Some(winner) => {
                             let message = format!(
-                                "{host} is not used at {}: it is already taken by {} (older, or first by name)",
+                                "{host} is ignored at {}: {} has it already (older, or first by name)",
                                 sites.all[index].in_words(),
                                 candidates[winner.route].at.object
                             );

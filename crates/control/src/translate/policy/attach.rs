@@ -75,8 +75,8 @@ impl<'a, V> Attached<'a, V> {
                 {
                     let value = close(policy.at, message);
                     message.push_str(match value {
-                        Some(_) => ": routes to it that no policy for the Service or their port governs are answered 503",
-                        None => ": the policy does nothing there",
+                        Some(_) => "; its routes respond with 503, unless a policy for the Service or their port applies. Fix sectionName",
+                        None => "; the policy has no effect there. Fix sectionName",
                     });
                     closed
                         .extend(value.map(|value| (Place::Service(namespace.clone(), name.clone()), value)));
@@ -93,7 +93,7 @@ impl<'a, V> Attached<'a, V> {
                     Entry::Occupied(holder) => absence.unwrap_or_else(|| {
                         let first: &Policy<'_, V> = &policies[holder.get().0];
                         let message = format!(
-                            "is governed by {} (older, or first by name): this policy does nothing there",
+                            "{} (older, or first by name) applies there already; this policy has no effect there",
                             first.at.object
                         );
                         (Reason::Conflicted, message)
@@ -189,7 +189,7 @@ impl<'a, V> Attached<'a, V> {
                 };
                 let Policy { at, targets, .. } = &self.policies[policy];
                 let message = format!(
-                    "does nothing for connections that {} passes on unopened, for host {host}",
+                    "has no effect on connections that {} forwards below HTTP, for host {host}",
                     route.id
                 );
                 problems.push(at.problem(Severity::Error, &targets[target].field(), message));
@@ -222,7 +222,8 @@ impl<'a, V> Attached<'a, V> {
                 }
                 if let Some(by) = self.overridden.remove(&(index, nth)) {
                     let by: Vec<String> = by.iter().take(3).map(|by| objects[*by].to_string()).collect();
-                    message = format!("the more specific {} governs some of its routes", by.join(", "));
+                    message =
+                        format!("more specific policies apply to some of its routes: {}", by.join(", "));
                     problems.push(policy.at.note(&field, message.clone()));
                     reason = Reason::Overridden;
                 }
@@ -251,7 +252,7 @@ fn find(
     let namespace = at.object.namespace.clone();
     let object = ObjectRef { kind: target.kind.kind(), namespace, name: target.name.clone() };
     let missing = || {
-        let message = format!("{object} does not exist: the policy does nothing there");
+        let message = format!("{object} does not exist; the policy has no effect there");
         (Reason::TargetNotFound, message)
     };
     let ObjectRef { namespace, name, .. } = object.clone();
@@ -260,8 +261,9 @@ fn find(
             let absence = if ours.contains(&object) {
                 None
             } else if store.knows(&object) {
-                let message =
-                    format!("{object} is of another class, or cannot be read: the policy does nothing there");
+                let message = format!(
+                    "{object} is of another class, or cannot be read; the policy has no effect there"
+                );
                 Some((Reason::Foreign, message))
             } else {
                 Some(missing())

@@ -161,7 +161,7 @@ impl<'a> Building<'a> {
         ] {
             if is_written && !is_asked {
                 let message = format!(
-                    "is not used: no SecurityPolicy in force knows this Consumer and asks for {what}"
+                    "is not used: no SecurityPolicy in effect knows this Consumer and accepts {what}"
                 );
                 self.built.problems.push(at.note(field, message));
             }
@@ -178,7 +178,7 @@ impl<'a> Building<'a> {
                 Ok(_) => {}
                 Err(reason) => {
                     let field = field();
-                    let message = format!("{reason}: it lets nobody in");
+                    let message = format!("{reason}; the key is rejected");
                     fault.get_or_insert_with(|| format!("{field}: {message}"));
                     self.built.problems.push(at.problem(Severity::Error, &field, message));
                 }
@@ -197,7 +197,8 @@ impl<'a> Building<'a> {
             }
         }
         if consumer.is_refused {
-            let message = "cannot be honoured: nobody gets in as this Consumer (503)";
+            let message =
+                "cannot be used; requests with its credentials receive 503. Fix the errors of its fields";
             self.built.problems.push(at.problem(Severity::Error, "", message.to_owned()));
         }
         let (username, groups) = (consumer.username.clone(), consumer.groups.clone());
@@ -216,15 +217,15 @@ impl<'a> Building<'a> {
         let length = value.len();
         if length < KEY_MIN {
             return Err(format!(
-                "data[{key}] of {secret} has {length} bytes: write {KEY_MIN} at least, better {KEY_GOOD} or more"
+                "data[{key}] of {secret} has {length} bytes: write at least {KEY_MIN}, better {KEY_GOOD} or more"
             ));
         }
         if !value.iter().all(|byte| matches!(byte, b'!'..=b'~')) {
-            return Err(format!("data[{key}] of {secret} has spaces or bytes that no header can carry"));
+            return Err(format!("data[{key}] of {secret} has spaces or bytes that a header cannot have"));
         }
         if length < KEY_GOOD {
             let message = format!(
-                "data[{key}] of {secret} has {length} bytes and may be guessed: write {KEY_GOOD} or more"
+                "data[{key}] of {secret} has {length} bytes and is easy to guess: write {KEY_GOOD} or more"
             );
             self.built.problems.push(at.warning(&field(), message));
         }
@@ -265,10 +266,11 @@ impl<'a> Building<'a> {
             }
             Some(holder) => {
                 let message =
-                    format!("{what} is that of {} (older, or first by name), which keeps it", holder.object);
+                    format!("{what} belongs to {} (older, or first by name), which keeps it", holder.object);
                 fault.get_or_insert_with(|| format!("{field}: {message}"));
                 self.built.problems.push(at.problem(Severity::Error, field, message));
-                let message = format!("{} has {what} of this one too, and does not get it", at.object);
+                let message =
+                    format!("{} also has {what} of this Consumer; this Consumer keeps it", at.object);
                 self.built.problems.push(holder.warning("spec", message));
                 false
             }
@@ -276,7 +278,7 @@ impl<'a> Building<'a> {
                 if let Some(holder) = joined() {
                     let tell = |at: At<'_>, other: &ObjectRef, field: &str| {
                         let message = format!(
-                            "{what} is that of {other} too: policies that know both take the first by namespace and name"
+                            "{what} also belongs to {other}; policies that know both use the first by namespace and name"
                         );
                         at.warning(field, message)
                     };

@@ -161,7 +161,7 @@ impl<'a> Policies<'a> {
         let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };
         for (field, guard) in told {
             let message = format!(
-                "gets no requests of routes that {guard} does not govern, which guards it: let it be one policy that governs both"
+                "receives no requests of routes without {guard}, because that policy protects this Service. Let one SecurityPolicy apply to both"
             );
             let problem = self.traffic.fault(&narrowed.id, &field, message);
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));

@@ -31,10 +31,9 @@ pub(super) fn complete(
     let (mut redis, mut first) = (sharing.redis.clone(), None);
     for need in &sharing.needs {
         if let Err(fault) = fill(store, need, &mut redis) {
-            let told = format!("{fault}: each data plane counts for itself");
+            let told = format!("{fault}; each data plane counts by itself");
             problems.push(at.problem(Severity::Error, &need.field, told));
-            first
-                .get_or_insert_with(|| format!("{}: {fault}: each data plane counts for itself", need.field));
+            first.get_or_insert_with(|| format!("{}: {fault}; each data plane counts by itself", need.field));
         }
     }
     let shared = match &first {
@@ -68,11 +67,11 @@ pub(super) fn tell_of_unknown_callers(
         whom.extend(limits.concurrency.iter().map(|limit| (&limit.key, &limit.groups)));
         let has = |wanted: fn(&LimitKey) -> bool| whom.iter().any(|(key, _)| key.iter().any(wanted));
         let (what, asks) = if !knows_consumers && whom.iter().any(|(_, groups)| !groups.is_empty()) {
-            ("limits nobody by groups", "asks who calls")
+            ("limits with groups apply to no caller", "authenticates callers")
         } else if !knows_consumers && has(|part| *part == LimitKey::Consumer) {
-            ("counts all by their address in place of their Consumer", "asks who calls")
+            ("counts callers by client IP instead of by Consumer", "authenticates callers")
         } else if !has_tokens && has(|part| matches!(part, LimitKey::Claim(_))) {
-            ("counts all together in place of by their claim", "asks for a token")
+            ("counts all callers together instead of by claim", "accepts tokens")
         } else {
             continue;
         };

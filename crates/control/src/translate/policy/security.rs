@@ -80,12 +80,14 @@ impl<'a> Secrets<'a> {
         if security.refuses.is_some() {
             // What is wrong with it is told of its field.
             let message = match policy.targets.is_empty() {
-                false => "cannot be honoured: requests for what it governs are answered 503",
+                false => {
+                    "cannot be used; all routes that it applies to respond with 503. Fix the errors of its fields"
+                }
                 true if self.store.closes(&at.object.namespace) => {
-                    "has no target that can be told: all that it may be for is answered 503"
+                    "has no valid target; all routes that it may apply to respond with 503. Fix spec.targetRefs"
                 }
                 true => {
-                    "governs nothing, since no target of it can be told: whatever it is to guard is served without it"
+                    "has no valid target; it applies to no route, and routes are served without it. Fix spec.targetRefs"
                 }
             };
             problems.push(at.problem(Severity::Error, "", message.to_owned()));
@@ -126,7 +128,7 @@ impl<'a> Secrets<'a> {
                     None => of_consumers.contains(&(ANY, &**group)),
                 };
                 if !is_known {
-                    let message = format!("{group:?} is a group of no Consumer that is known here");
+                    let message = format!("no Consumer that is known here has the group {group:?}");
                     problems.push(at.warning(&field("groups", index), message));
                 }
             }
@@ -134,7 +136,7 @@ impl<'a> Secrets<'a> {
                 let object =
                     ObjectRef { kind: Kind::Consumer, namespace: namespace.clone(), name: name.clone() };
                 if !self.store.knows(&object) {
-                    let message = format!("{object} does not exist: nobody is it");
+                    let message = format!("{object} does not exist; no caller matches it");
                     problems.push(at.warning(&field("consumers", index), message));
                 }
             }
@@ -160,7 +162,10 @@ impl<'a> Secrets<'a> {
                     Ok(keys) => provider.keys = JwtKeys::Given(keys),
                     Err(fault) => {
                         provider.keys = JwtKeys::Unusable(fault.clone().into());
-                        return Err(format!("{fault}: no token of provider {:?} is taken", provider.name));
+                        return Err(format!(
+                            "{fault}; all tokens of provider {:?} are rejected",
+                            provider.name
+                        ));
                     }
                 }
             }
@@ -175,7 +180,10 @@ impl<'a> Secrets<'a> {
                     }
                     Err(fault) => {
                         provider.keys = JwtKeys::Unusable(fault.clone().into());
-                        return Err(format!("{fault}: no token of provider {:?} is taken", provider.name));
+                        return Err(format!(
+                            "{fault}; all tokens of provider {:?} are rejected",
+                            provider.name
+                        ));
                     }
                 }
             }
@@ -188,7 +196,7 @@ impl<'a> Secrets<'a> {
                     Err(fault) => {
                         let reason = fault.clone().into();
                         *method = Method::Unusable { method: "basic".into(), reason };
-                        return Err(format!("{fault}: nobody can log in"));
+                        return Err(format!("{fault}; all passwords are rejected"));
                     }
                 };
             }
@@ -200,7 +208,7 @@ impl<'a> Secrets<'a> {
                 Err(fault) => {
                     let reason = fault.clone().into();
                     *method = Method::Unusable { method: "external".into(), reason };
-                    return Err(format!("{fault}: nobody gets in by {}", external.url));
+                    return Err(format!("{fault}; no request is allowed by {}", external.url));
                 }
             },
             (Needed::Keys(_) | Needed::Shared(_) | Needed::Authorities(..), _) => {}
@@ -231,7 +239,7 @@ impl<'a> Secrets<'a> {
             problems.push(at.warning(&need.field, format!("{secret}: line {line} of data[{key}] {fault}")));
         }
         if passwords.users.is_empty() {
-            return Err(format!("{secret} has no line of name:hash in data[{key}] that can be used"));
+            return Err(format!("{secret} has no valid line name:hash in data[{key}]"));
         }
         Ok(passwords)
     }

@@ -101,7 +101,7 @@ pub(super) fn tell_of_idle_caches(
     for Policy { at, .. } in attached.policies() {
         if let Some(route) = idle.get(&at.id()) {
             let message = format!(
-                "keeps nothing on {} {}, where callers are asked who they are: responses are for them alone",
+                "caches nothing on {} {}, because callers authenticate there and responses are for one caller",
                 route.id,
                 route.path()
             );
@@ -131,7 +131,7 @@ pub(super) fn tell_of_failing_checks(
             |policy: &&Policy<'_, Value>| policy.value.as_ref().is_some_and(|of| Arc::ptr_eq(of, value));
         if let Some(Policy { at, .. }) = attached.policies().iter().find(governs) {
             let message = format!(
-                "GRPC is for endpoints that speak HTTP/2, and those of Service {}/{} are spoken with in HTTP/1.1: write \
+                "GRPC needs HTTP/2, but the gateway uses HTTP/1.1 for Service {}/{}; every check fails. Write \
                  appProtocol: kubernetes.io/h2c for its port",
                 upstream.namespace, upstream.service
             );

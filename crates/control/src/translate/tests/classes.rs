@@ -94,7 +94,7 @@ fn the_field_goes_before_the_annotation() {
     );
     let served = serve_with(&text, &TranslateOptions::default());
     assert_eq!(served.routes.len(), 1);
-    assert!(served.problems[0].contains("metadata.annotations[kubernetes.io/ingress.class]: is passed over"));
+    assert!(served.problems[0].contains("metadata.annotations[kubernetes.io/ingress.class]: is ignored"));
 }
 
 #[test]
@@ -106,27 +106,25 @@ fn an_ingress_of_another_class_is_no_problem_but_a_note_that_names_the_way_out()
     for (text, note) in [
         (
             of_nginx.clone(),
-            "m.yaml:5: Ingress default/a: spec.ingressClassName: \"nginx\" is not served here; \
-             --ingress-class nginx serves it",
+            "m.yaml:5: Ingress default/a: spec.ingressClassName: \"nginx\" is not served here; start with --ingress-class nginx to serve it",
         ),
         (
             format!("{of_nginx}{nginx}"),
-            "spec.ingressClassName: \"nginx\" is not served here: IngressClass nginx is that of the controller \
+            "spec.ingressClassName: \"nginx\" is not served here: IngressClass nginx belongs to the controller \
              \"k8s.io/ingress-nginx\"; name a class of sluicegate.dev/ingress-controller",
         ),
         (
             ingress("name: a, annotations: {kubernetes.io/ingress.class: nginx}", &spec),
-            "metadata.annotations[kubernetes.io/ingress.class]: \"nginx\" is not served here; --ingress-class",
+            "metadata.annotations[kubernetes.io/ingress.class]: \"nginx\" is not served here; start with --ingress-class",
         ),
         (
             format!("{}{nginx}", ingress("name: a", &spec)),
             "spec.ingressClassName: is missing, and no IngressClass is the default; \
-             --watch-ingress-without-class serves it",
+             start with --watch-ingress-without-class to serve it",
         ),
         (
             format!("{}{nginx_default}", ingress("name: a", &spec)),
-            "is missing, and the default IngressClass nginx is another controller's; \
-             --watch-ingress-without-class",
+            "is missing, and the default IngressClass nginx belongs to another controller; start with --watch-ingress-without-class",
         ),
     ] {
         let served = serve_with(&text, &TranslateOptions::default());

@@ -58,7 +58,7 @@ fn a_value_that_cannot_be_read_is_off_or_what_it_was_and_takes_no_route_away() {
         check(
             &[&compressing("br"), &compressing(wrong)],
             Some("br"),
-            &["(the last good form stays in service)"],
+            &["(the last valid version stays in service)"],
         );
         check(&[&compressing("br"), &compressing(wrong), &compressing("off")], Some("off"), &[]);
     }

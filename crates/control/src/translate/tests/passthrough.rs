@@ -54,7 +54,7 @@ fn an_ingress_passes_its_hosts_on_to_the_service_of_the_root() {
                  {kubernetes.io/service-name: other}}, addressType: IPv4, ports: [{port: 80}], endpoints: []}\n";
     let default = format!("defaultBackend: {}", backend_to("echo:80"));
     let unreachable =
-        "/api is not reachable over TLS, which Ingress default/a passes on to default/echo:http (tcp)";
+        "/api is not reachable over TLS, which Ingress default/a passes through to default/echo:http (tcp)";
     for (spec, problems) in [
         (rules(&["a.test Prefix / echo:80"]), &[][..]),
         (rules(&["a.test Exact / echo:http"]), &[]),
@@ -78,7 +78,9 @@ fn an_ingress_passes_its_hosts_on_to_the_service_of_the_root() {
     check(
         &format!("{}{ECHO}", passing("a", "rules: [{host: a.test}]")),
         &[],
-        &["ssl-passthrough]: does nothing for host a.test: it has no path, and there is no defaultBackend"],
+        &[
+            "ssl-passthrough]: has no effect for host a.test: the host has no path, and the Ingress has no defaultBackend",
+        ],
     );
 }
 
@@ -99,7 +101,7 @@ fn what_has_no_name_cannot_be_passed_on() {
         &format!("{}{ECHO}", passing("a", &rules(&["* Prefix / echo:80", "a.test Prefix / echo:80"]))),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
         &[
-            "spec.rules[0].host: is missing: sluicegate.dev/ssl-passthrough needs it, and does nothing for this rule",
+            "spec.rules[0].host: is missing: sluicegate.dev/ssl-passthrough needs a host, and has no effect for this rule",
         ],
     );
     check(
@@ -118,16 +120,16 @@ fn the_annotation_is_true_or_false() {
     check(&annotated("false"), &[], &[]);
     check(&annotated("yes"), &[], &["ssl-passthrough]: \"yes\" is neither \"true\" nor \"false\""]);
     let on_a_service = ECHO.replace("{name: echo}", &format!("{{name: echo, {PASS}}}"));
-    check(&on_a_service, &[], &["does nothing on an object of kind Service: write it on the Ingress"]);
+    check(&on_a_service, &[], &["has no effect on an object of kind Service: write it on the Ingress"]);
 }
 
 #[test]
 fn what_is_missing_is_told_for_both_ways() {
-    let place = "spec.rules[0].http.paths[0].backend.service.name: there is no Service default/none: ";
+    let place = "spec.rules[0].http.paths[0].backend.service.name: Service default/none does not exist; ";
     check(
         &passing("a", &rules(&["a.test Prefix / none:80"])),
         &["HTTPS a.test -> 1 default/none:80 (tcp) []"],
-        &[&format!("{place}requests are answered 503"), &format!("{place}connections are refused")],
+        &[&format!("{place}requests receive 503"), &format!("{place}connections are refused")],
     );
 }
 
@@ -141,7 +143,7 @@ fn a_certificate_of_a_host_that_is_passed_on_does_nothing_but_redirect() {
     let passed: Vec<&str> = passed.iter().map(String::as_str).collect();
     let told = |host: &str| {
         format!(
-            "spec.tls[0].secretName: does nothing for host {host}: Ingress default/a passes its TLS on unopened"
+            "spec.tls[0].secretName: has no effect for host {host}: Ingress default/a passes its TLS through"
         )
     };
     let redirected = |config: &Config| {
@@ -180,7 +182,7 @@ fn certificates_of_clients_are_not_asked_for_where_tls_is_passed_on() {
         &format!("{text}{ECHO}{secret}"),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
         &[
-            "annotations[sluicegate.dev/auth-tls-secret]: does nothing for host a.test: Ingress default/a passes its TLS on",
+            "annotations[sluicegate.dev/auth-tls-secret]: has no effect for host a.test: Ingress default/a passes its TLS through",
         ],
     );
     // Nor is the host served without TLS.
@@ -196,10 +198,10 @@ fn a_host_is_passed_on_if_the_oldest_ingress_that_names_it_says_so() {
     };
     let old = |passes| created("old", 2024, passes, "a.test Prefix / echo:80");
     let new = |passes| created("new", 2025, passes, "a.test Prefix /new none:80");
-    let told = "Ingress default/new: metadata.annotations[sluicegate.dev/ssl-passthrough]: does nothing for host a.test, \
+    let told = "Ingress default/new: metadata.annotations[sluicegate.dev/ssl-passthrough]: has no effect for host a.test, \
                 which belongs to Ingress default/old (older, or first by name)";
     let unreachable = "Ingress default/new: spec.rules[0].http.paths[0].path: /new is not reachable over TLS";
-    let missing = "there is no Service default/none: requests are answered 503";
+    let missing = "Service default/none does not exist; requests receive 503";
     let passed = format!("HTTPS a.test -> {ECHO_TCP}");
     check(&format!("{}{}{ECHO}", new(true), old(false)), &[], &[told, missing]);
     check(&format!("{}{}{ECHO}", new(false), old(true)), &[&passed], &[unreachable, missing]);
@@ -217,8 +219,7 @@ fn a_tls_route_at_a_port_for_https_goes_before_certificates_of_ingresses() {
         &format!("{}{}{ECHO}{secret}", by_gateway("", "a.test"), ingress("name: a", &spec)),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
         &[
-            "Ingress default/a: spec.tls[0].secretName: does nothing for host a.test: TLSRoute default/tls passes its TLS \
-           on unopened",
+            "Ingress default/a: spec.tls[0].secretName: has no effect for host a.test: TLSRoute default/tls passes its TLS through",
         ],
     );
     assert_eq!(config.tls.hosts.len(), 1);
@@ -226,7 +227,7 @@ fn a_tls_route_at_a_port_for_https_goes_before_certificates_of_ingresses() {
     let config = check(
         &format!("{}{}{ECHO}{secret}", by_gateway("*.b.test", "*.b.test"), ingress("name: a", &spec)),
         &[&format!("HTTPS *.b.test -> {ECHO_TCP}")],
-        &["does nothing for host *.b.test: TLSRoute default/tls"],
+        &["has no effect for host *.b.test: TLSRoute default/tls"],
     );
     assert_eq!(config.tls.hosts[0].host.to_string(), "a.test");
 }
@@ -237,13 +238,12 @@ fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
     let ingress =
         |metadata: &str| passing("a", &rules(&["a.test Prefix / none:80"])).replace("name: a,", metadata);
     let route = |metadata: &str| by_gateway("*.test", "a.test").replace("{name: tls}", metadata);
-    let missing = "there is no Service default/none: requests are answered 503";
+    let missing = "Service default/none does not exist; requests receive 503";
     check(
         &format!("{}{}{ECHO}", ingress("name: a,"), route(&format!("{{name: tls, {old}}}"))),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
         &[
-            "Ingress default/a: metadata.annotations[sluicegate.dev/ssl-passthrough]: a.test is not passed on by this: \
-             TLSRoute default/tls (older, or first by name) does it",
+            "Ingress default/a: metadata.annotations[sluicegate.dev/ssl-passthrough]: does not pass a.test through: TLSRoute default/tls (older, or first by name) does",
             missing,
         ],
     );
@@ -251,8 +251,7 @@ fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
         &format!("{}{}{ECHO}", ingress(&format!("name: a, {old},")), route("{name: tls}")),
         &["HTTPS a.test -> 1 default/none:80 (tcp) []"],
         &[
-            "TLSRoute default/tls: spec.parentRefs[0]: a.test is not passed on by this: Ingress default/a (older, or first by name) \
-             does it",
+            "TLSRoute default/tls: spec.parentRefs[0]: does not pass a.test through: Ingress default/a (older, or first by name) does",
             missing,
             "connections are refused",
         ],
@@ -278,7 +277,7 @@ fn a_tls_route_does_not_take_the_host_of_an_older_ingress_of_another_namespace()
         );
         let served = served(&store, &with_https());
         let is_told = served.problems.iter().any(|problem| {
-            problem.contains("a.test is not passed on by this: Ingress default/a (older, or first by name), of another namespace, serves it")
+            problem.contains("does not pass a.test through: Ingress default/a (older, or first by name), of another namespace, serves it")
         });
         assert_eq!(
             (is_told, served.layer4.iter().any(|line| line.starts_with("HTTPS a.test"))),
@@ -303,7 +302,7 @@ fn the_proxy_protocol_is_not_told_to_do_nothing_where_plain_http_is_redirected()
     let echo = ECHO.replace("{name: echo}", "{name: echo, annotations: {sluicegate.dev/proxy-protocol: v2}}");
     let text = passing("a", &rules(&["a.test Prefix / echo:80"]));
     let told =
-        "Service default/echo: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for HTTP";
+        "Service default/echo: metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect for HTTP";
     check(&format!("{text}{echo}"), &[&format!("HTTPS a.test -> {ECHO_TCP} v2")], &[told]);
     let forced = text.replace(PASS, &PASS.replace('}', ", sluicegate.dev/force-ssl-redirect: \"true\"}"));
     check(&format!("{forced}{echo}"), &[&format!("HTTPS a.test -> {ECHO_TCP} v2")], &[]);

@@ -46,9 +46,9 @@ spec:
     assert_problems(
         &serve(yaml).problems,
         &[
-            "m.yaml:14: Ingress default/hello: spec.rules[0].http.paths[0].pathtype: is unknown and does nothing: did you mean pathType?",
-            "m.yaml:8: Ingress default/hello: metadata.annotations[nginx.ingress.kubernetes.io/rewrite-target]: is not applied",
-            "m.yaml:7: Ingress default/hello: metadata.annotations[sluicegate.dev/load-balance]: does nothing on an object of kind Ingress: write it on the Service",
+            "m.yaml:14: Ingress default/hello: spec.rules[0].http.paths[0].pathtype: is unknown and ignored: did you mean pathType?",
+            "m.yaml:8: Ingress default/hello: metadata.annotations[nginx.ingress.kubernetes.io/rewrite-target]: is ignored",
+            "m.yaml:7: Ingress default/hello: metadata.annotations[sluicegate.dev/load-balance]: has no effect on an object of kind Ingress: write it on the Service",
             "m.yaml:13: Ingress default/hello: spec.rules[0].http.paths[0].pathType: is missing",
             "m.yaml:25: Ingress default/hello: spec.rules[0].http.paths[1].backend.service.port: Service default/echo has no port \"81\", it has 80",
         ],
@@ -78,8 +78,8 @@ spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
     assert_problems(
         &served.problems,
         &[
-            "m.yaml:10: Ingress default/bad: spec.defaultBackend.service.port.number: must be a number, and is \"eighty\"",
-            "no Service",
+            "m.yaml:10: Ingress default/bad: spec.defaultBackend.service.port.number: must be a number, but is \"eighty\"",
+            "does not exist; requests receive 503",
         ],
     );
 }
@@ -90,35 +90,32 @@ fn a_value_of_the_wrong_type_is_told_without_the_words_of_the_library() {
         |spec: &str| format!("{{apiVersion: v1, kind: Service, metadata: {{name: a}}, spec: {spec}}}");
     for (spec, problem) in [
         ("{ports: [{port: \"80\"}]}", "spec.ports[0].port: must be a number: write 80"),
-        ("{ports: [{port: 8.5}]}", "port: must be a whole number of at most 32 bits, and is a number"),
+        ("{ports: [{port: 8.5}]}", "port: must be a whole number of at most 32 bits, but is a number"),
         (
             "{ports: [{port: 99999999999}]}",
-            "port: must be a whole number of at most 32 bits, and is a number",
+            "port: must be a whole number of at most 32 bits, but is a number",
         ),
-        ("{ports: [{port: [80]}]}", "spec.ports[0].port: must be a number, and is a list"),
+        ("{ports: [{port: [80]}]}", "spec.ports[0].port: must be a number, but is a list"),
         ("{ports: [{port: null}]}", "port: 0 is not between 1 and 65535"),
-        ("{ports: 80}", "spec.ports: must be a list, and is a number"),
-        ("{ports: [80]}", "spec.ports[0]: must be a mapping, and is a number"),
+        ("{ports: 80}", "spec.ports: must be a list, but is a number"),
+        ("{ports: [80]}", "spec.ports[0]: must be a mapping, but is a number"),
         (
             "{ports: [{port: 80, targetPort: true}]}",
-            "targetPort: must be a number or text, and is true or false",
+            "targetPort: must be a number or text, but is true or false",
         ),
         ("{ports: [{port: 80, name: 8}]}", "spec.ports[0].name: must be text: write it in quotes"),
-        ("{ports: [{port: 80, name: []}]}", "spec.ports[0].name: must be text, and is a list"),
+        ("{ports: [{port: 80, name: []}]}", "spec.ports[0].name: must be text, but is a list"),
         ("{publishNotReadyAddresses: \"true\"}", "must be true or false: write it without quotes"),
-        ("{publishNotReadyAddresses: 1}", "must be true or false, and is a number"),
-        ("[]", "spec: must be a mapping, and is a list"),
+        ("{publishNotReadyAddresses: 1}", "must be true or false, but is a number"),
+        ("[]", "spec: must be a mapping, but is a list"),
     ] {
         assert_problems(&serve(&service(spec)).problems, &[problem]);
     }
     let created = "{apiVersion: v1, kind: Service, metadata: {name: a, creationTimestamp: today}}";
-    assert_problems(
-        &serve(created).problems,
-        &["metadata.creationTimestamp: has a value that cannot be used"],
-    );
+    assert_problems(&serve(created).problems, &["metadata.creationTimestamp: has an invalid value"]);
     assert_problems(
         &serve(&created.replace("today", "7")).problems,
-        &["metadata.creationTimestamp: must be a time such as \"2024-01-31T12:00:00Z\", and is a number"],
+        &["metadata.creationTimestamp: must be a time such as \"2024-01-31T12:00:00Z\", but is a number"],
     );
     let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {tls.crt: \"a!\", n: 5}}";
     assert_problems(
@@ -161,12 +158,14 @@ fn what_is_no_object_is_told_and_other_kinds_are_not() {
         (
             "apiVersion: extensions/v1beta1\nkind: Ingress\n",
             vec![
-                "m.yaml:1: apiVersion: Ingress is not read in \"extensions/v1beta1\": write networking.k8s.io/v1",
+                "m.yaml:1: apiVersion: \"extensions/v1beta1\" is not a supported version of Ingress: write networking.k8s.io/v1",
             ],
         ),
         (
             "apiVersion: networking.k8s.io/v1beta1\nkind: Ingress\nmetadata: {name: a, namespace: b}\n",
-            vec!["m.yaml:1: Ingress b/a: apiVersion: Ingress is not read in \"networking.k8s.io/v1beta1\""],
+            vec![
+                "m.yaml:1: Ingress b/a: apiVersion: \"networking.k8s.io/v1beta1\" is not a supported version of Ingress",
+            ],
         ),
         ("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice}", vec!["write discovery.k8s.io/v1"]),
         ("\n\napiVersion: v1\nkind: Service\nmetadata: {}\n", vec!["m.yaml:5: metadata.name: is missing"]),

@@ -32,8 +32,7 @@ fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_503() {
     let yaml = restricted(URL, &paths);
     assert_eq!(doors(&yaml, &options), ["/admin closed", "/ closed"]);
     let problems = serve(&yaml).problems;
-    let expected = "metadata.annotations[nginx.ingress.kubernetes.io/auth-url]: restricts access in ingress-nginx and is not read: all \
-                    routes of this Ingress respond with 503";
+    let expected = "metadata.annotations[nginx.ingress.kubernetes.io/auth-url]: restricts access in ingress-nginx, but is not supported; all routes of this Ingress respond with 503";
     assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:#?}");
     for harmless in
         ["nginx.ingress.kubernetes.io/limit-rps: \"0\"", "nginx.ingress.kubernetes.io/proxy-body-size: 8m"]
@@ -52,7 +51,7 @@ fn the_operator_may_serve_it_without_the_restriction() {
     let yaml = restricted(URL, &rules(&["a.test Prefix / echo:http"]));
     assert_eq!(doors(&yaml, &options), ["/ open"]);
     let problems = serve_with(&yaml, &options).problems;
-    assert!(problems.len() == 1 && problems[0].contains("serves the routes without it"), "{problems:#?}");
+    assert!(problems.len() == 1 && problems[0].contains("the routes are served without it"), "{problems:#?}");
 }
 
 #[test]

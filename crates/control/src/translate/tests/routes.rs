@@ -87,7 +87,7 @@ fn a_bad_backend_costs_only_its_path() {
         &[ingress("name: a", &spec)],
         &["* Exact / -> ECHO"],
         &[
-            "paths[0].backend.resource: is not served",
+            "paths[0].backend.resource: is not supported",
             "paths[1].backend: has no service",
             "paths[2].backend.service.name: is missing",
             "paths[3].backend.service.port: is missing",
@@ -104,7 +104,7 @@ fn what_looks_like_a_regular_expression_is_pointed_out() {
     check(
         &[ingress("name: a", &rules(&["* ImplementationSpecific /a(/|$)(.*) echo:80"]))],
         &["* ImplementationSpecific /a(/%7C$)(.*) -> ECHO"],
-        &["regular expressions are not read"],
+        &["regular expressions are not supported"],
     );
 }
 
@@ -131,8 +131,7 @@ fn the_oldest_wins_a_path_and_the_other_is_told() {
             "b.example Prefix /x -> ECHO",
         ],
         &[
-            "Ingress default/b-younger: spec.rules[0].http.paths[0].path: Prefix /x of host a.example is not used: it is \
-             already taken by Ingress default/c-older (older, or first by name)",
+            "Ingress default/b-younger: spec.rules[0].http.paths[0].path: Prefix /x of host a.example is ignored: Ingress default/c-older (older, or first by name) has it already",
             "Ingress default/a-without-time: spec.rules[0].http.paths[0].path",
         ],
     );
@@ -154,9 +153,7 @@ fn a_path_that_is_written_twice_is_taken_once() {
     check(
         &[ingress("name: a", &rules(&["a.example Prefix / echo:80", "a.example Prefix / other:80"]))],
         &["a.example Prefix / -> ECHO"],
-        &[
-            "spec.rules[1].http.paths[0].path: Prefix / of host a.example is not used: it is already taken by the same",
-        ],
+        &["spec.rules[1].http.paths[0].path: Prefix / of host a.example is ignored: the same"],
     );
 }
 
@@ -170,7 +167,7 @@ fn a_default_backend_without_rules_takes_all_that_no_host_takes() {
             ingress("name: c", &rules(&["a.example Prefix /x echo:80"])),
         ],
         &["a.example Prefix /x -> ECHO", "default -> ECHO"],
-        &["Ingress default/b: spec.defaultBackend: is not used: Ingress default/a is older"],
+        &["Ingress default/b: spec.defaultBackend: is ignored: Ingress default/a is older"],
     );
 }
 
@@ -194,7 +191,7 @@ fn a_default_backend_with_rules_is_the_fallback_of_the_hosts_that_the_ingress_ow
             "b.example fallback -> ECHO",
         ],
         &[
-            "Ingress default/b: spec.defaultBackend: is not used for host a.example, which belongs to Ingress default/a (older, or first by name)",
+            "Ingress default/b: spec.defaultBackend: is ignored for host a.example, which belongs to Ingress default/a (older, or first by name)",
         ],
     );
 }

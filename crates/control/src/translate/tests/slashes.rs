@@ -15,8 +15,7 @@ fn a_twin_of_a_guarded_exact_path_that_another_route_serves_openly_is_reported()
         (
             "a.test Exact /admin echo:http",
             "a.test Prefix /admin echo:http",
-            "Ingress default/a: spec.rules[0].http.paths[0].path: is guarded by SecurityPolicy default/p, which does not apply to /admin/: \
-             Ingress default/b serves it by its path /admin (Prefix)",
+            "Ingress default/a: spec.rules[0].http.paths[0].path: is protected by SecurityPolicy default/p, which does not apply to /admin/: Ingress default/b serves that path by its path /admin (Prefix)",
         ),
         ("a.test Exact /admin echo:http", "a.test Exact /admin/ echo:http", "its path /admin/ (Exact)"),
         (

@@ -83,8 +83,7 @@ fn a_name_may_have_one_certificate_for_each_kind_of_key_and_the_oldest_wins() {
     let (translation, problems) = translated(&format!("{text}{ECHO}{secrets}"));
     assert_lines(&hosts(&translation.config), &["t.test: ECDSA RSA"]);
     assert_eq!(&*translation.config.tls.hosts[0].certificates[1].source, "Secret default/rsa");
-    let expected = "spec.tls[2].secretName: Secret default/late is not used for host t.test: an Ingress that goes before gives it \
-                    Secret default/rsa, which has an RSA key as well";
+    let expected = "spec.tls[2].secretName: Secret default/late is ignored for host t.test: an older Ingress gives the host Secret default/rsa, which has an RSA key as well";
     assert_problems(&problems, &[expected]);
 }
 
@@ -102,40 +101,36 @@ fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificat
         (
             String::new(),
             vec![
-                "Secret default/cert does not exist as a Secret of type kubernetes.io/tls: hosts without another certificate get the default",
+                "Secret default/cert does not exist as a Secret of type kubernetes.io/tls; hosts without another certificate use the default",
             ],
         ),
-        (secret("data: {}"), vec!["is of type \"Opaque\", and TLS needs kubernetes.io/tls"]),
+        (secret("data: {}"), vec!["is of type \"Opaque\", but TLS needs kubernetes.io/tls"]),
         (
             secret("type: kubernetes.io/tls"),
-            vec![
-                "data[tls.crt]: is missing",
-                "data[tls.key]: is missing",
-                "has no certificate that can be used",
-            ],
+            vec!["data[tls.crt]: is missing", "data[tls.key]: is missing", "has no valid certificate"],
         ),
         (
             tls("junk", &good.key_pem),
-            vec!["data[tls.crt]: holds no certificate in PEM", "has no certificate"],
+            vec!["data[tls.crt]: has no certificate in PEM", "has no valid certificate"],
         ),
         (
             tls(&good.chain_pem, "junk"),
-            vec!["data[tls.key]: holds no private key in PEM", "has no certificate"],
+            vec!["data[tls.key]: has no private key in PEM", "has no valid certificate"],
         ),
         (
             tls(
                 &good.chain_pem,
                 "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
             ),
-            vec!["data[tls.key]: is encrypted: remove its passphrase", "has no certificate"],
+            vec!["data[tls.key]: is encrypted: remove its passphrase", "has no valid certificate"],
         ),
         (
             tls(&good.chain_pem, &other.key_pem),
-            vec!["data[tls.key]: does not belong to the certificate", "has no certificate"],
+            vec!["data[tls.key]: does not belong to the certificate", "has no valid certificate"],
         ),
         (
             tls(&good.chain_pem[..200], &good.key_pem),
-            vec!["data[tls.crt]: is not valid PEM: a section has no end", "has no certificate"],
+            vec!["data[tls.crt]: is not valid PEM: a section has no end", "has no valid certificate"],
         ),
     ] {
         let (translation, problems) = translated(&format!("{text}{ECHO}{secret}"));
@@ -154,7 +149,7 @@ fn an_expired_or_unfitting_certificate_is_told_and_served_for_want_of_a_better_o
     let expired = Authority::of_process().issue_with(&["t.test"], KeyKind::Ecdsa, yesterday);
     for (issued, expected) in [
         (expired, "Secret default/cert: data[tls.crt]: expired on 20"),
-        (issue(&["x.test"]), "Secret default/cert is not good for host t.test: browsers refuse it"),
+        (issue(&["x.test"]), "Secret default/cert is not valid for host t.test: clients reject it"),
     ] {
         let (translation, problems) = translated(&format!("{text}{ECHO}{}", issued.secret("cert")));
         assert_problems(&problems, &[expected]);
@@ -183,7 +178,7 @@ fn a_broken_secret_leaves_the_last_good_one_in_service() {
         let translation = translate(&store, &options);
         assert_eq!(translation.config.tls.hosts[0].certificates[0].chain, good.certificate.chain);
         let problems = served(&store, &options).problems;
-        assert_problems(&problems, &["(the last good form stays in service)"]);
+        assert_problems(&problems, &["(the last valid version stays in service)"]);
     }
     store.set_file(file, &other.secret("cert"));
     let translation = translate(&store, &TranslateOptions::default());
@@ -308,7 +303,7 @@ fn a_younger_ingress_of_another_namespace_changes_nothing_of_a_hosts_tls() {
     assert_problems(
         &problems,
         &[
-            "Secret stranger/theirs is not used for host t.test: an older Ingress of namespace default names it for TLS",
+            "Secret stranger/theirs is ignored for host t.test: an older Ingress of namespace default has the host in spec.tls",
         ],
     );
 
@@ -369,30 +364,30 @@ fn where_the_authorities_cannot_be_used_nobody_may_connect() {
         (
             "sluicegate.dev/auth-tls-secret: ca",
             String::new(),
-            "Secret default/ca does not exist: no client may connect",
+            "Secret default/ca does not exist; every client is rejected",
         ),
         (
             "sluicegate.dev/auth-tls-secret: ca",
             "---\n{apiVersion: v1, kind: Secret, metadata: {name: ca}}\n".to_owned(),
-            "Secret default/ca has no certificates in data[ca.crt]: no client may connect",
+            "Secret default/ca has no certificates in data[ca.crt]; every client is rejected",
         ),
         ("sluicegate.dev/auth-tls-secret: other/ca", String::new(), "is of another namespace"),
         ("sluicegate.dev/auth-tls-secret: A", String::new(), "has upper-case letters"),
         (
             "sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: maybe",
             authorities("Secret", "ca"),
-            "\"maybe\" is none of on, optional, optional_no_ca and off: on is taken",
+            "\"maybe\" is unknown; on is used. Write on, optional, optional_no_ca or off",
         ),
         (
             "sluicegate.dev/auth-tls-verify-client: \"on\"",
             String::new(),
-            "does nothing without sluicegate.dev/auth-tls-secret",
+            "has no effect without sluicegate.dev/auth-tls-secret",
         ),
     ] {
         let (translation, problems) = translated(&format!("{}{ECHO}{objects}", demanding(annotations)));
         assert_problems(&problems, &[expected]);
         let auth = &translation.config.tls.hosts[0].client_auth;
-        assert_eq!(auth.is_some(), !expected.starts_with("does nothing"), "{annotations}");
+        assert_eq!(auth.is_some(), !expected.starts_with("has no effect"), "{annotations}");
         assert!(auth.as_ref().is_none_or(|auth| auth.mode == ClientAuthMode::Required));
     }
 }
@@ -412,8 +407,8 @@ fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
     assert_problems(
         &served(&store, &options).problems,
         &[
-            "--default-tls-certificate: Secret default/cert does not exist as a Secret of type kubernetes.io/tls: a certificate that signs for itself is used",
-            "--tls-ticket-secret: Secret default/tickets does not exist: tickets are good for this process alone",
+            "--default-tls-certificate: Secret default/cert does not exist as a Secret of type kubernetes.io/tls; a self-signed certificate is used",
+            "--tls-ticket-secret: Secret default/tickets does not exist; only this process resumes its TLS sessions",
         ],
     );
     let given = issue(&["given.test"]);
@@ -426,7 +421,7 @@ fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
     let secrets = translate(&store, &options).config.tls.ticket_secrets.clone();
     assert_eq!(secrets.iter().map(|secret| secret.0.len()).collect::<Vec<_>>(), [33, 32]);
     let expected =
-        "--tls-ticket-secret: Secret default/tickets: data[c] has 5 bytes, and needs 32: it is not used";
+        "--tls-ticket-secret: Secret default/tickets: data[c] has 5 bytes, but needs 32; the key is ignored";
     assert_problems(&served(&store, &options).problems, &[expected]);
 }
 

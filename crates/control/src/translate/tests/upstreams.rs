@@ -164,7 +164,7 @@ fn a_bad_address_costs_only_its_endpoint() {
         "10.0.0.1:80",
         &[
             "endpoints[0].addresses[0]: \"10.0.0.300\" is not an address of type IPv4",
-            "endpoints[1].addresses: are missing",
+            "endpoints[1].addresses: is missing",
             "endpoints[2].addresses[0]: \"::1\" is not an address of type IPv4",
         ],
     );
@@ -177,7 +177,7 @@ fn what_is_missing_leaves_a_route_without_endpoints_and_is_told() {
         "80",
         &[],
         "",
-        &[&format!("{place}.name: there is no Service default/echo: requests are answered 503")],
+        &[&format!("{place}.name: Service default/echo does not exist; requests receive 503")],
     );
     check(
         "8080",
@@ -195,7 +195,7 @@ fn what_is_missing_leaves_a_route_without_endpoints_and_is_told() {
         &[service("ports: [{name: web, port: 80}]"), slice("one", ONE)],
         "",
         &[
-            "Service default/echo: has no EndpointSlice with a port named \"web\", as port 80 is; they name [\"http\"]",
+            "Service default/echo: has no EndpointSlice with a port named \"web\", the name of port 80; its slices have [\"http\"]",
         ],
     );
     // Scaled to nothing is no problem.
@@ -218,7 +218,7 @@ fn a_slice_without_a_service_is_told() {
         "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4}";
     assert_problems(
         &serve(text).problems,
-        &["EndpointSlice default/a: metadata.labels: have no kubernetes.io/"],
+        &["EndpointSlice default/a: metadata.labels: has no kubernetes.io/"],
     );
 }
 
@@ -278,9 +278,9 @@ fn annotations_of_a_service_set_its_balance_and_limits() {
         ("sluicegate.dev/max-requests: \"0\"", "max-requests]: \"0\" is not a number from 1"),
         (
             "sluicegate.dev/max-request: \"1\"",
-            "max-request]: is unknown and does nothing: did you mean sluicegate.dev/max-requests?",
+            "max-request]: is unknown and ignored: did you mean sluicegate.dev/max-requests?",
         ),
-        ("sluicegate.dev/unheard-of: \"1\"", "unheard-of]: is unknown and does nothing"),
+        ("sluicegate.dev/unheard-of: \"1\"", "unheard-of]: is unknown and ignored"),
     ] {
         check("80", &[annotated(annotation), slice("one", ONE)], "10.0.0.1:8080", &[problem]);
     }
@@ -340,7 +340,7 @@ fn tls_with_endpoints_is_as_annotations_say_and_mistakes_are_told() {
         (
             format!("{https}, sluicegate.dev/proxy-ssl-verify: \"on\""),
             "default/echo:80 (https echo.default.svc, verified)",
-            vec!["there is no data[ca.crt] to verify endpoints with: requests are answered 502"],
+            vec!["has no CA certificates to verify endpoints with; requests receive 502"],
         ),
         (
             format!("{https}, sluicegate.dev/proxy-ssl-secret: ca"),
@@ -357,12 +357,12 @@ fn tls_with_endpoints_is_as_annotations_say_and_mistakes_are_told() {
         (
             "sluicegate.dev/proxy-ssl-verify: \"on\"".to_owned(),
             "default/echo:80",
-            vec!["does nothing without sluicegate.dev/backend-protocol: HTTPS"],
+            vec!["has no effect without sluicegate.dev/backend-protocol: HTTPS"],
         ),
         (
             "sluicegate.dev/backend-protocol: FCGI".to_owned(),
             "default/echo:80",
-            vec!["\"FCGI\" is not served: write HTTP, HTTPS, H2C, H2, GRPC or GRPCS; HTTP is taken"],
+            vec!["\"FCGI\" is not supported; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"],
         ),
     ] {
         let (spoken, problems) = spoken(&annotations, "", "");

@@ -65,27 +65,27 @@ const AWAY: Duration = Duration::from_secs(1);
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
-    #[error("too many questions are waiting for their answer")]
+    #[error("too many requests wait for its response")]
     Busy,
-    #[error("its name cannot be looked up: {0}")]
+    #[error("cannot resolve its name: {0}")]
     Name(io::Error),
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    #[error("no TLS: {0}")]
+    #[error("the TLS handshake failed: {0}")]
     Tls(io::Error),
     #[error("the connection broke: {0}")]
     Broken(io::Error),
-    #[error("it closed the connection without an answer")]
+    #[error("it closed the connection without a response")]
     Closed,
-    #[error("a kept connection was closed")]
+    #[error("an idle connection was closed")]
     Stale,
-    #[error("its kernel does not acknowledge what it is sent")]
+    #[error("its kernel does not acknowledge the request")]
     Unacknowledged,
-    #[error("its response is no good HTTP: {0}")]
+    #[error("its response is not valid HTTP: {0}")]
     Response(#[from] ResponseError),
-    #[error("it answers {0}, which is none of 2xx, 401 and 403; redirects are not followed")]
+    #[error("it responds with {0}, which is none of 2xx, 401 and 403; the gateway does not follow redirects")]
     Status(u16),
-    #[error("it did not answer within {0:?}")]
+    #[error("it did not respond within {0:?}")]
     Timeout(Duration),
 }
 

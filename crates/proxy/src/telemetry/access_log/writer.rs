@@ -62,7 +62,7 @@ impl Target {
             Err(error) if is_without_reader(path, &error) => {
                 tracing::warn!(
                     path = %path.display(),
-                    "the access log is a FIFO without a reader: requests are served, and lines are lost and counted \
+                    "the access log is a FIFO without a reader; requests are served, and lines are lost and counted \
                      until a reader opens the FIFO"
                 );
                 Ok(Self::File(path.to_owned(), None))
@@ -130,13 +130,13 @@ impl WriterThread {
         let until = Instant::now() + FAREWELL + RETRY;
         while !self.thread.is_finished() {
             if Instant::now() > until {
-                tracing::warn!("the access log takes nothing: its last lines are lost");
+                tracing::warn!("cannot write the access log before the end; its last lines are lost");
                 return;
             }
             sleep(Duration::from_millis(5));
         }
         if self.thread.join().is_err() {
-            tracing::error!("the access log's thread panicked");
+            tracing::error!("the thread of the access log panicked");
         }
     }
 }
@@ -373,14 +373,14 @@ impl Complaint {
             self.last = Some(Instant::now());
             self.is_told = true;
             let lines = std::mem::take(&mut self.since);
-            tracing::warn!(%error, lost = lines, "the access log takes nothing: lines that it does not take are counted");
+            tracing::warn!(%error, lost = lines, "cannot write the access log; lines are lost and counted until it can be written");
         }
     }
 
     fn is_over(&mut self) {
         if std::mem::take(&mut self.is_told) {
             let lines = std::mem::take(&mut self.since);
-            tracing::info!(lost = lines, "the access log is written again");
+            tracing::info!(lost = lines, "the access log can be written again");
         }
     }
 }

@@ -7,28 +7,30 @@ use super::credential::{CredentialSource, SecretKeyRef};
 use super::external::External;
 use super::jwt::Jwt;
 
-/// How callers have to say who they are: by at least one of jwt, apiKey, basic and external.
+/// How callers authenticate: by at least one of jwt, apiKey, basic and external.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "has(self.jwt) || has(self.apiKey) || has(self.basic) || has(self.external)",
-    "message": "write at least one of jwt, apiKey, basic and external"
+    "message": "authentication needs a method: write at least one of jwt, apiKey, basic and external"
 }]))]
 pub(crate) struct Authentication {
-    /// Whether Any of the methods that are written is enough, or All of them are needed, which may not name different Consumers.
-    /// Default: Any.
+    /// How many of the methods must succeed. Any: one method is enough. All: every method must succeed, and none may
+    /// identify a different Consumer. Default: Any.
     pub(crate) require: Option<Require>,
-    /// Whose Consumers are known. Default: those of the policy's own namespace.
+    /// The Consumers that the policy knows. Default: the Consumers of the policy's own namespace.
     pub(crate) consumers: Option<ConsumerScope>,
-    /// By a JSON Web Token (RFC 7519) that somebody has signed.
+    /// Authenticates by a JSON Web Token (RFC 7519). Default: no tokens.
     pub(crate) jwt: Option<Jwt>,
-    /// By a key of a Consumer. "apiKey: {}" takes all defaults.
+    /// Authenticates by an API key of a Consumer. "apiKey: {}" uses all defaults. Default: no API keys.
     pub(crate) api_key: Option<ApiKey>,
-    /// By a name and a password (RFC 7617).
+    /// Authenticates by user name and password (RFC 7617). Default: no passwords.
     pub(crate) basic: Option<Basic>,
-    /// By what an HTTP service says of the request, as nginx' auth_request: 2xx lets it in; 401 and 403 are answered to the client,
-    /// with the service's WWW-Authenticate; anything else, or no answer in time, is answered 500. Set-Cookie of the answer goes to the
-    /// client, and nothing else of it goes anywhere but responseHeaders. It is asked last, and only if the other methods leave it open.
+    /// Authenticates by the response of an HTTP service, as auth_request of nginx does. 2xx allows the request. On 401
+    /// or 403 the client receives that status, and the service's WWW-Authenticate. On any other response, or on a
+    /// timeout, the client receives 500. Set-Cookie of the response goes to the client, and responseHeaders go to the
+    /// endpoint. The gateway asks the service last, and only if the other methods have not decided. Default: no
+    /// service.
     pub(crate) external: Option<External>,
 }
 
@@ -38,34 +40,35 @@ pub(crate) enum Require {
     All,
 }
 
-/// Whose Consumers are known.
+/// The Consumers that the policy knows.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ConsumerScope {
-    /// The namespaces, from 1 to 64; * is all.
+    /// The namespaces of the Consumers. * is every namespace. 1 to 64 entries.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 63)))]
     pub(crate) namespaces: Vec<String>,
 }
 
-/// Keys of Consumers.
+/// API keys of Consumers.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ApiKey {
-    /// Where a key is looked for, from 1 to 8 places; the first that has something counts. Default: the header X-API-Key.
+    /// The places where the gateway looks for a key. The first place with a value counts. 1 to 8 entries. Default: the
+    /// header X-API-Key.
     #[schemars(length(min = 1, max = 8))]
     pub(crate) from: Option<Vec<CredentialSource>>,
-    /// Whether endpoints get the key too. Default: false.
+    /// Whether endpoints receive the key. Default: false.
     pub(crate) forward: Option<bool>,
 }
 
-/// Names and passwords of a Secret.
+/// User names and passwords in a Secret.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Basic {
-    /// The Secret of the policy's namespace that holds lines as htpasswd writes them, with bcrypt ($2a$, $2b$, $2y$), {SHA} or
-    /// $apr1$. The default of key is auth, as in ingress-nginx.
+    /// The Secret with the users, in the policy's namespace. Its value has lines as htpasswd writes them, with hashes
+    /// of bcrypt ($2a$, $2b$, $2y$), {SHA} or $apr1$. Default of key: auth, as in ingress-nginx.
     pub(crate) secret_ref: SecretKeyRef,
-    /// What browsers tell their users. Default: restricted.
+    /// The realm that browsers show to their users. 1 to 128 characters of ASCII without " and \. Default: restricted.
     #[schemars(length(min = 1, max = 128))]
     pub(crate) realm: Option<String>,
-    /// Whether endpoints get the Authorization header too. Default: false.
+    /// Whether endpoints receive the Authorization header. Default: false.
     pub(crate) forward: Option<bool>,
 }

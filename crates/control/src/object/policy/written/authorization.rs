@@ -5,12 +5,13 @@ use serde::Deserialize;
 
 use super::jwt::ClaimRequirement;
 
-/// Rules, of which the first that a request meets decides.
+/// Rules that allow or deny requests. The first rule that matches a request decides.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Authorization {
-    /// What becomes of requests that meet no rule: Deny or Allow. Default: Deny if a rule allows something, else Allow.
+    /// The decision for requests that match no rule: Deny or Allow. Default: Deny if a rule has action Allow, otherwise
+    /// Allow.
     pub(crate) default: Option<Action>,
-    /// The rules, from 1 to 64.
+    /// The rules, in the order of their precedence. 1 to 64 entries.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) rules: Vec<Rule>,
 }
@@ -21,36 +22,37 @@ pub(crate) enum Action {
     Deny,
 }
 
-/// A rule. A request meets it if it meets all that is written here; one with an action alone is met by all.
+/// A rule. A request matches the rule if it matches every condition. A rule without conditions matches every request.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Rule {
-    /// Whether who meets it is let in: Allow or Deny.
+    /// The decision for requests that match: Allow or Deny.
     pub(crate) action: Action,
-    /// The caller is one of these Consumers: name, or namespace/name for those of another namespace. From 1 to 64.
+    /// The caller is one of these Consumers: name, or namespace/name for a Consumer of another namespace. 1 to 64
+    /// entries. Default: any caller.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 317)))]
     pub(crate) consumers: Option<Vec<String>>,
-    /// The caller is a Consumer of one of these groups: from 1 to 64.
+    /// The caller is a Consumer in one of these groups. 1 to 64 entries. Default: any caller.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 63)))]
     pub(crate) groups: Option<Vec<String>>,
-    /// The caller's token has all of these claims: from 1 to 16.
+    /// The caller's token has all of these claims. 1 to 16 entries. Default: no claims needed.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) claims: Option<Vec<ClaimRequirement>>,
-    /// The method is one of these, in upper case: from 1 to 16.
+    /// The request has one of these methods, in upper case. 1 to 16 entries. Default: any method.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 32)))]
     pub(crate) methods: Option<Vec<String>>,
-    /// The path is one of these: from 1 to 64.
+    /// The request has one of these paths. 1 to 64 entries. Default: any path.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) paths: Option<Vec<PathMatch>>,
-    /// The address of the client is one of these, as CIDRs or single addresses: from 1 to 256.
+    /// The client IP is in one of these CIDRs, or is one of these addresses. 1 to 256 entries. Default: any client IP.
     #[schemars(length(min = 1, max = 256), inner(length(min = 2, max = 49)))]
     pub(crate) addresses: Option<Vec<String>>,
 }
 
-/// Paths.
+/// A path, or a path with all paths below it.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct PathMatch {
-    /// Exact for this path alone, Prefix for all below it too, element by element as in an Ingress: /admin takes /admin/users,
-    /// and not /administration.
+    /// How the path is compared. Exact: the same path. Prefix: the path and all paths below it, element by element as
+    /// in an Ingress. So /admin matches /admin/users, but not /administration.
     #[serde(rename = "type")]
     pub(crate) kind: PathType,
     /// The path, which begins with a slash.

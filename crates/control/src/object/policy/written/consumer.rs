@@ -5,24 +5,27 @@ use serde::Deserialize;
 
 use super::credential::SecretKeyRef;
 
-/// Somebody who calls, known by one of its credentials where a SecurityPolicy asks for them. Endpoints get X-Consumer-Username
-/// and X-Consumer-Groups.
+/// A known caller, identified by one of its credentials on routes whose SecurityPolicy asks for credentials. Endpoints
+/// receive the headers X-Consumer-Username and X-Consumer-Groups.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConsumerSpec {
-    /// What endpoints get as X-Consumer-Username. Default: the name of the object.
+    /// The name that endpoints receive as X-Consumer-Username. Default: the name of the object.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) username: Option<String>,
-    /// Its groups, which rules and limits can name and endpoints get as X-Consumer-Groups: at most 64.
+    /// The groups of the Consumer, which rules and limits can name. Endpoints receive the groups as X-Consumer-Groups.
+    /// At most 64 entries. Default: none.
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     pub(crate) groups: Option<Vec<String>>,
-    /// Its API keys: at most 16. Of two Consumers with one key the older has it, or the first by name.
+    /// The API keys of the Consumer. At most 16 entries. If two Consumers have the same key, the older Consumer keeps
+    /// the key, or the first by name. Default: none.
     #[schemars(length(max = 16))]
     pub(crate) api_keys: Option<Vec<ApiKeyRef>>,
-    /// The tokens that are its own: at most 16.
+    /// The JSON Web Tokens that identify the Consumer. At most 16 entries. Default: none.
     #[schemars(length(max = 16))]
     pub(crate) tokens: Option<Vec<Token>>,
-    /// Its names for Basic authentication, whose passwords are in the Secret that the SecurityPolicy names: at most 16.
+    /// The user names of the Consumer for Basic authentication. The Secret that the SecurityPolicy names holds their
+    /// passwords. At most 16 entries. Default: none.
     #[schemars(length(max = 16), inner(length(min = 1, max = 256)))]
     pub(crate) basic_users: Option<Vec<String>>,
 }
@@ -31,12 +34,12 @@ pub(crate) struct ConsumerSpec {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApiKeyRef {
-    /// The Secret of the Consumer's namespace that holds it, of 8 bytes at least and better of 16 or more; the end of the line is no
-    /// part of it. The default of key is key.
+    /// The Secret with the key, in the Consumer's namespace. A key has at least 8 bytes, better 16 or more. The line
+    /// end is not part of the key. Default of key: key.
     pub(crate) secret_ref: SecretKeyRef,
 }
 
-/// Tokens: those of exactly one of subject and clientId.
+/// Tokens with a subject, or tokens of a client: exactly one of subject and clientId.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -44,13 +47,13 @@ pub(crate) struct ApiKeyRef {
     "message": "write exactly one of subject and clientId"
 }]))]
 pub(crate) struct Token {
-    /// Who signed them (the claim iss). Default: anybody whose tokens are taken.
+    /// The issuer of the tokens: the claim iss. Default: any issuer that the SecurityPolicy accepts.
     #[schemars(length(min = 1, max = 2048))]
     pub(crate) issuer: Option<String>,
-    /// Whose they are: the claim sub.
+    /// The subject of the tokens: the claim sub.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) subject: Option<String>,
-    /// Which client they were given to: the claim client_id, or azp where there is none.
+    /// The client that the tokens were issued to: the claim client_id, or azp in tokens without client_id.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) client_id: Option<String>,
 }

@@ -10,23 +10,24 @@ use serde::Deserialize;
     "message": "write exactly one of header, query and cookie"
 }]))]
 pub(crate) struct CredentialSource {
-    /// A header.
+    /// A request header.
     pub(crate) header: Option<HeaderSource>,
-    /// The name of a parameter of the query, with regard to case.
+    /// The name of a query parameter. The case counts.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) query: Option<String>,
-    /// The name of a cookie, with regard to case.
+    /// The name of a cookie. The case counts.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) cookie: Option<String>,
 }
 
-/// A header.
+/// A request header.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct HeaderSource {
-    /// Its name.
+    /// The name of the header. The case does not count.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) name: String,
-    /// What stands before the credential, without regard to case, such as "Bearer " with the space. Default: nothing.
+    /// The text before the credential in the value, such as "Bearer " with the space. The case does not count. Default:
+    /// no text.
     #[schemars(length(max = 64))]
     pub(crate) prefix: Option<String>,
 }
@@ -37,7 +38,7 @@ pub(crate) struct SecretKeyRef {
     /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// The key in its data.
+    /// The key in the data of the Secret. The default depends on the use of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) key: Option<String>,
 }

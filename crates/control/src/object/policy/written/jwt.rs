@@ -5,57 +5,58 @@ use serde::Deserialize;
 
 use super::credential::{CredentialSource, SecretKeyRef};
 
-/// Tokens that are taken.
+/// JSON Web Tokens that the gateway accepts.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Jwt {
-    /// Who signs tokens, from 1 to 8, each with a name of its own. A token is its issuer's; one that names none of
-    /// them is tried with those providers that name no issuer.
+    /// The issuers of the tokens, each with a unique name. 1 to 8 entries. The provider with the token's issuer checks
+    /// the token. If no provider has this issuer, the providers without an issuer check the token.
     #[schemars(
         length(min = 1, max = 8),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub(crate) providers: Vec<Provider>,
-    /// Where a token is looked for, from 1 to 8 places; the first that has something counts. Default: the header
-    /// Authorization with the prefix "Bearer ".
+    /// The places where the gateway looks for a token. The first place with a value counts. 1 to 8 entries. Default:
+    /// the header Authorization with the prefix "Bearer ".
     #[schemars(length(min = 1, max = 8))]
     pub(crate) from: Option<Vec<CredentialSource>>,
-    /// Whether endpoints get the token too. Default: true.
+    /// Whether endpoints receive the token. Default: true.
     pub(crate) forward: Option<bool>,
 }
 
-/// Who signs tokens, and what they must say.
+/// An issuer of tokens, and the requirements on its tokens.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Provider {
-    /// What it is called in logs.
+    /// The name of the provider in logs.
     #[schemars(length(min = 1, max = 63))]
     pub(crate) name: String,
-    /// What the claim iss must be, to the letter. Default: anything.
+    /// The exact value of the claim iss. Default: any value.
     #[schemars(length(min = 1, max = 2048))]
     pub(crate) issuer: Option<String>,
-    /// Of which the claim aud must name one: from 1 to 16. Default: anything.
+    /// The accepted audiences. The claim aud must contain one of them. 1 to 16 entries. Default: any audience.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 2048)))]
     pub(crate) audiences: Option<Vec<String>>,
-    /// The algorithms that are taken (RFC 7518, RFC 8037). Default: those that fit the keys. A token of algorithm none is never
-    /// taken.
+    /// The accepted signature algorithms (RFC 7518, RFC 8037). 1 to 12 entries. Default: the algorithms that fit the
+    /// keys. The gateway never accepts the algorithm none.
     #[schemars(length(min = 1, max = 13))]
     pub(crate) algorithms: Option<Vec<Algorithm>>,
-    /// The keys that signatures are verified with.
+    /// The keys that verify the signatures.
     pub(crate) keys: ProviderKeys,
-    /// How far clocks may be apart, for exp and nbf, from 0s to 10m. Default: 60s.
+    /// The clock difference that exp and nbf tolerate. 0s to 10m. Default: 60s.
     #[schemars(regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"))]
     pub(crate) clock_skew: Option<String>,
-    /// Whether a token without exp is taken, which is good for ever. Default: false.
+    /// Whether tokens without exp are accepted. Such a token never expires. Default: false.
     pub(crate) allow_missing_expiry: Option<bool>,
-    /// Claims that tokens must have beside those: from 1 to 16.
+    /// Claims that tokens must have, in addition to iss, aud and exp. 1 to 16 entries. Default: none.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) required_claims: Option<Vec<ClaimRequirement>>,
-    /// Claims that endpoints get as headers: from 1 to 16. Clients cannot set these headers themselves.
+    /// Claims that endpoints receive as headers. 1 to 16 entries. The gateway drops these headers from client requests.
+    /// Default: none.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) claim_to_headers: Option<Vec<ClaimToHeader>>,
 }
 
-/// Keys: exactly one of inline, secretRef, sharedSecretRef and remote.
+/// The source of the keys: exactly one of inline, secretRef, sharedSecretRef and remote.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -66,36 +67,38 @@ pub(crate) struct ProviderKeys {
     /// Public keys: a JWK set or a JWK (RFC 7517), or public keys or certificates in PEM.
     #[schemars(length(min = 1, max = 65536))]
     pub(crate) inline: Option<String>,
-    /// The same in a Secret of the policy's namespace, where JWKs may be of kty oct too: secrets that the issuer knows, each with a
-    /// kid, so that the old and the new one hold while it is changed. The default of key is jwks.json.
+    /// The Secret with the keys, in the policy's namespace: a JWK set, a JWK, or public keys or certificates in PEM.
+    /// JWKs may also have kty oct, which is a secret shared with the issuer. To rotate such a secret, write the old and
+    /// the new JWK, each with a kid. Default of key: jwks.json.
     pub(crate) secret_ref: Option<SecretKeyRef>,
-    /// A secret that the issuer knows too, for HS256, HS384 and HS512: the bytes of the value, without the end of the
-    /// line. The default of key is secret.
+    /// The Secret with a secret that the issuer shares, for HS256, HS384 and HS512. The secret is the bytes of the
+    /// value without the line end. Default of key: secret.
     pub(crate) shared_secret_ref: Option<SecretKeyRef>,
-    /// Public keys that the issuer publishes.
+    /// Public keys that the issuer publishes at a URL.
     pub(crate) remote: Option<RemoteKeys>,
 }
 
-/// A JWK set that the issuer publishes. Each data plane fetches it for itself, keeps it while it cannot be fetched again, and
-/// fetches it before it is due when a token names a key that is not in it, every 5 s at most.
+/// A JWK set that the issuer publishes. Each data plane fetches the set itself. While fetches fail, the last set stays
+/// in use. A token with an unknown key makes the gateway fetch the set early, at most every 5 s.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RemoteKeys {
-    /// The URL, https:// or http://. Redirects are not followed, and what is longer than 256 KiB is not taken.
+    /// The URL of the set, https:// or http://. The gateway does not follow redirects, and rejects sets larger than 256
+    /// KiB.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^/?#@]+"))]
     pub(crate) url: String,
-    /// Who vouches for its server: certificates in PEM in a Secret of the policy's namespace. The default of key is ca.crt. Default:
-    /// those whom browsers trust.
+    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of key: ca.crt.
+    /// Default: the public CA certificates.
     pub(crate) ca_certificate_ref: Option<SecretKeyRef>,
-    /// How long until it is fetched again, from 10s to 24h. Default: 5m.
+    /// The time between two fetches. 10s to 24h. Default: 5m.
     #[schemars(regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"))]
     pub(crate) refresh_interval: Option<String>,
-    /// For all of one fetch, from 100ms to 60s. Default: 5s.
+    /// The timeout of one fetch, including the connect. 100ms to 60s. Default: 5s.
     #[schemars(regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"))]
     pub(crate) timeout: Option<String>,
 }
 
-/// An algorithm of signatures.
+/// A signature algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Algorithm {
@@ -144,22 +147,23 @@ impl Algorithm {
 /// A claim that tokens must have.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ClaimRequirement {
-    /// Its name; a dot leads into an object, as in realm_access.roles.
+    /// The name of the claim. A dot leads into an object, as in realm_access.roles.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) name: String,
-    /// The values of which it must be one, or have one if it is a list, or words as scope has: from 1 to 64. Default: it has to be
-    /// there.
+    /// The accepted values. A list, or a text of words such as scope, must contain one of them. 1 to 64 entries.
+    /// Default: any value.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
     pub(crate) values: Option<Vec<String>>,
 }
 
-/// A claim that endpoints get as a header.
+/// A claim that endpoints receive as a header.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ClaimToHeader {
-    /// The claim; a dot leads into an object.
+    /// The name of the claim. A dot leads into an object.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) claim: String,
-    /// The header. None that the gateway or the connection needs for itself, such as Host or X-Forwarded-For.
+    /// The name of the header. Headers that the gateway or the connection needs, such as Host or X-Forwarded-For, are
+    /// not allowed.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) header: String,
 }

@@ -3,24 +3,24 @@
 
 use schemars::JsonSchema;
 
-/// How the policy stands with each of its targets.
+/// The state of the policy for each of its targets.
 #[derive(JsonSchema)]
 pub(crate) struct PolicyStatus {
-    /// One entry for each target, at most 16.
+    /// One entry for each target. At most 16 entries.
     #[schemars(length(max = 16))]
     ancestors: Vec<Ancestor>,
 }
 
-/// How the policy stands with one of its targets.
+/// The state of the policy for one of its targets.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Ancestor {
     /// The target.
     ancestor_ref: AncestorRef,
-    /// Who says so: sluicegate.dev/ingress-controller.
+    /// The controller that wrote the entry: sluicegate.dev/ingress-controller.
     #[schemars(length(min = 1, max = 253))]
     controller_name: String,
-    /// Accepted says whether the policy is in force for this target, and if not, why.
+    /// The condition Accepted: whether the policy applies to this target, and otherwise the reason.
     #[schemars(
         length(max = 8),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
@@ -32,19 +32,19 @@ struct Ancestor {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AncestorRef {
-    /// Its API group.
+    /// The API group of the target.
     #[schemars(length(max = 253))]
     group: Option<String>,
-    /// Its kind.
+    /// The kind of the target.
     #[schemars(length(min = 1, max = 63))]
     kind: Option<String>,
-    /// Its namespace.
+    /// The namespace of the target.
     #[schemars(length(min = 1, max = 63))]
     namespace: Option<String>,
-    /// Its name.
+    /// The name of the target.
     #[schemars(length(min = 1, max = 253))]
     name: String,
-    /// The name of a port of the Service.
+    /// The name or number of a port of the Service.
     #[schemars(length(min = 1, max = 253))]
     section_name: Option<String>,
     /// The number of a port.
@@ -52,10 +52,10 @@ struct AncestorRef {
     port: Option<i32>,
 }
 
-/// How the Consumer stands.
+/// The state of the Consumer.
 #[derive(JsonSchema)]
 pub(crate) struct ConsumerStatus {
-    /// Accepted says whether all its credentials can be used, and if not, why.
+    /// The condition Accepted: whether all credentials can be used, and otherwise the reason.
     #[schemars(
         length(max = 8),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
@@ -67,22 +67,22 @@ pub(crate) struct ConsumerStatus {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Condition {
-    /// What it is about, such as Accepted.
+    /// The type of the condition, such as Accepted.
     #[serde(rename = "type")]
     #[schemars(length(max = 316))]
     kind: String,
-    /// True, False or Unknown.
+    /// The status of the condition: True, False or Unknown.
     status: ConditionStatus,
-    /// The metadata.generation that it was found of.
+    /// The metadata.generation of the object that the condition describes.
     #[schemars(range(min = 0))]
     observed_generation: Option<i64>,
-    /// When it last became so.
+    /// The time of the last change of status.
     #[schemars(extend("format" = "date-time"))]
     last_transition_time: String,
-    /// Why, in a word.
+    /// The reason as one word.
     #[schemars(length(min = 1, max = 1024))]
     reason: String,
-    /// Why, in a sentence.
+    /// The reason as a sentence.
     #[schemars(length(max = 32768))]
     message: String,
 }

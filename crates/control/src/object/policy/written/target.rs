@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// An object of the policy's own namespace.
+/// An object in the policy's own namespace.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -13,11 +13,11 @@ use serde::Deserialize;
     },
     {
         "rule": "!has(self.sectionName) || self.kind == 'Service'",
-        "message": "sectionName is the name of a port, so it is for kind: Service alone"
+        "message": "sectionName is the port of a Service: write it only with kind: Service"
     }
 ]))]
 pub(crate) struct TargetRef {
-    /// The API group of the target: networking.k8s.io for an Ingress, "" for a Service.
+    /// The API group of the target. Write networking.k8s.io for an Ingress, and "" for a Service.
     #[schemars(length(max = 253))]
     pub(crate) group: String,
     /// The kind of the target: Ingress or Service.
@@ -25,8 +25,9 @@ pub(crate) struct TargetRef {
     /// The name of the target.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// The name of a port of the Service, or its number: the policy is for routes that lead to this port alone. Where the Service
-    /// has no such port, a SecurityPolicy closes it: routes that no policy for the Service or their port governs are answered 503.
+    /// The name or number of a port of the Service. The policy then applies only to routes that lead to this port. If
+    /// the port does not exist, a SecurityPolicy closes the Service. Its routes then respond with 503, unless a policy
+    /// for the Service or their port applies. Default: all ports.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) section_name: Option<String>,
 }

@@ -91,8 +91,7 @@ async fn endpoints_of_upstreams_below_http_travel_alone_too() {
     followed.write("a-slice.yaml", &slice(&[3]).replace(", {name: u, port: 53, protocol: UDP}", ""));
     followed.served("/[8] TCP:53[3] UDP:53[] b.test[8]").await;
     followed
-        .problems(&["Service default/a: has no EndpointSlice with a UDP port named \"u\", as port 53 is; they name [\"t\"]: \
-                     datagrams are dropped"])
+        .problems(&["Service default/a: has no EndpointSlice with a UDP port named \"u\", the name of port 53; its slices have [\"t\"]; datagrams are dropped"])
         .await;
     assert_eq!(followed.published.borrow().configs, 1);
     // A listener is no endpoint.
@@ -112,7 +111,7 @@ async fn a_broken_route_below_http_leaves_the_good_one_in_service() {
     assert!(followed.problems.borrow().iter().any(|problem| {
         problem
             .to_string()
-            .contains("spec.listeners[0].port: 0 is not between 1 and 65535 (the last good form")
+            .contains("spec.listeners[0].port: 0 is not between 1 and 65535 (the last valid version")
     }));
 }
 
@@ -223,9 +222,9 @@ async fn an_external_name_is_looked_up() {
     // Until the new name is found, the old addresses stay.
     followed.write("a.yaml", &external.replace("localhost", "does-not-exist.invalid"));
     followed
-        .problems(&["Service default/a: spec.externalName: \"does-not-exist.invalid\" cannot be looked up"])
+        .problems(&["Service default/a: spec.externalName: cannot resolve \"does-not-exist.invalid\""])
         .await;
-    assert!(followed.problems.borrow()[0].message.ends_with("the last answer stays in service"));
+    assert!(followed.problems.borrow()[0].message.ends_with("the last addresses stay in service"));
     assert!(loopback(&followed.published.borrow()));
     followed.write("a.yaml", &app("a", &[1]));
     followed.served("/a[1]").await;
@@ -239,6 +238,6 @@ async fn an_external_name_that_was_never_found_is_not_said_to_be_served() {
         "spec: {type: ExternalName, externalName: does-not-exist.invalid}",
     );
     let mut followed = Followed::with_files(&[("a.yaml", external)]).await;
-    followed.problems(&["cannot be looked up"]).await;
-    assert!(followed.problems.borrow()[0].message.ends_with("requests are answered 503"));
+    followed.problems(&["cannot resolve"]).await;
+    assert!(followed.problems.borrow()[0].message.ends_with("requests receive 503"));
 }

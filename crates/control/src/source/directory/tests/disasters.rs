@@ -33,7 +33,7 @@ async fn a_guard_that_cannot_be_read_at_the_start_closes_what_it_may_guard() {
     let broken = "kind: SecurityPolicy\nspec: [";
     let mut followed =
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
-    followed.problems(&["guard.yaml:2: cannot be read", "guard.yaml: may hold a SecurityPolicy"]).await;
+    followed.problems(&["guard.yaml:2: cannot be read", "guard.yaml: may contain a SecurityPolicy"]).await;
     let is_closed = |published: &Published| {
         let mut routes = published.config.as_ref().unwrap().rules();
         routes.all(|route| route.security.as_ref().is_some_and(|security| security.refuses.is_some()))
@@ -56,7 +56,10 @@ async fn so_does_one_that_is_no_text() {
     });
     followed.wait(|published| published.config.is_some()).await;
     followed
-        .problems(&["guard.yaml: cannot be read: it is not UTF-8", "guard.yaml: may hold a SecurityPolicy"])
+        .problems(&[
+            "guard.yaml: cannot be read: it is not UTF-8",
+            "guard.yaml: may contain a SecurityPolicy",
+        ])
         .await;
     let is_open = |published: &Published| {
         let mut routes = published.config.as_ref().unwrap().rules();
@@ -74,7 +77,9 @@ async fn the_directory_may_go_and_come_back() {
     let (root, away) = (followed.root.clone(), followed.dir.path().join("away"));
     fs::rename(&root, &away).unwrap();
     followed
-        .problems(&["manifests: cannot be listed: No such file or directory (os error 2); what was read from it before stays"])
+        .problems(&[
+            "manifests: cannot be listed: No such file or directory (os error 2); its previous content stays",
+        ])
         .await;
     // Changes of what was moved away are none of ours.
     fs::write(away.join("a.yaml"), app("a", &[9])).unwrap();
@@ -142,7 +147,7 @@ async fn a_directory_behind_a_symlink_may_be_swapped() {
 async fn what_cannot_be_read_keeps_its_last_form() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
-    followed.problems(&["a.yaml: cannot be read: it is not UTF-8; what was read from it before stays"]).await;
+    followed.problems(&["a.yaml: cannot be read: it is not UTF-8; its previous content stays"]).await;
     fs::remove_file(followed.path("a.yaml")).unwrap();
     fs::create_dir(followed.path("a.yaml")).unwrap();
     let made = Command::new("mkfifo").arg(followed.path("pipe.yaml")).status();

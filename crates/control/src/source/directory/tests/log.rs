@@ -75,12 +75,12 @@ async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change()
     let lines = log.lines("other classes");
     assert_eq!(
         lines,
-        ["INFO 5 Ingresses are of other classes and are not served here; sluicegate check says what would \
-          serve them: Ingress default/b, Ingress default/c, Ingress default/d, and 2 more"]
+        [
+            "INFO 5 Ingresses are of other classes and are not served here: Ingress default/b, Ingress default/c, Ingress default/d, and 2 more; run sluicegate check to see how to serve them"
+        ]
     );
     let lines = log.lines("--ingress-class");
-    let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; \
-                    --ingress-class nginx serves it";
+    let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; start with --ingress-class nginx to serve it";
     assert!(lines.len() == 1 && lines[0].ends_with(expected), "{lines:#?}");
 }
 

@@ -57,7 +57,7 @@ async fn a_file_that_cannot_be_opened_at_the_start_closes_all_routes_until_it_ca
         followed
             .problems(&[
                 "guard.yaml: cannot be read",
-                "guard.yaml: may hold a SecurityPolicy: all routes respond with 503",
+                "guard.yaml: may contain a SecurityPolicy; all routes respond with 503",
             ])
             .await;
         fs::write(followed.path("new"), GUARD).unwrap();
@@ -102,13 +102,13 @@ async fn a_folder_that_cannot_be_listed_at_the_start_closes_all_routes_until_its
         make_circle(&root.join("guards"));
     });
     followed.wait(|published| closed(published) == 1).await;
-    followed.problems(&["guards: cannot be read", "guards: may hold a SecurityPolicy: all routes"]).await;
+    followed.problems(&["guards: cannot be read", "guards: may contain a SecurityPolicy; all routes"]).await;
     let new = followed.dir.path().join("new");
     fs::create_dir(&new).unwrap();
     fs::write(new.join("broken.yaml"), GUARD.replace("allow:", "allow: [")).unwrap();
     fs::remove_file(followed.path("guards")).unwrap();
     fs::rename(&new, followed.path("guards")).unwrap();
-    followed.problems(&["broken.yaml:4: cannot be read", "broken.yaml: may hold a SecurityPolicy"]).await;
+    followed.problems(&["broken.yaml:4: cannot be read", "broken.yaml: may contain a SecurityPolicy"]).await;
     assert_eq!(closed(&followed.published.borrow()), 1, "what it holds cannot be read either");
     fs::write(followed.path("guards/broken.yaml"), GUARD).unwrap();
     followed.wait(is_guarded).await;
@@ -128,7 +128,7 @@ async fn a_file_that_cannot_be_opened_and_comes_later_takes_nothing_away() {
     fs::rename(followed.path("large"), followed.path("guard.yaml")).unwrap();
     followed
         .problems(&[
-            "guard.yaml: cannot be read: it is larger than 64 MiB; what was read from it before stays",
+            "guard.yaml: cannot be read: it is larger than 64 MiB; its previous content stays",
             "new.yaml",
         ])
         .await;
@@ -148,7 +148,7 @@ async fn a_document_that_is_refused_for_its_aliases_closes_what_it_may_guard() {
     followed
         .problems(&[
             "guard.yaml:8: cannot be read: its aliases expand to more than 4096 nodes",
-            "guard.yaml: may hold a SecurityPolicy",
+            "guard.yaml: may contain a SecurityPolicy",
         ])
         .await;
 }

@@ -28,10 +28,10 @@ fn older_versions_and_every_valid_field_are_read() {
             "apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: {kind}\nmetadata: {{name: db}}\n\
              spec: {{parentRefs: [{{name: other, sectionName: a, port: 1}}], {backend}}}\n"
         );
-        check(&[route], &[], &["spec.parentRefs[0]: there is no Gateway default/other"]);
+        check(&[route], &[], &["spec.parentRefs[0]: Gateway default/other does not exist"]);
     }
     let old = "{apiVersion: gateway.networking.k8s.io/v1alpha1, kind: Gateway, metadata: {name: a}}";
-    let message = "Gateway default/a: apiVersion: Gateway is not read in \"gateway.networking.k8s.io/v1alpha1\": write \
+    let message = "Gateway default/a: apiVersion: \"gateway.networking.k8s.io/v1alpha1\" is not a supported version of Gateway: write \
                    gateway.networking.k8s.io/v1";
     assert_problems(&serve(old).problems, &[message]);
     let of_another_group = "{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: a}}";
@@ -49,9 +49,9 @@ fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
         ("{name: a, port: 1}", "spec.listeners[0].protocol: is missing: write TCP, TLS or UDP"),
         (
             "{name: a, protocol: tcp, port: 1}",
-            "protocol: \"tcp\" is not served: write TCP, TLS or UDP, in upper case",
+            "protocol: \"tcp\" is not supported: write TCP, TLS or UDP, in upper case",
         ),
-        ("{name: a, protocol: SCTP, port: 1}", "protocol: \"SCTP\" is not served"),
+        ("{name: a, protocol: SCTP, port: 1}", "protocol: \"SCTP\" is not supported"),
         ("{name: a, protocol: TLS, port: 1}", "spec.listeners[0].tls.mode: is missing: write Passthrough"),
         (
             "{name: a, protocol: TLS, port: 1, tls: {}}",
@@ -63,7 +63,7 @@ fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
         ),
         (
             "{name: a, protocol: TCP, port: 1, tls: {mode: Passthrough}}",
-            "spec.listeners[0].tls: cannot be on a listener for TCP: write protocol: TLS",
+            "spec.listeners[0].tls: is not allowed on a listener for TCP: write protocol: TLS",
         ),
         (
             "{name: a, protocol: HTTPS, port: 1, tls: {mode: Passthrough}}",
@@ -84,9 +84,9 @@ fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
         &[edge("{name: a, protocol: TCP, port: 1, hostname: a.test, prot: 2, allowedRoute: {}}")],
         &["TCP 0.0.0.0:1 without a route"],
         &[
-            "spec.listeners[0].allowedRoute: is unknown and does nothing: did you mean allowedRoutes?",
-            "spec.listeners[0].prot: is unknown and does nothing: did you mean port?",
-            "spec.listeners[0].hostname: does nothing: TCP knows no names",
+            "spec.listeners[0].allowedRoute: is unknown and ignored: did you mean allowedRoutes?",
+            "spec.listeners[0].prot: is unknown and ignored: did you mean port?",
+            "spec.listeners[0].hostname: is ignored: TCP has no host names",
         ],
     );
     check(
@@ -106,7 +106,7 @@ fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
         &[gateway("name: a, annotations: {sluicegate.dev/proxy-protocol: v1}", &tcp("a", 1))],
         &["TCP 0.0.0.0:1 without a route"],
         &[
-            "metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing on an object of kind Gateway: write it on \
+            "metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect on an object of kind Gateway: write it on \
            the Service",
         ],
     );
@@ -122,7 +122,7 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
             &["spec.rules: is missing: write a rule with backendRefs"][..],
         ),
         ("TCPRoute", "parentRefs: [{name: edge}], rules: [{}]", &["spec.rules[0].backendRefs: is missing"]),
-        ("TCPRoute", backends, &["spec.parentRefs: is missing: the route belongs to no Gateway"]),
+        ("TCPRoute", backends, &["spec.parentRefs: is missing; the route is attached to no Gateway"]),
         ("TCPRoute", &format!("parentRefs: [{{}}], {backends}"), &["spec.parentRefs[0].name: is missing"]),
         (
             "TCPRoute",
@@ -132,7 +132,7 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
         (
             "TCPRoute",
             &format!("hostnames: [a.test], parentRefs: [{{name: none}}], {backends}"),
-            &["spec.hostnames: is unknown and does nothing", "there is no Gateway"],
+            &["spec.hostnames: is unknown and ignored", "does not exist"],
         ),
         (
             "TLSRoute",
@@ -140,17 +140,17 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
             &[
                 "spec.hostnames[0]: is empty",
                 "spec.hostnames[1]: \"10.0.0.1\" is an IP address",
-                "there is no Gateway",
+                "does not exist",
             ],
         ),
         (
             "TLSRoute",
             &format!("hostname: [a.test], parentRefs: [{{name: none}}], {backends}"),
-            &["spec.hostname: is unknown and does nothing: is it in the right place?", "there is no Gateway"],
+            &["spec.hostname: is unknown and ignored: check its spelling and its place", "does not exist"],
         ),
     ] {
         println!("{kind} {spec}");
-        let no_gateway = spec.contains("{name: edge}").then_some("there is no Gateway default/edge");
+        let no_gateway = spec.contains("{name: edge}").then_some("Gateway default/edge does not exist");
         let problems: Vec<&str> = problems.iter().copied().chain(no_gateway).collect();
         check(&[object(kind, "name: a", spec)], &[], &problems);
     }
@@ -159,7 +159,7 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
     check(
         &[edge(&tcp("x", 1)), object("TCPRoute", "name: a", two_rules)],
         &[&format!("TCP 0.0.0.0:1 * -> {DB}")],
-        &["spec.rules[1]: does nothing: a TCPRoute has one rule, and the first is taken"],
+        &["spec.rules[1]: is ignored: a TCPRoute has one rule, and the first one is used"],
     );
 }
 
@@ -175,14 +175,14 @@ fn a_gateway_or_a_route_that_becomes_invalid_keeps_its_last_good_form() {
         (
             edge_file,
             edge(&tcp("x", 0)),
-            "port: 0 is not between 1 and 65535 (the last good form stays in service)",
+            "port: 0 is not between 1 and 65535 (the last valid version stays in service)",
         ),
-        (edge_file, "kind: [".to_owned(), "(what this file held before stays in service)"),
-        (route_file, good.replace("port: 5432", "port: 0"), "(the last good form stays in service)"),
+        (edge_file, "kind: [".to_owned(), "(the previous content of this file stays in service)"),
+        (route_file, good.replace("port: 5432", "port: 0"), "(the last valid version stays in service)"),
         (
             route_file,
             good.replace("name: db, port", "kind: X, name: db, port"),
-            "(the last good form stays in service)",
+            "(the last valid version stays in service)",
         ),
     ] {
         let restore = if file == edge_file { edge(&tcp("x", 1)) } else { good.clone() };

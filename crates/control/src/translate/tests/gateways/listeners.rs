@@ -26,13 +26,17 @@ fn a_gateway_is_served_by_its_class() {
     };
     for (classes, name, note) in [
         (String::new(), "sluicegate", None),
-        (String::new(), "gold", Some("\"gold\" is not served here; --gateway-class gold serves it")),
+        (
+            String::new(),
+            "gold",
+            Some("\"gold\" is not served here; start with --gateway-class gold to serve it"),
+        ),
         (class("gold", ours), "gold", None),
         (
             class("sluicegate", "example.com/other"),
             "sluicegate",
             Some(
-                "\"sluicegate\" is not served here: GatewayClass sluicegate is that of the controller \
+                "\"sluicegate\" is not served here: GatewayClass sluicegate belongs to the controller \
                  \"example.com/other\"; name a class of sluicegate.dev/gateway-controller",
             ),
         ),
@@ -85,7 +89,7 @@ fn a_gateway_listens_at_its_own_addresses_or_at_those_of_the_option() {
         (
             "{type: Hostname, value: lb.example}, {value: 10.0.0.9}",
             &["10.0.0.9"],
-            &["spec.addresses[0].type: \"Hostname\" is not served: write IPAddress"],
+            &["spec.addresses[0].type: \"Hostname\" is not supported"],
         ),
     ] {
         let expected = without_route(listened);
@@ -110,11 +114,10 @@ fn listeners_of_protocols_that_are_not_served_yet_are_a_note() {
         &manifests,
         &[],
         &[
-            "spec.listeners[0].protocol: HTTP is not served yet",
-            "spec.listeners[1].protocol: HTTPS is not served yet",
-            "spec.listeners[2].protocol: TLS in mode Terminate is not served yet",
-            "TLSRoute default/a: spec.parentRefs[0]: listener c of Gateway default/edge is for TLS in mode Terminate, \
-             not served yet",
+            "spec.listeners[0].protocol: HTTP is not supported",
+            "spec.listeners[1].protocol: HTTPS is not supported",
+            "spec.listeners[2].protocol: TLS in mode Terminate is not supported",
+            "TLSRoute default/a: spec.parentRefs[0]: listener c of Gateway default/edge is for TLS in mode Terminate, which is not supported",
         ],
     );
 }
@@ -131,8 +134,7 @@ fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
         &[created("a", 2025, &tcp("x", 1)), created("b", 2024, &tcp("z", 1)), to("a"), to("b")],
         &[&format!("TCP 0.0.0.0:1 * -> {DB}")],
         &[
-            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b: no \
-             TCPRoute is served at 0.0.0.0:1 for this",
+            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b; no TCPRoute of this listener is served at 0.0.0.0:1",
             "TCPRoute default/a: spec.parentRefs[0]: listener x of Gateway default/a is not served",
         ],
     );
@@ -141,14 +143,14 @@ fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
         &[edge(&format!("{}, {}, {{name: u, protocol: UDP, port: 1}}", tcp("x", 1), tls("z", 1, "")))],
         &["TCP 0.0.0.0:1 without a route", "UDP 0.0.0.0:1 without a route"],
         &[
-            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TLSRoute",
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TLSRoute",
         ],
     );
     check(
         &[edge(&format!("{}, {}", tls("x", 1, ""), tcp("z", 1)))],
         &["TLS 0.0.0.0:1 without a route"],
         &[
-            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge: no TCPRoute",
+            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TCPRoute",
         ],
     );
     // One address is part of all.
@@ -195,11 +197,9 @@ fn listeners_for_tls_share_a_port_by_their_hostnames() {
             &format!("TLS 0.0.0.0:8443 x.y.b.test -> {DB}"),
         ],
         &[
-            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of \
-             Gateway default/old: no TLSRoute is served at 0.0.0.0:8443 for this",
+            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of Gateway default/old; no TLSRoute of this listener is served at 0.0.0.0:8443",
             // The listener that names it most closely has it.
-            "TLSRoute default/d: spec.parentRefs[0]: d.b.test belongs to listener b of Gateway default/old, to which \
-             the route is not attached by this: it is not used",
+            "TLSRoute default/d: spec.parentRefs[0]: d.b.test is ignored: it belongs to listener b of Gateway default/old, to which this entry does not attach the route",
         ],
     );
 }
@@ -226,10 +226,10 @@ fn what_the_process_listens_at_is_no_gateways() {
         // What a TLS listener passes on at a port for HTTPS is passed on there.
         &["UDP 0.0.0.0:443 without a route", &format!("HTTPS a.test -> {DB}")],
         &[
-            "spec.listeners[0].port: 8080 is a port for HTTP (--listen): take another, the listener is not served",
-            "spec.listeners[1].port: 80 is a port for HTTP (--listen)",
-            "spec.listeners[2].port: 9901 is a port for the admin interface (--admin)",
-            "spec.listeners[3].port: 443 is a port for HTTPS (--listen-https)",
+            "spec.listeners[0].port: 8080 is a port of HTTP (--listen); the listener is not served. Choose another port",
+            "spec.listeners[1].port: 80 is a port of HTTP (--listen)",
+            "spec.listeners[2].port: 9901 is a port of the admin interface (--admin)",
+            "spec.listeners[3].port: 443 is a port of HTTPS (--listen-https)",
         ],
     );
 }
@@ -242,5 +242,8 @@ fn kinds_that_are_not_served_yet_are_one_note() {
         object("HTTPRoute", "name: b", ""),
         object("GRPCRoute", "name: c", "")
     ));
-    assert_problems(&served.problems, &["m.yaml: is not served yet as far as it holds GRPCRoute, HTTPRoute"]);
+    assert_problems(
+        &served.problems,
+        &["m.yaml: has objects of kinds that are not supported and ignored: GRPCRoute, HTTPRoute"],
+    );
 }

@@ -41,17 +41,16 @@ fn a_port_of_the_other_protocol_is_told_to_be_that() {
         &["TCP 0.0.0.0:9 * -> 1 default/dns:9 (tcp) []", "UDP 0.0.0.0:5432 * -> 1 default/db:5432 (udp) []"],
         &[
             // In the order of ports; SCTP is none of ours.
-            &format!("{place}dns has no port \"9\", it has 53 (dns-tcp): connections are refused"),
+            &format!("{place}dns has no port \"9\", it has 53 (dns-tcp); connections are refused"),
             &format!(
-                "{place}db has no port \"5432\", it has no UDP port (5432 is for TCP, and UDP is needed here): \
-                 datagrams are dropped"
+                "{place}db has no port \"5432\", it has no UDP port (5432 is for TCP, and UDP is needed here); datagrams are dropped"
             ),
         ],
     );
     let ingress = ingress("name: a", &rules(&["* Prefix / dns:dns"]));
     assert_problems(
         &serve(&format!("{ingress}{SERVICES}")).problems,
-        &["it has 53 (dns-tcp) (dns is for UDP, and TCP is needed here): requests are answered 503"],
+        &["it has 53 (dns-tcp) (dns is for UDP, and TCP is needed here); requests receive 503"],
     );
 }
 
@@ -86,15 +85,14 @@ fn a_tls_route_gets_the_names_that_are_its_listeners_too() {
             &[edge(&tls("x", 8443, listener)), route("TLSRoute", "name: db", hostnames, "db:5432")],
             &["TLS 0.0.0.0:8443 without a route"],
             &[&format!(
-                "spec.parentRefs[0]: listener x of Gateway default/edge is for {listener}, and spec.hostnames has \
-                 nothing of it"
+                "spec.parentRefs[0]: listener x of Gateway default/edge is for {listener}, which no entry of spec.hostnames matches"
             )],
         );
     }
     check(
         &[edge(&tls("x", 8443, "*.test")), route("TLSRoute", "name: db", &["a.test", "b.net"], "db:5432")],
         &[&format!("TLS 0.0.0.0:8443 a.test -> {DB}")],
-        &["spec.hostnames[1]: b.net is of no listener that the route belongs to"],
+        &["spec.hostnames[1]: b.net matches no listener of the route, and is ignored"],
     );
 }
 
@@ -125,11 +123,10 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
             &[&format!("{protocol} 0.0.0.0:1 * -> {upstream}")],
             &[
                 &format!(
-                    "{kind} default/b: spec.parentRefs[0]: is not used at listener x of Gateway default/edge, which \
-                     leads to {kind} default/c (older, or first by name)"
+                    "{kind} default/b: spec.parentRefs[0]: is ignored at listener x of Gateway default/edge: {kind} default/c is attached there (older, or first by name)"
                 ),
                 // Without a creation time it is youngest.
-                &format!("{kind} default/a: spec.parentRefs[0]: is not used"),
+                &format!("{kind} default/a: spec.parentRefs[0]: is ignored"),
             ],
         );
     }
@@ -144,8 +141,8 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
             "TLS 0.0.0.0:8443 b.test -> 1 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
         ],
         &[
-            "TLSRoute default/b: spec.parentRefs[0]: a.test is not used at listener x of Gateway default/edge: it is \
-             already taken by TLSRoute default/c (older, or first by name)",
+            "TLSRoute default/b: spec.parentRefs[0]: a.test is ignored at listener x of Gateway default/edge: TLSRoute default/c has it \
+             already (older, or first by name)",
         ],
     );
 }
@@ -162,7 +159,7 @@ fn an_upstream_that_lost_every_place_is_not_among_the_upstreams() {
     let keys: Vec<String> = config.upstreams.keys().map(ToString::to_string).collect();
     assert_eq!(keys, ["default/db:pg (tcp)"]);
     // Its Service that does not exist is no matter then.
-    assert_problems(&served(&store, &TranslateOptions::default()).problems, &["is not used at listener x"]);
+    assert_problems(&served(&store, &TranslateOptions::default()).problems, &["is ignored at listener x"]);
 }
 
 #[test]
@@ -186,12 +183,12 @@ fn a_route_is_attached_by_section_and_port_and_else_to_all() {
         (
             "{name: edge, sectionName: c}",
             &[],
-            Some("listener c of Gateway default/edge is for TLS, and takes no TCPRoute"),
+            Some("listener c of Gateway default/edge is for TLS, and does not accept a TCPRoute"),
         ),
-        ("{name: none}", &[], Some("there is no Gateway default/none")),
-        ("{name: edge, namespace: other}", &[], Some("there is no Gateway other/edge")),
-        ("{name: db, kind: Service, group: \"\"}", &[], Some("routes of a Service are not served")),
-        ("{name: set, kind: ListenerSet}", &[], Some("routes of a ListenerSet are not served")),
+        ("{name: none}", &[], Some("Gateway default/none does not exist")),
+        ("{name: edge, namespace: other}", &[], Some("Gateway other/edge does not exist")),
+        ("{name: db, kind: Service, group: \"\"}", &[], Some("routes of a Service are not supported")),
+        ("{name: set, kind: ListenerSet}", &[], Some("routes of a ListenerSet are not supported")),
     ] {
         let expected: Vec<String> = [1, 2]
             .iter()
@@ -227,9 +224,9 @@ fn a_listener_takes_the_routes_that_it_allows() {
     let db_of_other = "1 other/db:5432 (tcp) []";
     let (taken, nothing) = (format!("TCP 0.0.0.0:1 * -> {DB}"), "TCP 0.0.0.0:1 without a route".to_owned());
     let taken_of_other = format!("TCP 0.0.0.0:1 * -> {db_of_other}");
-    let missing = "there is no Service other/db";
-    let no_namespace = "takes no route of namespace other (allowedRoutes.namespaces)";
-    let selector = "spec.listeners[0].allowedRoutes.namespaces.from: Selector needs the labels of namespaces";
+    let missing = "Service other/db does not exist";
+    let no_namespace = "does not accept routes of namespace other (allowedRoutes.namespaces)";
+    let selector = "spec.listeners[0].allowedRoutes.namespaces.from: Selector is not supported";
     let by_labels = "namespaces: {from: Selector, selector: {matchLabels: {a: b}, matchExpressions: []}}";
     for (allowed, route, expected, problems) in [
         ("", &own, &taken, &[][..]),
@@ -238,14 +235,17 @@ fn a_listener_takes_the_routes_that_it_allows() {
         ("namespaces: {from: Same}", &other, &nothing, &[no_namespace]),
         ("namespaces: {from: All}", &own, &taken, &[]),
         ("namespaces: {from: All}", &other, &taken_of_other, &[missing]),
-        ("namespaces: {from: None}", &own, &nothing, &["takes no route of namespace default"]),
+        ("namespaces: {from: None}", &own, &nothing, &["does not accept routes of namespace default"]),
         (by_labels, &own, &taken, &[selector]),
         (by_labels, &other, &nothing, &[selector, no_namespace]),
         (
             "namespaces: {from: Sane}",
             &own,
             &nothing,
-            &["from: \"Sane\" is unknown: write Same, All or None", "takes no route of namespace default"],
+            &[
+                "from: \"Sane\" is unknown; no route is attached. Write Same, All or None",
+                "does not accept routes of namespace default",
+            ],
         ),
         ("kinds: [{kind: TCPRoute}]", &own, &taken, &[]),
         ("kinds: []", &own, &taken, &[]),
@@ -254,16 +254,15 @@ fn a_listener_takes_the_routes_that_it_allows() {
             &own,
             &nothing,
             &[
-                "spec.listeners[0].allowedRoutes.kinds[0].kind: \"TLSRoute\" does nothing: a listener for TCP takes \
-                 TCPRoute alone",
-                "takes no TCPRoute (allowedRoutes.kinds)",
+                "spec.listeners[0].allowedRoutes.kinds[0].kind: \"TLSRoute\" is ignored: a listener for TCP accepts only TCPRoute",
+                "does not accept a TCPRoute (allowedRoutes.kinds)",
             ],
         ),
         (
             "kinds: [{kind: TCPRoute, group: example.com}]",
             &own,
             &nothing,
-            &["\"TCPRoute\" does nothing", "takes no TCPRoute (allowedRoutes.kinds)"],
+            &["\"TCPRoute\" is ignored", "does not accept a TCPRoute (allowedRoutes.kinds)"],
         ),
     ] {
         println!("{allowed}");
@@ -285,7 +284,7 @@ fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
         (
             "{name: dns, port: 53, weight: 1000001}",
             "0 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
-            Some("weight: 1000001 is not between 0 and 1000000: the backend gets nothing"),
+            Some("weight: 1000001 is not between 0 and 1000000; the backend receives no connections"),
         ),
         (
             "{name: dns, port: 53, weight: -1}",
@@ -295,37 +294,40 @@ fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
         (
             "{name: none, port: 1}",
             "1 default/none:1 (tcp) []",
-            Some("name: there is no Service default/none: connections are refused"),
+            Some("name: Service default/none does not exist; connections are refused"),
         ),
         (
             "{name: db, port: 1}",
             "1 default/db:1 (tcp) []",
-            Some("port: Service default/db has no port \"1\", it has 5432 (pg): connections are refused"),
+            Some("port: Service default/db has no port \"1\", it has 5432 (pg); connections are refused"),
         ),
         (
             "{name: db}",
             "1 default/(refused):- (tcp) []",
-            Some("port: is missing, name a port of the Service: its part"),
+            Some("port: is missing: name a port of the Service; the share"),
         ),
         (
             "{name: db, port: 70000, weight: 3}",
             "3 default/(refused):- (tcp) []",
-            Some("port: is not between 1 and 65535: its part is refused"),
+            Some("port: is not between 1 and 65535; the share of this backend is rejected"),
         ),
-        ("{port: 1}", "1 default/(refused):- (tcp) []", Some("name: is missing: its part is refused")),
+        (
+            "{port: 1}",
+            "1 default/(refused):- (tcp) []",
+            Some("name: is missing; the share of this backend is rejected"),
+        ),
         (
             "{name: db, kind: Bucket, group: example.com, port: 1}",
             "1 default/(refused):- (tcp) []",
             Some(
-                "kind: \"Bucket\" of group \"example.com\" is not served, name a Service: its part is refused",
+                "kind: \"Bucket\" of group \"example.com\" is not supported: name a Service; the share of this backend is rejected",
             ),
         ),
         (
             "{name: db, namespace: other, port: 5432, weight: 4}",
             "4 default/(refused):5432 (tcp) []",
             Some(
-                "namespace: \"other\": no ReferenceGrant there lets a TCPRoute of namespace default name Service db: \
-                 its part is refused",
+                "namespace: \"other\": no ReferenceGrant of this namespace allows a TCPRoute of namespace default to name Service db; the share of this backend is rejected",
             ),
         ),
     ] {
@@ -399,7 +401,7 @@ fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
         route("UDPRoute", "name: dns", &[], "dns:53"),
     ];
     let ingress = ingress("name: a", &rules(&["* Exact /a db:5432", "* Exact /b db:pg"]));
-    let for_udp = "Service default/dns: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for datagrams";
+    let for_udp = "Service default/dns: metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect for datagrams";
     for version in ["v1", "v2"] {
         let served = serve(&format!("{}{}{ingress}", manifests.concat(), services(version)));
         assert_lines(
@@ -407,7 +409,7 @@ fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
             &[&format!("TCP 0.0.0.0:1 * -> {DB} {version}"), &format!("UDP 0.0.0.0:53 * -> {DNS}")],
         );
         assert!(served.routes.iter().all(|route| route.ends_with("default/db:pg [10.0.0.1:5432]")));
-        let for_http = "Service default/db: metadata.annotations[sluicegate.dev/proxy-protocol]: does nothing for HTTP, \
+        let for_http = "Service default/db: metadata.annotations[sluicegate.dev/proxy-protocol]: has no effect for HTTP, \
                         where a connection carries the requests of many clients";
         assert_problems(&served.problems, &[for_http, for_udp]);
     }

@@ -72,8 +72,8 @@ fn the_most_specific_policy_governs_a_route_as_a_whole() {
     assert_problems(
         &problems,
         &[
-            "SecurityPolicy default/ingress: spec.targetRefs[0]: the more specific SecurityPolicy default/port, SecurityPolicy default/service governs some",
-            "SecurityPolicy default/service: spec.targetRefs[0]: the more specific SecurityPolicy default/port governs some",
+            "SecurityPolicy default/ingress: spec.targetRefs[0]: more specific policies apply to some of its routes: SecurityPolicy default/port, SecurityPolicy default/service",
+            "SecurityPolicy default/service: spec.targetRefs[0]: more specific policies apply to some of its routes: SecurityPolicy default/port",
         ],
     );
     assert_lines(
@@ -114,7 +114,7 @@ fn of_equals_the_oldest_wins_and_the_other_is_told() {
     .concat();
     let (translation, problems) = translated(&[&text]);
     assert_lines(&governed(&translation), &["a / c -"]);
-    let conflict = "spec.targetRefs[0]: is governed by SecurityPolicy default/c (older, or first by name): this policy does nothing";
+    let conflict = "spec.targetRefs[0]: SecurityPolicy default/c (older, or first by name) applies there already; this policy has no effect";
     assert_problems(
         &problems,
         &[&format!("SecurityPolicy default/b: {conflict}"), &format!("SecurityPolicy default/a: {conflict}")],
@@ -228,7 +228,7 @@ fn a_security_policy_for_a_port_that_the_service_does_not_have_closes_what_is_op
     assert_problems(
         &problems,
         &[
-            "SecurityPolicy default/p: spec.targetRefs[0]: Service default/echo has no port \"htp\", it has 80 (http): routes to it that no policy for the Service or their port governs are answered 503",
+            "SecurityPolicy default/p: spec.targetRefs[0]: Service default/echo has no port \"htp\", it has 80 (http); its routes respond with 503, unless a policy for the Service or their port applies",
         ],
     );
     assert_eq!(
@@ -261,7 +261,7 @@ fn targets_are_checked() {
         ("{group: \"\", kind: Service, name: A}", "spec.targetRefs[1].name: \"A\" has upper-case letters"),
         (
             "{group: networking.k8s.io, kind: Ingress, name: a, sectionName: http}",
-            "spec.targetRefs[1].sectionName: is the name of a port",
+            "spec.targetRefs[1].sectionName: is the port of a Service",
         ),
     ] {
         // What is wrong with one target does not take the policy off the others, nor close them.
@@ -287,7 +287,7 @@ fn what_is_passed_on_unopened_is_told_to_who_would_govern_it() {
         assert_problems(
             &translated(&[&text]).1,
             &[
-                "SecurityPolicy default/p: spec.targetRefs[0]: does nothing for connections that Ingress default/a passes on unopened, for host a.test",
+                "SecurityPolicy default/p: spec.targetRefs[0]: has no effect on connections that Ingress default/a forwards below HTTP, for host a.test",
             ],
         );
     }

@@ -58,7 +58,7 @@ fn nobody_is_served_where_no_policy_asks_who_calls() {
         assert_problems(
             &problems,
             &[
-                "Consumer default/bob: spec.apiKeys: is not used: no SecurityPolicy in force knows this Consumer and asks for API keys",
+                "Consumer default/bob: spec.apiKeys: is not used: no SecurityPolicy in effect knows this Consumer and accepts API keys",
             ],
         );
     }
@@ -103,12 +103,12 @@ fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
     assert_problems(
         &problems,
         &[
-            "Consumer default/a: spec.apiKeys[0]: the key is that of Consumer default/b (older, or first by name), which keeps it",
-            "Consumer default/b: spec: Consumer default/a has the key of this one too",
-            "Consumer default/d: spec.tokens[0]: the token of \"x\" is that of Consumer default/c (older, or first by name)",
-            "Consumer default/c: spec: Consumer default/d has the token of \"x\"",
-            "Consumer default/d: spec.basicUsers[0]: the name \"x\" is that of Consumer default/c (older, or first by name)",
-            "Consumer default/c: spec: Consumer default/d has the name \"x\"",
+            "Consumer default/a: spec.apiKeys[0]: the key belongs to Consumer default/b (older, or first by name), which keeps it",
+            "Consumer default/b: spec: Consumer default/a also has the key of this Consumer",
+            "Consumer default/d: spec.tokens[0]: the token of \"x\" belongs to Consumer default/c (older, or first by name)",
+            "Consumer default/c: spec: Consumer default/d also has the token of \"x\"",
+            "Consumer default/d: spec.basicUsers[0]: the name \"x\" belongs to Consumer default/c (older, or first by name)",
+            "Consumer default/c: spec: Consumer default/d also has the name \"x\"",
         ],
     );
     assert!(!problems.concat().contains("0123456789abcdef"), "keys are not shown");
@@ -126,8 +126,8 @@ fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
         (
             "consumers: {namespaces: [default, other]}, ",
             vec![
-                "Consumer other/a: spec.basicUsers[0]: the name \"x\" is that of Consumer default/b too",
-                "Consumer default/b: spec: the name \"x\" is that of Consumer other/a too",
+                "Consumer other/a: spec.basicUsers[0]: the name \"x\" also belongs to Consumer default/b",
+                "Consumer default/b: spec: the name \"x\" also belongs to Consumer other/a",
             ],
         ),
         ("consumers: {namespaces: [\"*\"]}, ", vec!["Consumer other/a", "Consumer default/b"]),
@@ -144,9 +144,9 @@ fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
 #[test]
 fn a_key_that_cannot_be_used_lets_nobody_in() {
     for (data, told) in [
-        ("key: short", "has 5 bytes: write 8 at least, better 16 or more: it lets nobody in"),
+        ("key: short", "has 5 bytes: write at least 8, better 16 or more; the key is rejected"),
         ("key: \"\\n\"", "has 0 bytes"),
-        ("key: \"0123456789 abcdef\"", "has spaces or bytes that no header can carry"),
+        ("key: \"0123456789 abcdef\"", "has spaces or bytes that a header cannot have"),
         ("other: 0123456789abcdef", "Secret default/keys has no data[key]"),
     ] {
         let text = [shop(), policy("authentication: {apiKey: {}}"), secret("keys", data), keyed("a", "key")]
@@ -156,12 +156,12 @@ fn a_key_that_cannot_be_used_lets_nobody_in() {
         assert!(translation.config.consumers[0].keys.is_empty());
     }
     let text = [shop(), policy("authentication: {apiKey: {}}"), keyed("a", "key")].concat();
-    assert_problems(&translated(&[&text]).1, &["Secret default/keys does not exist: it lets nobody in"]);
+    assert_problems(&translated(&[&text]).1, &["Secret default/keys does not exist; the key is rejected"]);
     let text =
         [shop(), policy("authentication: {apiKey: {}}"), secret("keys", "key: abcdefgh"), keyed("a", "key")]
             .concat();
     let (translation, problems) = translated(&[&text]);
-    assert_problems(&problems, &["has 8 bytes and may be guessed"]);
+    assert_problems(&problems, &["has 8 bytes and is easy to guess"]);
     assert_eq!(translation.config.consumers[0].keys.len(), 1);
 }
 
@@ -171,7 +171,8 @@ fn wrong(spec: &str, told: &str, is_refused: bool) {
     let text = [shop(), policy(ALL), secrets(), consumer("a", spec)].concat();
     let (translation, problems) = translated(&[&text]);
     assert!(problems.iter().any(|problem| problem.contains(told)), "{problems:#?}");
-    let is_said = problems.iter().any(|problem| problem.contains("nobody gets in as this Consumer"));
+    let is_said =
+        problems.iter().any(|problem| problem.contains("requests with its credentials receive 503"));
     let [consumer] = &translation.config.consumers[..] else { panic!("{:?}", translation.config.consumers) };
     assert_eq!((consumer.refused, is_said), (is_refused, is_refused), "{spec}");
     assert!(spec.is_empty() || consumer.users.contains(&"a".into()), "{spec}");
@@ -181,9 +182,13 @@ fn wrong(spec: &str, told: &str, is_refused: bool) {
 fn a_credential_that_is_wrong_is_told_and_the_others_are_good() {
     wrong("", "spec: has none of apiKeys, tokens and basicUsers", false);
     wrong("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]", false);
-    wrong("basicUsers: [a], tokens: [{issuer: x}]", "spec.tokens[0]: says not exactly one thing", false);
+    wrong(
+        "basicUsers: [a], tokens: [{issuer: x}]",
+        "spec.tokens[0]: must have exactly one of subject and clientId",
+        false,
+    );
     let both = "basicUsers: [a], tokens: [{subject: x, clientId: app}]";
-    wrong(both, "spec.tokens[0]: says not exactly one thing", false);
+    wrong(both, "spec.tokens[0]: must have exactly one of subject and clientId", false);
     wrong("basicUsers: [a], tokens: [{subject: \"\"}]", "spec.tokens[0]: has an empty", false);
 }
 

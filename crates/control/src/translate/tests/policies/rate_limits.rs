@@ -63,15 +63,15 @@ fn limits_for_those_who_call_are_told_where_nobody_asks() {
         (
             groups,
             &none,
-            "limits nobody by groups on Ingress default/a /, where no SecurityPolicy asks who calls",
+            "limits with groups apply to no caller on Ingress default/a /, where no SecurityPolicy authenticates callers",
         ),
-        (groups, &service, "limits nobody by groups"),
-        (consumer, &none, "counts all by their address in place of their Consumer"),
-        (claim, &none, "counts all together in place of by their claim"),
+        (groups, &service, "limits with groups apply to no caller"),
+        (consumer, &none, "counts callers by client IP instead of by Consumer"),
+        (claim, &none, "counts all callers together instead of by claim"),
         (
             claim,
             &keys,
-            "counts all together in place of by their claim on Ingress default/a /, where no SecurityPolicy asks for a token",
+            "counts all callers together instead of by claim on Ingress default/a /, where no SecurityPolicy accepts tokens",
         ),
         (groups, &keys, ""),
         (consumer, &keys, ""),
@@ -106,14 +106,14 @@ fn a_limit_that_is_wrong_limits_nothing_and_the_others_stay() {
         ("name: a, requests: 1, per: 1s, burst: 0", "spec.limits[1].burst"),
         (
             "name: a, requests: 1, per: 1s, burst: 2, algorithm: SlidingWindow",
-            "spec.limits[1].burst: is for algorithm: TokenBucket alone",
+            "spec.limits[1].burst: is only for algorithm TokenBucket",
         ),
         ("name: a, requests: 1, per: 1s, key: []", "spec.limits[1].key: is empty"),
         ("name: a, requests: 1, per: 1s, groups: []", "spec.limits[1].groups: is empty"),
         ("name: a, requests: 1, per: 1s, key: [{type: Header}]", "spec.limits[1].key[0].name: is missing"),
         (
             "name: a, requests: 1, per: 1s, key: [{type: Consumer, name: x}]",
-            "spec.limits[1].key[0].name: is for type: Header",
+            "spec.limits[1].key[0].name: is only for type Header",
         ),
         (
             "name: a, requests: 1, per: 1s, key: [{type: Address, ipv6PrefixLength: 0}]",
@@ -121,12 +121,12 @@ fn a_limit_that_is_wrong_limits_nothing_and_the_others_stay() {
         ),
         (
             "name: a, requests: 1, per: 1s, key: [{type: Consumer, ipv6PrefixLength: 64}]",
-            "spec.limits[1].key[0].ipv6PrefixLength: is for type: Address",
+            "spec.limits[1].key[0].ipv6PrefixLength: is only for type Address",
         ),
         ("name: valid, requests: 1, per: 1s", "spec.limits[1].name: \"valid\" is the name of two limits"),
         ("name: A, requests: 1, per: 1s", "spec.limits[1].name: \"A\" has upper-case letters"),
         // An object that cannot be read as a whole.
-        ("name: a, requests: many, per: 1s", "spec.limits[1].requests: must be a number, and is \"many\""),
+        ("name: a, requests: many, per: 1s", "spec.limits[1].requests: must be a number, but is \"many\""),
         ("requests: 1, per: 1s", "spec.limits[1].name: is missing"),
         (
             "name: a, requests: 1, per: 1s, algorithm: Leaky",
@@ -179,7 +179,7 @@ fn how_many_may_be_under_way_is_limited_with_or_without_rates() {
         ("", "spec: limits nothing"),
         (
             ", concurrency: [{name: a, requests: 1}], shared: {redis: {address: \"a:1\"}}",
-            "spec.shared: does nothing without limits",
+            "spec.shared: has no effect without limits",
         ),
         (
             ", limits: [{name: a, requests: 1, per: 1s}], concurrency: [{name: a, requests: 1}]",
@@ -253,21 +253,21 @@ fn what_cannot_be_shared_limits_all_the_same_and_says_so() {
     let secrets = secret("valkey", "empty: \"\\n\", password: x");
     let at = "address: \"valkey:6379\"";
     for (redis, told) in [
-        ("address: valkey".to_owned(), "spec.shared.redis.address: \"valkey\" is no host and port"),
+        ("address: valkey".to_owned(), "spec.shared.redis.address: \"valkey\" is not a host with a port"),
         ("address: \"valkey:0\"".to_owned(), "address: \"valkey:0\" has no port from 1 to 65535"),
         (
             "address: \"redis://valkey:1\"".to_owned(),
-            "spec.shared.redis.address: \"redis://valkey:1\" is a URL: write the host and the port alone",
+            "spec.shared.redis.address: \"redis://valkey:1\" is a URL: write only the host and the port",
         ),
         ("address: \"[valkey]:1\"".to_owned(), "spec.shared.redis.address"),
         (format!("{at}, username: gate"), "spec.shared.redis.username: has no password"),
         (format!("{at}, database: -1"), "spec.shared.redis.database: -1 is not between 0 and 65535"),
-        (format!("{at}, prefix: \"a b\""), "spec.shared.redis.prefix: \"a b\" is not of 1 to 64"),
+        (format!("{at}, prefix: \"a b\""), "spec.shared.redis.prefix: \"a b\" is invalid: write 1 to 64"),
         (format!("{at}, interval: 1ms"), "spec.shared.redis.interval: \"1ms\" is not between 5ms and 1s"),
         (format!("{at}, timeout: 6s"), "spec.shared.redis.timeout: \"6s\" is not between 5ms and 5s"),
         (
             format!("{at}, passwordSecretRef: {{name: none}}"),
-            "passwordSecretRef: Secret default/none does not exist: each data plane counts for itself",
+            "passwordSecretRef: Secret default/none does not exist; each data plane counts by itself",
         ),
         (
             format!("{at}, passwordSecretRef: {{name: valkey, key: none}}"),

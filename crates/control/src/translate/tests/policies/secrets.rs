@@ -60,7 +60,7 @@ fn published_keys_are_vouched_for_by_a_secret_or_by_whom_browsers_trust() {
     }
     let clear = "jwt: {providers: [{name: acme, keys: {remote: {url: \"http://issuer/keys\"}}}]}";
     let (_, problems) = method(clear, "");
-    assert_problems(&problems, &["remote.url: is asked in clear text"]);
+    assert_problems(&problems, &["remote.url: uses http"]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn the_server_of_a_service_is_vouched_for_by_a_secret_or_by_nobody() {
     for (named, problem) in [
         (
             "none",
-            "external.caCertificateRef: Secret default/none does not exist: nobody gets in by https://authz/",
+            "external.caCertificateRef: Secret default/none does not exist; no request is allowed by https://authz/",
         ),
         ("authz, key: none", "caCertificateRef: Secret default/authz has no data[none]"),
         ("authz, key: empty", "caCertificateRef: Secret default/authz: data[empty]"),
@@ -112,13 +112,13 @@ fn keys_and_passwords_come_from_secrets() {
     assert_problems(&problems, &[]);
     assert!(matches!(keys(&given), JwtKeys::Given(_)));
 
-    let none = "no token of provider \"acme\" is taken";
+    let none = "all tokens of provider \"acme\" are rejected";
     for (named, problem) in [
         ("secretRef: {name: none}", "keys.secretRef: Secret default/none does not exist"),
         ("secretRef: {name: acme, key: none}", "keys.secretRef: Secret default/acme has no data[none]"),
         (
             "secretRef: {name: acme, key: short}",
-            "Secret default/acme: the keys in data[short] have no key that can be used",
+            "Secret default/acme: the keys in data[short] include no valid key",
         ),
         ("sharedSecretRef: {name: acme, key: short}", "Secret default/acme: data[short] has 3 bytes"),
     ] {
@@ -139,13 +139,13 @@ fn users_come_from_secrets() {
 
     let (found, problems) = method(basic, &secret("users", &format!("auth: \"bob:plain\\n{ALICE}\"")));
     assert!(matches!(found, Method::Basic(basic) if basic.users.len() == 1));
-    assert_problems(&problems, &["Secret default/users: line 1 of data[auth] has a hash of another kind"]);
+    assert_problems(&problems, &["Secret default/users: line 1 of data[auth] has an unsupported hash"]);
     assert!(!problems[0].contains("plain"), "nothing of a Secret is shown");
 
     for (secrets, problem) in [
-        (String::new(), "basic.secretRef: Secret default/users does not exist: nobody can log in"),
+        (String::new(), "basic.secretRef: Secret default/users does not exist; all passwords are rejected"),
         (secret("users", "other: x"), "Secret default/users has no data[auth]"),
-        (secret("users", "auth: \"\""), "has no line of name:hash in data[auth]"),
+        (secret("users", "auth: \"\""), "has no valid line name:hash in data[auth]"),
     ] {
         let (unusable, problems) = method(basic, &secrets);
         assert!(matches!(unusable, Method::Unusable { .. }));

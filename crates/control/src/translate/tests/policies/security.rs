@@ -26,7 +26,7 @@ fn closed(spec: &str, problem: &str) {
     let refuses = security_of(&translation.config).refuses.clone();
     let refuses = refuses.unwrap_or_else(|| panic!("it is open: {spec}"));
     assert!(problems.iter().any(|told| told.contains(problem)), "{problems:#?}\nexpected {problem}");
-    assert!(problems.iter().any(|told| told.contains("are answered 503")), "{problems:#?}");
+    assert!(problems.iter().any(|told| told.contains("respond with 503")), "{problems:#?}");
     assert!(problem.ends_with('*') || refuses.contains(problem), "{refuses}\nexpected {problem}");
 }
 
@@ -63,19 +63,19 @@ fn what_is_valid_and_hardly_meant_is_warned_of() {
     for (spec, warning) in [
         (
             "authorization: {rules: [{action: Deny, methods: [DELTE]}]}".to_owned(),
-            "rules[0].methods[0]: \"DELTE\" is no method that is known: did you mean DELETE?",
+            "rules[0].methods[0]: \"DELTE\" is not a known method: did you mean DELETE?",
         ),
         (
             "authorization: {rules: [{action: Allow}, {action: Deny, methods: [PUT]}]}".to_owned(),
-            "rules[1]: is never looked at: rules[0] before it says nothing of whom it is for",
+            "rules[1]: is never reached: rules[0] has no conditions",
         ),
         (
             format!("{keys}, authorization: {{rules: [{{action: Deny, groups: [gold]}}]}}"),
-            "rules[0].groups[0]: \"gold\" is a group of no Consumer that is known here",
+            "rules[0].groups[0]: no Consumer that is known here has the group \"gold\"",
         ),
         (
             "cors: {allowOrigins: [\"*\"], allowMethods: [put]}".to_owned(),
-            "spec.cors.allowMethods[0]: \"put\" is no method that browsers ask for: write PUT",
+            "spec.cors.allowMethods[0]: \"put\" is not a method that browsers use: write PUT",
         ),
     ] {
         warned(&spec, warning);
@@ -180,16 +180,16 @@ fn a_service_that_is_asked_has_its_defaults() {
 #[test]
 fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
     for (spec, problem) in [
-        ("url: \"authz:8080\"", "external.url: \"authz:8080\" is no URL: write it as http://authz"),
-        ("url: \"ftp://authz\"", "external.url: \"ftp://authz\" is no URL"),
+        ("url: \"authz:8080\"", "external.url: \"authz:8080\" is not a URL: write it as http://authz"),
+        ("url: \"ftp://authz\"", "external.url: \"ftp://authz\" is not a URL"),
         ("url: \"http://authz:99999\"", "external.url: \"http://authz:99999\" has no port from 1 to 65535"),
         ("url: \"http://authz:0/\"", "external.url: \"http://authz:0/\" has no port"),
         ("url: \"http://authz/#a\"", "external.url: \"http://authz/#a\" has a fragment"),
         (
             "url: \"http://authz/\u{fc}\"",
-            "external.url: \"http://authz/\u{fc}\" has characters that no URL can have",
+            "external.url: \"http://authz/\u{fc}\" has characters that a URL cannot have",
         ),
-        ("url: \"http://a:b@authz/\"", "external.url: has a name or a password"),
+        ("url: \"http://a:b@authz/\"", "external.url: has a user name or a password"),
         ("url: \"http://a\", timeout: 2m", "external.timeout: \"2m\" is not between 100ms and 60s"),
         ("url: \"http://a\", requestHeaders: []", "external.requestHeaders: is empty"),
         ("url: \"http://a\", requestHeaders: [Host]", "external.requestHeaders[0]: \"Host\" is needed"),
@@ -197,34 +197,37 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
             "url: \"http://a\", requestHeaders: [Content-Type]",
             "requestHeaders[0]: \"Content-Type\" is about the body",
         ),
-        ("url: \"http://a\", requestHeaders: [X-Original-URL]", "\"X-Original-URL\" is the gateway's own"),
+        (
+            "url: \"http://a\", requestHeaders: [X-Original-URL]",
+            "\"X-Original-URL\" is set by the gateway itself",
+        ),
         (
             "url: \"http://a\", responseHeaders: [Set-Cookie]",
-            "responseHeaders[0]: \"Set-Cookie\" goes to the client",
+            "responseHeaders[0]: \"Set-Cookie\" always goes to the client",
         ),
         (
             "url: \"http://a\", responseHeaders: [X-Consumer-Username]",
-            "\"X-Consumer-Username\" is the gateway's own",
+            "\"X-Consumer-Username\" is set by the gateway itself",
         ),
         (
             "url: \"http://a\", responseHeaders: [Content-Length]",
             "\"Content-Length\" is needed for the request",
         ),
-        ("url: \"http://a\", responseHeaders: [\"a b\"]", "\"a b\" has characters that it cannot have"),
-        ("url: \"http://a\", signIn: {url: //evil}", "external.signIn.url: \"//evil\" is no URL"),
-        ("url: \"http://a\", signIn: {url: \"/a b\"}", "external.signIn.url: \"/a b\" is no path"),
+        ("url: \"http://a\", responseHeaders: [\"a b\"]", "\"a b\" has invalid characters"),
+        ("url: \"http://a\", signIn: {url: //evil}", "external.signIn.url: \"//evil\" is not a URL"),
+        ("url: \"http://a\", signIn: {url: \"/a b\"}", "external.signIn.url: \"/a b\" is not a path"),
         ("url: \"http://a\", signIn: {url: \"https://b/#c\"}", "external.signIn.url: has a fragment"),
         (
             "url: \"http://a\", signIn: {url: /b, redirectParameter: \"a&b\"}",
-            "signIn.redirectParameter: \"a&b\" is not",
+            "signIn.redirectParameter: \"a&b\" is invalid",
         ),
         ("url: \"http://a\", cache: {key: []}", "external.cache.key: is empty"),
         ("url: \"http://a\", cache: {key: [{type: Header}]}", "external.cache.key[0].name: is missing"),
         (
             "url: \"http://a\", cache: {key: [{type: Path, name: x}]}",
-            "cache.key[0].name: is for type: Header",
+            "cache.key[0].name: is only for type Header",
         ),
-        ("url: \"http://a\", cache: {key: [{type: Header, name: Cookie}]}", "\"Cookie\" is all cookies"),
+        ("url: \"http://a\", cache: {key: [{type: Header, name: Cookie}]}", "\"Cookie\" has all cookies"),
         (
             "url: \"http://a\", cache: {key: [{type: Header, name: Host}]}",
             "\"host\" is needed for the request itself",
@@ -235,14 +238,14 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
         ),
         (
             "url: \"http://a\", cache: {key: [{type: Host}]}, requestHeaders: [X-A]",
-            "requestHeaders: does nothing with cache",
+            "requestHeaders: has no effect with cache",
         ),
     ] {
         closed(&format!("authentication: {{external: {{{spec}}}}}"), problem);
     }
     closed(
         "authentication: {external: {url: \"http://a\"}}, authorization: {rules: [{action: Deny, groups: [a]}]}",
-        "rules[0].groups: needs spec.authentication by jwt, apiKey or basic, else nobody is known",
+        "rules[0].groups: needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown",
     );
 }
 
@@ -293,7 +296,7 @@ fn what_cannot_be_honoured_closes_the_route() {
     for (spec, problem) in [
         // An empty list is not taken for everybody.
         ("access: {allow: []}", "spec.access.allow: is empty"),
-        ("access: {allow: [example.com]}", "spec.access.allow[0]: \"example.com\" is no network"),
+        ("access: {allow: [example.com]}", "spec.access.allow[0]: \"example.com\" is not a network"),
         ("access: {allow: [10.0.0.0/8, 10.1.2.3/8]}", "spec.access.allow[1]"),
         ("access: {deny: [nobody]}", "spec.access.deny[0]"),
         // Nothing is taken for what was left out.
@@ -324,7 +327,7 @@ fn what_cannot_be_honoured_closes_the_route() {
         ("cors: {}", "spec.cors.allowOrigins: is missing"),
         (
             "cors: {allowOrigins: [\"*\"], allowCredentials: true}",
-            "spec.cors.allowOrigins[0]: * with allowCredentials",
+            "spec.cors.allowOrigins[0]: * cannot be combined with allowCredentials",
         ),
         ("cors: {allowOrigins: [example.com]}", "spec.cors.allowOrigins[0]"),
         ("cors: {allowOrigins: [\"*\"], maxAge: 1d}", "spec.cors.maxAge: \"1d\" is not a duration"),
@@ -336,7 +339,7 @@ fn what_cannot_be_honoured_closes_the_route() {
         ),
         (
             "authentication: {apiKey: {from: [{header: {name: a}, query: b}]}}",
-            "apiKey.from[0]: names not exactly one place",
+            "apiKey.from[0]: must have exactly one of header, query and cookie",
         ),
         (
             "authentication: {apiKey: {from: [{header: {name: a, prefix: Key}}]}}",
@@ -350,7 +353,7 @@ fn what_cannot_be_honoured_closes_the_route() {
         ),
         (
             "authorization: {rules: [{action: Deny, methods: [get]}]}",
-            "rules[0].methods[0]: \"get\" is no method that clients use: write GET",
+            "rules[0].methods[0]: \"get\" is not a method that clients use: write GET",
         ),
         (
             "authorization: {rules: [{action: Deny, paths: [{type: Prefix, value: admin}]}]}",
@@ -378,7 +381,7 @@ fn what_cannot_be_honoured_closes_the_route() {
             "the Consumers of namespace b are not known",
         ),
         // Types.
-        ("access: 5", "spec.access: must be a mapping, and is a number"),
+        ("access: 5", "spec.access: must be a mapping, but is a number"),
         ("access: {allow: 10.0.0.0/8}", "spec.access.allow: must be a list"),
         ("authentication: {apiKey: true}", "spec.authentication.apiKey: must be a mapping"),
         (
@@ -394,12 +397,12 @@ fn what_cannot_be_honoured_closes_the_route() {
 fn what_is_wrong_with_tokens_closes_the_route() {
     for (provider, problem) in [
         ("name: a", "providers[0].keys: is missing"),
-        ("name: a, keys: {}", "providers[0].keys: names not exactly one source"),
+        ("name: a, keys: {}", "providers[0].keys: must have exactly one source"),
         (
             "name: a, keys: {inline: x, secretRef: {name: keys}}",
-            "providers[0].keys: names not exactly one source",
+            "providers[0].keys: must have exactly one source",
         ),
-        ("name: a, keys: {inline: x}", "providers[0].keys.inline: have no key that can be used"),
+        ("name: a, keys: {inline: x}", "providers[0].keys.inline: include no valid key"),
         (
             "name: a, keys: {sharedSecretRef: {name: keys}}, algorithms: [RS256]",
             "algorithms[0]: RS256 needs keys.inline, keys.secretRef or keys.remote",
@@ -408,9 +411,9 @@ fn what_is_wrong_with_tokens_closes_the_route() {
             "name: a, keys: {secretRef: {name: keys}}, algorithms: [none]",
             "algorithms[0]: \"none\" is unknown: write HS256, HS384",
         ),
-        ("name: a, keys: {remote: {url: \"ftp://a/b\"}}", "remote.url: \"ftp://a/b\" is no URL"),
-        ("name: a, keys: {remote: {url: \"https:///b\"}}", "remote.url: \"https:///b\" is no URL"),
-        ("name: a, keys: {remote: {url: \"https://a:b@c/\"}}", "remote.url: has a name or a password"),
+        ("name: a, keys: {remote: {url: \"ftp://a/b\"}}", "remote.url: \"ftp://a/b\" is not a URL"),
+        ("name: a, keys: {remote: {url: \"https:///b\"}}", "remote.url: \"https:///b\" is not a URL"),
+        ("name: a, keys: {remote: {url: \"https://a:b@c/\"}}", "remote.url: has a user name or a password"),
         (
             "name: a, keys: {remote: {url: \"https://a/\", refreshInterval: 1s}}",
             "remote.refreshInterval: \"1s\" is not between 10s and 24h",
@@ -440,7 +443,7 @@ fn what_is_wrong_with_tokens_closes_the_route() {
         ),
         (
             "name: a, keys: {secretRef: {name: keys}}, claimToHeaders: [{claim: a, header: X-Forwarded-For}]",
-            "claimToHeaders[0].header: \"X-Forwarded-For\" is the gateway's own",
+            "claimToHeaders[0].header: \"X-Forwarded-For\" is set by the gateway itself",
         ),
         (
             "name: a, keys: {secretRef: {name: keys}}, claimToHeaders: [{claim: a, header: X-A}, {claim: b, header: x-a}]",
@@ -464,8 +467,8 @@ fn a_broken_form_leaves_the_good_one_in_service() {
         let (translation, problems) = translated(&[&good, &[shop(), policy(broken)].concat()]);
         let security = security_of(&translation.config);
         assert_eq!((security.refuses.as_ref(), security.access.allow.len()), (None, 1), "{broken}");
-        assert!(problems[0].contains("(the last good form stays in service)"), "{problems:#?}");
-        assert!(translation.standings[0].message.contains("(the last good form stays in service)"));
+        assert!(problems[0].contains("(the last valid version stays in service)"), "{problems:#?}");
+        assert!(translation.standings[0].message.contains("(the last valid version stays in service)"));
         assert!(!translation.standings[0].reason.is_accepted());
     }
 }
@@ -516,11 +519,11 @@ fn rules_that_nobody_can_meet_close_the_policy() {
         &denies("groups: [\"gold \"]"),
         "spec.authorization.rules[0].groups[0]: \"gold \" begins or ends with a space",
     );
-    closed(&denies("paths: [{type: Prefix, value: \"/a?b=c\"}]"), "has a '?', with which the path ends");
-    closed(&denies("paths: [{type: Exact, value: \"/a#b\"}]"), "has a '#', with which the path ends");
+    closed(&denies("paths: [{type: Prefix, value: \"/a?b=c\"}]"), "has a '?', which ends a path");
+    closed(&denies("paths: [{type: Exact, value: \"/a#b\"}]"), "has a '#', which ends a path");
     let (_, problems) =
         translated(&[&[shop(), policy(&denies("paths: [{type: Prefix, value: \"/admin/*\"}]"))].concat()]);
-    assert!(problems.iter().any(|told| told.contains("it is no pattern")), "{problems:#?}");
+    assert!(problems.iter().any(|told| told.contains("not as a pattern")), "{problems:#?}");
 }
 
 #[test]
@@ -529,15 +532,15 @@ fn of_two_providers_of_one_issuer_neither_is_left_out_in_silence() {
         format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
     };
     let both = format!("authentication: {{jwt: {{providers: [{}, {}]}}}}", provider("a"), provider("b"));
-    closed(&both, "spec.authentication.jwt.providers[1].issuer: is that of the provider \"a\" too");
+    closed(&both, "spec.authentication.jwt.providers[1].issuer: is also the issuer of the provider \"a\"");
 }
 
 #[test]
 fn a_policy_without_a_target_that_can_be_told_says_that_nothing_is_guarded() {
     let text = policy("access: {allow: [10.0.0.0/8]}").replace("kind: Ingress", "kind: ingress");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
-    assert!(problems.iter().any(|told| told.contains("is served without it")), "{problems:#?}");
-    assert!(!problems.iter().any(|told| told.contains("are answered 503")), "{problems:#?}");
+    assert!(problems.iter().any(|told| told.contains("are served without it")), "{problems:#?}");
+    assert!(!problems.iter().any(|told| told.contains("respond with 503")), "{problems:#?}");
 }
 
 #[test]

@@ -171,8 +171,8 @@ fn other_services_are_upstreams_as_long_as_a_policy_leads_there() {
     assert_problems(
         &problems,
         &[
-            "spec.split.backends[0].serviceRef.name: there is no Service default/other: requests are answered 503",
-            "spec.mirror.serviceRef.name: there is no Service default/other",
+            "spec.split.backends[0].serviceRef.name: Service default/other does not exist; requests receive 503",
+            "spec.mirror.serviceRef.name: Service default/other does not exist",
         ],
     );
     assert!(translation.config.upstreams.contains_key(&UpstreamKey::new("default", "other", "8080")));
@@ -202,8 +202,7 @@ fn requests_are_not_led_around_the_security_policy_of_another_service() {
     let keys = "authentication: {basic: {secretRef: {name: none}}}";
     let (is_split, is_mirrored, problems, standings) = of(guard(other, keys));
     assert!(!is_split && !is_mirrored);
-    let told =
-        "gets no requests of routes that SecurityPolicy default/guard does not govern, which guards it";
+    let told = "receives no requests of routes without SecurityPolicy default/guard";
     for field in ["spec.split.backends[0]", "spec.mirror"] {
         let told = format!("TrafficPolicy default/t: {field}: {told}");
         assert!(problems.iter().any(|problem| problem.contains(&told)), "{problems:?}");
@@ -220,7 +219,7 @@ fn a_cache_that_keeps_nothing_is_told_of() {
     let guard =
         object("SecurityPolicy", "guard", &format!("targetRefs: [{A}], authentication: {{apiKey: {{}}}}"));
     let (_, problems) = translated(&[&[shop(), policy("cache: {}"), guard].concat()]);
-    let told = "TrafficPolicy default/t: spec.cache: keeps nothing on Ingress default/a /";
+    let told = "TrafficPolicy default/t: spec.cache: caches nothing on Ingress default/a /";
     assert!(problems.iter().any(|problem| problem.contains(told)), "{problems:?}");
 }
 
@@ -235,19 +234,19 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ("limits: {requestBody: 99999999999Gi}", "spec.limits.requestBody"),
         (
             "requestHeaders: {set: [{name: Host, value: a}]}",
-            "spec.requestHeaders.set[0].name: \"Host\" is changed by rewrite.hostname alone",
+            "spec.requestHeaders.set[0].name: \"Host\" can only be changed by rewrite.hostname",
         ),
         (
             "requestHeaders: {remove: [Connection]}",
-            "spec.requestHeaders.remove[0]: \"Connection\" is between neighbours",
+            "spec.requestHeaders.remove[0]: \"Connection\" is a hop-by-hop header",
         ),
         (
             "requestHeaders: {add: [{name: X-Consumer-Name, value: a}]}",
-            "spec.requestHeaders.add[0].name: \"X-Consumer-Name\" is the gateway's own",
+            "spec.requestHeaders.add[0].name: \"X-Consumer-Name\" is set by the gateway itself",
         ),
         (
             "responseHeaders: {add: [{name: a b, value: a}]}",
-            "spec.responseHeaders.add[0].name: \"a b\" has characters",
+            "spec.responseHeaders.add[0].name: \"a b\" has invalid characters",
         ),
         (
             "responseHeaders: {add: [{name: a, value: \"a\\r\\nb: c\"}]}",
@@ -262,11 +261,14 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
             "spec.rewrite.path.value: \"/a/../b\" has a '.' or '..' segment",
         ),
         ("rewrite: {hostname: \"a b\"}", "spec.rewrite.hostname: \"a b\" is not a DNS name"),
-        ("redirect: {}", "spec.redirect: sends clients in circles"),
-        ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is none of"),
-        ("redirect: {scheme: https}, respond: {statusCode: 200}", "spec.redirect: is written beside respond"),
+        ("redirect: {}", "spec.redirect: leads back to itself"),
+        ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is not one of"),
+        (
+            "redirect: {scheme: https}, respond: {statusCode: 200}",
+            "spec.redirect: cannot be combined with respond",
+        ),
         ("respond: {statusCode: 100}", "spec.respond.statusCode: 100 is not between 200 and 599"),
-        ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 has no body"),
+        ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 allows no body"),
         ("respond: {statusCode: 200, contentType: \"a\\nb\"}", "spec.respond.contentType: has characters"),
         ("fault: {abort: {statusCode: 200}}", "spec.fault.abort.statusCode: 200 is not between 400 and 599"),
         ("fault: {delay: {time: 2h}}", "spec.fault.delay.time: \"2h\" is not between 1ms and 1h"),
@@ -277,16 +279,16 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         (
             "split: {weight: 0, backends: [{serviceRef: {name: echo, port: 80}, match: [{header: a}]}]}",
-            "spec.split.weight: leaves requests that match nothing without a Service",
+            "spec.split.weight: leaves requests without a match without a Service",
         ),
         (
             "split: {backends: [{serviceRef: {name: echo, port: 80}, match: [{header: a, cookie: b}]}]}",
-            "spec.split.backends[0].match[0].header: write header or cookie",
+            "spec.split.backends[0].match[0].header: must be exactly one of header and cookie",
         ),
         ("loadBalancing: {algorithm: ConsistentHash}", "spec.loadBalancing.hash: is missing"),
         (
             "loadBalancing: {algorithm: RoundRobin, hash: [{type: Path}]}",
-            "spec.loadBalancing.hash: is for algorithm: ConsistentHash alone",
+            "spec.loadBalancing.hash: is only for algorithm ConsistentHash",
         ),
         (
             "loadBalancing: {algorithm: ConsistentHash, hash: [{type: Header}]}",
@@ -294,11 +296,11 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         (
             "loadBalancing: {affinity: {cookie: \"a;b\"}}",
-            "spec.loadBalancing.affinity.cookie: \"a;b\" has characters",
+            "spec.loadBalancing.affinity.cookie: \"a;b\" has invalid characters",
         ),
         (
             "rewrite: {path: {type: ReplaceFullPath, value: \"/a?x=y\"}}",
-            "spec.rewrite.path.value: has a '?', with which a path ends",
+            "spec.rewrite.path.value: has a '?', which ends a path",
         ),
         (
             "mirror: {serviceRef: {name: UP, port: 80}}",
@@ -315,7 +317,10 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
         ),
         ("cache: {defaultTime: 0s}", "spec.cache.defaultTime: \"0s\" is not between 1s and 8760h"),
         ("cache: {staleIfError: 1d}", "spec.cache.staleIfError: \"1d\" is not a duration"),
-        ("cache: {key: {headers: [\"X Tenant\"]}}", "spec.cache.key.headers[0]: \"X Tenant\" has characters"),
+        (
+            "cache: {key: {headers: [\"X Tenant\"]}}",
+            "spec.cache.key.headers[0]: \"X Tenant\" has invalid characters",
+        ),
         ("cache: {key: {headers: []}}", "spec.cache.key.headers: is empty"),
     ] {
         let (translation, problems) =
@@ -345,7 +350,7 @@ fn of_a_policy_that_cannot_be_read_as_a_whole_the_parts_hold_that_can() {
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
     assert_problems(
         &problems,
-        &["spec.retries: must be a mapping, and is \"often\"", "spec.timeouts: cannot be read"],
+        &["spec.retries: must be a mapping, but is \"often\"", "spec.timeouts: cannot be read"],
     );
     let traffic = traffic_of(&translation.config);
     assert!(matches!(&traffic.answer, Some(Answer::Fixed(fixed)) if fixed.status == 503), "{traffic:?}");
@@ -362,14 +367,12 @@ fn of_a_policy_that_cannot_be_read_as_a_whole_the_parts_hold_that_can() {
 fn copies_to_nobody_are_lost_and_checks_that_cannot_pass_are_told() {
     let (_, problems) =
         translated(&[&[shop(), policy("mirror: {serviceRef: {name: nobody, port: 80}}")].concat()]);
-    assert_problems(&problems, &["there is no Service default/nobody: copies are lost"]);
+    assert_problems(&problems, &["Service default/nobody does not exist; mirrored requests are dropped"]);
     let grpc = of_service("healthCheck: {type: GRPC}");
     let (_, problems) = translated(&[&[shop(), grpc.clone()].concat()]);
     assert_problems(
         &problems,
-        &[
-            "spec.healthCheck.type: GRPC is for endpoints that speak HTTP/2, and those of Service default/echo",
-        ],
+        &["spec.healthCheck.type: GRPC needs HTTP/2, but the gateway uses HTTP/1.1 for Service default/echo"],
     );
     let h2c = shop().replace("name: http, port: 80", "name: http, appProtocol: kubernetes.io/h2c, port: 80");
     assert_ne!(h2c, shop(), "the port says what it speaks");
@@ -437,12 +440,12 @@ fn what_is_wrong_with_limits_and_health_is_told() {
             "circuitBreaker: {ejection: {consecutiveErrors: 0}}",
             "spec.circuitBreaker.ejection.consecutiveErrors: 0 is not between 1 and 1000",
         ),
-        ("healthCheck: {type: TCP, path: /}", "spec.healthCheck.path: is for type: HTTP alone"),
-        ("healthCheck: {type: HTTP, service: a}", "spec.healthCheck.service: is for type: GRPC alone"),
-        ("healthCheck: {type: HTTP, path: \"/a b\"}", "spec.healthCheck.path: \"/a b\" is no path"),
+        ("healthCheck: {type: TCP, path: /}", "spec.healthCheck.path: is only for type HTTP"),
+        ("healthCheck: {type: HTTP, service: a}", "spec.healthCheck.service: is only for type GRPC"),
+        ("healthCheck: {type: HTTP, path: \"/a b\"}", "spec.healthCheck.path: \"/a b\" is not a path"),
         (
             "healthCheck: {type: HTTP, statuses: 300-200}",
-            "spec.healthCheck.statuses: \"300-200\" is no range of statuses",
+            "spec.healthCheck.statuses: \"300-200\" is not a range of statuses",
         ),
         (
             "healthCheck: {type: GRPC, interval: 1ms}",
@@ -459,6 +462,6 @@ fn what_is_wrong_with_limits_and_health_is_told() {
         assert_eq!((upstream.limits, &upstream.health), (UpstreamLimits::default(), &None), "{spec}");
     }
     let (translation, problems) = translated(&[&[shop(), policy("healthCheck: {type: TCP}")].concat()]);
-    assert_problems(&problems, &["spec.healthCheck: is of a Service: write targetRefs to Services alone"]);
+    assert_problems(&problems, &["spec.healthCheck: is only for Services"]);
     assert_eq!(translation.config.upstreams.values().next().unwrap().health, None);
 }

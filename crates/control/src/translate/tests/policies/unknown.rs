@@ -60,8 +60,7 @@ fn what_it_may_guard_is_closed_from_the_start() {
     ] {
         let (is_open, problems) = at_start(&broken);
         assert!(!is_open, "{broken}");
-        let expected =
-            "m.yaml: may hold a SecurityPolicy whose targets cannot be read: until they can be, all routes";
+        let expected = "m.yaml: may contain a SecurityPolicy whose targets cannot be read; all routes";
         assert!(problems.iter().any(|problem| problem.starts_with(expected)), "{problems:#?}");
     }
 }
@@ -107,7 +106,7 @@ fn it_is_closed_until_it_can_be_read_and_what_works_is_never_closed() {
             store.set_file(Path::new("guard.yaml"), text);
         }
         assert!(store.closes("default"), "an editor writes it anew: {emptied:?}");
-        assert!(store.problems().any(|problem| problem.to_string().contains("may hold a SecurityPolicy")));
+        assert!(store.problems().any(|problem| problem.to_string().contains("may contain a SecurityPolicy")));
         store.remove_file(Path::new("guard.yaml"));
         assert!(!store.closes("default"));
     }

@@ -37,23 +37,23 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub(super) enum ServerError {
     #[error("{0}")]
     Connection(#[from] io::Error),
-    #[error("{0:?} is no name that a certificate can be for")]
+    #[error("{0:?} is not a name that a certificate can have")]
     Name(Box<str>),
-    #[error("the authorities for its certificate cannot be used: {0}")]
+    #[error("cannot use the CA certificates for its certificate: {0}")]
     Authorities(#[from] rustls::Error),
     #[error("it closed the connection")]
     Closed,
-    #[error("it did not answer within {0:?}")]
+    #[error("it did not respond within {0:?}")]
     Timeout(Duration),
-    #[error("it answers {0:?}")]
+    #[error("it responds with {0:?}")]
     Refused(String),
-    #[error("its answer is no answer of Redis: {0}")]
+    #[error("its response is not a response of Redis: {0}")]
     Nonsense(#[from] Nonsense),
-    #[error("its answer is longer than {REPLY_MAX} bytes")]
+    #[error("its response is longer than {REPLY_MAX} bytes")]
     Long,
-    #[error("its clock and that of this machine are more than {APART_MAX:?} apart")]
+    #[error("its clock differs from the clock of this machine by more than {APART_MAX:?}")]
     Clock,
-    #[error("its answer is not the one to what was asked")]
+    #[error("its response does not belong to the command")]
     Unexpected,
 }
 

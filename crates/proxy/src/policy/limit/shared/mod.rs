@@ -210,7 +210,7 @@ async fn follow(server: Weak<Server>, source: Arc<Redis>) {
             tracing::warn!(
                 address = &*source.address,
                 error,
-                "limits cannot be shared: each data plane counts for itself"
+                "cannot share limits through the server; each data plane counts by itself; trying again"
             );
             told.push(error);
             is_news = true;
@@ -262,7 +262,7 @@ async fn share(
             *begun = Some(Instant::now());
             server.is_up.store(true, Ordering::Relaxed);
             if std::mem::take(is_news) {
-                tracing::info!(address = &*source.address, "limits are shared");
+                tracing::info!(address = &*source.address, "limits are shared through the server");
             }
         }
     }

@@ -23,11 +23,11 @@ pub(super) enum Nonsense {
     Long,
     #[error("a line does not end with CR and LF")]
     End,
-    #[error("it is of a type that was not asked for")]
+    #[error("it has an unexpected type")]
     Type,
-    #[error("it has a number that is none")]
+    #[error("it has an invalid number")]
     Number,
-    #[error("a list has more than {LIST_MAX} entries, or less than none")]
+    #[error("a list has more than {LIST_MAX} entries, or a negative number")]
     Length,
 }
 
