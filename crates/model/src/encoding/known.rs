@@ -23,8 +23,9 @@ fn holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown) ->
     match (sent.datatype()?, written.datatype()?) {
         (Type::Map, Type::Map) => map_holds(sent, written, unknown),
         (Type::Array, Type::Array) => {
+            let begin = sent.position();
             let (Some(length), Some(other)) = (sent.array()?, written.array()?) else { return Ok(false) };
-            if length != other {
+            if length != other || !is_shortest(sent, begin, length) {
                 return Ok(false);
             }
             for _ in 0..length {
@@ -39,7 +40,11 @@ fn holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown) ->
 }
 
 fn map_holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown) -> Result<bool, Error> {
+    let begin = sent.position();
     let (Some(length), Some(mut left)) = (sent.map()?, written.map()?) else { return Ok(false) };
+    if !is_shortest(sent, begin, length) {
+        return Ok(false);
+    }
     let mut next = |written: &mut Decoder<'_>| match left.checked_sub(1) {
         Some(less) => {
             left = less;
@@ -50,9 +55,11 @@ fn map_holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown
     let mut of_value = next(written)?;
     let mut before = None;
     for _ in 0..length {
+        let begin = sent.position();
         let index = sent.i64()?;
-        // Twice, or in another order.
-        if before.replace(index).is_some_and(|before| before >= index) {
+        // Twice, or in another order; no index is negative.
+        let is_in_order = before.replace(index).is_none_or(|before| before < index);
+        if !is_in_order || u64::try_from(index).is_ok_and(|index| !is_shortest(sent, begin, index)) {
             return Ok(false);
         }
         while of_value.is_some_and(|default| default < index) {
@@ -75,6 +82,18 @@ fn map_holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown
         of_value = next(written)?;
     }
     Ok(true)
+}
+
+/// Whether a number that was read since `begin` was written in as few bytes as it can be (RFC 8949, 4.2.1).
+fn is_shortest(decoder: &Decoder<'_>, begin: usize, number: u64) -> bool {
+    let length = match number {
+        0..=0x17 => 1,
+        0x18..=0xff => 2,
+        0x100..=0xffff => 3,
+        0x1_0000..=0xffff_ffff => 5,
+        _ => 9,
+    };
+    decoder.position() - begin == length
 }
 
 /// The bytes of an item.

@@ -37,6 +37,8 @@ pub mod adapt;
 pub mod bound;
 mod known;
 pub mod part;
+#[cfg(test)]
+mod tests;
 
 pub use adapt::{
     Adapt, Address, Interned, List, Maybe, OrDefault, Parsed, Pointer, Raw, Same, Text, Time, Within,
