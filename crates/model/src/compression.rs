@@ -229,7 +229,7 @@ impl std::error::Error for MediaRangeError {}
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Compression {
-    /// The codings for routes that do not say otherwise ([`Route::compression`](crate::Route::compression)).
+    /// The codings for routes that do not say otherwise ([`Rule::compression`](crate::Rule::compression)).
     /// Default: off (ingress-nginx `use-gzip`).
     #[n(0)]
     pub codings: Codings,
