@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance lint fmt fuzz bench bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
+.PHONY: help build demo test quick conformance lint fmt fuzz bench bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
 
 FUZZ_SECONDS ?= 60
 BENCH ?=
@@ -34,6 +34,9 @@ test: ## check everything: format, lints, dependencies, documentation, and all t
 	@cargo test --workspace --quiet
 	@SLUICEGATE_TEST_TRANSPORT=https cargo test --package sluicegate-proxy --quiet --test zero_loss --test hostile
 	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --package sluicegate-proxy --quiet --test zero_loss --test forwarding
+
+quick: ## check the format, clippy and the unit tests of the crates that changed since the last commit
+	@scripts/quick
 
 conformance: ## check TLS with openssl, HTTP/2 with h2spec, gRPC with its own interoperability tests, the cache with http-cache-tests, shared limits with Valkey, and WebSocket with Autobahn's cases (AUTOBAHN=all: the slow ones too)
 	@scripts/setup conformance
