@@ -36,9 +36,9 @@ pub(crate) struct Provider {
     /// The accepted audiences. The claim aud must contain one of them. 1 to 16 entries. Default: any audience.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 2048)))]
     pub(crate) audiences: Option<Vec<String>>,
-    /// The accepted signature algorithms (RFC 7518, RFC 8037). 1 to 12 entries. Default: the algorithms that fit the
+    /// The accepted signature algorithms (RFC 7518, RFC 8037). 1 to 13 entries. Default: the algorithms that fit the
     /// keys. The gateway never accepts the algorithm none.
-    #[schemars(length(min = 1, max = 13))]
+    #[schemars(length(min = 1, max = Algorithm::COUNT))]
     pub(crate) algorithms: Option<Vec<Algorithm>>,
     /// The keys that verify the signatures.
     pub(crate) keys: ProviderKeys,
@@ -119,6 +119,9 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
+    /// How many there are: a list may name each of them.
+    pub(crate) const COUNT: usize = Self::EdDsa as usize + 1;
+
     /// Its name (RFC 7518, 3.1).
     pub(crate) fn as_str(self) -> &'static str {
         match self {

@@ -130,6 +130,14 @@ fn keys_and_passwords_come_from_secrets() {
 }
 
 #[test]
+fn a_provider_may_name_every_algorithm() {
+    let all = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA";
+    let provider = format!("{{name: acme, keys: {{remote: {{url: \"https://a/\"}}}}, algorithms: [{all}]}}");
+    let (_, problems) = method(&format!("jwt: {{providers: [{provider}]}}"), "");
+    assert!(!problems.iter().any(|problem| problem.contains("entries")), "{problems:?}");
+}
+
+#[test]
 fn users_come_from_secrets() {
     let basic = "basic: {secretRef: {name: users}, realm: shop}";
     let (found, problems) = method(basic, &secret("users", &format!("auth: \"{ALICE}\\n\"")));
