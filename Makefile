@@ -32,8 +32,9 @@ test: ## check everything: format, lints, dependencies, documentation, and all t
 	@scripts/setup test
 	@$(MAKE) lint
 	@cargo test --workspace --quiet
-	@SLUICEGATE_TEST_TRANSPORT=https cargo test --package sluicegate-proxy --quiet --test zero_loss --test hostile
-	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --package sluicegate-proxy --quiet --test zero_loss --test forwarding
+	@# Of the workspace, although all are tests of one package: it alone has other features, and would compile anew.
+	@SLUICEGATE_TEST_TRANSPORT=https cargo test --workspace --quiet --test zero_loss --test hostile
+	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --workspace --quiet --test zero_loss --test forwarding
 
 quick: ## check the format, clippy and the unit tests of the crates that changed since the last commit
 	@scripts/quick
