@@ -1,4 +1,4 @@
-//! Rules: the requests of a host that a rule takes, and what happens to them.
+//! Rules: the requests of a host that a rule matches, the upstream, and the policies.
 //!
 //! A rule has one or more [`RuleMatch`]es. A request meets a match if it meets every condition of the match. The matches of a host
 //! have an order of their own, the [`precedence`](RuleMatch::precedence): dialects order them differently (an Ingress by the length
@@ -20,27 +20,27 @@ use crate::{ClientAuth, Codings, HostPattern, PathPattern, RouteId, UpstreamKey}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct VirtualHost {
-    /// The names that the host has.
+    /// The pattern of the host's names.
     #[n(0)]
     pub host: HostPattern,
     /// The rules. The order matters only where two matches have the same [`precedence`](RuleMatch::precedence).
     #[n(1)]
     pub rules: Vec<Rule>,
-    /// The rule for requests that meet no match (`spec.defaultBackend` of the Ingress that owns the host). Without one,
-    /// [`Config::default_rule`](crate::Config::default_rule) takes them.
+    /// The rule for requests that meet no match (`spec.defaultBackend` of the Ingress that owns the host). Without this rule,
+    /// [`Config::default_rule`](crate::Config::default_rule) applies.
     #[n(2)]
     pub fallback: Option<Rule>,
 }
 
-/// A rule: the requests that it takes, the upstream that serves them, and what happens to them.
+/// A rule: its matches, the upstream that serves matching requests, and the policies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct Rule {
-    /// The object that the rule was written in.
+    /// The object with the rule.
     #[n(0)]
     pub id: RouteId,
-    /// A request that meets one of these matches is the rule's. At least one; of a [`fallback`](VirtualHost::fallback) only the path
-    /// of the first one counts, for logs and metrics.
+    /// The matches, at least one. A request that meets one of the matches belongs to the rule. Of a
+    /// [`fallback`](VirtualHost::fallback) only the path of the first match applies, for logs and metrics.
     #[n(1)]
     pub matches: Vec<RuleMatch>,
     /// The upstream that serves the requests.
