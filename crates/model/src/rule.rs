@@ -1,8 +1,9 @@
 //! Rules: the requests of a host that a rule matches, the upstream, and the policies.
 //!
-//! A rule has one or more [`RuleMatch`]es. A request meets a match if it meets every condition of the match. The matches of a host
-//! have an order of their own, the [`precedence`](RuleMatch::precedence): dialects order them differently (an Ingress by the length
-//! of the path, an HTTPRoute by path, method, headers and parameters), so the frontend that wrote a rule computes the order.
+//! A rule has one or more [`RuleMatch`]es. A request meets a match if the request meets every condition of the match. The
+//! matches of a host have an order of their own, the [`precedence`](RuleMatch::precedence). Dialects order matches
+//! differently (an Ingress by the length of the path, an HTTPRoute by path, method, headers and parameters), so the frontend
+//! of the rule computes the order.
 
 use std::fmt;
 use std::sync::Arc;
