@@ -69,7 +69,7 @@ pub enum ChunkError {
     /// A chunk extension that is not `;name[=value]` (RFC 9112, 7.1.1).
     #[error("an invalid chunk extension")]
     InvalidExtension,
-    /// A size line over 4 KiB, or too many long ones.
+    /// A size line over 4 KiB, or too many long size lines.
     #[error("chunk extensions that are too long")]
     ExtensionsTooLarge,
     /// LF without CR, or CR without LF.

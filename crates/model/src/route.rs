@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::encoding::bound::PatternPath;
 use crate::encoding::{Adapt as _, Interned, Text, Within};
 
-/// An alias, since the derive takes a reference for a borrow of what is decoded.
+/// An alias, because the derive treats a reference as a borrow from the decoded bytes.
 type KindName = &'static str;
 
 /// The object of a route. Routes of one object share the value.

@@ -185,7 +185,7 @@ fn decline_huge_pages() {
 }
 
 /// Runs until a signal ends the process or another process takes over. The process is ready when a configuration from
-/// `follow` is served. At the begin of the end, `resignation` releases the roles of this process, such as the Lease.
+/// `follow` is served. At the start of the shutdown, `resignation` releases the roles of this process, such as the Lease.
 pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     args: &GatewayArgs,
     https: &[SocketAddr],

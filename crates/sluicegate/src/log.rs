@@ -46,7 +46,6 @@ impl<W: Write> Write for Lines<W> {
 
 /// The sequences of `tracing-subscriber` after the escape: colours, bold, dim and italic. The crate escapes other sequences
 /// in messages, but not in all fields.
-/// not in all fields.
 const COLOURS: [&str; 10] = ["[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m", "[36m"];
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use session::Session;
 use state::{Prepared, State};
 use telemetry::{Counters, LinkTelemetry, Records};
 
-/// The timeout from a connection to the begin of its call.
+/// The timeout from a connection to the start of its call.
 const OPENING: Duration = Duration::from_secs(10);
 /// The timeout for the last bytes of a call.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -181,7 +181,7 @@ async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream, ad
 type Connection = server::Connection<tokio_rustls::server::TlsStream<TcpStream>, Bytes>;
 type Call = (http::Request<h2::RecvStream>, server::SendResponse<Bytes>);
 
-/// The handshakes, up to the begin of the call. Returns the name in the client's certificate.
+/// The handshakes, up to the start of the call. Returns the name in the client's certificate.
 async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connection, Call), String> {
     // Endpoint changes are small, and must not wait for acknowledgements.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;

@@ -205,7 +205,6 @@ where
 
 /// A map whose absent fields take the defaults of the type. The default of an optional field must be `None`: otherwise a
 /// reader could not distinguish an absent field from `None`.
-/// absent field could not be told from one that is `None`.
 #[derive(Debug)]
 pub struct OrDefault;
 

@@ -25,7 +25,7 @@ pub enum Failure {
     Connect,
     /// No complete response in time.
     Timeout,
-    /// The connection closed or broke between the begin of the request and the end of its response.
+    /// The connection closed or broke between the start of the request and the end of its response.
     Read,
     /// The response is not HTTP.
     Malformed,

@@ -88,7 +88,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the begin of the connection.
+    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the start of the connection.
     fn judge(&mut self, shown: anyhow::Result<CertificateDer<'static>>, age: Duration) {
         let mut counts = self.counts.borrow_mut();
         counts.handshakes += 1;

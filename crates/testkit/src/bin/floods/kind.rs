@@ -166,7 +166,7 @@ fn rapid_reset(stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// A window that overflows is an error of the stream (RFC 9113, 6.9.1), which the server has to reset.
+/// A window that overflows is an error of the stream (RFC 9113, 6.9.1), which the server must reset.
 fn made_you_reset(stream: u32) -> Vec<u8> {
     let mut bytes = frame(HEADERS, 5, stream, &frames::get(FLOODED));
     bytes.extend(frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes()));

@@ -9,7 +9,7 @@ use sluicegate_testkit::stream::Transport;
 /// Persistent connections of each protocol.
 const CONNECTIONS: usize = 10;
 
-/// The share of requests that come on a new connection.
+/// The share of requests on new connections.
 const NEW: f64 = 0.1;
 
 /// The timeout for all connects.
