@@ -50,8 +50,8 @@ pub struct ServedRoute {
 }
 
 impl ServedRoute {
-    /// Every route of a configuration: exact hosts first, then wildcards, then routes for every host, each sorted by path;
-    /// then TLS passthrough of the listeners for HTTPS, and the other listeners by port.
+    /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by path; then
+    /// TLS passthrough of the listeners for HTTPS, and the other listeners by port.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();

@@ -4,7 +4,7 @@
 //! the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible, except the issuer,
 //! which selects the keys.
 //!
-//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms: `none` does not
+//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none` does not
 //! exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
 //!
 //! | module | what |

@@ -279,9 +279,9 @@ fn default_types() -> Vec<MediaRange> {
 
 /// The level of each coding. A higher level makes the body smaller and takes longer.
 ///
-/// A level above the default takes more time for little gain. Of 4 MB of JSON in chunks of 16 KiB, gzip left 45% at level 1
-/// (150 MB/s), 31% at 4 (50 MB/s) and 31% at 6 (34 MB/s); brotli 33% at 2, 32% at 3 (50 MB/s, 1.0 MiB of memory) and 31% at 4
-/// (34 MB/s, 1.9 MiB); zstd 36% at 1 (215 MB/s), 34% at 3 (150 MB/s) and 30% at 5 (57 MB/s).
+/// A level above the default takes more time for little gain. The figures are for 4 MB of JSON in chunks of 16 KiB. gzip left
+/// 45% at level 1 (150 MB/s), 31% at 4 (50 MB/s) and 31% at 6 (34 MB/s). brotli left 33% at 2, 32% at 3 (50 MB/s, 1.0 MiB of
+/// memory) and 31% at 4 (34 MB/s, 1.9 MiB). zstd left 36% at 1 (215 MB/s), 34% at 3 (150 MB/s) and 30% at 5 (57 MB/s).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Levels {

@@ -117,8 +117,9 @@ pub struct RuleMatch {
 }
 
 impl RuleMatch {
-    /// A match on a path alone, with the precedence of Ingresses and nginx: the longest path first; of the same length an
-    /// exact path, then a prefix by element, then a prefix by character. The number does not depend on other matches.
+    /// A match on a path alone, with the precedence of Ingresses and nginx: the longest path first. Of the same length an
+    /// exact path is first, then a prefix by element, then a prefix by character. The number does not depend on other
+    /// matches.
     #[must_use]
     pub fn path(path: PathPattern) -> Self {
         let length = u16::try_from(path.as_str().len()).unwrap_or(u16::MAX);

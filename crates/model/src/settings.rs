@@ -39,9 +39,9 @@ pub struct Settings {
     /// ingress-nginx `enable-underscores-in-headers`).
     #[n(5)]
     pub underscores_in_headers: bool,
-    /// Whether paths are allowed in which an endpoint may find a dot segment that the gateway does not see: after one round
-    /// of decoding (`/x/..%2Fadmin`, `%5C` included) or before a parameter (`/x/..;/admin`). Otherwise the gateway responds
-    /// with 400. Policies that name paths reject such paths in any case. Default: false.
+    /// Whether paths are allowed that may contain a dot segment for an endpoint, but not for the gateway. Examples are a dot
+    /// segment after one round of decoding (`/x/..%2Fadmin`, `%5C` included), or before a parameter (`/x/..;/admin`).
+    /// Otherwise the gateway responds with 400. Policies that name paths reject these paths in any case. Default: false.
     #[n(6)]
     pub allow_encoded_dot_segments: bool,
     /// Whether request targets may have bytes above 0x7F, in UTF-8. The gateway percent-encodes these bytes in the path, and

@@ -1,8 +1,8 @@
 //! External text, escaped for logs, tables and Events.
 //!
-//! Names, annotation keys and file names come from users. A line break in a name would forge a line of a log, and a
-//! bidirectional override would show a line in another order than its characters (Unicode Technical Report 36, "Bidirectional
-//! Text Spoofing").
+//! Names, annotation keys and file names come from users. A line break in a name would forge a line of a log. A bidirectional
+//! override would show a line in another order than its characters (Unicode Technical Report 36, "Bidirectional Text
+//! Spoofing").
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};

@@ -2,9 +2,8 @@
 //! end.
 //!
 //! On 127.0.0.0/8 a dead address refuses connections at once. In a cluster the address of a dead pod drops packets: ARP
-//! requests have no reply, a connect hangs until the kernel times out after seconds, and packets of established connections
-//! vanish. This case breaks gateways that rely on their connect timeout, and its reproduction needs a bridge with real
-//! neighbours.
+//! requests have no reply, a connect hangs for seconds until the kernel times out, and established connections fall silent.
+//! This case breaks gateways that rely on their connect timeout, and its reproduction needs a bridge with real neighbours.
 //!
 //! The addresses are from the documentation and benchmarking ranges (RFC 5737, RFC 2544); no packet leaves the namespace.
 //! Needs Linux, root and `ip` (iproute2), see [`Namespace::available`].

@@ -155,7 +155,7 @@ impl Publish {
 }
 
 /// The source of the configuration has a runtime of its own, so that a translation of thousands of routes never delays a
-/// request: one thread beside workers, more threads in a process without workers.
+/// request. The runtime has one thread beside workers, and more threads in a process without workers.
 pub(crate) fn block_on(threads: usize, life: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     raise_file_limit();
     decline_huge_pages();

@@ -135,8 +135,8 @@ fn encode_into<A: Adapt<T, Ctx>, T, Ctx>(room: Vec<u8>, value: &T, context: &mut
 /// Decodes a value, and checks that the value represents all bytes.
 ///
 /// # Errors
-/// If the bytes do not encode such a value, or hold unknown content that `unknown` does not allow to skip; if a value is out
-/// of its [`Bound`], or a [`Part`] is not found.
+/// If the bytes do not encode such a value. If the bytes hold unknown content that `unknown` does not allow to skip. If a
+/// value is out of its [`Bound`], or a [`Part`] is not found.
 pub fn decode<T, P>(bytes: &[u8], unknown: Unknown, parts: &P) -> Result<T, Fault>
 where
     P: Find,

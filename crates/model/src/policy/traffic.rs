@@ -103,7 +103,7 @@ impl Traffic {
 #[cbor(map)]
 pub struct RouteTimeouts {
     /// From the request's head to the head of its response, over all attempts: the gateway then responds with 504. The
-    /// settings have no such timeout.
+    /// settings have no timeout over all attempts.
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(0), with = "Maybe::<Time>")]
     pub request: Option<Duration>,
