@@ -1,6 +1,6 @@
-//! What a scrape of many busy routes costs: `cargo run --release -p sluicegate-admin --example scrape [ROUTES]`.
+//! The cost of a scrape of many busy routes: `cargo run --release -p sluicegate-admin --example scrape [ROUTES]`.
 //!
-//! The share of one CPU, beside the time, is what a scrape every 15 s takes.
+//! The share of one CPU, beside the time, is the cost of a scrape every 15 s.
 #![allow(clippy::print_stdout, reason = "it is there to print")]
 
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
         let request = format!("GET /some/path HTTP/1.1\r\nHost: shop-{route}.example.com\r\n\r\n");
         anyhow::ensure!(client.request(request).await?.status == 200, "the route is served");
     }
-    // The back end's connections are in this process too: only the difference is ours.
+    // The backend's connections are in this process too: only the difference is our own.
     let before = kilobytes("VmRSS:")?;
     measure(address, "busy", routes).await?;
     println!("resident: {before} kB before, {} kB at most", kilobytes("VmHWM:")?);
@@ -67,7 +67,7 @@ async fn measure(admin: SocketAddr, what: &str, routes: usize) -> anyhow::Result
     Ok(())
 }
 
-/// Reads a document and forgets it. Returns its size.
+/// Reads a document and drops it. Returns its size.
 async fn get(admin: SocketAddr, path: &str) -> anyhow::Result<usize> {
     let mut stream = TcpStream::connect(admin).await?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;

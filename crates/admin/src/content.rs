@@ -1,7 +1,7 @@
-//! The body of a response: a short text, or a document that is written while it is sent.
+//! The body of a response: a short text, or a document that is generated during the transfer.
 //!
-//! The metrics of 5,000 busy routes are 36 MB of text. Written piece by piece, at the client's pace, they
-//! need two pieces of memory.
+//! The metrics of 5,000 busy routes are 36 MB of text. A document in pieces, at the client's pace, needs memory for two
+//! pieces.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -13,18 +13,18 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// The bytes of a piece.
+/// The size of a piece, in bytes.
 const PIECE: usize = 64 * 1024;
 
 /// The body of a response.
 pub(crate) enum Content {
-    /// All of it, until it is sent.
+    /// The whole text. `None` after the transfer.
     Text(Option<Bytes>),
-    /// The pieces of a document as they come.
+    /// The pieces of a document.
     Document(Receiver<Bytes>),
 }
 
-/// What makes the pieces. It blocks while the client does not read, and fails once the client is gone.
+/// Writes the pieces. A write blocks while the client does not read, and fails when the client has disconnected.
 pub(crate) struct Writer {
     pieces: Sender<Bytes>,
     buffer: Vec<u8>,
@@ -35,18 +35,19 @@ impl Content {
         Self::Text(Some(text.into()))
     }
 
-    /// A document that `write` writes, on a thread that may block. What it writes before it fails is sent.
+    /// A document from `write`, which runs on a thread that may block. If `write` fails, the client receives the bytes before
+    /// the failure.
     pub(crate) fn written_by(write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) -> Self {
         let (pieces, receiver) = channel(1);
         tokio::task::spawn_blocking(move || {
             let mut writer = Writer { pieces, buffer: Vec::with_capacity(PIECE) };
-            // It fails only when nobody reads any more.
+            // Fails only when the client has disconnected.
             let _ = write(&mut writer).and_then(|()| writer.send());
         });
         Self::Document(receiver)
     }
 
-    /// A document of unknown length without a byte: what HEAD gets.
+    /// A document of unknown length without a byte, for responses to HEAD.
     pub(crate) fn unwritten() -> Self {
         Self::Document(channel(1).1)
     }

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why the admin interface closes a connection.
+/// The reason why the admin interface closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// The connection was the oldest silent one, and another client connected.
     MadeRoom,
-    /// No complete head came in time.
+    /// No complete head arrived before the timeout.
     HeadTimeout,
-    /// The connection was open for as long as any may be.
+    /// The connection reached its maximum age.
     Age,
 }
 
@@ -52,7 +52,7 @@ impl Counters {
         self.closed[closed.index()].load(Ordering::Relaxed)
     }
 
-    /// Requests answered 503 because only places for probes were left.
+    /// Requests that the interface denied with 503 because only places for probes were free.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

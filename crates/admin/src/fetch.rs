@@ -1,4 +1,4 @@
-//! Asking a running gateway.
+//! A client for the admin interface of a running gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,82 +14,82 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long the whole of it may take.
+/// The timeout of the whole exchange.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The longest document that is read, in bytes.
+/// The longest accepted document, in bytes.
 const MAX_BODY: usize = 256 * 1024 * 1024;
 
-/// How much of a refusal is told, in characters.
+/// The longest excerpt of an error response in messages, in characters.
 const FIRST_MAX: usize = 200;
 
-/// Why a document of a gateway could not be had.
+/// The reason why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Nobody listens there, or nobody that can be reached.
+    /// The connect failed.
     #[error(
         "cannot connect to the admin interface at {address}: {error}; is the gateway running? \
          Set its admin address with --admin"
     )]
     Connect {
-        /// What was tried.
+        /// The address of the interface.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the connect.
         error: io::Error,
     },
-    /// Connecting or answering took too long.
+    /// The connect or the response took too long.
     #[error(
         "http://{address}{path} did not respond within {LIMIT:?}; is it the admin interface of a gateway? \
          Set its address with --admin"
     )]
     Timeout {
-        /// What was tried.
+        /// The address of the interface.
         address: SocketAddr,
-        /// What was asked for.
+        /// The requested path.
         path: String,
     },
-    /// It says no.
+    /// The response has an error status.
     #[error(
         "http://{address}{path} responds with {status}: {first}; set the gateway's admin address with --admin"
     )]
     Status {
-        /// What was tried.
+        /// The address of the interface.
         address: SocketAddr,
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// How it was answered.
+        /// The status of the response.
         status: hyper::StatusCode,
-        /// The first line of the answer, shortened.
+        /// The first line of the response, shortened.
         first: String,
     },
-    /// The answer is not a document.
+    /// The response is not a document.
     #[error(
         "http://{address}{path} does not respond as the admin interface of a gateway: {problem}; \
          set the gateway's admin address with --admin"
     )]
     Answer {
-        /// What was tried.
+        /// The address of the interface.
         address: SocketAddr,
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// What is wrong with it.
+        /// The fault in the response.
         problem: String,
     },
 }
 
-/// Gets a JSON document, such as `/routes`, from the admin interface at this address.
+/// Fetches a JSON document, such as `/routes`, from the admin interface at this address.
 ///
 /// # Errors
-/// If nobody listens there, nothing comes within 10 s, or what comes is not such a document.
+/// If the connect fails, no response arrives within 10 s, or the response is not such a document.
 pub async fn fetch<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Result<T, FetchError> {
     let body = exchange(address, path).await?;
     let answer = |problem| FetchError::Answer { address, path: path.to_owned(), problem };
     serde_json::from_slice(&body).map_err(|error| answer(error.to_string()))
 }
 
-/// Gets a text, such as `/readyz`, in the same way.
+/// Fetches a text, such as `/readyz`, in the same way.
 ///
 /// # Errors
-/// As [`fetch`]'s.
+/// The errors of [`fetch`].
 pub async fn fetch_text(address: SocketAddr, path: &str) -> Result<String, FetchError> {
     Ok(String::from_utf8_lossy(&exchange(address, path).await?).into_owned())
 }
@@ -105,7 +105,7 @@ async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
     let stream = TcpStream::connect(address).await.map_err(|error| FetchError::Connect { address, error })?;
     let (mut requests, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| answer(error.to_string()))?;
-    // It ends with the response, or with the error that the request gets too.
+    // The task ends with the response, or with the error that the request receives too.
     tokio::spawn(connection);
     let request = Request::get(path)
         .header(HOST, address.to_string())

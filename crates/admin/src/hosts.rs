@@ -1,8 +1,8 @@
-//! Which hosts the admin interface answers for.
+//! The hosts that the admin interface accepts.
 //!
-//! A page in a browser on the gateway's machine may come from a name that its owner lets resolve to 127.0.0.1 (DNS
-//! rebinding). To the browser the admin interface is then that page's own site, whose answers it may read. The
-//! `Host` of such a request is the name; an address cannot be rebound.
+//! A browser on the gateway's machine may show a page from a name that its owner resolves to 127.0.0.1 (DNS rebinding). For
+//! the browser the admin interface and the page then have the same origin, so the page may read responses. The `Host` of
+//! these requests is the name; an address cannot be rebound.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,18 +10,17 @@ use hyper::header::HOST;
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 
-/// The hosts that the admin interface answers for.
+/// The hosts that the admin interface accepts.
 #[derive(Clone, Debug)]
 pub enum Hosts {
-    /// All: it is reached by names that it does not know.
+    /// All hosts: clients may reach the interface by any name.
     Any,
     /// IP addresses, `localhost`, and these names.
     Local(Vec<String>),
 }
 
 impl Hosts {
-    /// The hosts for an interface at this address: all where others than this machine can reach it and no name was
-    /// given.
+    /// The hosts for an interface at this address. All hosts if other machines can reach the address and no name is set.
     #[must_use]
     pub fn of(address: SocketAddr, names: Vec<String>) -> Self {
         if names.is_empty() && !address.ip().to_canonical().is_loopback() {
@@ -31,7 +30,7 @@ impl Hosts {
         }
     }
 
-    /// Checks the host of a request. HTTP/1.0 requires none (RFC 9112, 3.2).
+    /// Checks the host of a request. HTTP/1.0 requires no `Host` (RFC 9112, 3.2).
     pub(crate) fn check<'r, B>(&self, request: &'r Request<B>) -> Result<(), HostFault<'r>> {
         let mut lines = request.headers().get_all(HOST).iter();
         let host = match (lines.next(), lines.next()) {
@@ -52,12 +51,12 @@ impl Hosts {
     }
 }
 
-/// Why a request is rejected for its host.
+/// The reason why a request is rejected for its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostFault<'r> {
-    /// There is no `Host`, there are several, or its value is no host.
+    /// The request has no `Host`, several `Host` headers, or an invalid value.
     Invalid,
-    /// The interface does not answer for this host.
+    /// The interface does not accept this host.
     Foreign(&'r str),
 }
 

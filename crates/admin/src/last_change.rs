@@ -1,27 +1,27 @@
-//! When the configuration last changed.
+//! The time of the last change of the configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// When the configuration that is served was published, shared by its clones.
+/// The time when the current configuration was published. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct LastChange(Arc<AtomicU64>);
 
 impl LastChange {
-    /// No configuration was published yet.
+    /// No configuration is published yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// It was published now.
+    /// Sets the time to now.
     pub fn set_now(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.0.store(now, Ordering::Relaxed);
     }
 
-    /// In seconds since 1970, if there was one.
+    /// The time in seconds since 1970, if a configuration is published.
     #[must_use]
     pub fn seconds(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|seconds| *seconds > 0)

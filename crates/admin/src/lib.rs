@@ -1,25 +1,25 @@
 //! The admin HTTP interface of Sluicegate: health, metrics and live state.
 //!
-//! What comes in: the data plane's [`Telemetry`], the [`Readiness`] that the process' owner keeps, and what is
-//! wrong with the configuration. What goes out: HTTP on an address of its own (loopback unless told
-//! otherwise), read only. No lock is taken that a worker takes, and documents are made on a thread of their own
-//! and streamed: a scrape of thousands of routes holds up nobody and needs little memory.
+//! Inputs: the data plane's [`Telemetry`], the [`Readiness`] that the owner of the process sets, and the problems of the
+//! configuration. Output: read-only HTTP on an address of its own (loopback by default). The interface never takes a lock
+//! that a worker takes. A separate thread generates and streams documents: a scrape of thousands of routes delays no request
+//! and needs little memory.
 //!
-//! The other half is for the command line: [`fetch()`] asks a running gateway, [`table`] prints what it said.
+//! The other half is for the command line: [`fetch()`] queries a running gateway, and [`table`] prints the documents.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`readiness`] | starting, ready, draining |
-//! | [`hosts`] | against pages of other sites in a browser |
-//! | [`planes`] | what a process knows of the other plane |
-//! | [`last_change`] | when the configuration last changed |
-//! | `server` | connections: how many, how long, which one makes room |
-//! | `counters` | what is counted of these connections |
-//! | `pages` | what is served at which path |
-//! | `content` | bodies, written while they are sent |
+//! | [`hosts`] | protection from pages of other sites in a browser |
+//! | [`planes`] | the state of the other plane |
+//! | [`last_change`] | the time of the last change of the configuration |
+//! | `server` | connections: their number, their age, and which connection makes room |
+//! | `counters` | the counters of these connections |
+//! | `pages` | the page at each path |
+//! | `content` | bodies that are generated during the transfer |
 //! | `metrics` | the Prometheus exposition |
 //! | [`state`] | the JSON of `/config`, `/routes` and `/upstreams` |
-//! | [`table`] | the same as text tables |
+//! | [`table`] | the same documents as text tables |
 //! | [`fetch`](mod@fetch) | a client for them |
 
 use std::sync::Arc;
@@ -48,29 +48,29 @@ pub use readiness::{Phase, Readiness};
 /// The admin interface of one gateway process.
 #[derive(Clone)]
 pub struct Admin {
-    /// What the data plane counts and serves.
+    /// The counters and the configuration of the data plane.
     pub telemetry: Arc<Telemetry>,
-    /// Whether the process wants traffic.
+    /// Whether the process is ready for traffic.
     pub readiness: Readiness,
-    /// The name of the pod, where the process is in one: on the network of a node, another one may answer at the same
+    /// The name of the pod, if the process runs in a pod. On the network of a node, another gateway may respond at the same
     /// address.
     pub pod: Option<Arc<str>>,
-    /// The hosts that it answers for.
+    /// The hosts that the interface accepts.
     pub hosts: Hosts,
     /// When the configuration last changed.
     pub last_change: LastChange,
-    /// What is wrong with the configuration now. It is called by every scrape, on a thread
-    /// that may block, and should be cheap.
+    /// Returns the current problems of the configuration. Every scrape calls the function, on a thread that may block, so it
+    /// should be cheap.
     pub problems: Arc<dyn Fn() -> Problems + Send + Sync>,
-    /// What is known of the other plane now, where the two are apart. It is called as `problems` is.
+    /// Returns the state of the other plane, if the planes are split. Called like `problems`.
     pub planes: Arc<dyn Fn() -> Planes + Send + Sync>,
 }
 
-/// What is wrong with the configuration, one message each.
+/// The problems of the configuration, one message each.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
-    /// What is not served as it was asked for.
+    /// Errors: parts of the configuration that are not served as written.
     pub errors: Vec<String>,
-    /// What is served, and may not be what was meant.
+    /// Warnings: parts that are served, but may be unintended.
     pub warnings: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What is served at which path.
+//! The page at each path.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use crate::{Admin, Problems};
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Every path, and what is there.
+/// Every path with its description.
 const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
@@ -31,7 +31,7 @@ const PATHS: [(&str, &str); 8] = [
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
 
-/// The pages that probes ask for.
+/// The pages for probes.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -54,7 +54,7 @@ impl Pages {
         &self.counters
     }
 
-    /// Responds where only places for probes are left. The connection is closed after the response.
+    /// Responds to a request in a place for probes. The connection is closed after the response.
     pub(crate) fn respond_to_probe<B>(&self, request: &Request<B>) -> Response<Content> {
         let mut response = if PROBES.contains(&request.uri().path()) {
             self.respond(request)
@@ -155,7 +155,7 @@ impl Pages {
     }
 }
 
-/// A document that may be long.
+/// A document, which may be long.
 struct Document {
     head_only: bool,
 }

@@ -1,44 +1,44 @@
-//! What a process knows of the other plane, where the two are apart.
+//! The state of the other plane, if the planes are split.
 
 use serde_json::Value;
 
-/// The other plane now.
+/// The current state of the other plane.
 #[derive(Clone, Debug, Default)]
 pub struct Planes {
-    /// For `/metrics`.
+    /// The numbers for `/metrics`.
     pub measures: Vec<Measure>,
-    /// For `/planes`.
+    /// The document for `/planes`.
     pub document: Value,
 }
 
 /// A number for `/metrics`.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
-    /// Its name; that of a counter without `_total`.
+    /// The name, without the `_total` of a counter.
     pub name: &'static str,
-    /// What it is.
+    /// The help text.
     pub help: &'static str,
-    /// The number.
+    /// The value.
     pub value: Number,
 }
 
-/// What a number does.
+/// The kind of a number, with the value.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
-    /// It only grows.
+    /// A counter, which only grows.
     Counter(u64),
-    /// It is what it is now.
+    /// A gauge, the current value.
     Gauge(u64),
 }
 
 impl Measure {
-    /// A number that only grows.
+    /// A counter, which only grows.
     #[must_use]
     pub fn counter(name: &'static str, help: &'static str, value: u64) -> Self {
         Self { name, help, value: Number::Counter(value) }
     }
 
-    /// A number that is what it is now.
+    /// A gauge, the current value.
     #[must_use]
     pub fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
         Self { name, help, value: Number::Gauge(value) }

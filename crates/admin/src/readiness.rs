@@ -1,16 +1,16 @@
-//! Whether the process wants traffic.
+//! Whether the process is ready for traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where the process is in its life. It only ever goes forward.
+/// The phase of the process. Phases only advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// No configuration is served yet (Z11).
     Starting,
-    /// It serves.
+    /// The process serves.
     Ready,
-    /// It comes to its end (Z10).
+    /// The process drains (Z10).
     Draining,
 }
 
@@ -19,19 +19,19 @@ pub enum Phase {
 pub struct Readiness(Arc<AtomicU8>);
 
 impl Readiness {
-    /// A process that is starting.
+    /// A process in the phase [`Starting`](Phase::Starting).
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Goes on to this phase. An earlier phase than the current one is ignored: a first configuration that
-    /// comes after the drain began does not call for traffic again.
+    /// Advances to this phase. An earlier phase than the current phase is ignored: a first configuration after the start of
+    /// the drain must not make the process ready.
     pub fn set(&self, phase: Phase) {
         self.0.fetch_max(phase as u8, Ordering::Relaxed);
     }
 
-    /// The phase now.
+    /// The current phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.0.load(Ordering::Relaxed) {

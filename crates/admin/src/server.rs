@@ -1,8 +1,8 @@
-//! The connections of the admin interface: how many there may be, and for how long.
+//! The connections of the admin interface: their number and their age.
 //!
-//! Probes are answered whatever other clients do: a pod whose probe goes unanswered is restarted. A client that is
-//! connected and sends nothing, the oldest first, makes room for the next. Where every connection is answered slowly
-//! because its client does not read, some further places serve probes alone.
+//! The interface responds to probes under any load from other clients: kubelet restarts a pod without a response to its
+//! probe. The oldest connection without a request makes room for a new connection. If every connection has a response in
+//! flight because its client does not read, some further places serve only probes.
 
 mod places;
 #[cfg(test)]
@@ -31,13 +31,13 @@ use watched::{Watch, Watched, WatchedContent};
 /// Limits of the connections of clients. README and `--help` name the same numbers.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Connections open at once for every page. At the limit, the oldest silent connection is closed.
+    /// Connections open at once for all pages. At the limit, the oldest silent connection is closed.
     connections: usize,
-    /// Connections beyond these, where none of them is silent. They are for `/healthz` and `/readyz`.
+    /// Further connections for `/healthz` and `/readyz`, if none of the others is silent.
     reserve: usize,
-    /// How long a head may take, and an idle connection wait for one.
+    /// The timeout for a head, including the wait of an idle connection.
     head: Duration,
-    /// For how long a connection takes requests; the response in flight then has as long again.
+    /// The age at which a connection accepts no further request. The response in flight then has the same time to finish.
     age: Duration,
 }
 
@@ -47,17 +47,16 @@ impl Default for Bounds {
     }
 }
 
-/// How long accepting pauses after an error, such as a lack of file descriptors.
+/// The pause after an error of accept, such as a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest head that is read, in bytes.
+/// The longest accepted head, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 
 impl Admin {
-    /// Serves until the future is dropped, and with it every connection. Errors of accepting are logged and
-    /// tried again.
+    /// Serves until the future is dropped, which closes every connection. Errors of accept are logged, and accept is retried.
     ///
     /// # Errors
-    /// If the listener is not one.
+    /// If `listener` is not a listening socket.
     pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
         serve(Arc::new(Pages::new(self)), listener, Bounds::default()).await
     }
@@ -94,7 +93,7 @@ async fn connection(pages: Arc<Pages>, stream: TcpStream, watch: Arc<Watch>, bou
         let response = response.map(|content| WatchedContent { content, watch: watch.clone() });
         async move { Ok::<_, Infallible>(response) }
     });
-    // A peer that is gone already says so at the first read.
+    // If the peer has disconnected, the first read reports the error.
     let _ = stream.set_nodelay(true);
     let mut connection = pin!(
         http1::Builder::new()

@@ -1,4 +1,4 @@
-//! What the JSON documents are made of. The command line reads them back into the same types.
+//! The types of the JSON documents. The command line decodes the documents into the same types.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,45 +13,45 @@ use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::{EndpointShard, Sharded, Tallies, Telemetry, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
 
-/// `/config`: the model as it is served, and what is wrong with what it was made from.
+/// `/config`: the served model, and the problems of its sources.
 #[derive(Debug, Serialize)]
 pub(crate) struct ConfigDocument<'a> {
     /// `null` before the first configuration.
     pub(crate) config: Option<&'a Config>,
-    /// Errors first.
+    /// The problems, errors first.
     pub(crate) problems: &'a [String],
 }
 
-/// `/routes`: one element for each route of HTTP, and one for each upstream of a route below HTTP.
+/// `/routes`: one element for each HTTP route, and one for each upstream of a route below HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedRoute {
     /// The host pattern.
     pub host: String,
-    /// The path pattern; `*` for what no path takes, and for what is passed on whatever the path. Below HTTP where it
-    /// listens: `:5432` for all IPv4 addresses, else `10.0.0.1:5432`.
+    /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener: `:5432`
+    /// for all IPv4 addresses, else `10.0.0.1:5432`.
     pub path: String,
-    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the
-    /// listeners for HTTPS.
+    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the listeners for
+    /// HTTPS.
     pub path_type: Cow<'static, str>,
-    /// The key of its upstream, `namespace/service:port`.
+    /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
-    /// Its part of the sum of all weights, where a route has several upstreams.
+    /// The part of the sum of all weights, if a route has several upstreams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// Endpoints of the upstream that are ready.
+    /// Ready endpoints of the upstream.
     pub ready: usize,
     /// All endpoints of the upstream.
     pub endpoints: usize,
-    /// The object that it was written in, `Ingress namespace/name`.
+    /// The object with the route, `Ingress namespace/name`.
     pub from: String,
-    /// The policies that govern it, `SecurityPolicy namespace/name`; with ` (closed)` behind it one that cannot be honoured.
+    /// The attached policies, `SecurityPolicy namespace/name`, with the suffix ` (closed)` for an invalid policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<String>,
 }
 
 impl ServedRoute {
-    /// Every route of a configuration: exact hosts first, then wildcards, then those of every host, each by
-    /// path; then what the listeners for HTTPS pass on, and the other listeners by their ports.
+    /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by path; then
+    /// TLS passthrough of the listeners for HTTPS, and the other listeners by port.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();
@@ -135,7 +135,7 @@ impl ServedRoute {
     }
 }
 
-/// As the option that it could be given by: without all IPv4 addresses.
+/// The address in the form of the option: without a host for all IPv4 addresses.
 fn listen_address(address: SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => format!(":{}", address.port()),
@@ -143,7 +143,7 @@ fn listen_address(address: SocketAddr) -> String {
     }
 }
 
-/// `/upstreams`: one element for each upstream, made while it is written.
+/// `/upstreams`: one element for each upstream, generated during the transfer.
 pub(crate) struct Upstreams<'a>(pub(crate) &'a Telemetry);
 
 impl Serialize for Upstreams<'_> {
@@ -158,18 +158,18 @@ impl Serialize for Upstreams<'_> {
 /// An upstream and its endpoints at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamState {
-    /// Its key, `namespace/service:port`.
+    /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
-    /// How an endpoint is chosen: `ewma`, `round_robin` or `least_request`.
+    /// The load balancing algorithm: `ewma`, `round_robin` or `least_request`.
     pub balance: Cow<'static, str>,
-    /// The most requests that it may have in flight.
+    /// The limit on requests in flight.
     pub max_requests: Option<u32>,
-    /// The most requests that one endpoint may have in flight.
+    /// The limit on requests in flight at one endpoint.
     pub max_requests_per_endpoint: Option<u32>,
-    /// What was counted since it was first routed to.
+    /// The counts since the upstream's first route.
     #[serde(flatten)]
     pub counters: UpstreamCounters,
-    /// Its endpoints, in the order of the configuration.
+    /// The endpoints, in the order of the configuration.
     pub endpoints: Vec<EndpointState>,
 }
 
@@ -195,38 +195,38 @@ impl UpstreamState {
     }
 }
 
-/// What is counted of an upstream, over all workers. By reason there is only what happened at least once.
+/// The counts of an upstream, over all workers. Reasons that never occurred are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamCounters {
     /// Requests in flight now.
     pub requests_in_flight: u64,
     /// Requests written to an endpoint, retries included.
     pub attempts: u64,
-    /// Connections made.
+    /// Opened connections.
     pub connections_opened: u64,
-    /// Attempts over a connection that was kept from an earlier request.
+    /// Attempts over a reused connection.
     pub connections_reused: u64,
-    /// Connects that failed.
+    /// Failed connects.
     pub connect_failures: Reasons,
-    /// Connects that were raced because the first did not answer soon.
+    /// Hedged connects.
     pub hedges: u64,
-    /// Attempts that failed and were repeated.
+    /// Failed attempts with a retry.
     pub retries: Reasons,
-    /// Requests that failed for good.
+    /// Failed requests.
     pub failures: Reasons,
-    /// Requests that failed because they could not be repeated safely.
+    /// Requests that failed because a retry was not safe.
     pub not_repeated: u64,
-    /// Endpoints that came under suspicion.
+    /// Endpoints that became unhealthy.
     pub ejections: u64,
-    /// Endpoints that were readmitted.
+    /// Endpoints that became healthy again.
     pub readmissions: u64,
     /// Health checks.
     #[serde(default)]
     pub health_checks: u64,
-    /// Health checks that were answered badly.
+    /// Failed health checks.
     #[serde(default)]
     pub health_checks_failed: u64,
-    /// Unused connections that their endpoint closed.
+    /// Idle connections that their endpoint closed.
     pub idle_closed: u64,
 }
 
@@ -251,7 +251,7 @@ impl UpstreamCounters {
     }
 }
 
-/// How often each reason of [`Failure::REASONS`] occurred, of those that did.
+/// The count of each reason of [`Failure::REASONS`]. Reasons that never occurred are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Reasons(pub BTreeMap<Cow<'static, str>, u64>);
@@ -271,41 +271,41 @@ impl Reasons {
 /// An endpoint at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndpointState {
-    /// Where it is.
+    /// The address and port.
     pub address: SocketAddr,
-    /// It wants new requests.
+    /// The endpoint accepts new requests.
     pub ready: bool,
-    /// It can answer requests.
+    /// The endpoint can respond to requests.
     pub serving: bool,
-    /// It is going away.
+    /// The endpoint terminates.
     pub terminating: bool,
-    /// Whether it is avoided while others serve.
+    /// The endpoint's health.
     pub health: Health,
-    /// For how long it has been avoided, in seconds.
+    /// How long the endpoint has been unhealthy, in seconds.
     pub suspect_for: Option<f64>,
-    /// Its part of what a full member gets, below 1 while it starts slowly.
+    /// The share of the requests relative to the full share, below 1 during the slow start.
     pub share: f64,
     /// Requests in flight.
     pub requests_in_flight: u64,
-    /// The response time as each worker that has used it estimated it last, in milliseconds.
+    /// The latest estimate of the response time by each worker with requests to the endpoint, in milliseconds.
     pub ewma_ms: Vec<f64>,
-    /// Unused connections kept.
+    /// Idle connections.
     pub idle: u64,
-    /// Requests written to it.
+    /// Attempts at the endpoint.
     pub attempts: u64,
-    /// Connects and attempts that failed.
+    /// Failed connects and attempts.
     pub failures: u64,
 }
 
-/// What is known of an endpoint's health, beside its conditions.
+/// An endpoint's health, beside its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// It is used.
+    /// Healthy.
     Trusted,
-    /// It is avoided while others serve, since it has failed.
+    /// Unhealthy: the endpoint recently failed, and is avoided while others are healthy.
     Suspect,
-    /// It is avoided while others serve, since it fails its health checks.
+    /// Unhealthy: the endpoint fails its health checks, and is avoided while others are healthy.
     Failing,
 }
 

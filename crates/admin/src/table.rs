@@ -1,4 +1,4 @@
-//! The documents as text, for people.
+//! The documents as text tables.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use sluicegate_model::text::is_hidden;
 
 use crate::state::{EndpointState, Health, ServedRoute, UpstreamState};
 
-/// One line for each route; with its policies, if there are any.
+/// One line for each route, with its policies.
 #[must_use]
 pub fn routes_table(routes: &[ServedRoute]) -> String {
     let header = ["HOST", "PATH", "TYPE", "UPSTREAM", "ENDPOINTS", "FROM"];
@@ -34,7 +34,7 @@ pub fn routes_table(routes: &[ServedRoute]) -> String {
     aligned([host, path, path_type, upstream, endpoints, from, "POLICIES"], rows)
 }
 
-/// One line for each endpoint, and one for each upstream that has none.
+/// One line for each endpoint, and one line for each upstream without endpoints.
 #[must_use]
 pub fn upstreams_table(upstreams: &[UpstreamState]) -> String {
     let rows = upstreams.iter().flat_map(|upstream| {
@@ -118,7 +118,7 @@ fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String
     table
 }
 
-/// The text without characters that steer a terminal or forge a row: users choose names and paths.
+/// The text without characters that control a terminal or forge a row: users choose names and paths.
 fn shown(cell: String) -> String {
     cell.replace(is_hidden, "\u{fffd}")
 }

@@ -6,17 +6,17 @@ use memchr::memchr;
 
 use crate::token::{hex, is_reg_name};
 
-/// A host with an optional port, as Host and request targets have it (RFC 9110, 7.2; RFC 3986, 3.2).
+/// A host with an optional port, as in Host and in request targets (RFC 9110, 7.2; RFC 3986, 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Authority<'a> {
     /// Not empty: the http scheme has no empty host (RFC 9110, 4.2.1).
     pub(crate) host: &'a [u8],
-    /// `None` also if a colon is there without digits.
+    /// `None` also for a colon without digits.
     pub(crate) port: Option<u16>,
 }
 
 impl<'a> Authority<'a> {
-    /// `None` if it is not valid. User information is not.
+    /// `None` if the authority is invalid. User information is invalid.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let end = if bytes.first() == Some(&b'[') { ip_literal(bytes)? } else { reg_name(bytes)? };
@@ -35,7 +35,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// Where the registered name or IPv4 address at the beginning of `bytes` ends.
+/// The end of the registered name or IPv4 address at the beginning of `bytes`.
 fn reg_name(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -53,8 +53,8 @@ fn reg_name(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Where the `[IPv6]` at the beginning of `bytes` ends. Zones have no meaning beyond a host (RFC 6874, 1), and
-/// no later version of IP exists.
+/// The end of the `[IPv6]` at the beginning of `bytes`. Zones have no meaning beyond a host (RFC 6874, 1), and no later
+/// version of IP exists.
 fn ip_literal(bytes: &[u8]) -> Option<usize> {
     let close = memchr(b']', bytes)?;
     let address = str::from_utf8(&bytes[1..close]).ok()?;

@@ -9,26 +9,26 @@ use self::size_line::SizeLine;
 use self::trailers::Trailers;
 pub use self::trailers::is_trailer;
 
-/// What ends a chunked body without trailers.
+/// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Decodes a chunked body, strictly: what RFC 9112, 7.1 does not allow is refused, since some recipients take it
-/// for something else. Chunk extensions are checked and dropped. It buffers nothing.
+/// Decodes a chunked body, strictly: input that RFC 9112, 7.1 does not allow is rejected, because recipients interpret such
+/// input differently. Chunk extensions are checked and dropped. The decoder buffers nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
-    /// What size lines took beyond what their data justifies; see [`MAX_OVERHEAD`].
+    /// The bytes of size lines beyond the allowance for their data; see [`MAX_OVERHEAD`].
     overhead: u64,
 }
 
-/// How many bytes size lines may take in all beyond 16 bytes and twice the data of each chunk. Without a bound, a
-/// body of one-byte chunks with long extensions costs thousands of bytes of work for each byte of data.
+/// The most bytes of all size lines beyond 16 bytes and twice the data of each chunk. Without a bound, a body of one-byte
+/// chunks with long extensions costs thousands of bytes of work for each byte of data.
 const MAX_OVERHEAD: u64 = 16 * 1024;
 
 #[derive(Clone, Debug)]
 enum State {
     SizeLine(SizeLine),
-    /// This many bytes of data are to come.
+    /// The data, of which this many bytes are missing.
     Data(u64),
     /// The CRLF after the data.
     DataCr,
@@ -43,21 +43,21 @@ impl Default for State {
     }
 }
 
-/// What a piece of a chunked body holds.
+/// A piece of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk<'i> {
-    /// Nothing yet: all that could be used was consumed. What was not is to be presented again, with more.
+    /// No piece yet: the decoder consumed all usable input. The next call must present the rest again, with more input.
     Partial,
-    /// Some of the data; never empty.
+    /// A part of the data; never empty.
     Data(&'i [u8]),
-    /// Some of the trailer lines, valid and each with its CRLF, without the blank line that ends them. It is never
-    /// empty, and comes more than once if a field that must not be a trailer had to be left out between.
+    /// Some of the trailer lines, valid and each with its CRLF, without the blank line at their end. Never empty. A body has
+    /// several of these pieces if the decoder drops a forbidden trailer between them.
     Trailers(&'i [u8]),
     /// The body has ended.
     End,
 }
 
-/// Why a chunked body cannot be decoded. Where it ends is not known then.
+/// The reason why a chunked body cannot be decoded. The end of the body is then unknown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 pub enum ChunkError {
     /// A chunk does not begin with hexadecimal digits, or something other than an extension or CRLF follows them.
@@ -69,16 +69,16 @@ pub enum ChunkError {
     /// A chunk extension that is not `;name[=value]` (RFC 9112, 7.1.1).
     #[error("an invalid chunk extension")]
     InvalidExtension,
-    /// A size line over 4 KiB, or too many long ones.
+    /// A size line over 4 KiB, or too many long size lines.
     #[error("chunk extensions that are too long")]
     ExtensionsTooLarge,
     /// LF without CR, or CR without LF.
     #[error("a size line that does not end in CRLF")]
     BareLineEnd,
-    /// Data that no CRLF follows: it is longer than its size says.
+    /// Data without a CRLF after it: the data is longer than its size.
     #[error("no CRLF after the data of a chunk")]
     MissingDataEnd,
-    /// A trailer line that would be refused as a header line, too.
+    /// A trailer line that would be invalid as a header line, too.
     #[error("an invalid trailer line")]
     InvalidTrailer,
     /// A trailer section over 8 KiB or 64 lines.
@@ -120,15 +120,15 @@ impl ChunkError {
 }
 
 impl ChunkedDecoder {
-    /// Decodes from the beginning of `input` as far as the next piece of data, trailers, or the end. Says how many
-    /// bytes it consumed, those of the piece included; the next call takes `input` from there. In the trailer
-    /// section, which is only taken whole, it may consume less than everything and ask for more.
+    /// Decodes from the beginning of `input` up to the next piece of data, trailers, or the end. Returns the number of
+    /// consumed bytes, including the bytes of the piece; the next call continues after them. The decoder takes the trailer
+    /// section only as a whole, and may therefore consume a part of the input and ask for more.
     ///
-    /// After [`Chunk::End`] it consumes nothing. After an error it is of no further use.
+    /// After [`Chunk::End`] the decoder consumes nothing. After an error the decoder cannot be used.
     ///
     /// # Errors
     ///
-    /// What is wrong with the body.
+    /// The fault in the body.
     #[inline]
     pub fn next<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Chunk<'i>), ChunkError> {
         let mut at = 0;
@@ -192,7 +192,7 @@ impl ChunkedDecoder {
         matches!(self.state, State::Done)
     }
 
-    /// A size line has ended that was `length` bytes long.
+    /// Accounts for a size line of `length` bytes.
     #[inline]
     fn begin_chunk(&mut self, size: u64, length: u32) -> Result<(), ChunkError> {
         let justified = size.saturating_mul(2).saturating_add(16);
@@ -205,8 +205,8 @@ impl ChunkedDecoder {
     }
 }
 
-/// Appends the line that begins a chunk of `len` bytes of data, after which come the data and CRLF. `len` is not 0:
-/// that would be [`LAST_CHUNK`].
+/// Appends the line that begins a chunk of `len` bytes. The caller appends the data and CRLF. `len` is not 0: that line would
+/// be [`LAST_CHUNK`].
 #[inline]
 pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");

@@ -1,7 +1,7 @@
-//! What can be wrong with a head of either kind.
+//! Faults in the head of a request or a response.
 
-/// What is wrong with the syntax or the framing of a head, be it a request's or a response's. Each kind of head
-/// turns it into its own public error.
+/// A fault in the syntax or the framing of a head, of a request or a response. Each kind of head converts the fault to its
+/// own public error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     EmptyLines,

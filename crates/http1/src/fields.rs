@@ -1,4 +1,4 @@
-//! What the header lines of a head say about its framing and its connection.
+//! The framing and connection headers of a head.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::request::Version;
 use crate::span::Span;
 use crate::token::{elements, is_token};
 
-/// The most options that Connection may have. Each nomination costs a look at each line, hence a bound.
+/// The most options in Connection. Each nomination costs a look at each line, hence a bound.
 const MAX_CONNECTION_OPTIONS: usize = 64;
 
-/// What the header lines of a head say about its framing and its connection.
+/// The framing and connection headers of a head.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     pub(crate) host: Option<Span>,
@@ -25,12 +25,12 @@ pub(crate) struct Fields {
     close: bool,
     keep_alive: bool,
     upgrade_option: bool,
-    /// How many options nominate a header that is not removed anyway.
+    /// The number of options that nominate a header which is not removed anyway.
     nominations: usize,
     options: usize,
 }
 
-/// What Transfer-Encoding says so far.
+/// The state of Transfer-Encoding so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Coding {
     #[default]
@@ -40,7 +40,7 @@ pub(crate) enum Coding {
     Unsupported,
 }
 
-/// What Expect says.
+/// The value of Expect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expect {
     #[default]
@@ -50,7 +50,7 @@ pub(crate) enum Expect {
 }
 
 impl Fields {
-    /// Looks at each line once, and marks those that Connection nominates.
+    /// Looks at each line once, and marks the lines that Connection nominates.
     #[inline]
     pub(crate) fn read(buf: &[u8], lines: &mut [Line], version: Version) -> Result<Self, Fault> {
         let mut fields = Self::default();
@@ -66,13 +66,13 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Whether the connection may be used for another message, as far as its headers say (RFC 9112, 9.3).
+    /// Whether the connection may be used for another message, according to its headers (RFC 9112, 9.3).
     pub(crate) fn keep_alive(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
 
-    /// The protocols to change to, if the connection is to be upgraded. Upgrade means nothing without the
-    /// Connection option, nor in HTTP/1.0 (RFC 9110, 7.8).
+    /// The protocols to change to, if the connection is to be upgraded. Upgrade has no meaning without the Connection option,
+    /// nor in HTTP/1.0 (RFC 9110, 7.8).
     pub(crate) fn upgrade(&self, version: Version) -> Option<Span> {
         self.upgrade.filter(|_| self.upgrade_option && version == Version::Http11)
     }
@@ -109,7 +109,7 @@ impl Fields {
 
     fn take_connection(&mut self, value: &[u8]) -> Result<(), Fault> {
         if value.eq_ignore_ascii_case(b"keep-alive") {
-            // What nearly every Connection header says, without the costs of a list.
+            // The value of nearly every Connection header, without the costs of a list.
             self.keep_alive = true;
             return Ok(());
         }
@@ -131,15 +131,15 @@ impl Fields {
         Ok(())
     }
 
-    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters; a sender has no reason to send
-    /// them other than to be understood differently by two recipients.
+    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters. A sender has no reason for them, except to
+    /// be interpreted differently by two recipients.
     fn take_codings(&mut self, value: &[u8]) -> Result<(), Fault> {
         for coding in elements(value) {
             let chunked = coding.eq_ignore_ascii_case(b"chunked");
             self.coding = match self.coding {
                 Coding::Chunked => return Err(Fault::InvalidTransferEncoding),
                 Coding::Absent if chunked => Coding::Chunked,
-                // Goes on, to tell `gzip, chunked` (501) from what no recipient could read (400).
+                // Continues, to distinguish `gzip, chunked` (501) from a malformed value (400).
                 Coding::Absent | Coding::Unsupported if is_token(coding) => Coding::Unsupported,
                 Coding::Absent | Coding::Unsupported => return Err(Fault::InvalidTransferEncoding),
             };
@@ -161,8 +161,8 @@ impl Fields {
     }
 }
 
-/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1); which may be is said at
-/// [`Line::hop_by_hop`].
+/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1). [`Line::hop_by_hop`] defines which lines may be
+/// nominated.
 #[cold]
 fn mark_nominated(buf: &[u8], lines: &mut [Line]) {
     for at in 0..lines.len() {
@@ -178,7 +178,7 @@ fn mark_nominated(buf: &[u8], lines: &mut [Line]) {
     }
 }
 
-/// A Content-Length: digits alone, below 2^63 so that no recipient sees a negative number (RFC 9110, 8.6).
+/// A Content-Length: only digits, below 2^63, so that no recipient reads a negative number (RFC 9110, 8.6).
 fn length(value: &[u8]) -> Option<u64> {
     // 19 digits cannot overflow 64 bits.
     if value.is_empty() || value.len() > 19 {
@@ -194,8 +194,7 @@ fn length(value: &[u8]) -> Option<u64> {
     (length <= i64::MAX as u64).then_some(length)
 }
 
-/// A valid Content-Length as RFC 9110, 8.6 has it: without the leading zeros that an endpoint may take for the mark of an
-/// octal number.
+/// A valid Content-Length in the form of RFC 9110, 8.6: without leading zeros, which an endpoint may read as an octal number.
 #[inline]
 #[must_use]
 pub fn canonical_length(value: &[u8]) -> &[u8] {
@@ -215,7 +214,7 @@ fn without_zeros(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The `timeout=SECONDS` of a Keep-Alive header, a custom as old as RFC 2068, 19.7.1.1.
+/// The `timeout=SECONDS` of a Keep-Alive header, a convention since RFC 2068, 19.7.1.1.
 fn timeout(value: &[u8]) -> Option<Duration> {
     elements(value).find_map(|parameter| {
         let (name, digits) = parameter.split_at_checked(8)?;

@@ -1,4 +1,4 @@
-//! From the header lines that `httparse` found to [`Line`]s, and what is wrong with those it refused.
+//! Conversion of `httparse`'s header lines to [`Line`]s, and the faults of rejected lines.
 
 use httparse::Header;
 use memchr::{memchr, memrchr};
@@ -8,10 +8,10 @@ use crate::header::{Known, Line};
 use crate::span::Span;
 use crate::token::{is_field_value, is_tchar, is_token};
 
-/// Overwrites `lines` with `headers`, found in a head that fills `head`, blank line included.
+/// Overwrites `lines` with `headers` from a head that fills `head`, blank line included.
 ///
-/// `httparse` takes a bare LF for the end of a line, so each line's end is looked at again here: a line ends
-/// where the next begins, since nothing may stand between them.
+/// `httparse` accepts a bare LF as the end of a line, so this function checks the end of each line again. A line ends at the
+/// beginning of the next line, because no byte may stand between lines.
 #[inline]
 pub(crate) fn fill(lines: &mut Vec<Line>, head: &[u8], headers: &[Header<'_>]) -> Result<(), Fault> {
     lines.clear();
@@ -33,20 +33,20 @@ pub(crate) fn fill(lines: &mut Vec<Line>, head: &[u8], headers: &[Header<'_>]) -
     Ok(())
 }
 
-/// Checks that CRLF, not LF alone, stands before `end`.
+/// Checks that CRLF, not only LF, stands before `end`.
 #[inline]
 pub(crate) fn ensure_crlf(head: &[u8], end: usize) -> Result<(), Fault> {
     if head[..end].ends_with(b"\r\n") { Ok(()) } else { Err(Fault::BareLf) }
 }
 
-/// What is wrong with the header section at the beginning of `section`, whose end may be missing. `None` if
-/// nothing is.
+/// The fault in the header section at the beginning of `section`, whose end may be missing. `None` if the section is valid so
+/// far.
 #[cold]
 pub(crate) fn section_fault(mut section: &[u8]) -> Option<Fault> {
     while let Some(lf) = memchr(b'\n', section) {
         let (line, rest) = section.split_at(lf + 1);
         let Some(line) = line.strip_suffix(b"\r\n") else {
-            // A fold or a bad name before the LF is the better answer, as is a bare CR.
+            // A fold, a bad name or a bare CR before the LF is the more precise fault.
             return Some(line_fault(&line[..lf]).unwrap_or(Fault::BareLf));
         };
         if line.is_empty() {
@@ -60,11 +60,11 @@ pub(crate) fn section_fault(mut section: &[u8]) -> Option<Fault> {
         }
         section = rest;
     }
-    // The CR that ends the piece may yet be followed by LF.
+    // LF may still follow the CR at the end of the piece.
     line_fault(section.strip_suffix(b"\r").unwrap_or(section))
 }
 
-/// What is wrong with one header line, or with the beginning of one.
+/// The fault in a header line, or in the beginning of a header line.
 fn line_fault(line: &[u8]) -> Option<Fault> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Some(Fault::ObsoleteFold);

@@ -1,12 +1,12 @@
-//! Header lines and the headers a gateway knows.
+//! Header lines, and the known headers.
 
 use crate::span::Span;
 
-/// The headers that a gateway acts on, so that each line's name is looked at once.
+/// The headers that a gateway acts on, so that each name is looked up only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Known {
-    /// None of the others.
+    /// Any other header.
     #[default]
     Other,
     /// `Accept-Encoding`.
@@ -91,7 +91,7 @@ pub enum Known {
     XScheme,
 }
 
-/// A known name, and what names are told apart by.
+/// A known name with its key.
 struct Name {
     known: Known,
     key: Key,
@@ -102,7 +102,7 @@ const fn name(name: &'static str, known: Known) -> Name {
     Name { known, key: Key::of(name.as_bytes()), name }
 }
 
-/// The known names in lower case, by their length, frequent ones first.
+/// The known names in lower case, by length, frequent names first.
 static BY_LENGTH: [&[Name]; 26] = [
     &[],
     &[],
@@ -173,12 +173,12 @@ impl Known {
         Self::Other
     }
 
-    /// Whether the header is about one connection and is removed when a message is forwarded, nominated by
-    /// Connection or not (RFC 9110, 7.6.1).
+    /// Whether the header is about one connection and is removed when the gateway forwards a message, even if Connection does
+    /// not nominate the header (RFC 9110, 7.6.1).
     ///
-    /// Not so: Trailer, since trailers are forwarded (RFC 9110, 6.6.2); and Proxy-Authenticate and
-    /// Proxy-Authorization, which RFC 9110, 7.6.1 does not list and which mean nothing to a gateway, whose
-    /// back end may itself be a proxy that asks for them.
+    /// Not hop-by-hop: Trailer, because trailers are forwarded (RFC 9110, 6.6.2); Proxy-Authenticate and Proxy-Authorization,
+    /// which RFC 9110, 7.6.1 does not list. The latter have no meaning for a gateway, whose endpoint may itself be a proxy
+    /// that asks for them.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -193,8 +193,8 @@ impl Known {
     }
 }
 
-/// The first and the last bytes of a name, up to eight of each, in lower case: two words to compare instead of a
-/// string. Classifying the names of a request takes a third of the time this way.
+/// The first and the last bytes of a name, up to eight of each, in lower case: two words to compare instead of a string.
+/// Classifying the names of a request then takes a third of the time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key(u64, u64);
 
@@ -220,7 +220,7 @@ impl Key {
 /// Eight bytes with their ASCII letters in lower case.
 const fn lower(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // The high bit of each byte says whether its low seven bits are `A` or more, and whether they are over `Z`.
+    // The high bit of each byte is set if its low seven bits are `A` or more, or over `Z`, respectively.
     let low = word & (0x7f * EACH);
     let from_a = low + (0x80 - b'A' as u64) * EACH;
     let over_z = low + (0x7f - b'Z' as u64) * EACH;
@@ -231,20 +231,20 @@ const fn lower(word: u64) -> u64 {
 /// One header line of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The name. The line begins where it begins.
+    /// The name, at the beginning of the line.
     pub name: Span,
     /// The value, without the whitespace around it.
     pub value: Span,
-    /// Just past this line's CRLF.
+    /// The position after the CRLF of the line.
     pub end: u32,
-    /// Which header it is.
+    /// The kind of the header.
     pub known: Known,
-    /// Whether the line ends here and is not forwarded: [`Known::is_hop_by_hop`], every header that a Connection
-    /// option nominates, and in a response that cannot have a body (1xx, 204) a Content-Length, which RFC 9110,
-    /// 8.6 forbids there and which may lead a lenient client to wait for a body.
+    /// Whether the line is hop-by-hop and is not forwarded: [`Known::is_hop_by_hop`], every header that a Connection option
+    /// nominates, and Content-Length in a response without a body (1xx, 204). RFC 9110, 8.6 forbids this Content-Length,
+    /// which may lead a lenient client to wait for a body.
     ///
-    /// A nomination removes only headers that this crate has no name for. Otherwise a client could strip
-    /// `Authorization`, `Cookie`, `Host` or the header that says who it is before the back end looks at it.
+    /// A nomination removes only headers that are not [`Known`]. Otherwise a client could remove `Authorization`, `Cookie`,
+    /// `Host` or an identity header before the endpoint reads the header.
     pub hop_by_hop: bool,
 }
 

@@ -1,24 +1,24 @@
 //! The HTTP/1.x wire protocol, with no I/O.
 //!
-//! What comes in: the bytes that a socket delivered, in whatever pieces. What goes out: where the parts of a head
-//! lie in those bytes, how the body after it is framed, whether the connection can be used again; or the reason
-//! why a message is refused. Nothing is copied and, once its vectors have grown, nothing is allocated.
+//! Input: the bytes from a socket, in pieces of any size. Output: the positions of the parts of a head in these bytes, the
+//! framing of the body, and whether the connection can be reused. For an invalid message the output is the reason of the
+//! rejection. The crate copies nothing, and allocates nothing after its vectors have grown.
 //!
-//! The rules are those of RFC 9110 and RFC 9112, read strictly: where recipients are known to differ, a message is
-//! refused, for a difference between this gateway and what stands behind it is what request smuggling lives on.
-//! Line ends are CRLF, a request has one length, a name ends at its colon, a fold is an error.
+//! The rules are those of RFC 9110 and RFC 9112, read strictly. A message that recipients are known to interpret differently
+//! is rejected, because request smuggling exploits differences between a gateway and its endpoints. Line ends are CRLF, a
+//! request has one length, a name ends at its colon, a fold is an error.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`request`](RequestHead) | request heads: target, authority, framing, persistence |
 //! | [`response`](ResponseHead) | response heads |
-//! | [`header`](Line) | header lines, and the headers a gateway [knows](Known) |
-//! | [`rejection`](Rejection) | why a request is refused, with the status to answer; [`ResponseError`] is its counterpart |
-//! | [`scan`](HeadScan), [`limits`](HeadLimits) | heads that come in pieces, and how large they may be |
+//! | [`header`](Line) | header lines, and the headers that a gateway [knows](Known) |
+//! | [`rejection`](Rejection) | the reasons to reject a request, with their statuses; [`ResponseError`] for responses |
+//! | [`scan`](HeadScan), [`limits`](HeadLimits) | heads in pieces, and their size limits |
 //! | [`chunked`](ChunkedDecoder) | the chunked coding, both ways |
-//! | [`path`](normalise()) | the normal form of a path, in which routes are matched |
-//! | `target`, `authority`, `fields` | the parts of a head's meaning: its target, its host, its framing and connection headers |
-//! | `head`, `request_fault`, `fault` | from `httparse` to lines, and what was wrong if it refused |
+//! | [`path`](normalise()) | the normal form of a path, for matching routes |
+//! | `target`, `authority`, `fields` | the request target, the host, and the framing and connection headers |
+//! | `head`, `request_fault`, `fault` | conversion of `httparse`'s results to lines, and the faults of rejected heads |
 
 mod authority;
 mod chunked;

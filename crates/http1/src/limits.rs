@@ -1,9 +1,9 @@
-//! How large a head may be.
+//! The size limits of a head.
 
 /// The most header lines that [`HeadLimits::headers`] can allow.
 pub const MAX_HEADERS: usize = 256;
 
-/// How large a head may be. What is larger is refused, not truncated.
+/// The size limits of a head. A larger head is rejected, not truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
     /// The most bytes of a head, from its first byte to the end of the blank line. Values over 4 GiB act as
@@ -38,7 +38,7 @@ impl HeadLimits {
 }
 
 impl Default for HeadLimits {
-    /// 32 KiB and 128 lines: what nginx takes with its default buffers (`large_client_header_buffers 4 8k`).
+    /// 32 KiB and 128 lines. nginx accepts 32 KiB with its default buffers (`large_client_header_buffers 4 8k`).
     fn default() -> Self {
         Self { bytes: 32 * 1024, headers: 128 }
     }

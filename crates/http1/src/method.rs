@@ -2,10 +2,10 @@
 
 use crate::rejection::Rejection;
 
-/// The longest method that is accepted, in bytes. The longest one that is registered has 17.
+/// The longest accepted method, in bytes. The longest registered method has 17.
 pub(crate) const MAX_METHOD: usize = 64;
 
-/// The methods of IANA's HTTP Method Registry that [`Method`] has no variant for.
+/// The methods of IANA's HTTP Method Registry without a variant of [`Method`].
 const REGISTERED: &[&[u8]] = &[
     b"ACL",
     b"BASELINE-CONTROL",
@@ -40,8 +40,8 @@ const REGISTERED: &[&[u8]] = &[
     b"VERSION-CONTROL",
 ];
 
-/// A request method (RFC 9110, 9; PATCH: RFC 5789). Methods are case-sensitive, and a registered method in another
-/// case is rejected: frameworks upper-case methods, so an endpoint takes `delete` for `DELETE` where a gateway does not.
+/// A request method (RFC 9110, 9; PATCH: RFC 5789). Methods are case-sensitive. A registered method in another case is
+/// rejected: frameworks upper-case methods, so an endpoint would read `delete` as `DELETE`, unlike the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `GET`.
@@ -62,7 +62,7 @@ pub enum Method {
     Trace,
     /// `CONNECT`.
     Connect,
-    /// Any other: [`RequestHead::method_name`](crate::RequestHead::method_name) has its name.
+    /// Any other method; see [`RequestHead::method_name`](crate::RequestHead::method_name).
     #[default]
     Other,
 }
@@ -85,7 +85,7 @@ impl Method {
         }
     }
 
-    /// The method with this name, as [`of`](Self::of) gives it, if a request may have it.
+    /// The method with this name, as in [`of`](Self::of), if the name is valid for a request.
     ///
     /// # Errors
     ///
@@ -99,15 +99,15 @@ impl Method {
         }
     }
 
-    /// Whether sending the request twice has the effect of sending it once (RFC 9110, 9.2.2), so that it may be
-    /// repeated when a connection dies. Nothing is known of other methods: they are not.
+    /// Whether two identical requests have the effect of one request (RFC 9110, 9.2.2), so that the gateway may retry after a
+    /// connection dies. Unknown methods are not idempotent.
     #[inline]
     pub fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)
     }
 }
 
-/// Checks a method that has no variant.
+/// Checks a method without a variant.
 #[cold]
 fn check_other(name: &[u8]) -> Result<(), Rejection> {
     if name.len() > MAX_METHOD {

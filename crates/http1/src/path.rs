@@ -8,24 +8,24 @@ use crate::token::hex;
 /// A path in normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalised<'p> {
-    /// The path was in normal form, without an escape and without a `;`: every endpoint reads the same segments.
+    /// The path was in normal form, without an escape and without a `;`: every endpoint parses the same segments.
     Plain,
     /// The path was in normal form.
     AsIs,
-    /// The normal form, which lies in the scratch buffer.
+    /// The normal form, in the scratch buffer.
     Rewritten(&'p [u8]),
 }
 
-/// What a byte of a path calls for.
+/// The handling of a byte of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Stands for itself. `/` and `.` do, too, but segments are looked at.
+    /// Unchanged, as are `/` and `.`, which additionally affect segments.
     Plain,
     Slash,
     Percent,
-    /// `;`, which stands for itself and begins a parameter of a segment (RFC 3986, 3.3).
+    /// `;`, unchanged: it begins a parameter of a segment (RFC 3986, 3.3).
     Semicolon,
-    /// Is not allowed in a path (RFC 3986, 3.3) and is percent-encoded.
+    /// Not allowed in a path (RFC 3986, 3.3), and therefore percent-encoded.
     Encode,
 }
 
@@ -54,23 +54,22 @@ const fn classes() -> [Class; 256] {
     classes
 }
 
-/// Brings `path` to the normal form in which routes are matched and in which it is forwarded, so that a back end
-/// sees what was matched:
+/// Converts `path` to the normal form, in which routes are matched and requests are forwarded. An endpoint therefore receives
+/// the matched path:
 ///
-/// - escapes of unreserved characters are decoded (RFC 3986, 6.2.2.2), all others are kept, in upper case:
-///   `%2f` is not a slash;
+/// - escapes of unreserved characters are decoded (RFC 3986, 6.2.2.2), all others stay, in upper case: `%2f` is not a slash;
 /// - `//` becomes `/`, as with `merge_slashes` of nginx;
-/// - `.` and `..` segments are removed (RFC 3986, 5.2.4), also if they were written with `%2e`;
+/// - `.` and `..` segments are removed (RFC 3986, 5.2.4), also in the form `%2e`;
 /// - bytes that a path cannot contain are percent-encoded.
 ///
-/// `path` is without its query. The empty path of an absolute-form target becomes `/`; `*` stays. The normal form
-/// of a normal form is itself. `scratch` is only written if the path is not in normal form.
+/// `path` is without its query. The empty path of an absolute-form target becomes `/`; `*` stays. Normalisation is
+/// idempotent. `scratch` is only written if the path is not in normal form.
 ///
 /// # Errors
 ///
 /// [`InvalidEscape`](Rejection::InvalidEscape), [`NulInPath`](Rejection::NulInPath),
-/// [`PathAboveRoot`](Rejection::PathAboveRoot), and [`InvalidTarget`](Rejection::InvalidTarget) if it does not
-/// begin with `/`.
+/// [`PathAboveRoot`](Rejection::PathAboveRoot), and [`InvalidTarget`](Rejection::InvalidTarget) if the path does not begin
+/// with `/`.
 #[inline]
 pub fn normalise<'s>(path: &[u8], scratch: &'s mut Vec<u8>) -> Result<Normalised<'s>, Rejection> {
     if let Some(normal) = as_it_is(path) {
@@ -80,7 +79,7 @@ pub fn normalise<'s>(path: &[u8], scratch: &'s mut Vec<u8>) -> Result<Normalised
     Ok(Normalised::Rewritten(scratch))
 }
 
-/// What a `path` is that is in normal form, in one pass without writing.
+/// The result for a `path` in normal form, in one pass without writing.
 fn as_it_is(path: &[u8]) -> Option<Normalised<'static>> {
     if path.first() != Some(&b'/') {
         return (path == b"*").then_some(Normalised::Plain);
@@ -115,7 +114,7 @@ fn begins_with_dots(rest: &[u8]) -> bool {
     matches!(after.strip_prefix(b".").unwrap_or(after), [] | [b'/', ..])
 }
 
-/// Whether a `%` before these bytes makes an escape that stays as it is.
+/// Whether a `%` before these bytes begins an escape that stays unchanged.
 fn is_normal_escape(rest: &[u8]) -> bool {
     let is_upper = |digit: &u8| matches!(digit, b'0'..=b'9' | b'A'..=b'F');
     let is_kept = |byte: u8| byte != 0 && !is_unreserved(byte);
@@ -133,7 +132,7 @@ fn rewrite(path: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
         return Ok(());
     }
     let mut rest = path.strip_prefix(b"/").ok_or(Rejection::InvalidTarget)?;
-    // Where in `out` the segment begins that is being written.
+    // The beginning of the current segment in `out`.
     let mut segment = 1;
     while let [byte, tail @ ..] = rest {
         rest = tail;
@@ -159,7 +158,8 @@ fn rewrite(path: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Ends the segment that begins at `segment` of `out`, with a slash if one follows. Says where the next begins.
+/// Ends the segment that begins at `segment` of `out`, with a slash if another segment follows. Returns the beginning of the
+/// next segment.
 fn end_segment(out: &mut Vec<u8>, segment: usize, slash: bool) -> Result<usize, Rejection> {
     match &out[segment..] {
         b"" => Ok(segment),
@@ -168,7 +168,7 @@ fn end_segment(out: &mut Vec<u8>, segment: usize, slash: bool) -> Result<usize, 
             Ok(segment)
         }
         b".." => {
-            // The byte before a segment is its slash, and before that ends the parent, unless this is the root.
+            // The byte before a segment is its slash. Before the slash the parent ends, unless the segment is at the root.
             let parent = memrchr(b'/', &out[..segment - 1]).ok_or(Rejection::PathAboveRoot)? + 1;
             out.truncate(parent);
             Ok(parent)

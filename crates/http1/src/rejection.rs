@@ -1,26 +1,26 @@
-//! Why a request was refused.
+//! The reasons to reject a request.
 
 use thiserror::Error;
 
 use crate::fault::Fault;
 
-/// Why a request was refused.
+/// The reason why a request is rejected.
 ///
-/// A request is refused where parsers are known to differ, since a difference between this gateway and a back
-/// end is what request smuggling lives on.
+/// The gateway rejects requests that parsers are known to interpret differently, because request smuggling exploits
+/// differences between a gateway and its endpoints.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 pub enum Rejection {
-    /// A TLS record came on a port without TLS.
+    /// A TLS record arrived on a port without TLS.
     #[error("a TLS record on a port that speaks clear text")]
     TlsRecord,
-    /// More empty lines before the request than the robustness principle of RFC 9112, 2.2 calls for.
+    /// More empty lines before the request than RFC 9112, 2.2 recommends to tolerate.
     #[error("too many empty lines before the request line")]
     EmptyLines,
     /// The method is not a token (RFC 9110, 9.1).
     #[error("the method is not a token")]
     InvalidMethod,
-    /// A method of IANA's registry but for its case (RFC 9110, 9.1: methods are case-sensitive). Endpoints that
-    /// upper-case methods would take it for another one than this gateway does.
+    /// A method of IANA's registry in another case (RFC 9110, 9.1: methods are case-sensitive). Endpoints that upper-case
+    /// methods would read another method than the gateway.
     #[error("the method is a registered one in another case")]
     MethodInOtherCase,
     /// The method is longer than 64 bytes (RFC 9112, 3).
@@ -51,7 +51,7 @@ pub enum Rejection {
     /// A line that ends in LF without CR.
     #[error("a line ends without a carriage return")]
     BareLf,
-    /// A CR that no LF follows (RFC 9112, 2.2).
+    /// A CR without an LF after it (RFC 9112, 2.2).
     #[error("a carriage return inside a line")]
     BareCr,
     /// A header line that begins with whitespace (RFC 9112, 5.2).
@@ -81,14 +81,14 @@ pub enum Rejection {
     /// A Host that is empty (RFC 9110, 4.2.1), or not `uri-host [":" port]` (RFC 9110, 7.2).
     #[error("the Host header is empty, or not a host with an optional port")]
     InvalidHost,
-    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore
-    /// Host; a back end may not.
+    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore Host; an endpoint
+    /// may use Host.
     #[error("the Host header and the request target name different hosts")]
     HostMismatch,
-    /// A Content-Length of a tunnel, whose content has none (RFC 9110, 9.3.6; RFC 8441, 5).
+    /// A Content-Length of a tunnel, which has no content length (RFC 9110, 9.3.6; RFC 8441, 5).
     #[error("a Content-Length where what follows is a tunnel")]
     LengthOfTunnel,
-    /// A `:protocol` (RFC 8441, 4) that is no token, or that is not passed on.
+    /// A `:protocol` (RFC 8441, 4) that is not a token, or that the gateway does not forward.
     #[error("the :protocol of a CONNECT is not one that is passed on")]
     UnknownTunnel,
     /// Content-Length is not a plain decimal number below 2^63.
@@ -115,25 +115,25 @@ pub enum Rejection {
     /// An expectation other than `100-continue` (RFC 9110, 10.1.1).
     #[error("an expectation other than 100-continue")]
     UnsupportedExpectation,
-    /// The request line alone passes the limit on the head.
+    /// The request line alone exceeds the size limit of a head.
     #[error("the request line is longer than a head may be")]
     RequestLineTooLong,
-    /// The head passes the limit on its bytes.
+    /// The head exceeds the size limit.
     #[error("the head is longer than allowed")]
     HeadTooLarge,
-    /// More header lines than allowed.
+    /// More header lines than the limit.
     #[error("more header lines than allowed")]
     TooManyHeaders,
     /// A `%` in the path without two hexadecimal digits after it (RFC 3986, 2.1).
     #[error("a percent sign in the path without two hexadecimal digits")]
     InvalidEscape,
-    /// NUL in the path, also as `%00`: back ends in C would end the path there.
+    /// NUL in the path, also as `%00`: endpoints in C would end the path there.
     #[error("NUL in the path")]
     NulInPath,
-    /// `..` segments that lead above the root.
+    /// `..` segments that resolve to a path above the root.
     #[error("the path leads above the root")]
     PathAboveRoot,
-    /// A `.` or `..` segment that appears once an endpoint decodes the path or leaves parameters of segments out.
+    /// A `.` or `..` segment that appears when an endpoint decodes the path or drops parameters of segments.
     #[error("the path has a dot segment behind an escape or a parameter")]
     EncodedDotSegment,
 }
@@ -189,14 +189,13 @@ impl Rejection {
         self as usize
     }
 
-    /// The status to answer with. The connection cannot be used further: where the next request begins is not
-    /// known.
+    /// The status of the response. The connection cannot be reused, because the beginning of the next request is unknown.
     pub fn status(self) -> u16 {
         match self {
             Self::RequestLineTooLong => 414,
             Self::UnsupportedExpectation => 417,
             Self::HeadTooLarge | Self::TooManyHeaders => 431,
-            // RFC 8441 leaves the status open; RFC 9220, 3 says 501 for HTTP/3.
+            // RFC 8441 leaves the status open; RFC 9220, 3 requires 501 for HTTP/3.
             Self::UnsupportedTransferEncoding | Self::UnknownTunnel | Self::MethodTooLong => 501,
             Self::UnsupportedVersion => 505,
             _ => 400,

@@ -40,13 +40,13 @@ pub enum RequestFraming {
 
 /// The head of a request: its request line and its header lines.
 ///
-/// Made to be reused: [`parse`](Self::parse) overwrites it and keeps the room for the lines. It holds no bytes
-/// itself but refers to the buffer that it was parsed from.
+/// Made for reuse: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no bytes; it
+/// refers to the parsed buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,
-    /// The method as it was sent.
+    /// The method, as sent.
     pub method_name: Span,
     /// The version.
     pub version: Version,
@@ -59,43 +59,43 @@ pub struct RequestHead {
     pub path: Span,
     /// The query without its `?`, which may be empty.
     pub query: Option<Span>,
-    /// The effective `host[:port]` (RFC 9112, 3.3): that of the target if it has one, else of Host. Valid by
-    /// RFC 3986: a name, an IPv4 address or an IPv6 address in brackets, never empty; the colon may come without a
-    /// port. `None` only in HTTP/1.0.
+    /// The effective `host[:port]` (RFC 9112, 3.3): from the target if it has an authority, else from Host. Valid by RFC
+    /// 3986: a name, an IPv4 address or an IPv6 address in brackets, never empty; the colon may come without a port. `None`
+    /// only in HTTP/1.0.
     pub authority: Option<Span>,
-    /// The header lines in the order that they came in.
+    /// The header lines, in the order of the request.
     pub lines: Vec<Line>,
-    /// How the body is framed.
+    /// The framing of the body.
     pub framing: RequestFraming,
     /// Whether the client will send further requests on this connection (RFC 9112, 9.3).
     pub keep_alive: bool,
-    /// Whether the client waits for a 100 before it sends the body (RFC 9110, 10.1.1). False if no body is to
-    /// come, and in HTTP/1.0, which has no 100.
+    /// Whether the client waits for a 100 before it sends the body (RFC 9110, 10.1.1). False for a request without a body,
+    /// and in HTTP/1.0, which has no 100.
     pub expect_continue: bool,
     /// The protocols to change to: the first Upgrade line, if Connection has the `upgrade` option and the version
     /// is 1.1 (RFC 9110, 7.8).
     pub upgrade: Option<Span>,
-    /// How many bytes the head takes, from the beginning of the buffer to the end of the blank line, with any
-    /// empty lines that came before it.
+    /// The length of the head, from the beginning of the buffer to the end of the blank line, including empty lines before
+    /// the request.
     pub len: usize,
 }
 
 impl RequestHead {
-    /// Parses the head at the beginning of `buf`. `Ok(true)`: it is complete, and [`len`](Self::len) bytes long;
-    /// what follows it is not looked at. `Ok(false)`: more bytes are needed; call again with the same bytes and
-    /// more, and with the same `scan`. Only after `Ok(true)` do the fields mean anything.
+    /// Parses the head at the beginning of `buf`. `Ok(true)`: the head is complete, and [`len`](Self::len) bytes long; bytes
+    /// after the head are ignored. `Ok(false)`: more bytes are needed; call again with the same bytes and more, and with the
+    /// same `scan`. The fields are valid only after `Ok(true)`.
     ///
-    /// Whether a head is accepted does not depend on the pieces it comes in. The reason why it is not may, if
-    /// there are several: pieces show some faults earlier than others.
+    /// The pieces of a head do not affect whether the head is accepted. The pieces may affect the reason of a rejection,
+    /// because pieces reveal some faults earlier than others.
     ///
     /// # Errors
     ///
-    /// The reason to refuse the request.
+    /// The reason to reject the request.
     #[inline]
     pub fn parse(&mut self, buf: &[u8], scan: &mut HeadScan, limits: &HeadLimits) -> Result<bool, Rejection> {
         let window = limits.window(buf);
-        // Nearly every head comes in one piece, so it is parsed at once. One that does not is scanned for its end
-        // and then parsed again: twice in all, however many the pieces.
+        // Nearly every head arrives in one piece, so the head is parsed at once. A head in pieces is scanned for its end and
+        // then parsed again: at most twice, for any number of pieces.
         if scan.is_fresh() || scan.advance(window, Start::Request)? {
             if self.parse_whole(window, limits)? {
                 *scan = HeadScan::default();
@@ -121,7 +121,7 @@ impl RequestHead {
         self.lines.iter().find(named).map(|line| line.value.of(buf))
     }
 
-    /// The value of the only line with this name, in any case; nothing if there is none, or more than one.
+    /// The value of the only line with this name, in any case. `None` if no line or several lines have the name.
     pub fn find_only<'b>(&self, buf: &'b [u8], name: &str) -> Option<&'b [u8]> {
         let named = |line: &&Line| line.name.of(buf).eq_ignore_ascii_case(name.as_bytes());
         let mut lines = self.lines.iter().filter(named);
@@ -151,11 +151,11 @@ impl RequestHead {
         Ok(true)
     }
 
-    /// `httparse` takes bare LF for CRLF, here before the request line and after it.
+    /// `httparse` accepts bare LF for CRLF, here before the request line and after it.
     #[inline]
     fn check_line_ends(&self, head: &[u8]) -> Result<(), Rejection> {
         if self.method_name.start > 0 {
-            // Cold, and the scan knows how many empty lines are too many.
+            // A cold path. The scan limits the number of empty lines.
             HeadScan::default().advance(head, Start::Request)?;
         }
         // The version is preceded by one space and is eight bytes long.

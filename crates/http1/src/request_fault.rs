@@ -1,4 +1,4 @@
-//! What is wrong with a request head that `httparse` refused.
+//! The fault in a request head that `httparse` rejected.
 
 use httparse::Error;
 use memchr::memchr;
@@ -8,8 +8,8 @@ use crate::rejection::Rejection;
 use crate::scan::{HeadScan, Start};
 use crate::token::is_token;
 
-/// What is wrong with the request head at the beginning of `window`, of which `httparse` only says the kind of
-/// place. Nothing here decides whether a request is refused: that is settled.
+/// The fault in the request head at the beginning of `window`. `httparse` reports only the kind of the place. The request is
+/// already rejected; this code only finds the reason.
 #[cold]
 pub(crate) fn request_fault(window: &[u8], error: Error) -> Rejection {
     if window.first() == Some(&0x16) {
@@ -57,7 +57,7 @@ fn token_fault(line: &[u8]) -> Rejection {
     if target.is_empty() || only_two_parts { Rejection::InvalidRequestLine } else { Rejection::InvalidTarget }
 }
 
-/// The version is not one of the two.
+/// The version is neither HTTP/1.0 nor HTTP/1.1.
 fn version_fault(line: &[u8]) -> Rejection {
     let version = line.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
     let version = version.strip_suffix(b"\r").unwrap_or(version);
@@ -71,7 +71,7 @@ fn version_fault(line: &[u8]) -> Rejection {
     }
 }
 
-/// What follows the version is not the end of a line.
+/// The line does not end after the version.
 fn line_end_fault(line: &[u8]) -> Option<Rejection> {
     let version = line.splitn(3, |&byte| byte == b' ').nth(2)?;
     match version.get(8..)? {

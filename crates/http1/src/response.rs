@@ -19,55 +19,55 @@ use crate::span::Span;
 /// How the body of a response is framed (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// No body can come, whatever the headers say: a response to HEAD, 1xx, 204, 304.
+    /// No body, for any headers: a response to HEAD, 1xx, 204, 304.
     #[default]
     None,
     /// This many bytes, below 2^63; may be 0.
     Length(u64),
     /// The chunked coding.
     Chunked,
-    /// Everything until the connection is closed.
+    /// All bytes until the connection is closed.
     UntilClose,
 }
 
 /// The head of a response: its status line and its header lines.
 ///
-/// Made to be reused: [`parse`](Self::parse) overwrites it and keeps the room for the lines. It holds no bytes
-/// itself but refers to the buffer that it was parsed from.
+/// Made for reuse: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no bytes; it
+/// refers to the parsed buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// The status, 100 to 999. Those over 599 are not defined but in use, and a gateway passes them on.
+    /// The status, 100 to 999. Statuses over 599 are undefined but in use, and a gateway forwards them.
     pub status: u16,
     /// The version.
     pub version: Version,
     /// The reason phrase, which may be empty.
     pub reason: Span,
-    /// The header lines in the order that they came in.
+    /// The header lines, in the order of the response.
     pub lines: Vec<Line>,
-    /// How the body is framed.
+    /// The framing of the body.
     pub framing: ResponseFraming,
-    /// Whether the connection can take another request once the body has been read (RFC 9112, 9.3).
+    /// Whether the connection can carry another request after the end of the body (RFC 9112, 9.3).
     pub keep_alive: bool,
-    /// How long the server says that it keeps an idle connection: `Keep-Alive: timeout=SECONDS`.
+    /// The idle timeout that the server announces: `Keep-Alive: timeout=SECONDS`.
     pub keep_alive_timeout: Option<Duration>,
     /// Whether the connection now speaks another protocol: the status is 101.
     pub upgrade: bool,
     /// The protocols that a 101 changes to: the first Upgrade line, if Connection has the `upgrade` option and the
     /// version is 1.1 (RFC 9110, 7.8).
     pub protocols: Option<Span>,
-    /// How many bytes the head takes, from the beginning of the buffer to the end of the blank line.
+    /// The length of the head, from the beginning of the buffer to the end of the blank line.
     pub len: usize,
 }
 
 impl ResponseHead {
-    /// Parses the head at the beginning of `buf`, an answer to a request of this method. `Ok(true)`: it is
-    /// complete, and [`len`](Self::len) bytes long; what follows it is not looked at. `Ok(false)`: more bytes are
-    /// needed; call again with the same bytes and more, and with the same `scan`. Only after `Ok(true)` do the
-    /// fields mean anything. After an interim response (1xx) another follows.
+    /// Parses the head at the beginning of `buf`, of a response to a request with this method. `Ok(true)`: the head is
+    /// complete, and [`len`](Self::len) bytes long; bytes after the head are ignored. `Ok(false)`: more bytes are needed;
+    /// call again with the same bytes and more, and with the same `scan`. The fields are valid only after `Ok(true)`. After
+    /// an interim response (1xx) another response follows.
     ///
     /// # Errors
     ///
-    /// The reason why the response cannot be understood, or not safely.
+    /// The reason why the response is invalid, or cannot be interpreted safely.
     #[inline]
     pub fn parse(
         &mut self,
@@ -77,7 +77,7 @@ impl ResponseHead {
         limits: &HeadLimits,
     ) -> Result<bool, ResponseError> {
         let window = limits.window(buf);
-        // As in `RequestHead::parse`: at once, or scanned for its end and then once more.
+        // As in `RequestHead::parse`: parsed at once, or scanned for its end and then parsed again.
         if scan.is_fresh() || scan.advance(window, Start::Response)? {
             if self.parse_whole(window, request_method, limits)? {
                 *scan = HeadScan::default();
@@ -106,7 +106,7 @@ impl ResponseHead {
         request_method: Method,
         limits: &HeadLimits,
     ) -> Result<bool, ResponseError> {
-        // `httparse` skips empty lines, which no client may (RFC 9112, 2.2 speaks of servers).
+        // `httparse` skips empty lines, which a client must not do (RFC 9112, 2.2 is about servers).
         if matches!(window.first(), Some(byte) if *byte != b'H') {
             return Err(ResponseError::InvalidStatusLine);
         }
@@ -132,7 +132,7 @@ impl ResponseHead {
         Ok(true)
     }
 
-    /// The reason phrase, which `httparse` keeps to itself if it is not ASCII.
+    /// The reason phrase, which `httparse` omits if it is not ASCII.
     #[inline]
     fn find_reason(&self, head: &[u8]) -> Result<Span, ResponseError> {
         const STATUS_END: usize = "HTTP/1.1 200".len();
@@ -179,7 +179,7 @@ impl ResponseHead {
     }
 }
 
-/// What is wrong with a response head that `httparse` refused.
+/// The fault in a response head that `httparse` rejected.
 #[cold]
 fn response_fault(window: &[u8], error: Error) -> ResponseError {
     match error {

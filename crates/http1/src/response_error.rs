@@ -1,11 +1,11 @@
-//! Why a response cannot be used.
+//! The reasons why a response cannot be used.
 
 use thiserror::Error;
 
 use crate::fault::Fault;
 
-/// Why a response of a back end cannot be used. The client gets a 502 and the connection is closed: where the
-/// next response begins is not known.
+/// The reason why an endpoint's response cannot be used. The gateway responds to the client with 502 and closes the
+/// connection, because the beginning of the next response is unknown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 pub enum ResponseError {
     /// Not `HTTP-version SP status-code [SP reason-phrase] CRLF` with a status of 100 to 999 (RFC 9112, 4).
@@ -17,7 +17,7 @@ pub enum ResponseError {
     /// A line that ends in LF without CR.
     #[error("a line ends without a carriage return")]
     BareLf,
-    /// A CR that no LF follows (RFC 9112, 2.2).
+    /// A CR without an LF after it (RFC 9112, 2.2).
     #[error("a carriage return inside a line")]
     BareCr,
     /// A header line that begins with whitespace (RFC 9112, 5.2).
@@ -53,10 +53,10 @@ pub enum ResponseError {
     /// More than 64 connection options: each costs a look at each header line.
     #[error("too many options in the Connection header")]
     TooManyConnectionOptions,
-    /// The head passes the limit on its bytes.
+    /// The head exceeds the size limit.
     #[error("the head is longer than allowed")]
     HeadTooLarge,
-    /// More header lines than allowed.
+    /// More header lines than the limit.
     #[error("more header lines than allowed")]
     TooManyHeaders,
 }

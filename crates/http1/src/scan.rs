@@ -1,4 +1,4 @@
-//! Finding the end of a head that arrives in pieces.
+//! The search for the end of a head in pieces.
 
 use memchr::memchr;
 
@@ -6,28 +6,27 @@ use crate::fault::Fault;
 use crate::method::MAX_METHOD;
 use crate::token::is_tchar;
 
-/// How many empty lines may come before a request: RFC 9112, 2.2 asks for one at least, since old clients send
-/// one after a body.
+/// The most empty lines before a request. RFC 9112, 2.2 recommends to ignore at least one, because old clients send an empty
+/// line after a body.
 const MAX_EMPTY_LINES: u8 = 4;
 
-/// How a head begins.
+/// The kind of a head's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     Request,
     Response,
 }
 
-/// How far the head of one message has been looked at, so that a head that arrives byte by byte costs linear
-/// time.
+/// The progress through the head of one message, so that a head in single bytes costs linear time.
 ///
-/// One belongs to each head being read: begin with the default, and pass the same one with the same bytes and
-/// more. When a head is complete it is ready for the next one; after an error it is of no further use.
+/// Each head has a scan of its own: begin with the default, and pass the same scan with the same bytes and more. When a head
+/// is complete, the scan is ready for the next head. After an error the scan cannot be used.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScan {
     stage: Stage,
-    /// Every byte before this one has been looked at.
+    /// The number of scanned bytes.
     position: usize,
-    /// Where the line begins that `position` is in.
+    /// The beginning of the line that contains `position`.
     line: usize,
     /// Whether the first line has ended.
     first_line_ended: bool,
@@ -36,7 +35,7 @@ pub struct HeadScan {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// No byte has been looked at.
+    /// No byte is scanned.
     #[default]
     Fresh,
     /// In the empty lines before the first line.
@@ -50,21 +49,21 @@ enum Stage {
 }
 
 impl HeadScan {
-    /// Whether no byte has been looked at.
+    /// Whether no byte is scanned.
     #[inline]
     pub(crate) fn is_fresh(&self) -> bool {
         self.stage == Stage::Fresh
     }
 
-    /// Whether the first line has been seen whole.
+    /// Whether the first line is complete.
     pub(crate) fn first_line_ended(&self) -> bool {
         self.first_line_ended
     }
 
-    /// Looks at what has come since the last call. Says whether the head is complete.
+    /// Scans the bytes since the last call. Returns whether the head is complete.
     ///
-    /// What can never become a head is refused as soon as it shows, so that garbage does not hold a connection
-    /// until the timeout.
+    /// Input that can never become a head is rejected at once, so that garbage does not occupy a connection until the
+    /// timeout.
     pub(crate) fn advance(&mut self, window: &[u8], start: Start) -> Result<bool, Fault> {
         if window.is_empty() {
             return Ok(false);

@@ -1,48 +1,47 @@
-//! A range of the buffer that a head was parsed from.
+//! A range of the parsed buffer.
 
-/// A range of the buffer that a head was parsed from, in bytes.
+/// A range of the parsed buffer, in bytes.
 ///
-/// Eight bytes instead of the sixteen of a slice, and free of a lifetime, so that a parsed head can be kept
-/// beside the buffer it describes. A head is far shorter than 4 GiB: [`HeadLimits`](crate::HeadLimits) sees to
-/// that.
+/// Eight bytes instead of the sixteen of a slice, and without a lifetime, so that a parsed head can be stored beside its
+/// buffer. A head is far shorter than 4 GiB, because of [`HeadLimits`](crate::HeadLimits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Where the range begins.
+    /// The first position of the range.
     pub start: u32,
-    /// Just past where it ends.
+    /// The position after the range.
     pub end: u32,
 }
 
 impl Span {
-    /// The bytes of this range in `buf`, which must begin as the buffer did that the range was made from.
+    /// The bytes of this range in `buf`, which must begin with the parsed bytes.
     ///
     /// # Panics
     ///
-    /// If `buf` is shorter than that buffer's head.
+    /// If `buf` is shorter than the parsed head.
     #[inline]
     pub fn of(self, buf: &[u8]) -> &[u8] {
         &buf[self.start as usize..self.end as usize]
     }
 
-    /// How many bytes it covers.
+    /// The length in bytes.
     #[inline]
     pub fn len(self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// Whether it covers no byte.
+    /// Whether the range is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// From offsets that lie within the head limit, hence within `u32`.
+    /// A span from offsets within the head limit, hence within `u32`.
     #[inline]
     pub(crate) fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// Where `part`, a slice of `buf`, lies in it.
+    /// The position of `part`, a slice of `buf`, in `buf`.
     #[inline]
     pub(crate) fn within(buf: &[u8], part: &[u8]) -> Self {
         let start = (part.as_ptr() as usize).wrapping_sub(buf.as_ptr() as usize);

@@ -7,7 +7,7 @@ use crate::method::Method;
 use crate::rejection::Rejection;
 use crate::span::Span;
 
-/// Which of the four forms a request target has (RFC 9112, 3.2).
+/// The form of a request target (RFC 9112, 3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetForm {
     /// `/path?query`.
@@ -15,9 +15,9 @@ pub enum TargetForm {
     Origin,
     /// `http://host/path?query`, as clients send it to proxies.
     Absolute,
-    /// `host:port`, with CONNECT alone.
+    /// `host:port`, only with CONNECT.
     Authority,
-    /// `*`, with OPTIONS alone.
+    /// `*`, only with OPTIONS.
     Asterisk,
 }
 
@@ -30,17 +30,17 @@ pub(crate) struct Target<'b> {
     pub(crate) authority: Option<TargetAuthority<'b>>,
 }
 
-/// The authority that a target names.
+/// The authority in a target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetAuthority<'b> {
     pub(crate) span: Span,
     pub(crate) parsed: Authority<'b>,
-    /// The port that the scheme stands for.
+    /// The default port of the scheme.
     pub(crate) default_port: Option<u16>,
 }
 
 impl<'b> Target<'b> {
-    /// Reads the target that lies at `span` of `buf`; it has no space and no control.
+    /// Parses the target at `span` of `buf`, which contains no space and no control.
     #[inline]
     pub(crate) fn parse(buf: &'b [u8], span: Span, method: Method) -> Result<Self, Rejection> {
         let target = span.of(buf);
@@ -58,7 +58,7 @@ impl<'b> Target<'b> {
         }
     }
 
-    /// `host:port`, both of them (RFC 9112, 3.2.3).
+    /// `host:port`, both required (RFC 9112, 3.2.3).
     fn authority(target: &'b [u8], span: Span) -> Result<Self, Rejection> {
         if matches!(target, [b'/', ..] | b"*") || find(target, b"://").is_some() {
             return Err(Rejection::TargetFormOfOtherMethod);
@@ -105,7 +105,7 @@ impl<'b> Target<'b> {
     }
 }
 
-/// The path and the query of what lies between `start` and the end of `span`.
+/// The path and the query between `start` and the end of `span`.
 #[inline]
 fn split_query(buf: &[u8], start: usize, span: Span) -> Result<(Span, Option<Span>), Rejection> {
     let end = span.end as usize;
@@ -119,7 +119,7 @@ fn split_query(buf: &[u8], start: usize, span: Span) -> Result<(Span, Option<Spa
     Ok((Span::new(start, mark), Some(Span::new(mark + 1, end))))
 }
 
-/// Where `needle` first is in `haystack`; both are short.
+/// The first position of `needle` in `haystack`; both are short.
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }

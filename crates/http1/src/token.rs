@@ -1,6 +1,6 @@
-//! Classes of bytes and the lists that header values are made of.
+//! Classes of bytes, and the lists in header values.
 
-/// `tchar` (RFC 9110, 5.6.2): what method names, header names and options are made of.
+/// `tchar` (RFC 9110, 5.6.2): the bytes of method names, header names and options.
 static TCHAR: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
 
 /// `unreserved / sub-delims` (RFC 3986, 2.2 and 2.3): a `reg-name` without its percent-escapes.
@@ -68,7 +68,7 @@ pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The elements of a comma-separated list (RFC 9110, 5.6.1), trimmed, with the empty ones.
+/// The elements of a comma-separated list (RFC 9110, 5.6.1), trimmed, including empty elements.
 pub(crate) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim)
 }

@@ -1,8 +1,8 @@
-//! The algorithms of signatures.
+//! Signature algorithms.
 
 use std::fmt;
 
-/// How a token is signed (RFC 7518, 3.1; `EdDSA` with Ed25519, RFC 8037, 3.1).
+/// A signature algorithm (RFC 7518, 3.1; `EdDSA` with Ed25519, RFC 8037, 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// HMAC with SHA-256.
@@ -51,13 +51,13 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// The algorithm of this name, which is written in this case.
+    /// The algorithm with this case-sensitive name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
     }
 
-    /// Its name.
+    /// The name of the algorithm.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether it is for a secret that both sides know.
+    /// Whether the algorithm needs a shared secret.
     #[must_use]
     pub fn is_shared(self) -> bool {
         matches!(self, Self::Hs256 | Self::Hs384 | Self::Hs512)

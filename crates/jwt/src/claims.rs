@@ -1,4 +1,4 @@
-//! What a token says, and what it has to say.
+//! The claims of a token, and the rules for claims.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use serde_json::{Map, Value};
 
 use crate::Fault;
 
-/// What a verified token says.
+/// The claims of a verified token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims(pub(crate) Map<String, Value>);
 
-/// What tokens of an issuer have to say.
+/// The rules for the tokens of an issuer.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// What `iss` has to be; anything, if there is none.
+    /// The required value of `iss`. `None`: any value.
     pub issuer: Option<Box<str>>,
-    /// Of which `aud` has to name one; anything, if it is empty.
+    /// The audiences, of which `aud` must contain at least one. Empty: any audience.
     pub audiences: Vec<Box<str>>,
-    /// How far clocks may be apart.
+    /// The tolerated clock difference.
     pub clock_skew: Duration,
-    /// Whether a token without `exp` is taken.
+    /// Whether a token without `exp` is accepted.
     pub allows_eternal: bool,
-    /// What else.
+    /// Further conditions.
     pub required: Vec<Wanted>,
 }
 
-/// A claim, and values of which it has to have one.
+/// A condition on a claim: its value is one of the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its name, see [`Claims::get`].
+    /// The claim's name, see [`Claims::get`].
     pub claim: Box<str>,
-    /// The values; any, if it is empty.
+    /// The allowed values. Empty: any value.
     pub values: Vec<Box<str>>,
 }
 
 impl Rules {
-    /// How far clocks may be apart, in whole seconds: rather one too many.
+    /// The tolerated clock difference in whole seconds, rounded up.
     #[must_use]
     pub fn skew(&self) -> i64 {
         let seconds = self.clock_skew.as_secs() + u64::from(self.clock_skew.subsec_nanos() > 0);
@@ -44,7 +44,7 @@ impl Rules {
 }
 
 impl Claims {
-    /// The claim of this name; if there is none, and the name has dots, what they lead to, object by object, as in
+    /// The claim with this name. If the token has no such claim, dots in the name select fields of objects, as in
     /// `realm_access.roles`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
@@ -54,20 +54,20 @@ impl Claims {
         })
     }
 
-    /// The claim of this name, if it is text.
+    /// The claim with this name, if the claim is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_str()
     }
 
-    /// Until when the token is valid, in seconds since 1970.
+    /// The expiry of the token, in seconds since 1970.
     #[must_use]
     pub fn expiry(&self) -> Option<i64> {
         self.time("exp").ok()?
     }
 
-    /// Whether there is such a claim with one of the values: as text, as a number or `true` as JSON writes it, in a list of
-    /// these, or among the words of `scope` and `scp` (RFC 8693, 4.2).
+    /// Whether the token has the claim with one of the values. The claim is text, a number or `true` in the notation of JSON,
+    /// a list of these, or the words of `scope` and `scp` (RFC 8693, 4.2).
     #[must_use]
     pub fn has(&self, wanted: &Wanted) -> bool {
         let Some(claim) = self.get(&wanted.claim) else { return false };
@@ -82,10 +82,10 @@ impl Claims {
         }
     }
 
-    /// Checks all but the signature. `now` is in seconds since 1970.
+    /// Checks all rules, but not the signature. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// The first rule that is not kept.
+    /// The first broken rule.
     pub fn check(&self, rules: &Rules, now: i64) -> Result<(), Fault> {
         if rules.issuer.as_deref().is_some_and(|issuer| self.text("iss") != Some(issuer)) {
             return Err(Fault::Issuer);
@@ -123,7 +123,7 @@ impl Claims {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         let number = value.as_i64().or_else(|| {
             let number = value.as_f64()?;
-            // What is too far away is as far as a number goes: the cast saturates.
+            // The cast saturates for numbers beyond the range.
             Some(number.floor() as i64)
         });
         number.map(Some).ok_or(Fault::Malformed)

@@ -11,7 +11,7 @@ use crate::key::{KEYS_MAX, Key, KeyFault};
 /// The shortest modulus of an RSA key, in bytes (RFC 7518, 3.3).
 const MODULUS_MIN: usize = 256;
 
-/// The longest, beyond which verifying takes too long.
+/// The longest modulus, in bytes. Longer moduli take too long to verify.
 const MODULUS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ struct Jwk {
     k: Option<String>,
 }
 
-/// The keys of a JWK set, or the one of a JWK. Those that cannot be used are passed over (RFC 7517, 5).
+/// The keys of a JWK set, or the key of a JWK. Unusable keys are ignored (RFC 7517, 5).
 pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, KeyFault> {
     let unreadable = |error: serde_json::Error| KeyFault::Unreadable(in_words(&error));
     let value: Value = serde_json::from_slice(text).map_err(unreadable)?;
@@ -60,7 +60,7 @@ pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, Ke
     }
 }
 
-/// Where JSON ends to be JSON, without any of its text.
+/// The position of a JSON syntax error, without any of the text.
 fn in_words(error: &serde_json::Error) -> String {
     format!("not valid JSON at line {}, column {}", error.line(), error.column())
 }
@@ -89,7 +89,7 @@ impl Jwk {
                 .map_err(|_| "is a secret that is too short, or not for HMAC");
         }
         let public = self.public_key()?;
-        // Its curve is its kind's: a point of one is not taken for one of another.
+        // The kind of the key determines its curve: a point of one curve is never used on another curve.
         Key::public(id, &public, algorithms).ok_or("is not valid, or fits none of the accepted algorithms")
     }
 
@@ -112,7 +112,7 @@ impl Jwk {
                     _ => 66,
                 };
                 let (x, y) = (decode(self.x.as_deref(), "has no x")?, decode(self.y.as_deref(), "has no y")?);
-                // RFC 7518, 6.2.1.2: always as long as the curve's coordinates.
+                // RFC 7518, 6.2.1.2: both have the length of the curve's coordinates.
                 if x.len() != length || y.len() != length {
                     return Err("has coordinates with the wrong length for its curve");
                 }
@@ -130,10 +130,10 @@ impl Jwk {
     }
 }
 
-/// Whether an encoded point of edwards25519 is one of the eight whose multiples are few (RFC 8032, 5.1.7; RFC 8725, 3.4), in any of
-/// its encodings.
+/// Whether an encoded point of edwards25519 is one of the eight points of small order (RFC 8032, 5.1.7; RFC 8725, 3.4), in
+/// any of its encodings.
 fn is_of_small_order(point: &[u8]) -> bool {
-    /// `y` of those of order eight; the other one's is what is missing to the prime.
+    /// `y` of two points of order eight; the `y` of the other two is the prime minus this number.
     const OF_EIGHT: [u8; 32] = [
         0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5,
         0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
@@ -169,7 +169,7 @@ fn rsa_public_key(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
         let length = content.len().to_be_bytes();
         let length = &length[length.iter().position(|byte| *byte != 0).unwrap_or(length.len() - 1)..];
         if content.len() >= 0x80 {
-            // It has 8 bytes at most.
+            // `length` has at most 8 bytes.
             out.push(0x80 | u8::try_from(length.len()).unwrap_or(u8::MAX));
         }
         out.extend_from_slice(length);
@@ -179,7 +179,7 @@ fn rsa_public_key(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
     fn integer(value: &[u8]) -> Vec<u8> {
         let start = value.iter().position(|byte| *byte != 0).unwrap_or(value.len());
         let value = &value[start..];
-        // It is not negative.
+        // The number is not negative.
         match value.first() {
             Some(0..0x80) => element(2, value),
             _ => element(2, &[&[0], value].concat()),

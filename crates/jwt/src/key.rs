@@ -1,4 +1,4 @@
-//! Keys that tokens are verified by.
+//! Keys that verify tokens.
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use rustls_pki_types::pem::{PemObject as _, SectionKind};
 
 use crate::{Algorithm, Fault, jwk};
 
-/// Keys in one set, at most.
+/// The most keys in one set.
 pub const KEYS_MAX: usize = 128;
 
-/// Keys that a token without a `kid` is tried with, at most.
+/// The most keys to try for a token without a `kid`.
 const TRIED_MAX: usize = 8;
 
-/// The shortest secret, in bytes. RFC 7518, 3.2 asks for as many as the hash has, at least 32; many have less.
+/// The shortest secret, in bytes. RFC 7518, 3.2 requires the length of the hash, at least 32; many secrets are shorter.
 const SECRET_MIN: usize = 16;
 
-/// Why keys cannot be used.
+/// The reason why keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
-    /// It is neither JSON nor PEM.
+    /// The text is neither JSON nor PEM.
     #[error("must be a JWK set, a JWK, or public keys or certificates in PEM: {0}")]
     Unreadable(String),
-    /// It is a private key.
+    /// The key is a private key.
     #[error("include a private key in PEM: write the public key (openssl pkey -in KEY -pubout)")]
     Private,
-    /// There is none.
+    /// The text contains no key.
     #[error("include no valid key{0}")]
     None(String),
-    /// There are too many.
+    /// The text contains too many keys.
     #[error("are too many: write at most {KEYS_MAX}")]
     TooMany,
-    /// A secret is too short to be one.
+    /// The secret is too short.
     #[error(
         "has {0} bytes: write a secret of at least {SECRET_MIN} bytes, better the length of the hash (32 for HS256)"
     )]
     ShortSecret(usize),
-    /// No algorithm of those that are accepted fits.
+    /// No accepted algorithm fits the keys.
     #[error("fit none of the accepted algorithms")]
     Algorithm,
 }
@@ -50,11 +50,11 @@ pub struct KeySet {
     keys: Vec<Key>,
 }
 
-/// A key, and what it is for.
+/// A key with its purpose.
 #[derive(Clone)]
 pub(crate) struct Key {
     pub(crate) id: Option<Box<str>>,
-    /// It verifies each of these in its own form.
+    /// The algorithms of the key, each with its own verifier.
     pub(crate) verifiers: Vec<(Algorithm, Verifier)>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Verifier {
     Public(ParsedPublicKey),
 }
 
-/// Keys are nobody's business.
+/// Keys are secret.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let algorithms: Vec<_> = self.verifiers.iter().map(|(algorithm, _)| algorithm).collect();
@@ -73,11 +73,11 @@ impl fmt::Debug for Key {
 }
 
 impl KeySet {
-    /// The keys of a JWK set or a JWK (RFC 7517), or public keys and certificates in PEM, for these algorithms, or for those
-    /// that fit if none is named. Keys for other uses and of unknown kinds are passed over (RFC 7517, 5).
+    /// The keys of a JWK set or a JWK (RFC 7517), or public keys and certificates in PEM, for these algorithms. Without
+    /// algorithms: for all algorithms that fit. Keys for other uses and of unknown kinds are ignored (RFC 7517, 5).
     ///
     /// # Errors
-    /// If the text cannot be read, or there is no key in it for any of the algorithms.
+    /// If the text cannot be decoded, or has no key for any of the algorithms.
     pub fn given(text: &[u8], algorithms: &[Algorithm]) -> Result<Self, KeyFault> {
         let keys = match text.trim_ascii_start() {
             [b'{', ..] => jwk::read(text, algorithms)?,
@@ -90,28 +90,28 @@ impl KeySet {
         }
     }
 
-    /// A secret that both sides know, for these algorithms of HMAC, or for all if none is named.
+    /// A shared secret for these HMAC algorithms. Without algorithms: for all HMAC algorithms.
     ///
     /// # Errors
-    /// If it is too short, or none of the algorithms is for a secret.
+    /// If the secret is too short, or none of the algorithms uses a secret.
     pub fn shared(secret: &[u8], algorithms: &[Algorithm]) -> Result<Self, KeyFault> {
         let key = Key::shared(None, secret, algorithms)?;
         Ok(Self { keys: vec![key] })
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is no key.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Checks a signature. A `kid` chooses among the keys that have one; those without are tried as well.
+    /// Checks a signature. A `kid` selects among the keys with a `kid`; keys without a `kid` are tried as well.
     pub(crate) fn verify(
         &self,
         algorithm: Algorithm,
@@ -161,7 +161,7 @@ impl Key {
         if verifiers.is_empty() { Err(KeyFault::Algorithm) } else { Ok(Self { id, verifiers }) }
     }
 
-    /// A public key: a SubjectPublicKeyInfo (RFC 5280, 4.1.2.7), or its bare form.
+    /// A public key: a SubjectPublicKeyInfo (RFC 5280, 4.1.2.7), or only its key.
     pub(crate) fn public(id: Option<Box<str>>, der: &[u8], algorithms: &[Algorithm]) -> Option<Self> {
         let verifiers: Vec<_> = accepted(algorithms)
             .filter_map(|algorithm| Some((algorithm, Verifier::Public(public_key(algorithm, der)?))))
@@ -177,7 +177,7 @@ impl Key {
     }
 }
 
-/// The algorithms that are accepted: all, if none is named.
+/// The accepted algorithms. Empty `algorithms`: all.
 fn accepted(algorithms: &[Algorithm]) -> impl Iterator<Item = Algorithm> {
     Algorithm::ALL.into_iter().filter(|algorithm| algorithms.is_empty() || algorithms.contains(algorithm))
 }

@@ -1,18 +1,18 @@
 //! JSON Web Tokens (RFC 7519), with no I/O.
 //!
-//! In come the bytes of a token, the keys of whoever may have signed it, and what it has to say. Out come its
-//! [`Claims`], or the [`Fault`] for which it is refused. Nobody gets at the claims of a token that was not verified, but
-//! for its issuer, by which the keys are chosen.
+//! Inputs: the bytes of a token, the keys of its possible issuers, and the rules for its claims. Output: the [`Claims`], or
+//! the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible, except the issuer,
+//! which selects the keys.
 //!
-//! A key is for the algorithms that fit its kind, and the token's header chooses among these only: `none` does not exist
-//! here, and a public key is never taken for a shared secret. Whatever comes is bounded in length, depth and work.
+//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none` does not
+//! exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`algorithm`] | the algorithms (RFC 7518, 3.1; RFC 8037) |
 //! | [`key`] | keys: JWK sets (RFC 7517), PEM, shared secrets |
 //! | [`token`] | a token in its parts, and its signature (RFC 7515) |
-//! | [`claims`] | what a token says, and what it has to say |
+//! | [`claims`] | the claims of a token, and the rules for claims |
 
 pub mod algorithm;
 pub mod claims;
@@ -25,49 +25,49 @@ pub use claims::{Claims, Rules, Wanted};
 pub use key::{KeyFault, KeySet};
 pub use token::Token;
 
-/// Why a token is refused.
+/// The reason why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is longer than [`token::MAX`].
+    /// The token is longer than [`token::MAX`].
     #[error("the token is too long")]
     TooLong,
-    /// It is not three parts in base64url, of which two are JSON objects.
+    /// The token does not consist of three parts in base64url, of which two are JSON objects.
     #[error("the token is malformed")]
     Malformed,
-    /// Its header asks for something that is not understood (`crit`; RFC 7515, 4.1.11).
+    /// The header requires an unsupported extension (`crit`; RFC 7515, 4.1.11).
     #[error("the token needs an extension")]
     Critical,
-    /// Its algorithm is unknown, or none of those that its issuer's keys are for.
+    /// The algorithm is unknown, or does not fit the issuer's keys.
     #[error("the token's algorithm is not accepted")]
     Algorithm,
-    /// No key has the `kid` that it names.
+    /// No key has the `kid` of the token.
     #[error("the token names an unknown key")]
     UnknownKey,
-    /// Nobody whose key is known has signed it.
+    /// No key verifies the signature.
     #[error("the token's signature is wrong")]
     Signature,
-    /// Nobody whose tokens are taken has issued it.
+    /// The issuer is not accepted.
     #[error("the token is of another issuer")]
     Issuer,
-    /// It is for somebody else.
+    /// The token is for another audience.
     #[error("the token is for another audience")]
     Audience,
-    /// Its time is over.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
-    /// Its time has not come.
+    /// The token is not valid yet.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// It says nothing of its end.
+    /// The token has no expiry.
     #[error("the token does not expire")]
     Eternal,
-    /// It lacks a claim, or the claim has another value.
+    /// The token lacks a required claim, or the claim has another value.
     #[error("the token lacks a claim that is required")]
     Claim,
 }
 
 impl Fault {
-    /// Every kind, in the order of their numbers.
+    /// Every fault, in the order of its number.
     pub const ALL: [Self; 12] = [
         Self::TooLong,
         Self::Malformed,

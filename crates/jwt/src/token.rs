@@ -1,4 +1,4 @@
-//! A token in its parts: a JWS in its compact form (RFC 7515, 7.1).
+//! The parts of a token: a JWS in its compact form (RFC 7515, 7.1).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,15 +11,15 @@ use crate::{Algorithm, Claims, Fault, KeySet};
 /// The longest token, in bytes.
 pub const MAX: usize = 16 * 1024;
 
-/// The longest signature, in bytes: that of an RSA key of 8192 bits.
+/// The longest signature, in bytes: of an RSA key with 8192 bits.
 const SIGNATURE_MAX: usize = 1024;
 
-/// A token that was read, and not verified yet.
+/// A parsed token, not yet verified.
 #[derive(Debug)]
 pub struct Token<'t> {
     algorithm: Algorithm,
     key: Option<String>,
-    /// What is signed.
+    /// The signed bytes.
     message: &'t [u8],
     signature: Vec<u8>,
     claims: Claims,
@@ -33,16 +33,16 @@ struct Header {
     crit: bool,
 }
 
-/// Whatever it is, `null` too.
+/// Accepts any value, including `null`.
 fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 impl<'t> Token<'t> {
-    /// Reads a token.
+    /// Parses a token.
     ///
     /// # Errors
-    /// If it is none, or one that nobody can verify.
+    /// If the text is not a token, or no key could verify the token.
     pub fn parse(text: &'t [u8]) -> Result<Self, Fault> {
         if text.len() > MAX {
             return Err(Fault::TooLong);
@@ -63,29 +63,29 @@ impl<'t> Token<'t> {
         if signature.len() > SIGNATURE_MAX {
             return Err(Fault::Malformed);
         }
-        // Its depth is bounded by serde_json (128).
+        // serde_json bounds the depth (128).
         let claims: Map<String, Value> =
             serde_json::from_slice(&decode(payload)?).map_err(|_| Fault::Malformed)?;
         Ok(Self { algorithm, key: header.kid, message, signature, claims: Claims(claims) })
     }
 
-    /// Who says that it has issued the token, by which the keys are chosen.
+    /// The claimed issuer, which selects the keys.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         self.claims.text("iss")
     }
 
-    /// Checks the signature, and gives what the token says.
+    /// Checks the signature, and returns the claims.
     ///
     /// # Errors
-    /// If none of the keys has signed it.
+    /// If none of the keys verifies the signature.
     pub fn verify(&self, keys: &KeySet) -> Result<&Claims, Fault> {
         keys.verify(self.algorithm, self.key.as_deref(), self.message, &self.signature)?;
         Ok(&self.claims)
     }
 }
 
-/// Without padding, and in its only form.
+/// Decodes base64url without padding, only in its canonical form.
 fn decode(part: &[u8]) -> Result<Vec<u8>, Fault> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Malformed)
 }

@@ -1,4 +1,4 @@
-//! From a configuration to resources.
+//! The split of a configuration into resources.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::messages::encoded;
 use crate::resource::{Kind, Name};
 
-/// Everything in a configuration, each part once.
+/// All resources of a configuration, each shared part once.
 pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
     let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams } = config;
     let mut cutter = Cutter::default();
@@ -47,23 +47,23 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
     cutter.resources
 }
 
-/// The short path: the body of the one resource that changes when endpoints do.
+/// The short path: the body of the only resource that changes with the endpoints of an upstream.
 pub(crate) fn endpoints_body(endpoints: &[Endpoint]) -> Bytes {
     encoded(&endpoints).into()
 }
 
-/// What a listener is named by.
+/// The name of a listener's resource.
 #[derive(Debug, Encode, Decode)]
 #[cbor(map)]
 struct ListenerName {
     #[cbor(n(0), with = "Address")]
     address: std::net::SocketAddr,
-    /// Whether it takes datagrams: TCP and UDP have ports of their own.
+    /// Whether the listener is for UDP: TCP and UDP have separate ports.
     #[n(1)]
     datagrams: bool,
 }
 
-/// What a listener is named by.
+/// The name of a listener's resource.
 pub(crate) fn listener_name(listener: &Listener) -> Name {
     let datagrams = matches!(listener.serves, Layer4::Udp(_));
     Kind::Listener.named(encoded(&ListenerName { address: listener.address, datagrams }).into())
@@ -72,7 +72,7 @@ pub(crate) fn listener_name(listener: &Listener) -> Name {
 #[derive(Default)]
 struct Cutter {
     resources: BTreeMap<Name, Bytes>,
-    /// What was written already, by where it lies: a certificate of a thousand names is written once.
+    /// The written parts, by their addresses in memory: a certificate of a thousand names is written once.
     written: HashMap<usize, PartName>,
 }
 
@@ -96,7 +96,7 @@ impl Context for Cutter {
         name
     }
 
-    /// Nothing is read here.
+    /// A writer never reads parts.
     fn part<T: Part>(&mut self, _: &PartName) -> Option<Arc<T>> {
         None
     }

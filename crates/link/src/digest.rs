@@ -1,4 +1,4 @@
-//! What resources are compared by.
+//! Digests, by which resources are compared.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 #[cfg(any(test, fuzzing))]
 use bytes::Bytes;
 
-/// SHA-256 of something.
+/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Digest([u8; 32]);
 
@@ -26,7 +26,7 @@ impl Digest {
         Bytes::copy_from_slice(&self.0)
     }
 
-    /// As much of it as tells two forms of one resource apart.
+    /// The first bytes, which suffice to distinguish two versions of one resource.
     pub(crate) fn prefix(&self) -> &[u8] {
         &self.0[..16]
     }

@@ -1,4 +1,4 @@
-//! What holds for any bytes that are said to be a message of the link: for the fuzz target `link_message`, and for a test.
+//! Properties that hold for any bytes in place of a message of the link, for the fuzz target `link_message` and for a test.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ use crate::messages::{Batch, FromControl, FromControlSay, FromProxy, decoded, en
 use crate::resource::{Kind, Name};
 use crate::store::{Delta, Store};
 
-/// How much longer a message may be after it was read: by one byte for the length of a list without one.
+/// The largest growth of a message by decoding and encoding: one byte for the length of a list without a length.
 const LONGER: usize = 2;
 
-/// Reads bytes as what either plane says.
+/// Decodes bytes as messages of both planes.
 ///
 /// # Panics
-/// If a message is not the same after it was written and read again, or grows; or if what a batch of resources makes is
-/// not the same for those who get it in turn.
+/// If a message changes or grows by encoding and decoding, or if the configuration of a batch changes on its way to a further
+/// data plane.
 pub fn check_message(bytes: &[u8]) {
     comes_back::<FromProxy>(bytes);
     if let Some(FromControl { say: Some(FromControlSay::Batch(batch)) }) = comes_back(bytes) {
@@ -29,7 +29,7 @@ pub fn check_message(bytes: &[u8]) {
     }
 }
 
-/// The message, if it is one.
+/// The message, if the bytes are a message.
 fn comes_back<M>(bytes: &[u8]) -> Option<M>
 where
     M: Encode<()> + for<'b> Decode<'b, ()> + PartialEq,
@@ -41,7 +41,7 @@ where
     Some(message)
 }
 
-/// A policy that is taken over is written as it came.
+/// The encoding of an accepted policy equals the received bytes.
 fn reads_the_same<A, T>(body: &Bytes)
 where
     A: Adapt<T, ()> + for<'p> Adapt<T, Reader<'p, NoParts>>,
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Whatever is taken over of a batch can be said to others, who take over all of it and have the same then.
+/// Another store accepts all that a store accepted of a batch, and then has the same configuration.
 fn is_told_on(batch: Batch) {
     let (mut changed, mut gone) = (Vec::new(), Vec::new());
     for change in batch.changes {
@@ -67,7 +67,7 @@ fn is_told_on(batch: Batch) {
             Some(Kind::Traffic) => reads_the_same::<Same, Traffic>(&body),
             _ => {}
         }
-        // Nobody finds a digest by chance.
+        // Random bytes never contain a matching digest.
         let is_shared = name.kind().is_some_and(Kind::is_shared);
         let name = match is_shared {
             true => Name { name: Digest::of(&body).into_bytes(), ..name },

@@ -1,7 +1,7 @@
-//! gRPC on streams of HTTP/2: one call that sends messages both ways.
+//! gRPC over HTTP/2 streams: one call that sends messages both ways.
 //!
-//! The h2 crate is driven directly. So the same bytes go to every data plane without a copy, and a message is made when the
-//! stream has room for it and not before: what waits meanwhile is nothing but a version number.
+//! The code drives the h2 crate directly. All data planes therefore receive the same bytes without a copy, and the control
+//! plane builds a message only when the stream has room for the message. Until then only a version number waits.
 
 use std::future::poll_fn;
 
@@ -13,16 +13,17 @@ use sluicegate_model::encoding::Fault;
 
 use crate::messages;
 
-/// The one method.
+/// The only method.
 pub(crate) const METHOD: &str = "/sluicegate.link.v1.Configuration/Follow";
 
-/// Messages are CBOR (`messages`).
+/// Messages are CBOR (see `messages`).
 const CONTENT_TYPE: &str = "application/grpc+cbor";
 
-/// Whether its payload is compressed, and its length (gRPC over HTTP/2, Length-Prefixed-Message).
+/// The length of a message's prefix: a flag for compression, and the length of the payload (gRPC over HTTP/2,
+/// Length-Prefixed-Message).
 const PREFIX: usize = 5;
 
-/// What a call can end with (gRPC status codes).
+/// The status of a call's end (gRPC status codes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     InvalidArgument = 3,
@@ -33,7 +34,7 @@ pub(crate) enum Code {
     Unavailable = 14,
 }
 
-/// Why a message cannot be received.
+/// The error of a message that cannot be received.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReceiveError {
     #[error(transparent)]
@@ -58,7 +59,7 @@ pub(crate) fn request(authority: &str) -> Result<Request<()>, http::Error> {
         .body(())
 }
 
-/// What is wrong with a call, if it is not the one that is served.
+/// The error response to a call for another method or content type.
 pub(crate) fn fault<B>(request: &Request<B>) -> Option<Response<()>> {
     let kind = request.headers().get("content-type").map_or(&[][..], HeaderValue::as_bytes);
     if request.method() != Method::POST || kind != CONTENT_TYPE.as_bytes() {
@@ -69,21 +70,21 @@ pub(crate) fn fault<B>(request: &Request<B>) -> Option<Response<()>> {
     (request.uri().path() != METHOD).then(|| refusal(Code::Unimplemented, "there is no such method"))
 }
 
-/// An answer that is nothing but a status.
+/// A response that consists of a status.
 pub(crate) fn refusal(code: Code, message: &'static str) -> Response<()> {
     let mut response = accepted();
     response.headers_mut().extend(status(code, message));
     response
 }
 
-/// The head of an answer that messages follow.
+/// The head of a response with messages.
 pub(crate) fn accepted() -> Response<()> {
     let mut response = Response::new(());
     response.headers_mut().insert("content-type", HeaderValue::from_static(CONTENT_TYPE));
     response
 }
 
-/// The trailers that end an answer.
+/// The trailers that end a response.
 pub(crate) fn status(code: Code, message: &'static str) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from(code as u32));
@@ -91,7 +92,7 @@ pub(crate) fn status(code: Code, message: &'static str) -> HeaderMap {
     trailers
 }
 
-/// What a status says, for people.
+/// The text of a status.
 pub(crate) fn status_in_words(trailers: &HeaderMap) -> String {
     let text = |name| trailers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     match (text("grpc-message"), text("grpc-status")) {
@@ -113,11 +114,11 @@ pub(crate) fn encoded(message: &impl Encode<()>) -> Bytes {
 /// The prefix of a message of this length.
 pub(crate) fn put_prefix(bytes: &mut BytesMut, length: usize) {
     bytes.put_u8(0);
-    // Messages are limited to far less.
+    // Messages are far shorter.
     bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
-/// Sends bytes as the other side takes them. If it is dropped, the rest is not sent, and the call is of no more use.
+/// Sends bytes as flow control allows. A dropped future leaves the rest unsent, and the call unusable.
 pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
@@ -129,11 +130,11 @@ pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> Re
     Ok(())
 }
 
-/// The messages that come.
+/// The incoming messages.
 pub(crate) struct Incoming {
     stream: RecvStream,
     buffer: BytesMut,
-    /// The longest message that is taken.
+    /// The longest accepted message.
     max: usize,
 }
 
@@ -142,7 +143,7 @@ impl Incoming {
         Self { stream, buffer: BytesMut::new(), max }
     }
 
-    /// The next message, or `None` at the end. Nothing is lost if it is dropped.
+    /// The next message, or `None` at the end. Cancel safe: a dropped future loses no bytes.
     pub(crate) async fn next<M: for<'b> Decode<'b, ()>>(&mut self) -> Result<Option<M>, ReceiveError> {
         loop {
             if let Some(message) = self.take()? {
@@ -160,7 +161,7 @@ impl Incoming {
         }
     }
 
-    /// What the call ended with.
+    /// The trailers of the call.
     pub(crate) async fn trailers(&mut self) -> Result<HeaderMap, h2::Error> {
         let trailers = poll_fn(|context| self.stream.poll_trailers(context)).await?;
         Ok(trailers.unwrap_or_default())

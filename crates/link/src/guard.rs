@@ -1,12 +1,12 @@
-//! Whether a last valid version would open what a newer one closes. The newer one cannot be read as a whole, so no more is
-//! read of it than which paths have which policies.
+//! Whether a last valid version would allow requests that a newer version denies. This version cannot decode the newer
+//! version as a whole, so only the paths and their policies are read.
 
 use minicbor::{Decoder, decode};
 use sluicegate_model::PathPattern;
 use sluicegate_model::encoding::SKIPPED_FROM;
 use sluicegate_model::rule::{PathMatch, Rule, RuleMatch, VirtualHost};
 
-/// Indices of [`VirtualHost`] and of [`Rule`]; a test holds them against the model.
+/// Indices of [`VirtualHost`] and of [`Rule`]. A test compares the indices with the model.
 mod index {
     pub(super) const HOST_KNOWN: std::ops::RangeInclusive<i64> = 0..=2;
     pub(super) const RULES: i64 = 1;
@@ -16,21 +16,21 @@ mod index {
     pub(super) const SECURITY: i64 = 6;
 }
 
-/// What can be read of a host.
+/// The readable parts of a host.
 #[derive(Debug, Default)]
 pub(crate) struct HostOutline {
     /// The fallback comes first.
     rules: Vec<RuleOutline>,
-    /// Whether it has a field that this version does not know and may not skip.
+    /// Whether the host has a field that this version does not know and may not skip.
     has_unknown: bool,
 }
 
-/// What can be read of a rule.
+/// The readable parts of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct RuleOutline {
     matches: Option<Vec<RuleMatch>>,
     has_security: bool,
-    /// Whether it has a field that this version does not know and may not skip, such as a new kind of policy.
+    /// Whether the rule has a field that this version does not know and may not skip, such as a new kind of policy.
     has_unknown: bool,
 }
 
@@ -50,7 +50,7 @@ fn fields<'b>(
 }
 
 impl HostOutline {
-    /// Nothing, if it is no host at all.
+    /// `None` if the body is not a host.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let mut outline = Self::default();
         let mut others = Vec::new();
@@ -72,8 +72,8 @@ impl HostOutline {
         Some(outline)
     }
 
-    /// Whether an older form would serve a path without what guards it now: by the rule of that path, or by one for less
-    /// of it.
+    /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or by a
+    /// rule for a shorter prefix of the path.
     pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
         if self.has_unknown {
             return true;
@@ -102,8 +102,8 @@ impl HostOutline {
 }
 
 impl HostOutline {
-    /// As [`is_opened_by`](Self::is_opened_by) where requests are told apart by more than the path. Nothing is known of which requests
-    /// meet two matches, so the older form must have the same guarded rules and no other open ones.
+    /// [`is_opened_by`](Self::is_opened_by) for hosts whose matches have conditions beside the path. Whether a request meets
+    /// two matches is unknown, so the older version must have the same guarded rules and no other rules without a policy.
     fn is_opened_by_any<'r>(&self, older: impl Iterator<Item = &'r Rule> + Clone) -> bool {
         let same = |now: &RuleOutline, older: &Rule| now.matches.as_ref() == Some(&older.matches);
         let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {
@@ -115,7 +115,7 @@ impl HostOutline {
 }
 
 impl RuleOutline {
-    /// Nothing, if it is no rule at all.
+    /// `None` if the body is not a rule.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         Self::decode(&mut Decoder::new(body)).ok()
     }
@@ -137,8 +137,8 @@ impl RuleOutline {
         self.has_security || self.has_unknown
     }
 
-    /// Whether an older one for the same paths would be served without what guards it now. Without limits of its rate, or
-    /// with other headers, it lets nobody in who may not.
+    /// Whether an older rule for the same paths would be served without the current policy. An older rule without rate
+    /// limits, or with other headers, allows no additional callers.
     pub(crate) fn is_opened_by(&self, older: &Rule) -> bool {
         self.has_unknown || self.has_security && older.security.is_none()
     }
@@ -148,7 +148,7 @@ fn is_unknown(index: i64, known: &std::ops::RangeInclusive<i64>) -> bool {
     !known.contains(&index) && index < SKIPPED_FROM
 }
 
-/// Whether matches have no other condition than paths, with the precedence of their length.
+/// Whether all matches have only a path condition, with the precedence of its length.
 fn is_plain(matches: &[RuleMatch]) -> bool {
     matches.iter().all(|of| plain_path(of).is_some())
 }
@@ -160,7 +160,7 @@ fn plain_path(of: &RuleMatch) -> Option<&PathPattern> {
     }
 }
 
-/// Which rule takes a path (see [`RuleMatch::path`]). Of those that are equal, the last.
+/// The rule of a path (see [`RuleMatch::path`]). Of equal rules the last.
 fn serves<R: Copy>(routes: &[(&PathPattern, R)], path: &str) -> Option<R> {
     let takes = |pattern: &PathPattern| match (pattern, path.strip_prefix(pattern.as_str())) {
         (_, None) => false,

@@ -1,25 +1,25 @@
-//! The way between the planes of Sluicegate: the model over the network.
+//! The link between the planes of Sluicegate: the model over the network.
 //!
-//! On the side of the control plane, [`Change`](sluicegate_model::Change)s come in, and the [`Distributor`] serves any number
-//! of data planes. On theirs, a [`Subscriber`] follows a control plane for ever, and the same changes come out. Both sides
-//! show each other certificates ([`PlaneTls`]). The model says how its types are encoded ([`sluicegate_model::encoding`]).
+//! In the control plane the [`Distributor`] takes [`Change`](sluicegate_model::Change)s, and serves any number of data
+//! planes. In a data plane a [`Subscriber`] follows a control plane forever, and returns the same changes. Both planes
+//! authenticate by certificates ([`PlaneTls`]). The model defines the encoding of its types ([`sluicegate_model::encoding`]).
 //!
-//! The configuration is cut into resources that change on their own. A change sends those that changed and the names of
-//! those that are gone, as one batch, and a data plane serves all of a batch or nothing. The endpoints of an upstream are a
-//! resource too: when they change, one small message goes to each data plane, whatever else there is.
+//! The configuration is split into resources that change separately. The control plane sends the changed resources and the
+//! names of removed resources as one batch. A data plane serves a whole batch or nothing. The endpoints of an upstream are a
+//! resource too: a change of endpoints is one small message to each data plane, for any size of the configuration.
 //!
-//! A data plane that comes back says which version of which control plane it has, or a digest of all that it has, and gets
-//! the difference; from another control plane too. It writes down what it serves, and starts from that while no control
-//! plane is there.
+//! A data plane that reconnects sends its version and control plane, or a digest of all its resources. The data plane then
+//! receives only the difference, from another control plane too. A data plane writes its resources to a snapshot, and starts
+//! from the snapshot while no control plane is reachable.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`distributor`] | the control plane's side |
 //! | [`subscriber`] | the data plane's side |
-//! | `messages` | what the planes say to each other |
-//! | `resource`, `cut`, `store` | the configuration in pieces, and put together again |
-//! | `guard` | whether a last valid version would open what is closed now |
-//! | `grpc` | messages on streams of HTTP/2 |
+//! | `messages` | the messages of both planes |
+//! | `resource`, `cut`, `store` | the split of the configuration into resources, and its reassembly |
+//! | `guard` | whether a last valid version would allow requests that are denied now |
+//! | `grpc` | messages over HTTP/2 streams |
 //! | [`tls`] | the certificates of the planes |
 
 mod cut;

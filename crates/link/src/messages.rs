@@ -1,12 +1,13 @@
-//! What the planes say to each other. A data plane makes one call, `Follow`, and both sides send messages on it until it ends.
+//! The messages of the planes. A data plane makes one call, `Follow`, and both planes send messages on the call until it
+//! ends.
 //!
-//! The encoding is that of the model ([`sluicegate_model::encoding`]). Unknown fields of a message are skipped, and so is a
-//! message of an unknown kind.
+//! The encoding is the encoding of the model ([`sluicegate_model::encoding`]). A reader skips unknown fields, and messages of
+//! an unknown kind.
 //!
-//! 1. The data plane sends [`Hello`], with what it has.
-//! 2. The control plane sends [`Welcome`]. If that asks for it, the data plane sends its [`Inventory`].
+//! 1. The data plane sends [`Hello`], with its version and a digest of its resources.
+//! 2. The control plane sends [`Welcome`]. If the Welcome requests an inventory, the data plane sends its [`Inventory`].
 //! 3. The control plane sends a [`Batch`] for each difference. One batch may be several messages.
-//! 4. The data plane sends [`Served`] when it serves a batch, and when it gets a [`Heartbeat`].
+//! 4. The data plane sends [`Served`] when it serves a batch, and when it receives a [`Heartbeat`].
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ use sluicegate_model::encoding::{self, Adapt as _, Fault, Maybe, Raw};
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct FromProxy {
-    /// Nothing, if it is of a kind that this version does not know.
+    /// `None` if this version does not know the kind.
     #[n(0)]
     pub(crate) say: Option<FromProxySay>,
 }
@@ -34,39 +35,39 @@ pub(crate) enum FromProxySay {
     Served(#[n(0)] Served),
 }
 
-/// Who calls, and what it has.
+/// The identity and state of a data plane.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Hello {
-    /// The pod or node, for people.
+    /// The pod or node, for logs.
     #[n(0)]
     pub(crate) node: String,
-    /// The version of the program, for people.
+    /// The version of the program, for logs.
     #[n(1)]
     pub(crate) build: String,
-    /// The epoch of the control plane whose configuration it has; empty, if it has none.
+    /// The epoch of the control plane that the resources come from. Empty: no resources.
     #[cbor(n(2), with = "Raw")]
     pub(crate) epoch: Bytes,
-    /// The version that it has of that epoch.
+    /// The version of the resources in that epoch.
     #[n(3)]
     pub(crate) version: u64,
-    /// The digest of all that it has (`resource::state_of`).
+    /// The digest of all resources (`resource::state_of`).
     #[cbor(n(4), with = "Raw")]
     pub(crate) state: Bytes,
 }
 
-/// All resources that a data plane has.
+/// All resources of a data plane.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Inventory {
     #[n(0)]
     pub(crate) held: Vec<Held>,
-    /// Whether another message goes on with it.
+    /// Whether another message continues the inventory.
     #[n(1)]
     pub(crate) more: bool,
 }
 
-/// One resource that a data plane has.
+/// One resource of a data plane.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct Held {
     #[n(0)]
@@ -78,13 +79,13 @@ pub(crate) struct Held {
     pub(crate) digest: Bytes,
 }
 
-/// What a data plane serves.
+/// The version that a data plane serves.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Served {
     #[n(0)]
     pub(crate) version: u64,
-    /// How many resources it serves in an older form or not at all, because it cannot read them.
+    /// The number of resources that the data plane cannot read. It serves an older version of them, or nothing.
     #[n(1)]
     pub(crate) refused: u32,
 }
@@ -93,7 +94,7 @@ pub(crate) struct Served {
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct FromControl {
-    /// Nothing, if it is of a kind that this version does not know.
+    /// `None` if this version does not know the kind.
     #[n(0)]
     pub(crate) say: Option<FromControlSay>,
 }
@@ -113,53 +114,53 @@ pub(crate) enum FromControlSay {
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Welcome {
-    /// Which run of a control plane it is: versions of different epochs cannot be compared.
+    /// The identity of this run of the control plane. Versions of different epochs cannot be compared.
     #[cbor(n(0), with = "Raw")]
     pub(crate) epoch: Bytes,
-    /// The version of the program, for people.
+    /// The version of the program, for logs.
     #[n(1)]
     pub(crate) build: String,
-    /// Whether the difference is not known, and the inventory is needed for it.
+    /// Whether the control plane needs the inventory to compute the difference.
     #[n(2)]
     pub(crate) wants_inventory: bool,
 }
 
-/// What leads to a version. It is served as a whole, or not at all.
+/// The difference to a version. A data plane serves a whole batch or nothing.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Batch {
     #[n(0)]
     pub(crate) version: u64,
-    /// Whether another message goes on with it.
+    /// Whether another message continues the batch.
     #[n(1)]
     pub(crate) more: bool,
-    /// The last field: a message is made of its [`head`](Self::head) and of changes that are encoded already.
+    /// The last field: a message consists of its [`head`](Self::head) and of encoded changes.
     #[n(2)]
     pub(crate) changes: Vec<ResourceChange>,
 }
 
 impl Batch {
-    /// What a message begins with that has this number of changes.
+    /// The first bytes of a message with this number of changes.
     pub(crate) fn head(version: u64, more: bool, changes: usize) -> Vec<u8> {
         let batch = Self { version, more, changes: Vec::new() };
         let mut head = encoded(&FromControl { say: Some(FromControlSay::Batch(batch)) });
-        // The list without items is its last byte.
+        // The last byte is the empty list.
         head.pop();
         let mut encoder = minicbor::Encoder::new(head);
-        // Memory takes all bytes.
+        // Writing to memory does not fail.
         let _ = encoder.array(changes as u64);
         encoder.into_writer()
     }
 }
 
-/// A resource that is new or another one now, or that is gone.
+/// A new, changed or removed resource.
 #[derive(Clone, PartialEq, Encode, Decode)]
 pub(crate) struct ResourceChange {
     #[n(0)]
     pub(crate) kind: u32,
     #[cbor(n(1), with = "Raw")]
     pub(crate) name: Bytes,
-    /// Its encoding, if it is not gone.
+    /// The encoding of the resource. `None`: the resource is removed.
     #[cbor(n(2), with = "Maybe::<Raw>")]
     pub(crate) body: Option<Bytes>,
 }
@@ -172,7 +173,7 @@ impl fmt::Debug for ResourceChange {
     }
 }
 
-/// The control plane is there, and has nothing new.
+/// The control plane is alive, and has no changes.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Heartbeat {
@@ -185,7 +186,7 @@ pub(crate) fn encoded<M: Encode<()>>(message: &M) -> Vec<u8> {
     encoding::encode(message, &mut ())
 }
 
-/// Reads a message, or a part of one.
+/// Decodes a message, or a part of a message.
 pub(crate) fn decoded<M: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<M, Fault> {
     let mut decoder = Decoder::new(bytes);
     let message = decoder.decode()?;

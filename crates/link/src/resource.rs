@@ -1,4 +1,4 @@
-//! Resources: the configuration in pieces that change on their own.
+//! Resources: the parts of the configuration that change separately.
 
 use std::fmt;
 
@@ -10,21 +10,21 @@ use sluicegate_model::{HostPattern, RouteId, UpstreamKey};
 use crate::digest::Digest;
 use crate::messages::{ResourceChange, encoded};
 
-/// Why a resource is not taken over. Never says what is in it: it may be a key.
+/// The reason why a resource is rejected. The text never contains the body, which may be a key.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Its body.
+    /// The body is invalid.
     #[error(transparent)]
     Body(#[from] Fault),
-    /// It is not what its name says.
+    /// The body does not fit the name.
     #[error("its name is not that of what it holds")]
     Misnamed,
-    /// Its kind.
+    /// The kind is unknown.
     #[error("resources of kind {0} are not known to this version")]
     Kind(u32),
 }
 
-/// What a resource is. Numbers are never used again. Those of shared resources are in the model too ([`Part::KIND`]).
+/// The kind of a resource. Numbers are never used again. The model has the numbers of shared resources too ([`Part::KIND`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Settings = 1,
@@ -67,12 +67,12 @@ impl Kind {
         Self::Traffic,
     ];
 
-    /// What the number stands for, if that is known here.
+    /// The kind with this number, if this version knows the number.
     pub(crate) fn of(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Whether it is named by what is in it, and has no meaning but for those that name it.
+    /// Whether the digest of the body is the name. Such a resource has a meaning only for resources that name it.
     pub(crate) fn is_shared(self) -> bool {
         matches!(
             self,
@@ -85,8 +85,8 @@ impl Kind {
         )
     }
 
-    /// What becomes of one with fields that are unknown here. A policy is known as a whole, or not taken over: what is unknown
-    /// may be what keeps callers out, or what an endpoint has to show.
+    /// The handling of unknown fields in a resource of this kind. A policy with unknown fields is rejected: the unknown field
+    /// may deny callers, or set a requirement on endpoints.
     pub(crate) fn unknown_fields(self) -> Unknown {
         match self {
             Self::Security
@@ -109,7 +109,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is a part of what is served over TLS.
+    /// Whether the resource is a part of [`Tls`](sluicegate_model::Tls).
     pub(crate) fn is_tls(self) -> bool {
         matches!(self, Self::TlsHost | Self::DefaultCertificates | Self::Passthrough | Self::TicketSecrets)
     }
@@ -118,7 +118,7 @@ impl Kind {
         Name { kind: self as u32, name }
     }
 
-    /// The one resource of a kind of which there is one.
+    /// The name of the only resource of a kind.
     pub(crate) fn alone(self) -> Name {
         self.named(Bytes::new())
     }
@@ -136,32 +136,32 @@ impl Kind {
     }
 }
 
-/// What a resource is named by. The order is that of kinds, then of the bytes of names.
+/// The name of a resource. Names sort by kind, then by their bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
-    /// A number, since a newer version may have others than [`Kind`].
+    /// A number, because a newer version may have more kinds than [`Kind`].
     pub(crate) kind: u32,
     pub(crate) name: Bytes,
 }
 
 impl Name {
-    /// That of a shared resource.
+    /// The name of a shared resource.
     pub(crate) fn of_part<T: Part>(digest: &[u8]) -> Self {
         Self { kind: T::KIND, name: Bytes::copy_from_slice(digest) }
     }
 
-    /// The upstream that it names.
+    /// The upstream in the name.
     pub(crate) fn upstream(&self) -> Result<UpstreamKey, Fault> {
         decode(&self.name, Unknown::Refused, &NoParts)
     }
 
-    /// What it is, if that is known here.
+    /// The kind, if this version knows the number.
     pub(crate) fn kind(&self) -> Option<Kind> {
         Kind::of(self.kind)
     }
 }
 
-/// For people, as far as it can be read.
+/// The readable form for logs.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(kind) = self.kind() else { return write!(f, "resource of kind {}", self.kind) };
@@ -183,8 +183,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A digest of many resources, which come in the order of their names: SHA-256 of, for each, its kind and the length of its
-/// name (32 bits each, the highest byte first), its name, and the SHA-256 of its body.
+/// A digest of many resources in the order of their names. SHA-256 of, for each resource: its kind and the length of its name
+/// (32 bits each, big endian), its name, and the SHA-256 of its body.
 pub(crate) fn state_of<'a>(resources: impl Iterator<Item = (&'a Name, &'a Digest)>) -> Bytes {
     let mut context = Context::new(&SHA256);
     for (name, digest) in resources {
@@ -196,12 +196,12 @@ pub(crate) fn state_of<'a>(resources: impl Iterator<Item = (&'a Name, &'a Digest
     Bytes::copy_from_slice(context.finish().as_ref())
 }
 
-/// The item of a batch that says that a resource changed. Its end is the body.
+/// The item of a batch for a changed resource. The item ends with the body.
 pub(crate) fn changed_item(name: &Name, body: Bytes) -> Bytes {
     encoded(&ResourceChange { kind: name.kind, name: name.name.clone(), body: Some(body) }).into()
 }
 
-/// The item of a batch that says that a resource is gone.
+/// The item of a batch for a removed resource.
 pub(crate) fn gone_item(name: &Name) -> Bytes {
     encoded(&ResourceChange { kind: name.kind, name: name.name.clone(), body: None }).into()
 }

@@ -1,4 +1,4 @@
-//! What a data plane has: all resources, each in its last good form, and the configuration that they make.
+//! The state of a data plane: all resources, each in its last valid version, and the resulting configuration.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use crate::digest::Digest;
 use crate::guard::{HostOutline, RuleOutline};
 use crate::resource::{Kind, Name, Refusal, state_of};
 
-/// How many refused resources of one batch are named in the log.
+/// The most rejected resources of one batch that the log names.
 const NAMED_MAX: usize = 3;
 
-/// How many shared resources that are gone are kept for last good forms that need them.
+/// The most removed shared resources that stay in memory for last valid versions.
 const RETIRED_MAX: usize = 1000;
 
-/// What leads from one version to another.
+/// The difference between two versions.
 #[derive(Default)]
 pub(crate) struct Delta {
     pub(crate) changed: Vec<(Name, Bytes)>,
@@ -38,24 +38,24 @@ pub(crate) struct Delta {
 #[derive(Default)]
 pub(crate) struct Store {
     entries: BTreeMap<Name, Entry>,
-    /// Shared resources that are gone, and may be needed by a last good form: only for the snapshot.
+    /// Removed shared resources that a last valid version may need, only for the snapshot.
     retired: BTreeMap<Name, Bytes>,
-    /// How many resources are not served as they came.
+    /// The number of resources whose newest version is not served.
     refused: usize,
-    /// What the resources of TLS make, until one changes.
+    /// The TLS configuration, cached until one of its resources changes.
     tls: Option<Arc<Tls>>,
-    /// The consumers in their order, until one changes: 10,000 take 5 ms.
+    /// The sorted consumers, cached until a consumer changes: sorting 10,000 takes 5 ms.
     consumers: Option<Vec<Arc<Consumer>>>,
 }
 
 /// One resource.
 struct Entry {
-    /// As it came last.
+    /// The newest received body.
     body: Bytes,
     digest: Digest,
-    /// What is served.
+    /// The served value.
     good: Option<Good>,
-    /// What `good` was read from, if not from `body`.
+    /// The body of `good`, if `body` is not valid.
     good_body: Option<Bytes>,
 }
 
@@ -65,14 +65,14 @@ impl Entry {
     }
 }
 
-/// A resource that was not taken over.
+/// A rejected resource.
 struct Refused {
     refusal: Refusal,
-    /// Whether there is a last good form, which is served on.
+    /// Whether the last valid version stays in service.
     is_kept: bool,
 }
 
-/// A resource that was read.
+/// A decoded resource.
 enum Good {
     Settings(Box<Settings>),
     DefaultRule(Rule),
@@ -85,15 +85,15 @@ enum Good {
     Upstream(UpstreamKey, Upstream),
     Endpoints(UpstreamKey, Arc<[Endpoint]>),
     Consumer(Arc<Consumer>),
-    /// What others name by its digest.
+    /// A shared resource, which others name by its digest.
     Shared(Arc<dyn Any + Send + Sync>),
 }
 
 impl Store {
-    /// Takes in all of a batch, and returns what the proxy has to be told: a configuration, or the endpoints of some
-    /// upstreams. What cannot be read keeps its last good form.
+    /// Applies a whole batch, and returns the changes for the proxy: a configuration, or the endpoints of some upstreams. An
+    /// invalid resource keeps its last valid version.
     pub(crate) fn apply(&mut self, mut delta: Delta) -> Vec<Change> {
-        // What others name is read before them.
+        // Shared resources are decoded before the resources that name them.
         delta.changed.sort_by_key(|(name, _)| match name.kind() {
             Some(Kind::Certificate) => 0,
             Some(kind) if kind.is_shared() => 1,
@@ -197,7 +197,7 @@ impl Store {
         }
     }
 
-    /// Why a resource would not be taken over beside those that there are.
+    /// The reason why a resource would be rejected in the current state.
     #[cfg(test)]
     pub(crate) fn refusal(&self, name: &Name, body: Bytes) -> Option<Refusal> {
         self.read(name, &Digest::of(&body), body).err()
@@ -217,7 +217,7 @@ impl Store {
         Ok(Good::Shared(Arc::new(self.decode::<A, T>(kind, body)?)))
     }
 
-    /// The last good form of another resource may be the only one that still names it.
+    /// Keeps a removed shared resource: the last valid version of another resource may still name it.
     fn retire(&mut self, name: &Name, entry: Entry) {
         if name.kind().is_some_and(Kind::is_shared) && self.retired.len() < RETIRED_MAX {
             self.retired.insert(name.clone(), entry.body);
@@ -230,7 +230,7 @@ impl Store {
         }
     }
 
-    /// How many resources are not served as they came.
+    /// The number of resources whose newest version is not served.
     pub(crate) fn refused(&self) -> usize {
         self.refused
     }
@@ -239,17 +239,18 @@ impl Store {
         self.entries.is_empty()
     }
 
-    /// The digest of all that came.
+    /// The digest of all received resources.
     pub(crate) fn state(&self) -> Bytes {
         state_of(self.entries.iter().map(|(name, entry)| (name, &entry.digest)))
     }
 
-    /// All that came.
+    /// All received resources.
     pub(crate) fn inventory(&self) -> impl Iterator<Item = (&Name, &Digest)> {
         self.entries.iter().map(|(name, entry)| (name, &entry.digest))
     }
 
-    /// All that can be started from again: last good forms, and else what came, which a newer version may understand.
+    /// The resources for the next start: last valid versions, and received bodies without a valid version, which a newer
+    /// program may understand.
     pub(crate) fn snapshot(&self) -> Vec<(Name, Bytes)> {
         let entries = self
             .entries
@@ -267,7 +268,7 @@ impl Store {
         }
     }
 
-    /// The configuration that all last good forms make.
+    /// The configuration of all last valid versions.
     pub(crate) fn config(&mut self) -> Config {
         let tls = self.tls.take().unwrap_or_else(|| Arc::new(self.collect_tls()));
         self.tls = Some(tls.clone());
@@ -319,7 +320,7 @@ impl Store {
             _ => None,
         });
         let mut consumers: Vec<_> = consumers.collect();
-        // Names of resources are compared with their lengths first, ids are not.
+        // Names of resources sort by length first, ids do not.
         consumers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         consumers
     }
@@ -335,8 +336,8 @@ impl Find for Store {
 }
 
 impl Good {
-    /// Whether it has a route that would be served without the policy that it has in a newer form, which cannot be read. That
-    /// the newer one was closed is all that is known then, so there is no good form of it.
+    /// Whether the value has a route that would be served without a policy of its newer version. The newer version cannot be
+    /// decoded, and only its policies are known, so the resource has no last valid version.
     fn opens(&self, newer: &Bytes) -> bool {
         match self {
             Self::Host(host) => HostOutline::read(newer).is_some_and(|newer| newer.is_opened_by(host)),
@@ -347,8 +348,8 @@ impl Good {
         }
     }
 
-    /// What it has to be named, unless by its digest: by two names, or the same one written in two ways, it would be
-    /// served twice.
+    /// The required name of the resource, unless the name is a digest. Two names for one value, or two encodings of one name,
+    /// would serve the value twice.
     fn name(&self) -> Option<Name> {
         Some(match self {
             Self::Settings(_) => Kind::Settings.alone(),
@@ -367,7 +368,7 @@ impl Good {
     }
 }
 
-/// What a batch comes to.
+/// The result of a batch.
 #[derive(Default)]
 struct Touched {
     config: bool,

@@ -1,8 +1,8 @@
-//! Mutual TLS between the planes, by certificates in a directory, or by those that they are given.
+//! Mutual TLS between the planes, with certificates from a directory or from the caller.
 //!
-//! The directory holds `tls.crt`, `tls.key` and `ca.crt` in PEM, as a Secret that is mounted does. It is read again every
-//! second; what is new is for the next connection, and those that there are stay. What cannot be used is logged once, and
-//! the last good certificates stay.
+//! The directory holds `tls.crt`, `tls.key` and `ca.crt` in PEM, as in a mounted Secret. The process reads the directory
+//! every second. New certificates apply to new connections, and open connections stay. Invalid certificates are logged once,
+//! and the last valid certificates stay.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,40 +20,40 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// How often the directory is read.
+/// The interval of reading the directory.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// What a file may hold, in bytes.
+/// The longest file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 const ALPN: &[u8] = b"h2";
 
-/// Why certificates cannot be used.
+/// The reason why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("{path}: cannot be read: {error}")]
     Read {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: std::io::Error,
     },
-    /// A file is far too long.
+    /// A file is too long.
     #[error("{0}: is longer than 1 MiB, which no certificate is")]
     TooLong(PathBuf),
-    /// A file holds no PEM of its kind.
+    /// A file has no PEM block of the expected kind.
     #[error("{0}: holds no {1} in PEM")]
     Pem(PathBuf, &'static str),
-    /// They do not fit together, or are of a kind that is not supported.
+    /// The certificates do not match each other, or their kind is not supported.
     #[error("{dir}: the certificates cannot be used: {error}")]
     Unusable {
-        /// Where they are.
+        /// The directory.
         dir: PathBuf,
-        /// Why.
+        /// The error.
         error: String,
     },
 }
 
-/// The certificates of one side, which follow their directory.
+/// The certificates of one plane, which follow their directory.
 #[derive(Clone, Debug)]
 pub struct PlaneTls(Arc<Inner>);
 
@@ -70,18 +70,18 @@ struct Current {
     client: Arc<ClientConfig>,
 }
 
-/// What the directory holds: PEM.
+/// The contents of the directory: PEM.
 #[derive(PartialEq, Eq)]
 pub struct Files {
-    /// `tls.crt`: what the other side is shown.
+    /// `tls.crt`: the certificate chain of this plane.
     pub chain: Vec<u8>,
-    /// `tls.key`: its key.
+    /// `tls.key`: the private key.
     pub key: Vec<u8>,
-    /// `ca.crt`: who vouches for the other side.
+    /// `ca.crt`: the CA certificates to trust for the other plane.
     pub authorities: Vec<u8>,
 }
 
-/// Never the key.
+/// Omits the key.
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Files").finish_non_exhaustive()
@@ -92,27 +92,27 @@ impl PlaneTls {
     /// The certificates of a directory.
     ///
     /// # Errors
-    /// If a file is missing, or they do not fit together.
+    /// If a file is missing, or the certificates do not match each other.
     pub fn read(dir: impl Into<PathBuf>) -> Result<Self, TlsError> {
         let dir = dir.into();
         let current = Current::read(&dir, Files::read(&dir)?)?;
         Ok(Self(Arc::new(Inner { dir, current: RwLock::new(current) })))
     }
 
-    /// Certificates that are given, by whom the messages say.
+    /// Certificates from the caller. `by` names their source in messages.
     ///
     /// # Errors
-    /// If they do not fit together.
+    /// If the certificates do not match each other.
     pub fn given(by: impl Into<PathBuf>, files: Files) -> Result<Self, TlsError> {
         let dir = by.into();
         let current = Current::read(&dir, files)?;
         Ok(Self(Arc::new(Inner { dir, current: RwLock::new(current) })))
     }
 
-    /// Takes others for the next connections.
+    /// Replaces the certificates for new connections.
     ///
     /// # Errors
-    /// If they do not fit together; those that there are stay.
+    /// If the new certificates do not match each other. The old certificates stay.
     pub fn set(&self, files: Files) -> Result<(), TlsError> {
         let new = Current::read(&self.0.dir, files)?;
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -127,7 +127,7 @@ impl PlaneTls {
         loop {
             ticks.tick().await;
             let this = self.clone();
-            // It only fails if the runtime is going down.
+            // Fails only when the runtime shuts down.
             let Ok(changed) = tokio::task::spawn_blocking(move || this.read_again()).await else { return };
             match changed {
                 Ok(true) => {
@@ -146,7 +146,7 @@ impl PlaneTls {
         }
     }
 
-    /// Whether there was something new.
+    /// Whether the certificates changed.
     fn read_again(&self) -> Result<bool, TlsError> {
         let files = Files::read(&self.0.dir)?;
         if self.0.current.read().unwrap_or_else(PoisonError::into_inner).files == files {
@@ -205,7 +205,7 @@ impl Current {
     }
 }
 
-/// Nothing is resumed: each connection is verified by the authorities of its time.
+/// Sessions are not resumed, so that each connection is verified with the current CA certificates.
 fn server_config(
     provider: &Arc<CryptoProvider>,
     roots: &Arc<RootCertStore>,
@@ -242,8 +242,8 @@ fn client_config(
     Ok(config)
 }
 
-/// Takes certificates that say that they are for clients. Others that lack the extension are for anything, by the
-/// library's reading of RFC 5280, 4.2.1.12; one authority may have signed such for servers.
+/// Requires a certificate with the extended key usage for clients. The library accepts certificates without the extension for
+/// any use (RFC 5280, 4.2.1.12), and the same CA may have signed such certificates for servers.
 #[derive(Debug)]
 struct ForClients(Arc<dyn ClientCertVerifier>);
 
@@ -291,7 +291,7 @@ impl ClientCertVerifier for ForClients {
     }
 }
 
-/// Whom a certificate is for: its first DNS name, else its common name.
+/// The name in a certificate: its first DNS name, else its common name.
 pub(crate) fn name_of(certificate: &CertificateDer<'_>) -> String {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return String::new() };
     let names = certificate.subject_alternative_name().ok().flatten();

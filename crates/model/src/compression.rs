@@ -1,4 +1,4 @@
-//! Compression of responses: which codings, of what, how hard.
+//! Compression of responses: the codings, the media types, and the levels.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use crate::encoding::adapt::Parse;
 use crate::encoding::bound::{Bound, BrotliLevel, GzipLevel, ZstdLevel};
 use crate::encoding::{Adapt as _, List, OrDefault, Parsed, Within};
 
-/// How a response's body can be compressed (RFC 9110, 8.4.1).
+/// A coding of a response's body (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ContentCoding {
@@ -39,7 +39,7 @@ impl ContentCoding {
         self as usize
     }
 
-    /// Its name in `Content-Encoding`.
+    /// The coding's name in `Content-Encoding`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,30 +56,30 @@ impl fmt::Display for ContentCoding {
     }
 }
 
-/// The codings that may be used, the one that is preferred first, each once. None: nothing is compressed.
+/// The allowed codings, each at most once, in order of preference. An empty list disables compression.
 ///
-/// Written as a list with commas (`zstd, br, gzip`), or `off`.
+/// The text form is a list with commas (`zstd, br, gzip`), or `off`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Codings(#[cbor(n(0), with = "Within::<Codings>")] Vec<ContentCoding>);
 
 impl Codings {
-    /// Nothing is compressed.
+    /// No coding: compression is disabled.
     pub const OFF: Self = Self(Vec::new());
 
-    /// Whether nothing is compressed.
+    /// Whether compression is disabled.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The codings, the one that is preferred first.
+    /// The codings in order of preference.
     pub fn iter(&self) -> impl Iterator<Item = ContentCoding> {
         self.0.iter().copied()
     }
 }
 
-/// Each once.
+/// Each coding occurs at most once.
 impl Bound for Codings {
     type Value = [ContentCoding];
     const FIELD: &'static str = "the content codings";
@@ -134,12 +134,12 @@ impl FromStr for Codings {
     }
 }
 
-/// What is wrong with a list of codings.
+/// The fault in a list of codings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodingsError {
-    /// It names something else.
+    /// The list has an unknown name.
     Unknown(Box<str>),
-    /// It names one twice.
+    /// The list names a coding twice.
     Twice(ContentCoding),
 }
 
@@ -158,12 +158,13 @@ impl fmt::Display for CodingsError {
 
 impl std::error::Error for CodingsError {}
 
-/// Media types: one (`text/html`), all of a kind (`text/*`) or all (`*/*`). In lower case, without parameters.
+/// A media range: one type (`text/html`), all subtypes of a type (`text/*`), or all types (`*/*`). In lower case, without
+/// parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaRange(Box<str>);
 
 impl MediaRange {
-    /// Whether the value of a `Content-Type` is within; its parameters do not count.
+    /// Whether the range includes a `Content-Type`. The parameters of the `Content-Type` are ignored.
     #[must_use]
     pub fn takes(&self, media_type: &[u8]) -> bool {
         let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -198,7 +199,7 @@ impl FromStr for MediaRange {
 
     fn from_str(text: &str) -> Result<Self, MediaRangeError> {
         let text = text.trim();
-        // RFC 9110, 5.6.2, without the star, which stands for all.
+        // RFC 9110, 5.6.2, without the star, which stands for all types.
         let is_token = |text: &str| {
             !text.is_empty()
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&byte))
@@ -213,7 +214,7 @@ impl FromStr for MediaRange {
     }
 }
 
-/// A text is no media type.
+/// The text is not a media type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaRangeError(Box<str>);
 
@@ -225,23 +226,23 @@ impl fmt::Display for MediaRangeError {
 
 impl std::error::Error for MediaRangeError {}
 
-/// Which responses are compressed, and how.
+/// The responses to compress, and the codings and levels for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Compression {
-    /// The codings for routes that do not say otherwise ([`Rule::compression`](crate::Rule::compression)).
-    /// Default: off (ingress-nginx `use-gzip`).
+    /// The codings for routes without [`Rule::compression`](crate::Rule::compression). Default: off (ingress-nginx
+    /// `use-gzip`).
     #[n(0)]
     pub codings: Codings,
-    /// The types of what is compressed. Default: those of ingress-nginx' `gzip-types`, and `text/html`, which nginx
-    /// always compresses.
+    /// The media types to compress. Default: the types of ingress-nginx `gzip-types`, and `text/html`, which nginx always
+    /// compresses.
     #[cbor(n(1), with = "List::<Parsed>")]
     pub types: Vec<MediaRange>,
-    /// Bodies that are known to be shorter, in bytes, stay as they are. Default 256 (ingress-nginx
+    /// The shortest body to compress, in bytes. A body of unknown length is compressed. Default 256 (ingress-nginx
     /// `gzip-min-length`).
     #[n(2)]
     pub min_length: u64,
-    /// How hard it tries.
+    /// The level of each coding.
     #[cbor(n(3), with = "OrDefault")]
     pub levels: Levels,
 }
@@ -276,31 +277,32 @@ fn default_types() -> Vec<MediaRange> {
     TYPES.into_iter().map(|name| MediaRange(name.into())).collect()
 }
 
-/// How hard each coding tries: higher levels make less of a body and take longer.
+/// The level of each coding. A higher level makes the body smaller and takes longer.
 ///
-/// The defaults are where more time stops to pay. Of 4 MB of JSON at 16 KiB a piece, gzip left 45% at level 1 (150 MB/s),
-/// 31% at 4 (50 MB/s) and 31% at 6 (34 MB/s); brotli 33% at 2, 32% at 3 (50 MB/s, 1.0 MiB of memory) and 31% at 4
-/// (34 MB/s, 1.9 MiB); zstd 36% at 1 (215 MB/s), 34% at 3 (150 MB/s) and 30% at 5 (57 MB/s).
+/// A level above the default takes more time for little gain. The figures are for 4 MB of JSON in chunks of 16 KiB. gzip left
+/// 45% at level 1 (150 MB/s), 31% at 4 (50 MB/s) and 31% at 6 (34 MB/s). brotli left 33% at 2, 32% at 3 (50 MB/s, 1.0 MiB of
+/// memory) and 31% at 4 (34 MB/s, 1.9 MiB). zstd left 36% at 1 (215 MB/s), 34% at 3 (150 MB/s) and 30% at 5 (57 MB/s).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Levels {
-    /// 1 to 9. Default 4 (ingress-nginx `gzip-level` is 1).
+    /// The level of gzip, 1 to 9. Default 4 (ingress-nginx `gzip-level` is 1).
     #[cbor(n(0), with = "Within::<GzipLevel>")]
     pub gzip: u8,
-    /// 1 to 4: those above take up to 32 MiB for each response. Default 3 (ingress-nginx `brotli-level` is 4).
+    /// The level of brotli, 1 to 4. Higher levels take up to 32 MiB for each response. Default 3 (ingress-nginx
+    /// `brotli-level` is 4).
     #[cbor(n(1), with = "Within::<BrotliLevel>")]
     pub brotli: u8,
-    /// 1 to 9. Default 3, which is also that of zstd itself.
+    /// The level of zstd, 1 to 9. Default 3, as in zstd itself.
     #[cbor(n(2), with = "Within::<ZstdLevel>")]
     pub zstd: u8,
 }
 
 impl Levels {
-    /// The levels of gzip.
+    /// The allowed levels of gzip.
     pub const GZIP: RangeInclusive<u8> = GzipLevel::RANGE;
-    /// The levels of brotli.
+    /// The allowed levels of brotli.
     pub const BROTLI: RangeInclusive<u8> = BrotliLevel::RANGE;
-    /// The levels of zstd.
+    /// The allowed levels of zstd.
     pub const ZSTD: RangeInclusive<u8> = ZstdLevel::RANGE;
 }
 

@@ -1,4 +1,4 @@
-//! The whole of what to serve, and how it changes.
+//! The configuration of the data plane, and its changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::{
 /// An immutable snapshot of everything that the data plane serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Config {
-    /// Limits and policies that hold for all routes.
+    /// Limits and policies for all routes.
     pub settings: Settings,
-    /// The hosts with their routes, at most one entry for each [`HostPattern`]. What is the same as in the configuration
-    /// before costs next to nothing where it is the same [`Arc`].
+    /// The hosts with their routes, at most one entry for each [`HostPattern`]. An unchanged host costs next to nothing if it
+    /// is the same [`Arc`] as in the previous configuration.
     pub hosts: Vec<Arc<VirtualHost>>,
-    /// The rule for requests that no host takes. Without one the gateway responds with 404.
+    /// The rule for requests that match no host. Without a default rule the gateway responds with 404.
     pub default_rule: Option<Rule>,
     /// The listeners below HTTP, at most one for each address and transport protocol.
     pub listeners: Vec<Listener>,
     /// The certificates.
     pub tls: Arc<Tls>,
-    /// Who calls, where policies ask for it, each object at most once, in the order of their ids.
+    /// The consumers of the policies, each object at most once, in the order of their ids.
     pub consumers: Vec<Arc<Consumer>>,
-    /// Every upstream that a route names, and no other.
+    /// Exactly the upstreams that the routes name.
     pub upstreams: BTreeMap<UpstreamKey, Arc<Upstream>>,
 }
 
 impl Config {
-    /// Every rule: those of the hosts, their fallbacks, and the default.
+    /// Every rule: the rules and fallbacks of the hosts, and the default rule.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.hosts
             .iter()
@@ -39,24 +39,24 @@ impl Config {
             .chain(self.default_rule.as_ref())
     }
 
-    /// Every route below HTTP with the names that it is for: those of the listeners, and those that HTTPS listeners
-    /// pass on.
+    /// Every route below HTTP with its host pattern: the routes of the listeners, and the TLS passthrough routes of the HTTPS
+    /// listeners.
     pub fn layer4_routes(&self) -> impl Iterator<Item = (&HostPattern, &Layer4Route)> {
         let passthrough = self.tls.passthrough.iter().map(|route| (&route.host, &route.route));
         self.listeners.iter().flat_map(|listener| listener.serves.routes()).chain(passthrough)
     }
 }
 
-/// What a control plane tells the data plane, in order.
+/// A change that a control plane sends to the data plane. Changes are in order.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Serve this from now on. Upstreams keep their pools and health where their keys stay.
+    /// The new configuration. Upstreams with unchanged keys keep their connection pools and health.
     Config(Arc<Config>),
-    /// One upstream of the current configuration has these endpoints from now on.
+    /// The new endpoints of one upstream of the current configuration.
     Endpoints {
-        /// Whose endpoints; unknown keys are ignored.
+        /// The upstream. Unknown keys are ignored.
         upstream: UpstreamKey,
-        /// All of them, replacing what was there.
+        /// All endpoints of the upstream, in place of the previous endpoints.
         endpoints: Arc<[Endpoint]>,
     },
 }

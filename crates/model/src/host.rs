@@ -1,4 +1,4 @@
-//! Which hosts a virtual host answers for.
+//! The hosts of a virtual host.
 
 use std::fmt;
 
@@ -8,31 +8,30 @@ use serde::{Serialize, Serializer};
 use crate::encoding::bound::Name;
 use crate::encoding::{Adapt as _, Within};
 
-/// Which `Host` a virtual host answers for. Names are lower case, without a port.
+/// A pattern for the hosts of a virtual host. Names are in lower case, without a port.
 ///
-/// The most specific wins: exact, then one label, then several, then any.
+/// The most specific pattern has precedence: exact, then one label, then several labels, then any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(map)]
 pub enum HostPattern {
-    /// This name and no other.
+    /// Exactly this name.
     #[n(0)]
     Exact(#[cbor(n(0), with = "Within::<Name>")] Box<str>),
-    /// Exactly one label before this suffix (`networking.k8s.io/v1` `IngressRule.host`). The suffix comes
-    /// without `*.`: `Wildcard("example.com")` takes `a.example.com`, not `example.com` nor
-    /// `a.b.example.com`.
+    /// Exactly one label before this suffix (`networking.k8s.io/v1` `IngressRule.host`). The suffix is without `*.`:
+    /// `Wildcard("example.com")` matches `a.example.com`, but neither `example.com` nor `a.b.example.com`.
     #[n(1)]
     Wildcard(#[cbor(n(0), with = "Within::<Name>")] Box<str>),
-    /// One or more labels before this suffix (Gateway API `Hostname`): `Suffix("example.com")` takes
-    /// `a.b.example.com` too. Of several that match, the longest wins.
+    /// One or more labels before this suffix (Gateway API `Hostname`): `Suffix("example.com")` also matches
+    /// `a.b.example.com`. Of several matching suffixes the longest has precedence.
     #[n(2)]
     Suffix(#[cbor(n(0), with = "Within::<Name>")] Box<str>),
-    /// Every host that no other pattern takes.
+    /// Every host that matches no other pattern.
     #[n(3)]
     Any,
 }
 
 impl HostPattern {
-    /// Whether it takes this name, which is in lower case and has no port.
+    /// Whether the pattern matches a name in lower case without a port.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         match self {

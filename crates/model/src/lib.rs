@@ -1,10 +1,10 @@
-//! What Sluicegate serves, as plain immutable data.
+//! The configuration that Sluicegate serves, as plain immutable data.
 //!
-//! The control plane translates the objects that it holds into this model; the proxy compiles the model into
-//! what its workers use. Nothing here does I/O, waits, or knows Kubernetes' own types.
+//! The control plane translates Kubernetes objects into this model. The proxy compiles the model into the structures of its
+//! workers. The crate does no I/O, never waits, and does not depend on the Kubernetes types.
 //!
-//! There are two kinds of [`Change`]. A whole [`Config`] (hosts, routes, settings, upstreams), and the
-//! endpoints of a single upstream, which change a hundred times more often and travel alone.
+//! There are two kinds of [`Change`]: a whole [`Config`] (hosts, routes, settings, upstreams), and the endpoints of a single
+//! upstream. Endpoints change a hundred times more often, so they have a change of their own.
 //!
 //! | module | what |
 //! |---|---|
@@ -15,12 +15,12 @@
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
 //! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
 //! | [`tls`] | certificates by name, client certificates |
-//! | [`policy`] | who may call a route, and how often |
+//! | [`policy`] | authentication, authorization, rate limits, traffic |
 //! | [`compression`] | which responses are compressed, and how |
-//! | [`settings`] | every time limit and size limit, with its default |
+//! | [`settings`] | every timeout and size limit, with its default |
 //! | [`tracing`] | which requests are traced, and where their spans go |
-//! | [`text`] | text from outside, as logs and tables print it |
-//! | [`encoding`] | how all of this is written for data planes and snapshots |
+//! | [`text`] | external text, escaped for logs and tables |
+//! | [`encoding`] | the encoding of the model for data planes and snapshots |
 
 pub mod compression;
 pub mod config;

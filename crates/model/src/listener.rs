@@ -1,4 +1,4 @@
-//! Listeners below HTTP: connections and datagrams that are passed on without being understood.
+//! Listeners below HTTP, which forward connections and datagrams without parsing their content.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,31 +10,31 @@ use serde::{Serialize, Serializer};
 use crate::encoding::{Adapt as _, Address, Text};
 use crate::{HostPattern, RouteId, UpstreamKey};
 
-/// An address at which connections or datagrams are taken, and who gets them.
+/// An address that accepts connections or datagrams, with the routes for them.
 ///
-/// The listeners for HTTP and HTTPS are not among these: a process is started with them.
+/// The listeners for HTTP and HTTPS are not in the model: flags set their addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Listener {
-    /// Which listener of which object it is.
+    /// The identity of the listener.
     #[n(0)]
     pub id: ListenerId,
-    /// Where it listens.
+    /// The address that the listener binds.
     #[cbor(n(1), with = "Address")]
     pub address: SocketAddr,
-    /// What it takes, and who gets it.
+    /// The protocol, with the routes.
     #[n(2)]
     pub serves: Layer4,
 }
 
-/// Which listener of which object.
+/// The identity of a listener: the object and the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(map)]
 pub struct ListenerId {
-    /// The object that it is written in, such as `Gateway default/edge`.
+    /// The object with the listener, such as `Gateway default/edge`.
     #[n(0)]
     pub object: RouteId,
-    /// Its name there.
+    /// The listener's name in the object.
     #[cbor(n(1), with = "Text")]
     pub name: Arc<str>,
 }
@@ -52,25 +52,25 @@ impl Serialize for ListenerId {
     }
 }
 
-/// What a listener takes, and who gets it.
+/// The protocol of a listener, with the routes.
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 #[cbor(map)]
 pub enum Layer4 {
-    /// Connections, whatever they carry. Without a route they are closed.
+    /// TCP connections with any content. Without a route the gateway closes them.
     #[n(0)]
     Tcp(#[n(0)] Option<Layer4Route>),
-    /// TLS, which is not ended here: by the name that the client asks for (RFC 6066, 3). Each pattern at most once.
-    /// A name that no route takes is refused by the alert `unrecognized_name`.
+    /// TLS without termination, routed by the server name in the ClientHello (RFC 6066, 3). Each pattern occurs at most once.
+    /// The gateway rejects a name without a route with the alert `unrecognized_name`.
     #[n(1)]
     Tls(#[n(0)] Vec<TlsRoute>),
-    /// Datagrams. Without a route they are dropped.
+    /// Datagrams. Without a route the gateway drops them.
     #[n(2)]
     Udp(#[n(0)] Option<Layer4Route>),
 }
 
 impl Layer4 {
-    /// What it takes, as Gateway API names it (`spec.listeners[].protocol`).
+    /// The protocol's name in Gateway API (`spec.listeners[].protocol`).
     #[must_use]
     pub fn protocol(&self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl Layer4 {
         }
     }
 
-    /// Its routes, each with the names that it is for.
+    /// The routes, each with its host pattern.
     pub fn routes(&self) -> impl Iterator<Item = (&HostPattern, &Layer4Route)> {
         let (one, several) = match self {
             Self::Tcp(route) | Self::Udp(route) => (route.as_ref(), &[][..]),
@@ -91,51 +91,52 @@ impl Layer4 {
     }
 }
 
-/// Whose TLS connections are passed on unopened.
+/// A host pattern whose TLS connections pass through without termination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct TlsRoute {
-    /// What clients ask for by Server Name Indication. [`HostPattern::Any`] takes those that ask for nothing too.
+    /// The pattern for the server name (SNI). [`HostPattern::Any`] also matches clients without a server name.
     #[n(0)]
     pub host: HostPattern,
-    /// Who gets them.
+    /// The route for the connections.
     #[n(1)]
     pub route: Layer4Route,
 }
 
-/// Who gets connections or datagrams.
+/// The upstreams for connections or datagrams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Layer4Route {
-    /// Which object it comes from.
+    /// The object with the route.
     #[n(0)]
     pub id: RouteId,
-    /// The upstreams, chosen at random by their weights. Without any, or if all weights are 0, connections are closed.
+    /// The upstreams, chosen at random by their weights. Without upstreams, or if all weights are 0, the gateway closes
+    /// connections.
     #[n(1)]
     pub backends: Vec<WeightedUpstream>,
 }
 
-/// An upstream among several.
+/// An upstream with a weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct WeightedUpstream {
-    /// Who serves.
+    /// The upstream.
     #[n(0)]
     pub upstream: UpstreamKey,
-    /// Its part of the sum of all weights.
+    /// The upstream's part of the sum of all weights.
     #[n(1)]
     pub weight: u32,
 }
 
-/// A version of the PROXY protocol, by which a proxy says whom it speaks for.
+/// A version of the PROXY protocol, by which a proxy sends the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "lowercase")]
 #[cbor(index_only)]
 pub enum ProxyProtocol {
-    /// A line of text.
+    /// Version 1, a line of text.
     #[n(0)]
     V1,
-    /// Binary.
+    /// Version 2, binary.
     #[n(1)]
     V2,
 }

@@ -1,4 +1,4 @@
-//! Routes: which requests go where.
+//! Routes: object identities and path patterns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::encoding::bound::PatternPath;
 use crate::encoding::{Adapt as _, Interned, Text, Within};
 
-/// An alias, since the derive takes a reference for a borrow of what is decoded.
+/// An alias, because the derive treats a reference as a borrow from the decoded bytes.
 type KindName = &'static str;
 
-/// The object that a route was written in; routes of one object share it.
+/// The object of a route. Routes of one object share the value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct RouteId {
@@ -33,29 +33,28 @@ impl fmt::Display for RouteId {
     }
 }
 
-/// Which paths a route takes. Patterns start with `/` and are in the normal form of
-/// `sluicegate_http1::path::normalise`, as is what they are compared with.
+/// A pattern of paths. Patterns start with `/` and are in the normal form of `sluicegate_http1::path::normalise`, as are the
+/// compared paths.
 ///
-/// The longest pattern that matches wins; of the same length an exact one wins, then an element-wise prefix,
-/// then a plain prefix.
+/// The longest matching pattern has precedence. Of the same length an exact pattern has precedence, then a prefix by element,
+/// then a prefix by character.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum PathPattern {
     /// The whole path, case sensitive (`pathType: Exact`).
     #[n(0)]
     Exact(#[cbor(n(0), with = "Within::<PatternPath>")] Box<str>),
-    /// Element by element (`pathType: Prefix`): `/foo` takes `/foo` and `/foo/bar`, not `/foobar`. Written
-    /// without a trailing slash, except for `/` itself, which takes everything.
+    /// A prefix by element (`pathType: Prefix`): `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. Written without a
+    /// trailing slash, except for `/` itself, which matches every path.
     #[n(1)]
     Prefix(#[cbor(n(0), with = "Within::<PatternPath>")] Box<str>),
-    /// Character by character, as nginx' plain `location` (`pathType: ImplementationSpecific`): `/foo` takes
-    /// `/foobar` too.
+    /// A prefix by character, as nginx' plain `location` (`pathType: ImplementationSpecific`): `/foo` also matches `/foobar`.
     #[n(2)]
     Starts(#[cbor(n(0), with = "Within::<PatternPath>")] Box<str>),
 }
 
 impl PathPattern {
-    /// Its place among patterns of the same length: 0 is the most specific.
+    /// The rank among patterns of the same length: 0 is the most specific.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -73,7 +72,7 @@ impl PathPattern {
         }
     }
 
-    /// The name of its kind, as Kubernetes writes it in `pathType`.
+    /// The name of the pattern's kind, as Kubernetes writes it in `pathType`.
     #[must_use]
     pub fn path_type(&self) -> &'static str {
         match self {

@@ -1,8 +1,9 @@
-//! Rules: the requests of a host that a rule takes, and what happens to them.
+//! Rules: the requests of a host that a rule matches, the upstream, and the policies.
 //!
-//! A rule has one or more [`RuleMatch`]es. A request meets a match if it meets every condition of the match. The matches of a host
-//! have an order of their own, the [`precedence`](RuleMatch::precedence): dialects order them differently (an Ingress by the length
-//! of the path, an HTTPRoute by path, method, headers and parameters), so the frontend that wrote a rule computes the order.
+//! A rule has one or more [`RuleMatch`]es. A request meets a match if the request meets every condition of the match. The
+//! matches of a host have an order of their own, the [`precedence`](RuleMatch::precedence). Dialects order matches
+//! differently (an Ingress by the length of the path, an HTTPRoute by path, method, headers and parameters), so the frontend
+//! of the rule computes the order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,27 +21,27 @@ use crate::{ClientAuth, Codings, HostPattern, PathPattern, RouteId, UpstreamKey}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct VirtualHost {
-    /// The names that the host has.
+    /// The pattern of the host's names.
     #[n(0)]
     pub host: HostPattern,
     /// The rules. The order matters only where two matches have the same [`precedence`](RuleMatch::precedence).
     #[n(1)]
     pub rules: Vec<Rule>,
-    /// The rule for requests that meet no match (`spec.defaultBackend` of the Ingress that owns the host). Without one,
-    /// [`Config::default_rule`](crate::Config::default_rule) takes them.
+    /// The rule for requests that meet no match (`spec.defaultBackend` of the Ingress that owns the host). Without this rule,
+    /// [`Config::default_rule`](crate::Config::default_rule) applies.
     #[n(2)]
     pub fallback: Option<Rule>,
 }
 
-/// A rule: the requests that it takes, the upstream that serves them, and what happens to them.
+/// A rule: its matches, the upstream that serves matching requests, and the policies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct Rule {
-    /// The object that the rule was written in.
+    /// The object with the rule.
     #[n(0)]
     pub id: RouteId,
-    /// A request that meets one of these matches is the rule's. At least one; of a [`fallback`](VirtualHost::fallback) only the path
-    /// of the first one counts, for logs and metrics.
+    /// The matches, at least one. A request that meets one of the matches belongs to the rule. Of a
+    /// [`fallback`](VirtualHost::fallback) only the path of the first match applies, for logs and metrics.
     #[n(1)]
     pub matches: Vec<RuleMatch>,
     /// The upstream that serves the requests.
@@ -55,7 +56,7 @@ pub struct Rule {
     /// The codings for responses, in place of [`Compression::codings`](crate::Compression::codings).
     #[n(5)]
     pub compression: Option<Codings>,
-    /// Authentication, authorization and the like. Without it every client may call.
+    /// Authentication, authorization and the like. Without a policy every client may call.
     #[cbor(n(6), with = "Maybe::<Shared>")]
     pub security: Option<Arc<Security>>,
     /// Rate limits and concurrency limits.
@@ -94,8 +95,8 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct RuleMatch {
-    /// Of the matches of a host that a request meets, the one with the lowest number decides. Of equal numbers the longest literal
-    /// path decides, then an exact one, then a prefix by element, then the earlier rule.
+    /// The precedence: of the matches that a request meets, the match with the lowest number decides. Of equal numbers the
+    /// longest literal path decides, then an exact path, then a prefix by element, then the earlier rule.
     #[n(0)]
     pub precedence: u32,
     /// The path in normal form, without the query.
@@ -116,8 +117,9 @@ pub struct RuleMatch {
 }
 
 impl RuleMatch {
-    /// A match of a path alone, with the precedence that Ingresses and nginx give: the longest path first, of the same length an exact
-    /// one, then a prefix by element, then a prefix by character. The number does not depend on other matches.
+    /// A match on a path alone, with the precedence of Ingresses and nginx: the longest path first. Of the same length an
+    /// exact path is first, then a prefix by element, then a prefix by character. The number does not depend on other
+    /// matches.
     #[must_use]
     pub fn path(path: PathPattern) -> Self {
         let length = u16::try_from(path.as_str().len()).unwrap_or(u16::MAX);
@@ -199,8 +201,8 @@ pub struct HeaderMatch {
     pub value: ValueMatch,
 }
 
-/// A condition on a parameter of the query. Of several parameters of one name the first counts. Names and values are compared
-/// without their escapes (`%20` and `+`).
+/// A condition on a parameter of the query. Of several parameters with one name the first applies. Names and values are
+/// decoded before the comparison (`%20` and `+`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct QueryMatch {
@@ -227,8 +229,8 @@ pub enum ValueMatch {
     Present,
 }
 
-/// A regular expression in the syntax of the `regex` crate, without Unicode classes. It is found anywhere in the text unless it
-/// has anchors (`^`, `$`). The time of a search is linear in the length of the text.
+/// A regular expression in the syntax of the `regex` crate, without Unicode classes. The expression matches anywhere in the
+/// text unless it has anchors (`^`, `$`). The time of a search is linear in the length of the text.
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<str>,
@@ -236,7 +238,7 @@ pub struct Pattern {
     compiled: Regex,
 }
 
-/// A text that is no usable regular expression.
+/// The text is not a usable regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The text is longer than [`Pattern::LENGTH_MAX`].
@@ -245,13 +247,13 @@ pub enum PatternError {
     /// The program of the expression is larger than [`Pattern::PROGRAM_MAX`].
     #[error("the regular expression needs more than {} KiB of memory; use fewer or smaller repetitions", Pattern::PROGRAM_MAX / 1024)]
     TooLarge,
-    /// The text has an error of syntax, or a construct that cannot be searched in linear time.
+    /// The text has a syntax error, or a construct that has no linear-time search.
     #[error("{0}")]
     Syntax(Box<str>),
 }
 
 impl Pattern {
-    /// The longest text, in bytes: what Gateway API allows for a path or a value.
+    /// The longest text, in bytes: the limit of Gateway API for a path or a value.
     pub const LENGTH_MAX: usize = 4096;
     /// The most memory that the program of one expression takes, in bytes.
     pub const PROGRAM_MAX: usize = 256 * 1024;
@@ -296,7 +298,7 @@ impl Pattern {
         self.ignores_case
     }
 
-    /// Whether the expression is found in a text.
+    /// Whether the expression matches a text.
     #[must_use]
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.compiled.is_match(text)
@@ -323,7 +325,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// As nginx writes a regular expression: `~ TEXT`, and `~* TEXT` without regard to case.
+/// The form of nginx: `~ TEXT`, and `~* TEXT` without regard to case.
 impl Serialize for Pattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sign = if self.ignores_case { "~*" } else { "~" };

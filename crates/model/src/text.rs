@@ -1,12 +1,13 @@
-//! Text from outside, as logs, tables and Events print it.
+//! External text, escaped for logs, tables and Events.
 //!
-//! Names, annotation keys and file names come from users. A line break in such a name would forge a line of a log, and a bidirectional
-//! override would show a line in another order than it is written in (Unicode Technical Report 36, "Bidirectional Text Spoofing").
+//! Names, annotation keys and file names come from users. A line break in a name would forge a line of a log. A bidirectional
+//! override would show a line in another order than its characters (Unicode Technical Report 36, "Bidirectional Text
+//! Spoofing").
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// Whether a character has no shape of its own: it ends a line, steers a terminal, or changes the order of its neighbours.
+/// Whether a character is invisible: it ends a line, controls a terminal, or changes the order of its neighbours.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     matches!(
@@ -20,8 +21,8 @@ pub const fn is_hidden(character: char) -> bool {
     )
 }
 
-/// The text with every [hidden](is_hidden) character escaped: as `\n`, `\r` or `\t`, all others as `\u202e`. JSON escapes them in the
-/// same way (RFC 8259, 7), so a line of JSON stays valid.
+/// The text with every [hidden](is_hidden) character escaped: as `\n`, `\r` or `\t`, all others as `\u202e`. JSON has the
+/// same escapes (RFC 8259, 7), so a line of JSON stays valid.
 #[must_use]
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
@@ -33,7 +34,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Escapes what is written through it as [`one_line`] does.
+/// Escapes written text as [`one_line`] does.
 #[derive(Debug)]
 pub struct OneLine<'w, W>(pub &'w mut W);
 

@@ -1,4 +1,4 @@
-//! What is served over TLS: certificates by name, and who may connect.
+//! TLS: certificates by name, and client authentication.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::{HostPattern, TlsRoute};
 pub struct Tls {
     /// The names with their certificates, at most one entry for each pattern.
     pub hosts: Vec<Arc<TlsHost>>,
-    /// The names whose connections are passed on unopened instead, each pattern at most once, and in `hosts` not at
-    /// all.
+    /// The names whose connections pass through without termination, each pattern at most once. None of these names is in
+    /// `hosts`.
     pub passthrough: Vec<TlsRoute>,
-    /// For clients that name no host (RFC 6066, 3), for names that are not in `hosts` if
-    /// [`unknown_names`](TlsSettings::unknown_names) says so, and for hosts that have none of their own. Without any, a
-    /// certificate of the process' own is used, which signs for itself.
+    /// The default certificates: for clients without a server name (RFC 6066, 3), for hosts without certificates, and for
+    /// names that are not in `hosts` if [`unknown_names`](TlsSettings::unknown_names) says so. Empty: a self-signed
+    /// certificate of the process.
     pub default: Vec<Arc<Certificate>>,
-    /// What session tickets are sealed with (RFC 8446, 4.6.1), so that every process that has it resumes the
-    /// sessions of the others. The first seals, all open. Without any, a secret of the process' own is used.
+    /// The secrets that seal session tickets (RFC 8446, 4.6.1). Processes with the same secret resume each other's sessions.
+    /// The first secret seals, all secrets open. Empty: a secret of the process.
     pub ticket_secrets: Vec<TicketSecret>,
 }
 
@@ -34,36 +34,37 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct TlsHost {
-    /// What clients ask for by Server Name Indication.
+    /// The pattern for the server name (SNI).
     #[n(0)]
     pub host: HostPattern,
-    /// Its certificates, at most one for each kind of key, the best first: a client gets the first that it can
-    /// verify. If there are none, the default ones are used.
+    /// The host's certificates, at most one for each kind of key, the best first: a client receives the first certificate
+    /// that the client can verify. Empty: the default certificates.
     #[cbor(n(1), with = "List::<Shared>")]
     pub certificates: Vec<Arc<Certificate>>,
-    /// Whether clients have to show certificates of their own.
+    /// Client authentication: whether clients must present certificates.
     #[cbor(n(2), with = "Maybe::<Shared>")]
     pub client_auth: Option<Arc<ClientAuth>>,
 }
 
-/// Which certificates clients show.
+/// Client authentication by certificates.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ClientAuth {
-    /// Where the roots are from, for people: `Secret default/clients-ca`.
+    /// The source of the CA certificates, for logs: `Secret default/clients-ca`.
     #[n(0)]
     pub source: Box<str>,
-    /// Who vouches for clients.
+    /// The CA certificates to trust for clients.
     #[cbor(n(1), with = "List::<Raw>")]
     pub roots: Vec<CertificateDer<'static>>,
-    /// What was revoked (RFC 5280, 5). With any, a certificate whose issuer has no list here is refused.
+    /// The revocation lists (RFC 5280, 5). With any list, a certificate without a list of its issuer is rejected.
     #[cbor(n(2), with = "List::<Raw>")]
     pub crls: Vec<CertificateRevocationListDer<'static>>,
-    /// Who may connect.
+    /// The clients that may connect.
     #[n(3)]
     pub mode: ClientAuthMode,
-    /// Whether endpoints get the certificate itself (`ssl-client-cert`, PEM in percent encoding), beside what was
-    /// found (`ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`), as ingress-nginx names them.
+    /// Whether endpoints receive the certificate itself (`ssl-client-cert`, PEM in percent encoding), beside the result of
+    /// the verification (`ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`), with the header names of
+    /// ingress-nginx.
     #[n(4)]
     pub forward: bool,
 }
@@ -98,52 +99,52 @@ impl Serialize for ClientAuth {
     }
 }
 
-/// Who may connect (ingress-nginx `auth-tls-verify-client`).
+/// The clients that may connect (ingress-nginx `auth-tls-verify-client`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
 pub enum ClientAuthMode {
-    /// Only who shows a certificate that one of the roots vouches for (`on`).
+    /// Only clients with a certificate that is valid under the CA certificates (`on`).
     #[default]
     #[n(0)]
     Required,
-    /// Also who shows none (`optional`).
+    /// Also clients without a certificate (`optional`).
     #[n(1)]
     Optional,
-    /// Also who shows one that nobody vouches for; the endpoint is told (`optional_no_ca`).
+    /// Also clients with an invalid certificate. Endpoints receive the result (`optional_no_ca`).
     #[n(2)]
     OptionalNoCa,
 }
 
-/// A certificate chain with its private key, which match.
+/// A certificate chain with its matching private key.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Certificate {
-    /// Where it is from, for people: `Secret default/example`.
+    /// The source of the certificate, for logs: `Secret default/example`.
     #[n(0)]
     pub source: Box<str>,
-    /// The certificate, and behind it those that lead to a root.
+    /// The certificate, then the intermediate certificates up to a root.
     #[cbor(n(1), with = "WithinAs::<Chain<CertificateDer<'static>>, List<Raw>>")]
     pub chain: Vec<CertificateDer<'static>>,
-    /// Its key.
+    /// The private key.
     #[n(2)]
     pub key: PrivateKey,
-    /// What kind of key it is.
+    /// The kind of the key.
     #[n(3)]
     pub key_kind: KeyKind,
-    /// The names that it is good for (the DNS names of its `subjectAltName`), in lower case.
+    /// The names of the certificate (the DNS names of its `subjectAltName`), in lower case.
     #[n(4)]
     pub names: Vec<HostPattern>,
-    /// From when it is good.
+    /// The start of validity.
     #[cbor(n(5), with = "Time")]
     pub not_before: SystemTime,
-    /// Until when it is good.
+    /// The end of validity.
     #[cbor(n(6), with = "Time")]
     pub not_after: SystemTime,
 }
 
 impl Certificate {
-    /// Whether it is good for a name in lower case (RFC 9525, 6.3: a wildcard stands for one label).
+    /// Whether the certificate is for a name in lower case (RFC 9525, 6.3: a wildcard stands for one label).
     #[must_use]
     pub fn covers(&self, name: &str) -> bool {
         self.names.iter().any(|pattern| pattern.matches(name))
@@ -155,7 +156,7 @@ impl Part for Certificate {
     const WHAT: &'static str = "certificate";
 }
 
-/// Never the key, and of the chain only its length.
+/// Omits the key, and shows only the length of the chain.
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate")
@@ -184,7 +185,7 @@ impl Serialize for Certificate {
     }
 }
 
-/// A private key, which neither `Debug` nor a dump shows.
+/// A private key. `Debug` and dumps omit the key.
 pub struct PrivateKey(pub PrivateKeyDer<'static>);
 
 impl Clone for PrivateKey {
@@ -214,7 +215,7 @@ impl<Ctx> Encode<Ctx> for PrivateKey {
             PrivateKeyDer::Pkcs8(_) => 0,
             PrivateKeyDer::Pkcs1(_) => 1,
             PrivateKeyDer::Sec1(_) => 2,
-            // The type may grow. Data planes refuse the certificate then, and their last valid version stays.
+            // The type may grow. Data planes then reject the certificate, and their last valid version stays.
             _ => u8::MAX,
         };
         encoder.array(2)?.u8(format)?.bytes(self.0.secret_der())?.ok()
@@ -236,7 +237,7 @@ impl<'b, Ctx> Decode<'b, Ctx> for PrivateKey {
     }
 }
 
-/// The kinds of keys, the one that is cheapest to sign with first.
+/// The kinds of keys, in the order of the cost of signing, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[serde(rename_all = "lowercase")]
 #[cbor(index_only)]
@@ -268,7 +269,7 @@ impl fmt::Display for KeyKind {
 pub struct TicketSecret(#[cbor(n(0), with = "WithinAs::<TicketSecret, Raw>")] pub Arc<[u8]>);
 
 impl TicketSecret {
-    /// How many bytes there must be at least.
+    /// The least length of a secret, in bytes.
     pub const MIN: usize = 32;
 }
 
@@ -293,20 +294,20 @@ impl Serialize for TicketSecret {
     }
 }
 
-/// How TLS is spoken with clients, whatever the name.
+/// The TLS settings of client connections, for all names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct TlsSettings {
-    /// The oldest version that is spoken. Default TLS 1.2.
+    /// The oldest accepted version. Default TLS 1.2.
     #[n(0)]
     pub min_version: TlsVersion,
-    /// What clients get who ask for a name that has no certificate. Default: the default certificate.
+    /// The response to a name without a certificate. Default: the default certificate.
     #[n(1)]
     pub unknown_names: UnknownNames,
-    /// The `Strict-Transport-Security` header of responses over TLS that have none (RFC 6797). Default: not sent.
+    /// The `Strict-Transport-Security` header for responses over TLS without this header (RFC 6797). Default: not sent.
     #[n(2)]
     pub hsts: Option<Hsts>,
-    /// The port that redirects to HTTPS name; 443 goes without saying. Default 443.
+    /// The port in redirects to HTTPS. The redirect omits port 443. Default 443.
     #[n(3)]
     pub redirect_port: u16,
 }
@@ -337,7 +338,7 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What clients get who ask for a name that has no certificate.
+/// The response to a name without a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
@@ -351,23 +352,23 @@ pub enum UnknownNames {
     Refuse,
 }
 
-/// What `Strict-Transport-Security` says.
+/// The values of `Strict-Transport-Security`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Hsts {
-    /// For how long browsers use HTTPS only, in seconds.
+    /// How long browsers use only HTTPS, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     #[cbor(n(0), with = "Time")]
     pub max_age: Duration,
-    /// For all names below as well.
+    /// Whether the header applies to all subdomains.
     #[n(1)]
     pub include_subdomains: bool,
-    /// The owner agrees to being listed in browsers.
+    /// Whether the owner agrees to the preload lists of browsers.
     #[n(2)]
     pub preload: bool,
 }
 
-/// As the header's value.
+/// The header's value.
 impl fmt::Display for Hsts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "max-age={}", self.max_age.as_secs())?;

@@ -1,4 +1,4 @@
-//! Which requests are traced, and where their spans go.
+//! Tracing: the traced requests, and the collector of their spans.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,25 +11,25 @@ use crate::encoding::adapt::Parse;
 use crate::encoding::bound::Share;
 use crate::encoding::{Adapt as _, List, Parsed, Raw, Within};
 
-/// How requests are traced.
+/// The tracing of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Tracing {
-    /// The collector that spans are sent to.
+    /// The collector that receives the spans.
     #[cbor(n(0), with = "Parsed")]
     pub collector: Collector,
-    /// Who may vouch for a collector that is spoken with over TLS; none: the public authorities.
+    /// The CA certificates to trust for a collector with TLS. Empty: the public CA certificates.
     #[serde(skip)]
     #[cbor(n(1), with = "List::<Raw>")]
     pub authorities: Vec<CertificateDer<'static>>,
-    /// Of a hundred requests without a trace of their own, how many get one; 0 to 100.
+    /// The percentage of traced requests among the requests without a trace of their own, 0 to 100.
     #[cbor(n(2), with = "Within::<Share>")]
     pub sample_percent: f64,
-    /// Requests that are traced because their caller says so (the `sampled` flag of `traceparent`), in a second, by all
-    /// workers together; 0: none. Further ones go on without a span of the gateway.
+    /// The requests per second, over all workers, that the gateway traces because their caller traces them (the `sampled`
+    /// flag of `traceparent`). Further requests continue without a span of the gateway. 0: none.
     #[n(3)]
     pub followed_per_second: u32,
-    /// What the gateway is called in traces (`service.name`).
+    /// The gateway's name in traces (`service.name`).
     #[n(4)]
     pub service_name: Box<str>,
 }
@@ -43,7 +43,7 @@ impl Tracing {
     /// The default of [`service_name`](Self::service_name).
     pub const SERVICE_NAME: &'static str = "sluicegate";
 
-    /// Traces for this collector, with the defaults.
+    /// Tracing to this collector, with the defaults.
     #[must_use]
     pub fn to(collector: Collector) -> Self {
         Self {
@@ -56,32 +56,32 @@ impl Tracing {
     }
 }
 
-/// The URL of a collector that takes OTLP over HTTP, such as `http://collector:4318`. Spans go to its path and `/v1/traces`
-/// (OpenTelemetry Protocol Exporter, "Endpoint URLs for OTLP/HTTP").
+/// The URL of a collector that accepts OTLP over HTTP, such as `http://collector:4318`. The gateway sends spans to the URL's
+/// path and `/v1/traces` (OpenTelemetry Protocol Exporter, "Endpoint URLs for OTLP/HTTP").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// Whether TLS is spoken with it.
+    /// Whether the gateway uses TLS to the collector.
     pub is_tls: bool,
-    /// Its name or address; an IPv6 address without brackets.
+    /// The collector's name or address; an IPv6 address without brackets.
     pub host: Box<str>,
-    /// Its port; that of the scheme unless written.
+    /// The collector's port. Default: the port of the scheme.
     pub port: u16,
     /// The path in the URL, without a slash at the end.
     pub path: Box<str>,
 }
 
-/// What is wrong with the URL of a collector.
+/// The fault in the URL of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectorFault {
-    /// It is none of `http` or `https`.
+    /// The scheme is neither `http` nor `https`.
     Scheme,
-    /// It names a user. Everybody who may read the configuration would read the password.
+    /// The URL names a user. All readers of the configuration could read the password.
     User,
-    /// No host, or one with characters that no name has.
+    /// The host is missing, or has invalid characters.
     Host,
-    /// The port is none.
+    /// The port is invalid.
     Port,
-    /// The path has characters that a URL does not have, or there is a query or a fragment.
+    /// The path has invalid characters, or the URL has a query or a fragment.
     Path,
 }
 
@@ -151,7 +151,7 @@ impl FromStr for Collector {
     }
 }
 
-/// As a URL, always with the port.
+/// The URL, always with the port.
 impl fmt::Display for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { is_tls, host, port, path } = self;

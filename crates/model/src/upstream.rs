@@ -1,4 +1,4 @@
-//! Upstreams: who serves a route, and at which addresses.
+//! Upstreams: their endpoints, load balancing, TLS and health.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use crate::encoding::{
 };
 use crate::{Certificate, ProxyProtocol};
 
-/// The stable identity of an upstream. It outlives configurations: as long as some route names it, its
-/// connections, load estimates and health stay. Ten routes to one Service share one upstream.
+/// The stable identity of an upstream. An upstream survives changes of the configuration: while any route names the upstream,
+/// its connections, load estimates and health stay. Ten routes to one Service share one upstream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(map)]
 pub struct UpstreamKey {
@@ -26,16 +26,16 @@ pub struct UpstreamKey {
     /// The Service's name.
     #[cbor(n(1), with = "Text")]
     pub service: Arc<str>,
-    /// The Service port's name, or its number if it has no name; as the route writes it where there is no such port.
+    /// The Service port's name, or its number if it has no name. For a port that does not exist: the port as in the route.
     #[cbor(n(2), with = "Text")]
     pub port: Arc<str>,
-    /// How its endpoints are spoken with: two routes that want it differently do not share connections.
+    /// The transport to the endpoints. Routes with different transports do not share connections.
     #[n(3)]
     pub transport: Transport,
 }
 
 impl UpstreamKey {
-    /// An upstream that is spoken with in plain HTTP/1.1.
+    /// An upstream with plain HTTP/1.1.
     #[must_use]
     pub fn new(
         namespace: impl Into<Arc<str>>,
@@ -47,7 +47,7 @@ impl UpstreamKey {
     }
 }
 
-/// `namespace/service:port`, and what is special about the transport in parentheses.
+/// `namespace/service:port`, with a special transport in parentheses.
 impl fmt::Display for UpstreamKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}:{}", self.namespace, self.service, self.port)?;
@@ -55,19 +55,19 @@ impl fmt::Display for UpstreamKey {
     }
 }
 
-/// How endpoints are spoken with.
+/// The transport to endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(map)]
 pub struct Transport {
-    /// What is spoken.
+    /// The protocol.
     #[n(0)]
     pub protocol: Protocol,
-    /// TLS with endpoints, if there is any.
+    /// TLS to endpoints. `None`: plain text.
     #[cbor(n(1), with = "Maybe::<Pointer>")]
     pub tls: Option<Arc<TransportTls>>,
 }
 
-/// What is spoken with endpoints.
+/// The protocol of endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Protocol {
@@ -78,7 +78,7 @@ pub enum Protocol {
     /// HTTP/2: by ALPN over TLS, else by prior knowledge.
     #[n(1)]
     Http2,
-    /// Whatever clients speak over TCP.
+    /// TCP with any content.
     #[n(2)]
     Tcp,
     /// Datagrams.
@@ -86,26 +86,26 @@ pub enum Protocol {
     Udp,
 }
 
-/// What distinguishes one way of speaking TLS with endpoints from another. What is in the objects that it names may
-/// change: the upstream stays the same.
+/// The identity of a TLS configuration for endpoints. The content of the named objects may change: the upstream stays the
+/// same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(map)]
 pub struct TransportTls {
-    /// Whom endpoints have to show that they are, and what they are asked for by Server Name Indication.
+    /// The name that the certificates of endpoints must have, which is also the server name (SNI).
     #[n(0)]
     pub server_name: Box<str>,
-    /// Whether they are asked for it.
+    /// Whether the gateway sends the server name (SNI).
     #[n(1)]
     pub sends_name: bool,
-    /// Whether their certificates are verified.
+    /// Whether the gateway verifies the certificates of endpoints.
     #[n(2)]
     pub verifies: bool,
-    /// The Secret with the authorities, and with the certificate that they are shown: `namespace/name`.
+    /// The Secret with the CA certificates, and with the gateway's client certificate: `namespace/name`.
     #[n(3)]
     pub secret: Option<Box<str>>,
 }
 
-/// `https`, and what is special about it.
+/// `https`, with special settings.
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (clear, secure) = match self.protocol {
@@ -128,48 +128,48 @@ impl Serialize for UpstreamKey {
     }
 }
 
-/// Who serves a route.
+/// A set of endpoints with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct Upstream {
-    /// How an endpoint is chosen.
+    /// The load balancing algorithm.
     #[n(0)]
     pub balance: Balance,
-    /// How much it may be given at once.
+    /// The limits on requests in flight.
     #[n(1)]
     pub limits: UpstreamLimits,
-    /// A DNS name that stands in for endpoints (`spec.externalName`), resolved by the data plane's owner.
+    /// A DNS name in place of endpoints (`spec.externalName`). The owner of the data plane resolves the name.
     #[n(2)]
     pub external_name: Option<Box<str>>,
-    /// How TLS is spoken with its endpoints, if it is.
+    /// TLS to the endpoints. `None`: plain text.
     #[cbor(n(3), with = "Maybe::<Shared>")]
     pub tls: Option<Arc<UpstreamTls>>,
-    /// Whether its endpoints are told whom a connection is from. Only for TCP and for TLS that is passed through: an
-    /// HTTP connection carries the requests of many clients.
+    /// Whether the gateway sends the client's address to the endpoints, by the PROXY protocol. Only for TCP and TLS
+    /// passthrough: an HTTP connection carries the requests of many clients.
     #[n(4)]
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// Which endpoints are avoided although they take connections.
+    /// The rules for unhealthy endpoints that still accept connections.
     #[cbor(n(5), with = "Maybe::<Pointer>")]
     pub health: Option<Arc<Health>>,
-    /// Its endpoints, each address at most once.
+    /// The endpoints, each address at most once.
     #[cbor(skip)]
     pub endpoints: Arc<[Endpoint]>,
 }
 
-/// How TLS is spoken with endpoints.
+/// TLS to endpoints.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct UpstreamTls {
-    /// Whom endpoints have to show that they are: a DNS name or an IP address.
+    /// The name that the certificates of endpoints must have: a DNS name or an IP address.
     #[n(0)]
     pub server_name: Box<str>,
-    /// Whether they are asked for it by Server Name Indication.
+    /// Whether the gateway sends the name as server name (SNI).
     #[n(1)]
     pub sends_name: bool,
-    /// How their certificates are verified.
+    /// The verification of the certificates of endpoints.
     #[n(2)]
     pub verification: Verification,
-    /// The certificate that endpoints are shown if they ask for one.
+    /// The client certificate for endpoints that ask for a certificate.
     #[cbor(n(3), with = "Maybe::<Shared>")]
     pub identity: Option<Arc<Certificate>>,
 }
@@ -179,20 +179,21 @@ impl Part for UpstreamTls {
     const WHAT: &'static str = "TLS of an upstream";
 }
 
-/// How certificates of endpoints are verified.
+/// The verification of the certificates of endpoints.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub enum Verification {
-    /// Not at all (nginx' `proxy_ssl_verify off`): the connection is encrypted, with whomever.
+    /// No verification (nginx' `proxy_ssl_verify off`): the connection is encrypted, but the endpoint is not authenticated.
     #[n(0)]
     None,
-    /// One of these authorities vouches for them, and has not revoked them. Without any, nobody does.
+    /// The certificate must be valid under one of the CA certificates, and not revoked. Without CA certificates every
+    /// certificate is rejected.
     #[n(1)]
     Authorities {
-        /// Who vouches.
+        /// The CA certificates to trust.
         #[cbor(n(0), with = "List::<Raw>")]
         roots: Vec<CertificateDer<'static>>,
-        /// What was revoked.
+        /// The revocation lists.
         #[cbor(n(1), with = "List::<Raw>")]
         crls: Vec<CertificateRevocationListDer<'static>>,
     },
@@ -226,112 +227,112 @@ impl Serialize for UpstreamTls {
     }
 }
 
-/// How an endpoint is chosen among those that are eligible.
+/// The load balancing algorithm among eligible endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
 pub enum Balance {
-    /// Of two endpoints taken at random, the one with the lower product of its peak-sensitive response time
-    /// (exponentially weighted, 10 s) and its requests in flight.
+    /// Of two random endpoints, the endpoint with the lower product of its peak-sensitive response time (exponentially
+    /// weighted, 10 s) and its requests in flight.
     #[default]
     #[n(0)]
     Ewma,
-    /// Each in turn.
+    /// Round robin.
     #[n(1)]
     RoundRobin,
-    /// Of two endpoints taken at random, the one with fewer requests in flight.
+    /// Of two random endpoints, the endpoint with fewer requests in flight.
     #[n(2)]
     LeastRequest,
 }
 
-/// How much an upstream may be given at once, counted over all workers. `None` is no limit.
+/// The limits on requests of an upstream, counted over all workers. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct UpstreamLimits {
-    /// Requests in flight, answered 503 above this.
+    /// Requests in flight. Above the limit the gateway responds with 503.
     #[n(0)]
     pub max_requests: Option<u32>,
-    /// Requests in flight at one endpoint; a full endpoint is passed over, and when all are full the
-    /// answer is 503.
+    /// Requests in flight at one endpoint. The gateway skips a full endpoint, and responds with 503 when all endpoints are
+    /// full.
     #[n(1)]
     pub max_requests_per_endpoint: Option<u32>,
 }
 
-/// Which endpoints are avoided although they take connections, while others serve.
+/// The rules for endpoints that accept connections, but are unhealthy. The gateway avoids them while others serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Health {
-    /// Those that answer requests badly.
+    /// Ejection: by the responses to requests.
     #[n(0)]
     pub ejection: Option<Ejection>,
-    /// Those that answer checks badly.
+    /// Health checks.
     #[n(1)]
     pub check: Option<HealthCheck>,
 }
 
-/// When an endpoint is avoided since it answers requests badly.
+/// Ejection: the gateway avoids an endpoint after consecutive errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Ejection {
-    /// After so many failures and statuses from 500 to 599 in a row, as one worker sees them; from 1 to 1000.
+    /// The consecutive failures and statuses from 500 to 599, counted by one worker, from 1 to 1000.
     #[cbor(n(0), with = "Within::<Failures>")]
     pub consecutive_errors: u32,
-    /// For how long, and for as much longer each time in a row, up to ten times.
+    /// The time of an ejection. Each consecutive ejection adds this time, up to ten times the value.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(1), with = "Time")]
     pub time: Duration,
-    /// Of 100 endpoints no more than so many are avoided for it, from 1 to 100.
+    /// The largest percentage of endpoints that may be ejected at once, from 1 to 100.
     #[cbor(n(2), with = "Within::<Percent>")]
     pub max_percent: u8,
 }
 
-/// How endpoints are checked.
+/// The health checks of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct HealthCheck {
-    /// What is asked.
+    /// The probe of a check.
     #[n(0)]
     pub kind: HealthCheckKind,
-    /// Between two checks of an endpoint.
+    /// The interval between two checks of an endpoint.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(1), with = "WithinAs::<CheckInterval, Time>")]
     pub interval: Duration,
-    /// How long a check may take.
+    /// The timeout of a check.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(2), with = "Time")]
     pub timeout: Duration,
-    /// After so many good checks in a row an endpoint is trusted again, from 1 to 100.
+    /// The consecutive successes after which an endpoint is healthy again, from 1 to 100.
     #[cbor(n(3), with = "Within::<Checks>")]
     pub healthy: u32,
-    /// After so many bad ones in a row it is avoided, from 1 to 100.
+    /// The consecutive failures after which an endpoint is unhealthy, from 1 to 100.
     #[cbor(n(4), with = "Within::<Checks>")]
     pub unhealthy: u32,
 }
 
-/// What endpoints are asked by a check.
+/// The probe of a health check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum HealthCheckKind {
-    /// Whether they take a connection, and speak TLS where it is spoken.
+    /// A connect, with a TLS handshake if the upstream uses TLS.
     #[n(0)]
     Tcp,
-    /// A GET.
+    /// A GET request.
     #[n(1)]
     Http {
-        /// Of this path, with or without a query.
+        /// The path, with or without a query.
         #[cbor(n(0), with = "Within::<Target>")]
         path: Box<str>,
-        /// The host; their address if nothing says so.
+        /// The host. `None`: the endpoint's address.
         #[cbor(n(1), with = "Maybe::<Within<GraphicHost>>")]
         host: Option<Box<str>>,
-        /// The least good status.
+        /// The lowest successful status.
         #[cbor(n(2), with = "Within::<Status>")]
         from: u16,
-        /// The greatest one.
+        /// The highest successful status.
         #[cbor(n(3), with = "Within::<Status>")]
         to: u16,
     },
-    /// `grpc.health.v1.Health/Check` of a service; the empty one is the server as a whole. Spoken over HTTP/2.
+    /// `grpc.health.v1.Health/Check` of a service over HTTP/2. An empty service stands for the whole server.
     #[n(2)]
     Grpc {
         /// The service.
@@ -344,30 +345,30 @@ fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
-/// One address that serves an upstream.
+/// An endpoint: one address that serves an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Endpoint {
-    /// Where to connect.
+    /// The address and port.
     #[cbor(n(0), with = "Address")]
     pub address: SocketAddr,
-    /// What the endpoint's owner says of it.
+    /// The conditions that Kubernetes reports.
     #[n(1)]
     pub conditions: Conditions,
 }
 
-/// The conditions of an endpoint (`discovery.k8s.io/v1` `EndpointConditions`), with Kubernetes' defaults
-/// filled in: absent `ready` is true, absent `serving` is `ready`, absent `terminating` is false.
+/// The conditions of an endpoint (`discovery.k8s.io/v1` `EndpointConditions`), with the defaults of Kubernetes: absent
+/// `ready` is true, absent `serving` is `ready`, absent `terminating` is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Conditions {
-    /// It wants new requests.
+    /// The endpoint accepts new requests.
     #[n(0)]
     pub ready: bool,
-    /// It can answer requests.
+    /// The endpoint can respond to requests.
     #[n(1)]
     pub serving: bool,
-    /// It is going away.
+    /// The endpoint terminates.
     #[n(2)]
     pub terminating: bool,
 }
@@ -375,6 +376,6 @@ pub struct Conditions {
 impl Conditions {
     /// Ready and serving.
     pub const READY: Self = Self { ready: true, serving: true, terminating: false };
-    /// Going away, and still answering.
+    /// Terminating, and still serving.
     pub const TERMINATING: Self = Self { ready: false, serving: true, terminating: true };
 }

@@ -1,12 +1,12 @@
-//! Where gateways are tried: a network namespace that looks like a Kubernetes node, pods whose addresses swallow
-//! packets once they are gone, and the processes in them with their CPU time.
+//! The environment of gateway tests. A network namespace resembles a Kubernetes node; the addresses of its pods drop packets
+//! after the pods end. The crate also starts processes, and measures their CPU time.
 //!
-//! In: nothing of ours. Out: what the tests of the testkit and the lab's experiments stand on.
+//! The crate depends on no other crate of the workspace. The tests of the testkit and the lab's experiments use it.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`mod@namespace`] | the node and its pods (Linux, root) |
-//! | [`process`] | child processes: wait until they serve, stop them, their CPU time |
+//! | [`process`] | child processes: their start, readiness, end and CPU time |
 
 pub mod namespace;
 pub mod process;

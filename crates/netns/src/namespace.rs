@@ -1,13 +1,12 @@
-//! A network namespace that looks to a gateway like a Kubernetes node: pods behind a bridge, whose addresses
-//! answer nothing once they are gone.
+//! A network namespace that resembles a Kubernetes node: pods behind a bridge, whose addresses drop packets after the pods
+//! end.
 //!
-//! On 127.0.0.0/8 a dead address refuses at once. In a cluster the address of a dead pod is a hole: nothing
-//! answers ARP, a connect hangs until the kernel gives up after seconds, and packets of established
-//! connections vanish. That is the case that ruins a gateway which trusts its connect timeout, and it needs
-//! a bridge with real neighbours to be reproduced.
+//! On 127.0.0.0/8 a dead address refuses connections at once. In a cluster the address of a dead pod drops packets: ARP
+//! requests have no reply, a connect hangs for seconds until the kernel times out, and established connections fall silent.
+//! This case breaks gateways that rely on their connect timeout, and its reproduction needs a bridge with real neighbours.
 //!
-//! Addresses are of the documentation and benchmarking ranges (RFC 5737, RFC 2544); nothing leaves the
-//! namespace. Needs Linux, root and `ip` (iproute2): ask [`Namespace::available`].
+//! The addresses are from the documentation and benchmarking ranges (RFC 5737, RFC 2544); no packet leaves the namespace.
+//! Needs Linux, root and `ip` (iproute2), see [`Namespace::available`].
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -30,19 +29,19 @@ use crate::process::Process;
 /// The address of the node, on a bridge without ports: some kernels have no dummy device.
 pub const NODE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
-/// The address of the bridge that the pods hang on.
+/// The address of the bridge of the pods.
 const BRIDGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// The namespace of the node, in which the gateway runs. Dropping it kills what runs in it and in its pods,
-/// and deletes them.
+/// The namespace of the node, in which the gateway runs. Dropping the value kills the processes of the node and its pods, and
+/// deletes the namespaces.
 #[derive(Debug)]
 pub struct Namespace {
     net: Net,
     pods: AtomicU32,
 }
 
-/// A pod: a namespace of its own with one address on the node's bridge. Dropping it kills what runs in it
-/// and deletes it; its address is a hole from then on.
+/// A pod: a namespace of its own with one address on the node's bridge. Dropping the value kills the processes and deletes
+/// the namespace; the address then drops packets.
 #[derive(Debug)]
 pub struct Pod {
     net: Net,
@@ -50,7 +49,7 @@ pub struct Pod {
 }
 
 impl Namespace {
-    /// Whether namespaces can be made here; otherwise why not.
+    /// Whether this process can create namespaces; otherwise the reason.
     pub fn available() -> Result<(), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("network namespaces need root".to_owned());
@@ -59,8 +58,8 @@ impl Namespace {
         Net::create().map(drop).map_err(|error| format!("network namespaces cannot be made here: {error:#}"))
     }
 
-    /// A namespace for a test, or `None`, having said why, where none can be made. With `SLUICEGATE_NETNS=require`
-    /// in the environment that is an error, so that a run that should prove something cannot skip it.
+    /// A namespace for a test. If namespaces are unavailable, prints the reason and returns `None`. With
+    /// `SLUICEGATE_NETNS=require` in the environment the lack is an error, so that the test cannot be skipped.
     pub fn for_test() -> anyhow::Result<Option<Self>> {
         let Err(why) = Self::available() else { return Self::create().map(Some) };
         ensure!(std::env::var_os("SLUICEGATE_NETNS").is_none_or(|need| need != "require"), why);
@@ -68,7 +67,7 @@ impl Namespace {
         Ok(None)
     }
 
-    /// Makes the node: loopback, the node's address, the pods' bridge and a default route.
+    /// Creates the node: loopback, the node's address, the pods' bridge and a default route.
     pub fn create() -> anyhow::Result<Self> {
         let net = Net::create()?;
         let setup = [
@@ -76,7 +75,7 @@ impl Namespace {
             "link add node0 type bridge".to_owned(),
             format!("addr add {NODE}/24 dev node0"),
             "link set node0 up".to_owned(),
-            // Somewhere to go for every address, as on a real node; it leads nowhere.
+            // A route for every address, as on a real node; its packets are lost.
             "route add default dev node0".to_owned(),
             "link add pods0 type bridge".to_owned(),
             format!("addr add {BRIDGE}/24 dev pods0"),
@@ -88,7 +87,7 @@ impl Namespace {
         Ok(Self { net, pods: AtomicU32::new(0) })
     }
 
-    /// Makes the next pod: 198.18.0.11, 198.18.0.12 and so on.
+    /// Creates the next pod: 198.18.0.11, 198.18.0.12 and so on.
     pub fn pod(&self) -> anyhow::Result<Pod> {
         let number = self.pods.fetch_add(1, Ordering::Relaxed) + 1;
         let host = u8::try_from(10 + number).context("no address is left for another pod")?;
@@ -108,13 +107,13 @@ impl Namespace {
         self.net.enter(|| Process::start(command))?
     }
 
-    /// Runs a closure on a thread in the namespace and gives what it gives. Sockets that it opens, and threads,
-    /// runtimes and processes that it starts, belong to the namespace for good.
+    /// Runs a closure on a thread in the namespace, and returns its result. Sockets, threads, runtimes and processes of the
+    /// closure stay in the namespace.
     pub fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         self.net.enter(run)
     }
 
-    /// Connects from the namespace. The connection can be used from outside.
+    /// Connects from the namespace. The connection also works outside.
     pub async fn connect(&self, addr: SocketAddr) -> anyhow::Result<TcpStream> {
         let socket = self.net.enter(TcpSocket::new_v4)??;
         Ok(socket.connect(addr).await?)
@@ -122,7 +121,7 @@ impl Namespace {
 }
 
 impl Pod {
-    /// Its address.
+    /// The pod's address.
     pub fn ip(&self) -> IpAddr {
         self.ip.into()
     }
@@ -132,37 +131,38 @@ impl Pod {
         self.net.enter(|| Process::start(command))?
     }
 
-    /// Runs a closure on a thread in the pod, as [`Namespace::enter`].
+    /// Runs a closure on a thread in the pod, see [`Namespace::enter`].
     pub fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         self.net.enter(run)
     }
 
-    /// Listens at this port of its address. The socket can be served from outside.
+    /// Listens at this port of the pod's address. The socket also works outside.
     pub fn listen(&self, port: u16) -> anyhow::Result<TcpListener> {
         let bound = self.net.enter(|| TcpListener::bind((self.ip, port)))?;
         bound.with_context(|| format!("listening at {}:{port}", self.ip))
     }
 
-    /// Makes the address swallow packets, as when the node of a pod loses its power: no answer to ARP, no
-    /// RST, no FIN. The processes live on.
+    /// Makes the address drop packets, as after a power failure of a pod's node: no ARP reply, no RST, no FIN. The processes
+    /// continue.
     pub fn blackhole(&self) -> anyhow::Result<()> {
         self.net.ip(&format!("addr del {}/24 dev eth0", self.ip))
     }
 
-    /// Gives the pod its address, again after [`Self::blackhole`].
+    /// Adds the pod's address, also after [`Self::blackhole`].
     pub fn restore(&self) -> anyhow::Result<()> {
         self.net.ip(&format!("addr add {}/24 dev eth0", self.ip))?;
         self.net.ip("link set eth0 up")?;
         self.net.ip(&format!("route replace default via {BRIDGE}"))
     }
 
-    /// Kills its processes with SIGKILL, as when a container dies: connections end, the address refuses.
+    /// Kills the pod's processes with SIGKILL, as when a container dies: connections end, and the address refuses
+    /// connections.
     pub fn kill(&self) -> anyhow::Result<()> {
         self.net.kill_processes()
     }
 
-    /// Kills its processes and takes its address away, as when a pod is deleted: connections end, and from
-    /// then on the address is a hole.
+    /// Kills the pod's processes and removes its address, as when a pod is deleted: connections end, and the address then
+    /// drops packets.
     pub fn delete(&self) -> anyhow::Result<()> {
         self.net.kill_processes()?;
         self.blackhole()
@@ -171,7 +171,7 @@ impl Pod {
 
 impl Drop for Pod {
     fn drop(&mut self) {
-        // A socket that is still held here keeps the namespace alive: without its link it answers nothing.
+        // An open socket in this process keeps the namespace alive. Without its link the namespace does not respond.
         let _ = self.net.ip("link del eth0");
     }
 }
@@ -184,7 +184,7 @@ struct Net {
 }
 
 impl Net {
-    /// Makes one with a name that no other process takes.
+    /// Creates a namespace with a unique name.
     fn create() -> anyhow::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         for _ in 0..1000 {
@@ -196,7 +196,7 @@ impl Net {
                         File::open(path(&name)).with_context(|| format!("opening namespace {name}"))?;
                     return Ok(Self { name, file });
                 }
-                // Left behind by a process with our id that was killed.
+                // A process with the same id left the namespace behind.
                 Err(error) if format!("{error:#}").contains("File exists") => {}
                 Err(error) => return Err(error),
             }
@@ -204,14 +204,14 @@ impl Net {
         bail!("every name for a network namespace is taken")
     }
 
-    /// Runs `ip` with these arguments, separated by spaces, on this namespace.
+    /// Runs `ip` with these arguments, separated by spaces, in this namespace.
     fn ip(&self, arguments: &str) -> anyhow::Result<()> {
         let words: Vec<_> = ["-n", &self.name].into_iter().chain(arguments.split(' ')).collect();
         ip(&words)
     }
 
     fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
-        // A thread of its own, which then ends: no other code may find itself in the namespace.
+        // A separate thread, which then ends: other code must not run in the namespace.
         let entered = thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -222,8 +222,8 @@ impl Net {
         entered.map_err(|error: rustix::io::Errno| error).with_context(|| format!("entering {}", self.name))
     }
 
-    /// Kills every process in the namespace but this one, and waits until they are gone. Nobody else knows
-    /// the namespace, so they are ours.
+    /// Kills every process in the namespace except this process, and waits for their end. Only this process knows the
+    /// namespace, so the processes are our own.
     fn kill_processes(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
@@ -233,7 +233,7 @@ impl Net {
             }
             ensure!(Instant::now() < deadline, "processes {processes:?} of {} do not die", self.name);
             for pid in processes {
-                // It may have ended by itself.
+                // The process may have ended.
                 let _ = kill_process(pid, Signal::KILL);
             }
             thread::sleep(Duration::from_millis(1));
@@ -248,7 +248,7 @@ impl Net {
             let entry = entry?;
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
             let lives_here = || {
-                // A zombie has no namespace any more.
+                // A zombie has no namespace.
                 let namespace = fs::metadata(entry.path().join("ns/net"));
                 namespace.is_ok_and(|namespace| namespace.st_ino() == inode)
             };
@@ -265,7 +265,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // Nobody is left to tell; a namespace that stays is empty and carries the id of this process.
+        // Drop cannot report an error. A remaining namespace is empty, and its name has the id of this process.
         let _ = self.kill_processes();
         let _ = ip(&["netns", "del", &self.name]);
     }

@@ -1,5 +1,4 @@
-//! Child processes: started with their output kept, waited for until they serve, stopped by their own id,
-//! and their CPU time.
+//! Child processes with captured output: start, wait for readiness, stop by process id, and CPU time.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A child process in a process group of its own, so that Ctrl-C in a terminal reaches only the parent. The
-/// group is killed when this is dropped.
+/// A child process in a process group of its own, so that Ctrl-C in a terminal reaches only the parent. Dropping the value
+/// kills the group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -25,8 +24,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command without input. What it prints goes to an unnamed temporary file: see
-    /// [`Self::output`].
+    /// Starts a command without input. Its output goes to an unnamed temporary file, see [`Self::output`].
     pub fn start(mut command: Command) -> anyhow::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let output = tempfile::tempfile().context("a temporary file for the output")?;
@@ -40,9 +38,9 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has printed so far, standard output and error together.
+    /// The output so far, standard output and standard error together.
     pub fn output(&self) -> String {
-        // Read by position: the file's own position is the child's, and seeking would move its writes.
+        // A positioned read: the child shares the file's position, and seeking would move its writes.
         let mut bytes = vec![0; self.output.metadata().map_or(0, |file| file.len()) as usize];
         match self.output.read_exact_at(&mut bytes, 0) {
             Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -50,24 +48,24 @@ impl Process {
         }
     }
 
-    /// Whether it is still running.
+    /// Whether the process is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends a signal to the process alone.
+    /// Sends a signal to the process, not to its group.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         kill_process(self.id(), signal).with_context(|| format!("{signal:?} to {}", self.name))
     }
 
-    /// Sends SIGTERM to the process alone.
+    /// Sends SIGTERM to the process, not to its group.
     pub fn terminate(&self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)
     }
 
     /// Sends SIGKILL to the process and its group, and reaps it.
     pub fn kill(&mut self) -> anyhow::Result<()> {
-        // Until it is reaped the id is taken, so the group is ours.
+        // The id stays reserved until the process is reaped, so the group is our own.
         if self.child.try_wait()?.is_none() {
             kill_process_group(self.id(), Signal::KILL)
                 .with_context(|| format!("SIGKILL to {}", self.name))?;
@@ -76,8 +74,8 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end with SIGTERM, and kills it if it has not after `grace`. Unlike a kill this lets it reap
-    /// its own children.
+    /// Sends SIGTERM, and kills the process after `grace`. Unlike [`kill`](Self::kill), SIGTERM lets the process reap its own
+    /// children.
     pub async fn stop(&mut self, grace: Duration) -> anyhow::Result<()> {
         if self.is_running() {
             self.terminate()?;
@@ -88,7 +86,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until it ends by itself; an error after `limit`.
+    /// Waits for the end of the process; an error after `limit`.
     pub async fn wait(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
@@ -111,7 +109,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until `GET path` at `addr` is answered by 200; an error after `limit` or when the process ends.
+    /// Waits until `GET path` at `addr` returns 200; an error after `limit` or when the process ends.
     pub async fn wait_for_ok(&mut self, addr: SocketAddr, path: &str, limit: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -146,12 +144,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nobody is left to tell.
+        // Drop cannot report an error.
         let _ = self.kill();
     }
 }
 
-/// The beginning of what is answered to a GET.
+/// The first bytes of the response to a GET.
 async fn status_line(addr: SocketAddr, path: &str) -> io::Result<[u8; 13]> {
     let mut stream = TcpStream::connect(addr).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -161,12 +159,12 @@ async fn status_line(addr: SocketAddr, path: &str) -> io::Result<[u8; 13]> {
     Ok(line)
 }
 
-/// The CPU time that one process has used so far: the kernel's accounting in nanoseconds, over all its
-/// living threads (`/proc/PID/task/*/schedstat`, first field).
+/// The CPU time of one process so far: the kernel's accounting in nanoseconds, over all its living threads
+/// (`/proc/PID/task/*/schedstat`, first field).
 pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     let mut nanos = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread may end between the listing and the reading.
+        // A thread may end between the listing and the read.
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
         let first = text.split_ascii_whitespace().next().and_then(|field| field.parse::<u64>().ok());
         nanos += first.ok_or_else(|| io::Error::other(format!("schedstat of {pid} reads {text:?}")))?;
@@ -174,23 +172,22 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The CPU time of a process and its descendants so far, and of those of them that have ended: a gateway that reloads
-/// leaves workers behind.
+/// The CPU time of a process and its descendants so far, including ended descendants: a gateway that reloads leaves workers
+/// behind.
 pub fn cpu_time_of_tree(pid: u32) -> io::Result<Duration> {
     let processes = tree(pid)?;
     let used = |pid| match cpu_time(pid) {
-        // It has ended since it was listed.
+        // The process ended after the listing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Duration::ZERO),
         used => used,
     };
     processes.into_iter().map(|pid| Ok(used(pid)? + cpu_time_of_ended(pid))).sum()
 }
 
-/// The CPU time of the children that have ended and were waited for, in ticks of mostly 10 ms (`proc_pid_stat(5)`, cutime
-/// and cstime).
+/// The CPU time of the reaped children, in ticks of mostly 10 ms (`proc_pid_stat(5)`, cutime and cstime).
 fn cpu_time_of_ended(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may have spaces and parentheses; the third field comes after it.
+    // The name may contain spaces and parentheses; the third field follows the name.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
     let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)

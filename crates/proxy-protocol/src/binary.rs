@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::{Addresses, Header, MAX_V2, Malformed, Parsed};
 
 pub(crate) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// The signature, version and command, family and transport, and the length of what follows.
+/// The signature, version and command, family and transport, and the length of the rest.
 const FIXED: usize = 16;
 
 const LOCAL: u8 = 0x20;
@@ -39,9 +39,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Malformed> {
 
 fn header(family: u8, bytes: &[u8]) -> Option<Header> {
     let proxied = |source, destination| Some(Header::Proxied(Addresses { source, destination }));
-    // The transport does not matter here: datagrams are addressed as streams are.
+    // The transport is ignored: datagrams have the same addresses as streams.
     match (family >> 4, family & 0xf) {
-        // Unspecified, or between sockets of one host: nobody whom an address could name.
+        // Unspecified, or between sockets of one host: without an address of a client.
         (0, 0..=2) => Some(Header::Local),
         (3, 1 | 2) => bytes.get(..216).map(|_| Header::Local),
         (1, 1 | 2) => {

@@ -1,10 +1,10 @@
-//! The PROXY protocol, by which a proxy says whom it speaks for, with no I/O.
+//! The PROXY protocol, by which a proxy sends the client's address, with no I/O.
 //!
-//! What comes in: the first bytes of a connection. What goes out: the addresses that its header names, and how long the
-//! header is. And the other way round. The rules are those of HAProxy's `proxy-protocol.txt` (sections 2.1 and 2.2),
-//! read strictly: what they call reserved or unexpected is refused.
+//! The crate parses the first bytes of a connection to the addresses in the header and the length of the header, and writes
+//! headers. The rules are those of HAProxy's `proxy-protocol.txt` (sections 2.1 and 2.2), read strictly: reserved and
+//! unexpected values are rejected.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`text`] | version 1, a line of text |
 //! | [`binary`] | version 2 |
@@ -16,56 +16,55 @@ mod text;
 
 /// The longest header of version 1, with its line end (2.1: "107 chars").
 pub const MAX_V1: usize = 107;
-/// The longest header of version 2 that is accepted. Beside 52 bytes with addresses it may have extensions: 4 KiB of
-/// them, as in nginx.
+/// The longest accepted header of version 2, in bytes. Beside 52 bytes with addresses a header may have extensions: 4 KiB, as
+/// in nginx.
 pub const MAX_V2: usize = 16 + 4096;
 
-/// Whom a connection is from.
+/// The source of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Somebody for whom the proxy speaks.
+    /// A client of the proxy.
     Proxied(Addresses),
-    /// The proxy itself, as when it checks that somebody listens; or it does not say for whom it speaks. The
-    /// connection's own addresses count.
+    /// The proxy itself, as in a health check, or an unknown client. The connection's own addresses apply.
     Local,
 }
 
-/// The two ends of a connection as its client sees it.
+/// The two ends of a connection, as seen by its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The client.
     pub source: SocketAddr,
-    /// Where the client connected to.
+    /// The address that the client connected to.
     pub destination: SocketAddr,
 }
 
-/// What the first bytes of a connection have to say.
+/// The result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// They are all of a header that is not at its end.
+    /// The bytes are the beginning of a header.
     Partial,
-    /// The header is there, and so long.
+    /// The complete header, with its length.
     Whole(Header, usize),
 }
 
-/// Why the first bytes of a connection are no header.
+/// The reason why the first bytes of a connection are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// They begin as no header does.
+    /// The first bytes do not begin a header.
     #[error("it does not begin with a PROXY header")]
     NoHeader,
-    /// The header is longer than it may be.
+    /// The header is too long.
     #[error("the PROXY header is too long")]
     TooLong,
-    /// The header names addresses that are none, or a protocol or a command that does not exist.
+    /// The header has an invalid address, or an unknown protocol or command.
     #[error("the PROXY header is malformed")]
     Fields,
 }
 
-/// Reads the header at the beginning of a connection.
+/// Parses the header at the beginning of a connection.
 ///
 /// # Errors
-/// If what is there cannot become a header, however it goes on.
+/// If the bytes cannot become a header with any further bytes.
 pub fn parse(bytes: &[u8]) -> Result<Parsed, Malformed> {
     let begins = |with: &[u8]| {
         bytes.len().min(with.len()) > 0 && with.starts_with(&bytes[..bytes.len().min(with.len())])
@@ -89,8 +88,8 @@ pub fn write_v2(out: &mut Vec<u8>, addresses: Addresses) {
 }
 
 impl Addresses {
-    /// Both as IPv4, or both as IPv6: a header has no room for one of each. IPv4 becomes IPv4-mapped IPv6 where the
-    /// other is IPv6 (RFC 4291, 2.5.5.2).
+    /// Converts both addresses to IPv4, or both to IPv6: a header has addresses of one family. IPv4 becomes IPv4-mapped IPv6
+    /// if the other address is IPv6 (RFC 4291, 2.5.5.2).
     fn of_one_family(self) -> Self {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (source, destination) = (canonical(self.source), canonical(self.destination));

@@ -1,12 +1,12 @@
-//! Addresses and networks as people write them.
+//! Addresses and networks in the notation of the command line.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use sluicegate_control::ObjectName;
 
-/// Where to listen: `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; `:8080` and `8080` are all IPv4
-/// addresses, as in nginx' `listen 8080`.
+/// A listen address: `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; `:8080` and `8080` are all IPv4 addresses, as in
+/// nginx' `listen 8080`.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     match text.strip_prefix(':').unwrap_or(text).parse() {
         Ok(port) => Ok((Ipv4Addr::UNSPECIFIED, port).into()),
@@ -14,8 +14,8 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// An address with its host: `127.0.0.1:9901`, `[::1]:9901` or `localhost:9901`. What is not for strangers should
-/// not come to listen everywhere because its host was left out.
+/// An address with its host: `127.0.0.1:9901`, `[::1]:9901` or `localhost:9901`. The host is required, so that a private
+/// interface does not listen on all addresses by mistake.
 pub(crate) fn local_address(text: &str) -> Result<SocketAddr, String> {
     let of_localhost = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     match of_localhost {
@@ -27,7 +27,7 @@ pub(crate) fn local_address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// A network such as `10.0.0.0/8`; an address alone is a network of one.
+/// A network such as `10.0.0.0/8`. A single address is a network of one address.
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let (address, prefix) = text.split_once('/').map_or((text, None), |(left, right)| (left, Some(right)));
     let address: IpAddr = address.trim().parse().map_err(|_| {

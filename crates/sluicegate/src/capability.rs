@@ -1,12 +1,13 @@
-//! The one capability that a gateway has a use for: ports below 1024 as a user who is not root.
+//! The only capability that a gateway uses: ports below 1024 for a user other than root.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// Makes `CAP_NET_BIND_SERVICE` effective where it is permitted, as the file of the image permits it (capabilities(7),
-/// "Transformation of capabilities during execve()"). A file that made it effective itself could not be started
-/// where a container drops the capability. To be called before there are threads: each has capabilities of its own.
+/// Makes `CAP_NET_BIND_SERVICE` effective if the capability is permitted, as the file of the image permits it
+/// (capabilities(7), "Transformation of capabilities during execve()"). A file with the effective capability could not start
+/// in a container that drops the capability. Call this function before starting threads: each thread has its own
+/// capabilities.
 pub(crate) fn raise_bind() {
-    // What cannot be done here is told by the bind that fails.
+    // The bind reports the lack of the capability.
     let Ok(mut sets) = capabilities(None) else { return };
     if sets.permitted.contains(CapabilitySet::NET_BIND_SERVICE) {
         sets.effective |= CapabilitySet::NET_BIND_SERVICE;

@@ -1,4 +1,4 @@
-//! `sluicegate check`: what is wrong with a manifest or a directory of them, and what it would serve.
+//! `sluicegate check`: the problems of a manifest or a directory of manifests, and the resulting routes.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -31,11 +31,11 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     if verdict.passes(args.strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How many things are wrong, or worth a note.
+/// The counts of errors and warnings.
 struct Verdict {
     errors: usize,
     warnings: usize,
-    /// How many Ingresses and Gateways are of other classes, in words.
+    /// The number of Ingresses and Gateways of other classes, as text.
     foreign: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Verdict {
         }
     }
 
-    /// Ingresses and Gateways of other classes are nobody's mistake.
+    /// Ingresses and Gateways of other classes are not a problem.
     fn passes(&self, strict: bool) -> bool {
         self.errors == 0 && (self.warnings == 0 || !strict)
     }
@@ -62,7 +62,7 @@ impl Verdict {
     }
 }
 
-/// Where the process itself listens.
+/// The ports of the process itself.
 pub(crate) struct Ports<'a> {
     pub(crate) http: &'a [SocketAddr],
     pub(crate) https: &'a [SocketAddr],

@@ -152,16 +152,16 @@ impl LogArgs {
     }
 }
 
-/// A level for all, and `PART=LEVEL` for parts, separated by commas.
+/// A level for all parts, and `PART=LEVEL` for single parts, separated by commas.
 fn filter(text: &str) -> Result<Targets, String> {
     let level = |text: &str| {
         let example = "write info, or info,sluicegate_control=debug";
         let refused = || format!("{text:?} is not a level (error, warn, info, debug, trace, off); {example}");
-        // The library takes nothing for error.
+        // The library parses the empty text as `error`.
         let level = text.trim().parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
         level.ok_or_else(refused)
     };
-    // What it has to say of the Kubernetes API we say ourselves, once and not for each try.
+    // The gateway itself logs problems of the Kubernetes API, once instead of at each attempt.
     let quiet = ["kube_client", "kube_runtime"].map(|target| (target, LevelFilter::OFF));
     let mut filter = Targets::new().with_default(LevelFilter::INFO).with_targets(quiet);
     for part in text.split(',') {

@@ -1,5 +1,5 @@
-//! The ConfigMap of global settings: any option for limits and TLS by its name, and what the ConfigMaps of ingress-nginx
-//! and of the NGINX Ingress Controller call the same.
+//! The ConfigMap of global settings: options for limits and TLS by their names, and the equivalent keys of ingress-nginx and
+//! of the NGINX Ingress Controller.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ struct Options {
 /// Options that cannot change while the process runs.
 const FIXED: [&str; 4] = ["listen-https", "default-tls-certificate", "otlp-ca", "tls-ticket-secret"];
 
-/// What a key of another controller's ConfigMap is here.
+/// The meaning of a key of another controller's ConfigMap.
 #[derive(Clone, Copy, Debug)]
 enum Means {
     /// This option, with the same value.
     Option(&'static str),
-    /// This option; a bare number is of seconds, as in nginx.
+    /// This option. A number without a unit is in seconds, as in nginx.
     Time(&'static str),
-    /// This option; the values are separated by spaces there.
+    /// This option. The key separates values by spaces.
     List(&'static str),
-    /// This option, for a `true`: there are two values here.
+    /// This option, with this value, for a `true`. Other values are ignored.
     Choice(&'static str, &'static str),
-    /// Something that is not done by a setting, and what takes its place.
+    /// No option. The text names the alternative.
     Otherwise(&'static str),
 }
 
@@ -99,7 +99,7 @@ const FOREIGN: &[(&str, Means)] = &[
     ("worker-shutdown-timeout", Otherwise("set --shutdown-timeout on the command line")),
 ];
 
-/// What reads the ConfigMap, on top of what the command line says.
+/// The reader of the ConfigMap. Its values take precedence over the command line.
 pub(crate) fn reader(settings: SettingsArgs, tls: TlsArgs) -> ReadGlobals {
     let base = Options { settings, tls };
     ReadGlobals(Arc::new(move |values| read(&base, values)))
@@ -115,7 +115,7 @@ fn read(base: &Options, values: &[(&str, &str)]) -> Globals {
         }
     }
     let mut options = base.clone();
-    // Each was parsed alone before, so what is wrong now is that two of them are the same.
+    // Each key was valid alone, so the remaining fault is two keys for one option.
     let updated = parse(&line)
         .and_then(|matches| options.update_from_arg_matches(&matches).map_err(|error| in_short(&error)));
     if let Err(fault) = updated {
@@ -164,7 +164,7 @@ fn option(key: &str, value: &str) -> Result<String, String> {
     }
 }
 
-/// The options without their defaults, so that only what is given is changed.
+/// The options without their defaults, so that only the given options change.
 fn command() -> Command {
     Options::augment_args_for_update(Command::new("configmap").no_binary_name(true).disable_help_flag(true))
         .mut_args(|option| option.default_value(Resettable::Reset).hide(true))
@@ -174,7 +174,7 @@ fn parse(line: &[String]) -> Result<clap::ArgMatches, String> {
     command().try_get_matches_from(line).map_err(|error| in_short(&error))
 }
 
-/// The first line of what clap says, which names the option and what is wrong.
+/// The first line of clap's message, which names the option and the fault.
 fn in_short(error: &clap::Error) -> String {
     let text = error.render().to_string();
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()

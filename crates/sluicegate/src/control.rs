@@ -1,4 +1,4 @@
-//! `sluicegate control`: the control plane alone, which distributes what it translates to data planes.
+//! `sluicegate control`: the control plane alone, which distributes the configuration to data planes.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -139,7 +139,7 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is known of the data planes.
+/// The state of the data planes.
 fn planes(telemetry: &LinkTelemetry) -> Planes {
     let counts = &telemetry.counts;
     let behind = telemetry.subscribers.iter().filter(|plane| plane.version < telemetry.version).count();
@@ -210,7 +210,7 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
     }
 }
 
-/// The certificates that the control planes make themselves. Waits for an API server that is away.
+/// The certificates that the control planes create themselves. Waits while the API server is unavailable.
 async fn made_tls(source: &Source, args: &SourceArgs) -> anyhow::Result<PlaneTls> {
     let (Source::Cluster(cluster), Some(namespace)) = (source, args.pod_namespace()) else {
         anyhow::bail!("--plane-certificates needs --kubernetes and --pod-namespace");

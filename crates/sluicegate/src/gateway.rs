@@ -1,4 +1,4 @@
-//! The data plane as a process, from taking over its predecessor's sockets to draining: what `serve` and `proxy` share.
+//! The data plane as a process, from the takeover to the drain: the common part of `serve` and `proxy`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -23,10 +23,10 @@ use crate::settings::time;
 use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
 
-/// How often listening is tried again where it failed.
+/// The interval of retries for failed listeners.
 const RETRY_LISTENERS: Duration = Duration::from_secs(5);
 
-/// What signals and a second process do, for `--help`.
+/// The effect of signals and of a second process, for `--help`.
 pub(crate) const LIFE: &str = "\
 SIGTERM, SIGINT and SIGQUIT begin a graceful shutdown: /readyz fails at once, and responses have Connection: close. The \
 gateway accepts connections for --shutdown-grace, then closes idle connections after --shutdown-idle. Requests in flight may \
@@ -85,7 +85,7 @@ enum AccessLogFormat {
 }
 
 impl GatewayArgs {
-    /// A port that the system chooses is nobody else's.
+    /// A port that the system chooses belongs to no other gateway.
     fn takes_over(&self) -> bool {
         !self.no_takeover && self.listen[0].port() != 0
     }
@@ -115,25 +115,25 @@ impl GatewayArgs {
     }
 }
 
-/// What the admin interface tells of beside the data plane.
+/// The contents of the admin interface beside the data plane.
 pub(crate) struct Told {
-    /// What is wrong with the configuration.
+    /// The problems of the configuration.
     pub(crate) problems: Arc<dyn Fn() -> Problems + Send + Sync>,
-    /// What is known of the other plane.
+    /// The state of the other plane.
     pub(crate) planes: Arc<dyn Fn() -> Planes + Send + Sync>,
 }
 
-/// Where the source of changes sends them.
+/// The receiver of changes from the source.
 pub(crate) struct Publish {
     proxy: Arc<Proxy>,
     last_change: LastChange,
-    /// Told when the first configuration is served.
+    /// Notified when the first configuration is served.
     configured: Option<oneshot::Sender<()>>,
 }
 
 impl Publish {
-    /// Gives a change to the proxy that was `heard` of then. The future is ready once it is served, and has to be awaited by
-    /// somebody.
+    /// Passes a change to the proxy, which the process received at `heard`. The future is ready when the change is served.
+    /// The caller must await the future.
     pub(crate) fn change(
         &mut self,
         change: Change,
@@ -147,15 +147,15 @@ impl Publish {
         async move {
             applied.await;
             if let Some(configured) = configured {
-                // Nobody waits any more if the process is ending.
+                // The receiver is dropped when the process ends.
                 let _ = configured.send(());
             }
         }
     }
 }
 
-/// What changes the configuration has a runtime of its own, so that translating thousands of routes never delays a
-/// request: with one thread beside workers, with more where there is nothing else.
+/// The source of the configuration has a runtime of its own, so that a translation of thousands of routes never delays a
+/// request. The runtime has one thread beside workers, and more threads in a process without workers.
 pub(crate) fn block_on(threads: usize, life: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     raise_file_limit();
     decline_huge_pages();
@@ -168,7 +168,7 @@ pub(crate) fn block_on(threads: usize, life: impl Future<Output = anyhow::Result
     runtime.block_on(life)
 }
 
-/// A connection is a file; the soft limit of most systems, 1,024, is for programs that use `select`.
+/// Each connection needs a file descriptor. The soft limit of most systems, 1,024, is for programs with `select`.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -176,16 +176,16 @@ fn raise_file_limit() {
     }
 }
 
-/// The allocator asks for huge pages (`madvise(2)`), and for the many small objects of a configuration that is a quarter more
-/// memory: 96 MiB in place of 78 with 5,000 Ingresses, and no request the cheaper.
+/// The allocator asks for huge pages (`madvise(2)`). For the many small objects of a configuration, huge pages take a quarter
+/// more memory: 96 MiB instead of 78 with 5,000 Ingresses, without faster requests.
 fn decline_huge_pages() {
     if let Err(error) = disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "cannot turn off huge pages");
     }
 }
 
-/// Lives until a signal ends it or another process has taken over. It is ready once `follow` has published a configuration
-/// and it is served. `resignation` gives up what this process alone may do, when it begins to end.
+/// Runs until a signal ends the process or another process takes over. The process is ready when a configuration from
+/// `follow` is served. At the start of the shutdown, `resignation` releases the roles of this process, such as the Lease.
 pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     args: &GatewayArgs,
     https: &[SocketAddr],
@@ -241,8 +241,8 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed_admin));
         async move {
             taken_over.await;
-            // The other process accepts already, and answers at the admin address: whether this one was draining
-            // or not, its routes are the old ones.
+            // The other process already accepts connections and responds at the admin address. The routes of this process are
+            // outdated, even if it was draining before.
             admin.abort();
             proxy.end_grace();
             tracing::info!(
@@ -257,10 +257,10 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     readiness.set(Phase::Draining);
     let resignation = tokio::spawn(resignation);
     end(wish, &proxy, args.drain(), &mut signals).await?;
-    // It takes a moment, and two seconds at most; without it the next holder would have to wait for many.
+    // The resignation takes a moment, at most two seconds. Without it the next holder would wait many seconds.
     let _ = resignation.await;
     if !is_told && pod_name().is_some() {
-        // If it ended now, kubelet would start it again, and it would take the sockets back.
+        // If the process ended now, kubelet would restart it, and it would take the sockets back.
         tracing::info!(
             "drained; another pod serves at the same addresses, so this pod waits for a signal to end"
         );
@@ -269,13 +269,13 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     Ok(())
 }
 
-/// The name of the pod that the process is in, if it is told.
+/// The name of the process' pod, if set.
 pub(crate) fn pod_name() -> Option<Arc<str>> {
     std::env::var("POD_NAME").ok().filter(|name| !name.is_empty()).map(Into::into)
 }
 
-/// Drains unless nobody wants that (any more). What a signal cuts off is a failure; what lasts longer than it may,
-/// such as a tunnel, is not.
+/// Drains unless a signal asks for the end at once. Requests that a signal cuts off are a failure; requests that exceed the
+/// drain time, such as tunnels, are not.
 async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> anyhow::Result<()> {
     if wish == Wish::Drain {
         tracing::info!("draining");
@@ -297,7 +297,7 @@ async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> 
     Ok(())
 }
 
-/// The socket that the admin interface listens at: the predecessor's, if there is one.
+/// The listening socket of the admin interface: the predecessor's socket, if there is a predecessor.
 fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<TcpListener> {
     for socket in inherited {
         if socket_type(socket)? == SocketType::STREAM && getsockname(socket)?.try_into() == Ok(address) {
@@ -308,7 +308,7 @@ fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<Tc
         .with_context(|| format!("cannot serve the admin interface at {address} (--admin)"))
 }
 
-/// Tries again to listen where a configuration says, if that failed.
+/// Retries the failed listeners of the configuration.
 async fn retry_listeners(proxy: Arc<Proxy>) {
     let mut ticks = tokio::time::interval(RETRY_LISTENERS);
     loop {
@@ -317,11 +317,11 @@ async fn retry_listeners(proxy: Arc<Proxy>) {
     }
 }
 
-/// Returns once another process serves with these sockets.
+/// Returns when another process serves with these sockets.
 async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener) {
     if let Some(offer) = offer {
         let (done, over) = oneshot::channel();
-        // A thread, not a blocking task: it must not hold up the end of the runtime.
+        // A thread instead of a blocking task, which would delay the end of the runtime.
         let thread = std::thread::Builder::new().name("takeover".into());
         let spawned = thread.spawn(move || {
             let sockets = || {
@@ -330,7 +330,7 @@ async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener)
                 Ok(sockets)
             };
             if offer.hand_over(sockets).inspect_err(warn_of_offer).is_ok() {
-                // Nobody waits any more if the process is ending.
+                // The receiver is dropped when the process ends.
                 let _ = done.send(());
             }
         });

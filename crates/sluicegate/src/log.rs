@@ -1,17 +1,18 @@
 //! The log: one line for each event.
 //!
-//! Messages and fields hold names that users choose: of files, objects, annotations. A line break in a name must not begin a line that
-//! looks like another event. Every line passes here, whatever part of the program writes it, in text and in JSON.
+//! Messages and fields contain names that users choose: of files, objects, annotations. A line break in a name must not begin
+//! a line that looks like another event. Every line passes through this module, from all parts of the program, in text and in
+//! JSON.
 
 use std::io::{self, Write};
 
 use sluicegate_model::text::one_line;
 
-/// Takes each event by one write, and writes it as one line.
+/// Receives each event in one write, and writes the event as one line.
 #[derive(Debug)]
 pub(crate) struct Lines<W> {
     to: W,
-    /// Whether lines have colours, by escape sequences of `tracing-subscriber`.
+    /// Whether lines have colours, as escape sequences of `tracing-subscriber`.
     has_colours: bool,
 }
 
@@ -43,8 +44,8 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
-/// What follows an escape in the sequences that `tracing-subscriber` writes: colours, bold, dim and italic. It escapes others in messages, but
-/// not in all fields.
+/// The sequences of `tracing-subscriber` after the escape: colours, bold, dim and italic. The crate escapes other sequences
+/// in messages, but not in all fields.
 const COLOURS: [&str; 10] = ["[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m", "[36m"];
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Sluicegate: a Kubernetes ingress controller and API gateway that follows every change without losing a
-//! request. This crate is the command line and the wiring; it alone knows both planes.
+//! Sluicegate: a Kubernetes ingress controller and API gateway that applies every change without losing a request. This crate
+//! is the command line and the wiring, and the only crate that depends on both planes.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`address`] | addresses and networks as people write them |
+//! | [`address`] | addresses and networks in the notation of the command line |
 //! | [`cli`] | the command line |
 //! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
 //! | [`settings`] | limits and timeouts as options |
-//! | [`tls`] | what is served over TLS, as options |
+//! | [`tls`] | TLS as options |
 //! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
 //! | [`control`] | `sluicegate control` |
 //! | [`proxy`] | `sluicegate proxy` |
-//! | [`source`] | where routes come from, as options |
-//! | [`signals`] | what signals ask of a gateway |
-//! | [`takeover`] | one process taking over the sockets of another |
-//! | [`capability`] | what an image lets a user who is not root do |
+//! | [`source`] | the source of routes, as options |
+//! | [`signals`] | the effect of signals on a gateway |
+//! | [`takeover`] | the takeover of sockets from another process |
+//! | [`capability`] | the capability for ports below 1024 |
 //! | [`check`] | `sluicegate check` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
@@ -74,13 +74,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells the user what went wrong, in one line: names from outside may hold line breaks.
+/// Prints an error as one line: external names may hold line breaks.
 #[expect(clippy::print_stderr, reason = "this is the command line's own voice")]
 fn complain(message: &str) {
     eprintln!("sluicegate: {}", one_line(message));
 }
 
-/// Tells the user what was asked for. Whoever reads may stop before the end, as `head` does.
+/// Prints the requested output. The reader may stop before the end, as `head` does.
 fn say(text: &str) {
     if let Err(error) = writeln!(io::stdout(), "{text}")
         && error.kind() != io::ErrorKind::BrokenPipe

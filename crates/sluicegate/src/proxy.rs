@@ -1,5 +1,4 @@
-//! `sluicegate proxy`: the data plane alone. It has no credentials of a cluster: all that it knows is what a control plane
-//! tells it.
+//! `sluicegate proxy`: the data plane alone. The process has no credentials of a cluster; its only source is a control plane.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,7 +85,7 @@ async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
     .await
 }
 
-/// What is known of the control plane.
+/// The state of the control plane.
 fn planes(telemetry: &SubscriberTelemetry) -> Planes {
     let seconds = |time: Option<SystemTime>| {
         time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()).map(|time| time.as_secs())

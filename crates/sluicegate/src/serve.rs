@@ -52,7 +52,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     .await
 }
 
-/// What is wrong with what users wrote, for the admin interface.
+/// The problems of users' objects, for the admin interface.
 pub(crate) fn problems(problems: watch::Receiver<Arc<[Problem]>>) -> Arc<dyn Fn() -> Problems + Send + Sync> {
     Arc::new(move || {
         let of = |severity| {

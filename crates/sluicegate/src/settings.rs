@@ -15,12 +15,12 @@ use sluicegate_model::{Codings, Collector, Compression, Settings, Tracing};
 use crate::address::network;
 
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Longer times have no use, and may overflow clocks.
+/// The longest time. Longer times have no use, and may overflow clocks.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-/// What a head may be limited to: small ones refuse browsers, and each connection may fill large ones.
+/// The limits on the size of a head: a smaller limit would reject browsers, and each connection may fill a larger buffer.
 const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
 
-/// What flow control may be set to: no less than every connection begins with (RFC 9113, 6.9.2).
+/// The allowed flow control windows, from the initial window of every connection (RFC 9113, 6.9.2).
 const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
 
 /// Every limit of the data plane. What is not given keeps its default, which is written down once, in the
@@ -246,7 +246,7 @@ impl SettingsArgs {
             underscores_in_headers: self.underscores_in_headers.unwrap_or_default(),
             allow_encoded_dot_segments: self.allow_encoded_dot_segments.unwrap_or_default(),
             allow_non_ascii_targets: self.allow_non_ascii_targets.unwrap_or_default(),
-            // Its own options are applied later.
+            // The TLS options are applied later.
             tls: TlsSettings::default(),
             compression: self.compression(),
             tracing: self.otlp_endpoint.clone().map(|collector| self.tracing(collector)),
@@ -336,11 +336,11 @@ impl SettingsArgs {
     }
 }
 
-/// Certificates of authorities.
+/// CA certificates from a file.
 #[derive(Clone, Debug)]
 struct Authorities(Vec<CertificateDer<'static>>);
 
-/// A file of PEM certificates.
+/// Reads a file of PEM certificates.
 fn authorities(path: &str) -> Result<Authorities, String> {
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match all {
@@ -350,11 +350,11 @@ fn authorities(path: &str) -> Result<Authorities, String> {
     }
 }
 
-/// A share such as 100, 1 or 0.01.
+/// A percentage such as 100, 1 or 0.01.
 fn percent(text: &str) -> Result<f64, String> {
     let percent: f64 =
         text.parse().map_err(|_| "not a number; write a percentage from 0 to 100".to_owned())?;
-    // Which is also false for what is no number.
+    // Also rejects NaN.
     if (0.0..=100.0).contains(&percent) {
         Ok(percent)
     } else {
@@ -374,19 +374,19 @@ fn window(size: u64) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// 0 is how no limit is written, as in nginx.
+/// The limit, or `None` for 0, which stands for no limit, as in nginx.
 fn unless_zero(limit: u64) -> Option<u64> {
     (limit > 0).then_some(limit)
 }
 
-/// A duration such as `250ms`, `60s`, `5m` or `1h30m`, of a year at most.
+/// A duration such as `250ms`, `60s`, `5m` or `1h30m`, at most one year.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write a time as 250ms, 60s, 5m or 1h"))?;
     if time > LONGEST { Err("too long; the longest time is 365d".to_owned()) } else { Ok(time) }
 }
 
-/// A time limit: one of 0 would be over before anything could happen.
+/// A timeout, which must not be 0: a timeout of 0 would end before any event.
 fn limit(text: &str) -> Result<Duration, String> {
     let limit = time(text)?;
     if limit < SHORTEST {

@@ -1,5 +1,5 @@
-//! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway; `sluicegate ready`: whether it wants
-//! traffic; `sluicegate crds`: our kinds, for an API server.
+//! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway. `sluicegate ready`: the readiness of a
+//! gateway. `sluicegate crds`: the CustomResourceDefinitions, for an API server.
 
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};

@@ -1,20 +1,20 @@
-//! What signals ask of a gateway.
+//! The effect of signals on a gateway.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A further SIGINT within this time of the first signal is the same one, delivered twice: `timeout`, shells and
-/// process groups do that.
+/// A further SIGINT within this time of the first signal is a duplicate of the same signal: `timeout`, shells and process
+/// groups send duplicates.
 const DUPLICATE: Duration = Duration::from_millis(500);
 
-/// What a gateway is asked for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// To end without losing a request.
+    /// To drain without losing a request.
     Drain,
-    /// To end now.
+    /// To end at once.
     EndNow,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Signals {
     hangup: Signal,
     user1: Signal,
     user2: Signal,
-    /// When it was first asked to drain.
+    /// The time of the first request to drain.
     first: Option<Instant>,
 }
 
@@ -43,9 +43,9 @@ impl Signals {
         })
     }
 
-    /// Returns at the next signal that asks for an end; [`Wish::Drain`] comes once. What nginx takes as reload,
-    /// reopen and upgrade is sent by every logrotate and deploy script, and would kill a process that does not
-    /// expect it.
+    /// Returns at the next signal that asks for an end; [`Wish::Drain`] comes once. The signals of nginx for reload, reopen
+    /// and upgrade are ignored. Logrotate and deploy scripts send these signals, which would kill a process without a
+    /// handler.
     pub(crate) async fn recv(&mut self) -> Wish {
         loop {
             tokio::select! {
@@ -55,7 +55,7 @@ impl Signals {
                     }
                     tracing::info!("a further SIGTERM has no effect: draining continues; send SIGINT to end at once");
                 }
-                // nginx' graceful end, and so the stop signal of its images and of many unit files.
+                // nginx' graceful shutdown, and therefore the stop signal of its images and of many unit files.
                 _ = self.quit.recv() => {
                     if self.is_first() {
                         return Wish::Drain;
@@ -84,7 +84,7 @@ impl Signals {
         }
     }
 
-    /// Returns when a draining process is to end now.
+    /// Returns when a draining process must end at once.
     pub(crate) async fn end_now(&mut self) {
         while self.recv().await != Wish::EndNow {}
     }

@@ -1,4 +1,4 @@
-//! Where routes come from, as options: a directory of manifests, or a cluster.
+//! The source of routes, as options: a directory of manifests, or a cluster.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -92,7 +92,7 @@ pub(crate) enum Source {
 }
 
 impl SourceArgs {
-    /// The source that was asked for, with what else the command line says of its translation.
+    /// The requested source, with the other options of its translation.
     pub(crate) async fn source(
         &self,
         mut options: TranslateOptions,
@@ -116,14 +116,14 @@ impl SourceArgs {
         Ok(Source::Cluster(ClusterSource::new(client, watch_namespace, options, status)))
     }
 
-    /// The namespace of this pod, if it is told.
+    /// The namespace of this pod, if set.
     pub(crate) fn pod_namespace(&self) -> Option<&str> {
         self.cluster.pod_namespace.as_deref()
     }
 }
 
 impl ClusterArgs {
-    /// What is written into the cluster, if anything is.
+    /// The options for status and Events, if the gateway writes into the cluster.
     fn status(&self) -> Option<StatusOptions> {
         let namespace =
             self.pod_namespace.clone().filter(|namespace| !self.no_status && !namespace.is_empty())?;
@@ -148,7 +148,7 @@ impl ClusterArgs {
 }
 
 impl Source {
-    /// What is wrong at present, and every change of it.
+    /// The current problems, and every change of the problems.
     pub(crate) fn problems(&self) -> watch::Receiver<Arc<[Problem]>> {
         match self {
             Self::Directory(source) => source.problems(),
@@ -156,7 +156,7 @@ impl Source {
         }
     }
 
-    /// Whether this process is the one that writes into the cluster, for `/metrics`.
+    /// Whether this process holds the Lease and writes into the cluster, for `/metrics`.
     pub(crate) fn leads(&self) -> impl Fn() -> Option<Measure> + Send + Sync + 'static {
         let leads = match self {
             Self::Directory(_) => None,
@@ -169,7 +169,7 @@ impl Source {
         }
     }
 
-    /// What gives up whatever this process alone may do, when it ends.
+    /// Releases the roles of this process, such as the Lease, when the process ends.
     pub(crate) fn resignation(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match self {
             Self::Directory(_) => Box::pin(std::future::ready(())),
@@ -177,7 +177,7 @@ impl Source {
         }
     }
 
-    /// Follows it until the future is dropped.
+    /// Follows the source until the future is dropped.
     pub(crate) async fn run(self, publish: impl Publish) {
         match self {
             Self::Directory(source) => match source.run(publish).await {},

@@ -1,16 +1,16 @@
-//! One process taking over the listening sockets of another, so that no connection is refused or lost between
-//! the two (Z10).
+//! The takeover of the listening sockets from another process, so that no connection is refused or lost between the processes
+//! (Z10).
 //!
-//! The sockets themselves are passed on, not just their ports: with them goes the queue of connections that
-//! nobody has accepted yet, which closing a socket would reset. The two meet at an abstract Unix socket named
-//! after the first address that they serve. Like ports, such names belong to the network namespace, so pods on
-//! the host's network find each other too; who connects must run as the same user.
+//! The old process passes the sockets themselves, not only their ports. The sockets include the queues of unaccepted
+//! connections, which closing a socket would reset. The processes meet at an abstract Unix socket, named after the first
+//! address that both serve. Like ports, abstract names belong to the network namespace, so pods on the host's network find
+//! each other too. The peer must run as the same user.
 //!
-//! 1. The new process connects; the old one gives up the name, sends its sockets, and goes on serving.
-//! 2. The new one takes the name, loads its configuration, serves, and says so.
-//! 3. The old one stops accepting, and drains. If the new one dies before step 2, nothing has happened.
+//! 1. The new process connects. The old process gives up the name, sends its sockets, and continues to serve.
+//! 2. The new process takes the name, loads its configuration, serves, and reports this.
+//! 3. The old process stops accepting, and drains. If the new process dies before step 2, the old process continues to serve.
 //!
-//! It is the same for an old process that drains already: it accepts until step 3 or the end of its grace.
+//! The steps are the same for an old process that already drains: it accepts until step 3 or the end of its grace.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -29,20 +29,20 @@ use rustix::net::{
 
 /// How many sockets go into one message; the kernel allows 253 (unix(7), `SCM_RIGHTS`).
 const BATCH: usize = 64;
-/// How long either side waits for the other's word.
+/// The timeout for each message of the other process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the new process may take to load its configuration.
+/// The timeout for the new process to load its configuration.
 const LOADING: Duration = Duration::from_secs(300);
 
-/// What is being taken over from another process.
+/// The sockets and the connection from a takeover.
 pub(crate) struct Inheritance {
-    /// Its listening sockets.
+    /// The listening sockets.
     pub(crate) sockets: Vec<OwnedFd>,
     old: UnixStream,
 }
 
 impl Inheritance {
-    /// Asks the process that serves `address`, if there is one of ours, for its sockets.
+    /// Requests the sockets of the process that serves `address`, if a Sluicegate process does.
     pub(crate) fn ask(address: SocketAddr) -> anyhow::Result<Option<Self>> {
         let old =
             match UnixStream::connect_addr(&name(address)?) {
@@ -57,7 +57,7 @@ impl Inheritance {
         match receive(&old) {
             Ok(sockets) => Ok(Some(Self { sockets, old })),
             Err(error) => {
-                // It is about to end. The ports can be shared until then.
+                // The other process is about to end. Until then both processes share the ports.
                 tracing::warn!(
                     "the running gateway did not hand over its sockets: {error:#}; this process opens its own"
                 );
@@ -66,36 +66,36 @@ impl Inheritance {
         }
     }
 
-    /// Tells the old process that this one serves, so that it drains.
+    /// Reports to the old process that this process serves, so that the old process drains.
     ///
     /// # Errors
-    /// If the old process has ended, which is no harm: its sockets live on here.
+    /// If the old process has ended. The error is harmless: the sockets stay open in this process.
     pub(crate) fn complete(mut self) -> io::Result<()> {
         self.old.write_all(b"R")
     }
 }
 
-/// The name under which a process can be asked for its sockets, held by this one.
+/// The name at which other processes request the sockets, held by this process.
 pub(crate) struct Offer {
     name: UnixAddr,
     listener: UnixListener,
 }
 
 impl Offer {
-    /// Takes the name. Whoever held it lets go of it before it hands over its sockets.
+    /// Takes the name. The previous holder releases the name before it hands over its sockets.
     pub(crate) fn new(address: SocketAddr) -> anyhow::Result<Self> {
         let name = name(address)?;
         let listener = bind(&name)?;
         Ok(Self { name, listener })
     }
 
-    /// Hands the sockets over to the first process that asks and comes to serve. Returns when that has
-    /// happened; blocks until then.
+    /// Blocks until another process has taken over the sockets. A process that requests the sockets, but then does not serve,
+    /// does not count.
     pub(crate) fn hand_over(self, sockets: impl Fn() -> io::Result<Vec<OwnedFd>>) -> anyhow::Result<()> {
         let Self { name, mut listener } = self;
         loop {
             let (new, _) = listener.accept()?;
-            // The other side takes the name as soon as it has the sockets, so that it can be asked in turn.
+            // The other process takes the name when it has the sockets, so that a later process can request them.
             drop(listener);
             match serve_one(&new, &sockets()?) {
                 Ok(()) => return Ok(()),
@@ -111,7 +111,7 @@ impl Offer {
     }
 }
 
-/// Somebody who is about to let go of the name may hold it for a moment.
+/// A process that is about to release the name may still hold the name for a moment.
 fn bind(name: &UnixAddr) -> anyhow::Result<UnixListener> {
     const TRIES: u32 = 200;
     let mut tries = 0;
@@ -140,7 +140,7 @@ fn name(address: SocketAddr) -> io::Result<UnixAddr> {
     UnixAddr::from_abstract_name(format!("sluicegate/takeover/{address}"))
 }
 
-/// Abstract names have no owner: whoever is there must be the same user.
+/// Abstract names have no owner, so the peer must be the same user.
 fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
     let theirs = sluicegate_sys::peer_user(peer)?;
     anyhow::ensure!(
@@ -150,7 +150,7 @@ fn same_user(peer: &UnixStream) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each message carries how many sockets there are in all, and some of them.
+/// Each message carries the total number of sockets, and some of them.
 fn send(to: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
     let total = u32::try_from(sockets.len())?.to_be_bytes();
     for batch in sockets.chunks(BATCH) {
@@ -172,8 +172,7 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
         let mut total = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        // A process that is stopped and continued, or gets a signal, is interrupted where it waits with a time limit
-        // (signal(7)).
+        // A stopped and continued process, or a process with a signal, is interrupted in a wait with a timeout (signal(7)).
         let received = retry_on_intr(|| {
             recvmsg(from, &mut [IoSliceMut::new(&mut total)], &mut control, RecvFlags::CMSG_CLOEXEC)
         })?;

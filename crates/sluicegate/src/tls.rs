@@ -1,4 +1,4 @@
-//! What is served over TLS, as options.
+//! TLS as options.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -68,7 +68,7 @@ enum UnknownNamesArg {
 }
 
 impl TlsArgs {
-    /// Takes the options over into those of the translation.
+    /// Applies the options to the options of the translation.
     pub(crate) fn apply(&self, options: &mut TranslateOptions) {
         options.settings.tls = self.settings();
         options.ssl_redirect = self.ssl_redirect;
@@ -81,7 +81,7 @@ impl TlsArgs {
         self.ssl_redirect
     }
 
-    /// How TLS is spoken with clients.
+    /// The TLS settings of client connections.
     pub(crate) fn settings(&self) -> TlsSettings {
         TlsSettings {
             min_version: match self.tls_min_version {

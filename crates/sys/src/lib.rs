@@ -1,5 +1,4 @@
-//! The system calls that Sluicegate needs and no safe library offers, kept apart so that every other
-//! crate can forbid unsafe code.
+//! System calls without a safe library, in a crate of their own, so that every other crate can forbid unsafe code.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -12,42 +11,41 @@ const SIOCOUTQ: u32 = 0x5411;
 /// `SIOCOUTQNSD` of `<linux/sockios.h>`.
 const SIOCOUTQNSD: u32 = 0x894B;
 
-/// How many bytes of a TCP socket's send queue its peer's kernel has not acknowledged yet (`tcp(7)`).
+/// The bytes in a TCP socket's send queue that the peer's kernel has not acknowledged (`tcp(7)`).
 ///
 /// # Errors
-/// What the kernel says, such as `ENOTTY` for something that is not a socket.
+/// The error of the kernel, such as `ENOTTY` for a file that is not a socket.
 pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<usize> {
     query::<SIOCOUTQ>(socket)
 }
 
-/// How many of them the kernel has not sent yet, because the peer has no room for them.
+/// The bytes in the send queue that the kernel has not sent, because the peer's receive window is full.
 ///
 /// # Errors
-/// As [`unacknowledged_bytes`].
+/// The errors of [`unacknowledged_bytes`].
 pub fn unsent_bytes(socket: impl AsFd) -> io::Result<usize> {
     query::<SIOCOUTQNSD>(socket)
 }
 
-/// For how long a TCP socket's peer has acknowledged nothing, although it was sent something; `None` if it has
-/// acknowledged all (`TCP_INFO`, tcp(7)). The time is counted from the last acknowledgement, also if nothing was sent
-/// for a while after it.
+/// How long a TCP socket's peer has left sent bytes unacknowledged; `None` if the peer has acknowledged all bytes
+/// (`TCP_INFO`, tcp(7)). The time starts at the last acknowledgement, even if the socket sent nothing for a while after it.
 ///
 /// # Errors
-/// What the kernel says, such as `ENOTSOCK`.
+/// The error of the kernel, such as `ENOTSOCK`.
 pub fn unacknowledged_for(socket: impl AsFd) -> io::Result<Option<Duration>> {
-    // SAFETY: `tcp_info` is made of integers alone.
+    // SAFETY: `tcp_info` consists of integers.
     let info: libc::tcp_info = unsafe { option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? };
     Ok((info.tcpi_unacked > 0).then(|| Duration::from_millis(info.tcpi_last_ack_recv.into())))
 }
 
-/// The user that the process at the other end of a Unix socket ran as when it connected or listened (`SO_PEERCRED`,
-/// unix(7)). That process may be in another PID namespace, as in another pod: its PID is 0 then, which libraries
-/// that take PIDs for positive cannot tell.
+/// The user of the process at the other end of a Unix socket, when that process connected or listened (`SO_PEERCRED`,
+/// unix(7)). If the process is in another PID namespace, as in another pod, its PID is 0. Libraries that require a positive
+/// PID then fail.
 ///
 /// # Errors
-/// What the kernel says, such as `ENOTSOCK`.
+/// The error of the kernel, such as `ENOTSOCK`.
 pub fn peer_user(socket: impl AsFd) -> io::Result<u32> {
-    // SAFETY: `ucred` is made of integers alone.
+    // SAFETY: `ucred` consists of integers.
     let peer: libc::ucred = unsafe { option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED)? };
     Ok(peer.uid)
 }
@@ -55,13 +53,13 @@ pub fn peer_user(socket: impl AsFd) -> io::Result<u32> {
 /// An option of a socket.
 ///
 /// # Safety
-/// Zeros and whatever else the kernel writes must be a value of `T`.
+/// Zeros, and all values that the kernel writes, must be valid values of `T`.
 unsafe fn option<T>(socket: impl AsFd, level: i32, name: i32) -> io::Result<T> {
-    // SAFETY: the caller says that zeros are a value.
+    // SAFETY: the caller guarantees that zeros are a valid value.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `value`, which has as many, and the socket is open for as
-    // long as it is borrowed.
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which has this size, and the socket is open for as long as
+    // it is borrowed.
     let failed = unsafe {
         libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     };
@@ -72,8 +70,8 @@ unsafe fn option<T>(socket: impl AsFd, level: i32, name: i32) -> io::Result<T> {
 }
 
 fn query<const NAME: u32>(socket: impl AsFd) -> io::Result<usize> {
-    // SAFETY: SIOCOUTQ and SIOCOUTQNSD, the only names given above, write one C int to the given address and do
-    // nothing else (tcp(7)), which is what `Getter<_, c_int>` passes and reads back.
+    // SAFETY: SIOCOUTQ and SIOCOUTQNSD, the only names above, write one C int to the given address and have no other effect
+    // (tcp(7)). `Getter<_, c_int>` passes and reads this int.
     let bytes: i32 = unsafe { ioctl(socket, Getter::<NAME, i32>::new())? };
     Ok(usize::try_from(bytes).unwrap_or(0))
 }

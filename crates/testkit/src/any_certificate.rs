@@ -1,4 +1,4 @@
-//! A client that takes any certificate of a server, to look at it.
+//! A TLS client that accepts any server certificate, to inspect the certificate.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Whose certificate it is does not matter; that the server has its key does.
+/// Accepts a certificate of any issuer, but verifies that the server has its key.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(pub(crate) Arc<CryptoProvider>);
 

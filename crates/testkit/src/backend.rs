@@ -1,4 +1,4 @@
-//! In-process back ends: HTTP/1.1 servers that do as they are told, count what they see, die and come back.
+//! In-process backends: programmable HTTP/1.1 servers that count requests, die and restart.
 
 mod behaviour;
 mod connection;
@@ -19,14 +19,13 @@ pub use self::behaviour::Behaviour;
 use self::connection::Connection;
 use crate::wire;
 
-/// A running back end. It ends, as if killed, when it is dropped. Its tasks live on the runtime that
-/// started it.
+/// A running backend. Dropping the value ends the backend like a kill. The tasks run on the runtime of the caller of `start`.
 #[derive(Debug)]
 pub struct Backend {
     addr: SocketAddr,
     shared: Arc<Shared>,
     running: Option<Running>,
-    /// While it is dead: its port, so that no other test comes to listen there.
+    /// Reserves the port while the backend is dead, so that no other test listens there.
     reserved: Option<Socket>,
 }
 
@@ -44,17 +43,18 @@ enum Life {
 }
 
 impl Backend {
-    /// Starts a back end at a free port of 127.0.0.1.
+    /// Starts a backend at a free port of 127.0.0.1.
     pub async fn start(behaviour: Behaviour) -> io::Result<Self> {
         Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), behaviour).await
     }
 
-    /// Starts a back end at this address; port 0 takes a free one.
+    /// Starts a backend at this address; port 0 selects a free port.
     pub async fn start_at(addr: SocketAddr, behaviour: Behaviour) -> io::Result<Self> {
         Self::serve(TcpListener::bind(addr).await?, behaviour)
     }
 
-    /// Starts a back end on a listener from elsewhere, such as a pod (see [`Pod::listen`](sluicegate_netns::Pod::listen)).
+    /// Starts a backend on an existing listener, such as the listener of a pod (see
+    /// [`Pod::listen`](sluicegate_netns::Pod::listen)).
     pub fn start_on(listener: std::net::TcpListener, behaviour: Behaviour) -> io::Result<Self> {
         Self::serve(from_std(listener)?, behaviour)
     }
@@ -74,8 +74,7 @@ impl Backend {
         Ok(Self { addr, shared, running, reserved: None })
     }
 
-    /// Starts `count` back ends that share a port, as the pods of a Service do: at 127.0.1.1, 127.0.1.2 and
-    /// so on.
+    /// Starts `count` backends with the same port, as the pods of a Service: at 127.0.1.1, 127.0.1.2 and so on.
     pub async fn group(count: u8, behaviour: Behaviour) -> io::Result<Vec<Self>> {
         let at = |host, port| SocketAddr::from(([127, 0, 1, host], port));
         for _ in 0..50 {
@@ -96,7 +95,7 @@ impl Backend {
         Err(io::Error::new(io::ErrorKind::AddrInUse, "no port is free at all of the addresses"))
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -106,7 +105,7 @@ impl Backend {
         self.addr.ip()
     }
 
-    /// Behaves like this from the next connection and the next request on.
+    /// Sets the behaviour of the next connections and requests.
     pub fn set(&self, behaviour: Behaviour) {
         *lock(&self.shared.behaviour) = behaviour;
     }
@@ -121,7 +120,7 @@ impl Backend {
         self.end(Life::Reset).await;
     }
 
-    /// Comes back at the same address after a kill. The counters and the journal go on.
+    /// Restarts at the same address after a kill. The counters and the journal continue.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.end(Life::Closed).await;
         self.reserved = None;
@@ -137,7 +136,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Comes back like [`Self::restart`], on a listener from elsewhere at the same address.
+    /// Restarts like [`Self::restart`], on an existing listener at the same address.
     pub async fn restart_on(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
         self.end(Life::Closed).await;
         self.reserved = None;
@@ -145,37 +144,37 @@ impl Backend {
         Ok(())
     }
 
-    /// How many connections it has accepted so far.
+    /// The number of accepted connections.
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// How many connections are open now.
+    /// The number of open connections.
     pub fn open(&self) -> u64 {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// How many request heads it has read so far.
+    /// The number of request heads.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// How many times it was sent something that is not HTTP.
+    /// The number of malformed requests.
     pub fn malformed(&self) -> u64 {
         self.shared.malformed.load(Ordering::Relaxed)
     }
 
-    /// The `X-Id` of every request whose head it has read, in order.
+    /// The `X-Id` of every request head, in order.
     pub fn ids(&self) -> Vec<String> {
         lock(&self.shared.journal).ids.clone()
     }
 
-    /// The request it read last; without its body if it has not read that yet.
+    /// The last request; without its body before the end of the body.
     pub fn last_request(&self) -> Option<Request> {
         lock(&self.shared.journal).last.clone()
     }
 
-    /// Waits until `condition` holds; fails after 10 s with what it saw.
+    /// Waits until `condition` holds; after 10 s, fails with the observed counts.
     pub async fn wait_until(&self, condition: impl Fn(&Self) -> bool) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + crate::client::LIMIT;
         while !condition(self) {
@@ -195,15 +194,15 @@ impl Backend {
     async fn end(&mut self, how: Life) {
         if let Some(running) = self.running.take() {
             running.life.send_replace(how);
-            // A panic in a behaviour has been printed; what matters here is that all tasks are gone.
+            // The panic of a behaviour is already printed. Here only the end of all tasks matters.
             let _ = running.accepting.await;
-            // Where that cannot be done, as from outside its network namespace, nobody else comes to listen either.
+            // If the reservation fails, as from outside the network namespace, no other test listens there either.
             self.reserved = reserve(self.addr).ok();
         }
     }
 }
 
-/// Takes a port without listening there.
+/// Binds a port without listening.
 fn reserve(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -211,8 +210,7 @@ fn reserve(addr: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The ids that more than one request carried, over all of these back ends: each is a request that was sent
-/// twice.
+/// The ids of more than one request, over all of these backends. The gateway sent each of these requests twice.
 pub fn repeated_ids<'a>(backends: impl IntoIterator<Item = &'a Backend>) -> Vec<String> {
     let mut seen = BTreeMap::<String, u64>::new();
     for id in backends.into_iter().flat_map(Backend::ids) {
@@ -221,7 +219,7 @@ pub fn repeated_ids<'a>(backends: impl IntoIterator<Item = &'a Backend>) -> Vec<
     seen.into_iter().filter(|(_, times)| *times > 1).map(|(id, _)| id).collect()
 }
 
-/// A request as a back end read it.
+/// A request as received by a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The method.
@@ -232,11 +230,11 @@ pub struct Request {
     pub minor_version: u8,
     /// The header fields, in the order of the wire.
     pub headers: Vec<(String, String)>,
-    /// The head as it was on the wire.
+    /// The head on the wire.
     pub head: Vec<u8>,
     /// The body without its transfer coding.
     pub body: Vec<u8>,
-    /// The body as it was on the wire.
+    /// The body on the wire.
     pub raw_body: Vec<u8>,
     /// The number of this request on its connection, from 1.
     pub nth: u64,
@@ -291,7 +289,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut life: watch::Rec
                 let connection = Connection::new(stream, &shared);
                 connections.spawn(connection.run(for_connections.clone()));
             }
-            // Out of descriptors, most likely: let some connections end.
+            // Most likely the process is out of file descriptors, until some connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }

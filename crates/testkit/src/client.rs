@@ -1,7 +1,6 @@
-//! A client that sends exactly the bytes it is given and understands the answer.
+//! A client that sends exactly the given bytes, and parses the response.
 //!
-//! Every wait ends at a limit (10 s unless told otherwise), so that a broken gateway fails a test and never
-//! hangs it.
+//! Every wait has a limit (10 s by default), so that a broken gateway fails a test instead of blocking the test.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,25 +15,25 @@ use crate::stream::{Stream, Transport};
 use crate::tls::ClientOptions;
 use crate::wire::{self, BodyDecoder, Framing};
 
-/// How long one wait may take before it is an error.
+/// The default limit of one wait.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Why there is no response.
+/// The reason why no response is available.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The peer closed or reset the connection before the response was complete.
     #[error("the connection closed after {received} bytes of the response")]
     Closed {
-        /// Bytes of this response that came before.
+        /// The received bytes of this response.
         received: usize,
     },
-    /// Nothing came within the limit.
+    /// No byte arrived within the limit.
     #[error("nothing came for {0:?}")]
     Timeout(Duration),
-    /// What came is not HTTP.
+    /// The received bytes are not HTTP.
     #[error("not a valid response: {0}")]
     Malformed(String),
-    /// Something came where the end of the stream was expected.
+    /// Bytes arrived in place of the end of the stream.
     #[error("expected the end of the stream, got {0:?}")]
     NotEnded(String),
     /// Any other failure of the socket.
@@ -66,9 +65,9 @@ pub struct Response {
     pub body: Vec<u8>,
     /// The trailer fields of a chunked body.
     pub trailers: Vec<(String, String)>,
-    /// The statuses of the interim (1xx) responses that came before.
+    /// The statuses of the interim (1xx) responses before this response.
     pub interim: Vec<u16>,
-    /// The head as it was on the wire.
+    /// The head on the wire.
     pub head: Vec<u8>,
 }
 
@@ -104,25 +103,25 @@ impl Client {
         Self::connect_by(addr, Transport::Http).await
     }
 
-    /// Connects by one of the transports.
+    /// Connects with this transport.
     pub async fn connect_by(addr: SocketAddr, transport: Transport) -> Result<Self, Error> {
         let stream = timeout(LIMIT, Stream::connect(addr, transport)).await;
         Ok(Self::of(stream.map_err(|_| Error::Timeout(LIMIT))??))
     }
 
-    /// Connects over TLS, asking for the server `name`.
+    /// Connects over TLS, with the server name `name`.
     pub async fn connect_tls(addr: SocketAddr, options: &ClientOptions, name: &str) -> Result<Self, Error> {
         Self::over_tls(TcpStream::connect(addr).await?, options, name).await
     }
 
-    /// The same over a connection from elsewhere.
+    /// A client over TLS on an existing connection, with the server name `name`.
     pub async fn over_tls(tcp: TcpStream, options: &ClientOptions, name: &str) -> Result<Self, Error> {
         tcp.set_nodelay(true)?;
         let secured = timeout(LIMIT, Stream::tls(tcp, options, name)).await;
         Ok(Self::of(secured.map_err(|_| Error::Timeout(LIMIT))??))
     }
 
-    /// A client over a connection from elsewhere.
+    /// A client on an existing connection.
     pub fn over(stream: TcpStream) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         Ok(Self::of(Stream::Plain(stream)))
@@ -132,7 +131,7 @@ impl Client {
         Self { stream, buffer: BytesMut::new(), limit: LIMIT }
     }
 
-    /// What TLS agreed on, if that is what the connection is over.
+    /// The TLS session, if the connection uses TLS.
     pub fn tls(&self) -> Option<&rustls::ClientConnection> {
         match &self.stream {
             Stream::Plain(_) | Stream::Http2(..) => None,
@@ -140,7 +139,7 @@ impl Client {
         }
     }
 
-    /// The same client with another limit for each wait.
+    /// The same client with another limit of each wait.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -152,7 +151,7 @@ impl Client {
         Ok(self.stream.local_addr()?)
     }
 
-    /// Sends these bytes as they are.
+    /// Sends these bytes unchanged.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
         let write = async {
             self.stream.write_all(bytes.as_ref()).await?;
@@ -175,16 +174,16 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request and reads its response. The method is taken from the bytes, since the response to
-    /// HEAD has no body.
+    /// Sends a request and reads its response. The client parses the method from the bytes, because the response to HEAD has
+    /// no body.
     pub async fn request(&mut self, bytes: impl AsRef<[u8]>) -> Result<Response, Error> {
         let bytes = bytes.as_ref();
         self.send(bytes).await?;
         self.read(bytes.starts_with(b"HEAD ")).await
     }
 
-    /// Reads one response to a request with any method but HEAD. Interim responses are read over, except
-    /// 101, after which the connection is a tunnel.
+    /// Reads one response to a request with any method except HEAD. Skips interim responses, except 101, after which the
+    /// connection is a tunnel.
     pub async fn read_response(&mut self) -> Result<Response, Error> {
         self.read(false).await
     }
@@ -194,7 +193,7 @@ impl Client {
         self.read(true).await
     }
 
-    /// Reads one interim (1xx) response and gives its status.
+    /// Reads one interim (1xx) response and returns its status.
     pub async fn read_interim(&mut self) -> Result<u16, Error> {
         let (response, _) = self.read_head(false).await?;
         match response.status {
@@ -213,7 +212,7 @@ impl Client {
         Ok(self.buffer.split_to(count).to_vec())
     }
 
-    /// Reads up to these bytes, and them.
+    /// Reads up to and including these bytes.
     pub async fn read_until(&mut self, end: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
         let end = end.as_ref();
         loop {
@@ -226,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Reads what comes until the peer closes. A reset is an end too.
+    /// Reads until the peer closes. A reset is an end too.
     pub async fn read_to_end(&mut self) -> Result<Vec<u8>, Error> {
         loop {
             match self.read_more().await {
@@ -237,7 +236,7 @@ impl Client {
         }
     }
 
-    /// Waits for the peer to close (or reset) the connection without another byte.
+    /// Waits until the peer closes (or resets) the connection without another byte.
     pub async fn expect_end(&mut self) -> Result<(), Error> {
         match self.read_to_end().await? {
             rest if rest.is_empty() => Ok(()),
@@ -245,14 +244,14 @@ impl Client {
         }
     }
 
-    /// Says that nothing more will be sent. Reading goes on.
+    /// Closes the sending direction. The client can still read.
     pub async fn half_close(&mut self) -> Result<(), Error> {
         Ok(self.stream.shutdown().await?)
     }
 
     /// Ends the connection with a reset.
     pub fn reset(self) -> Result<(), Error> {
-        // Behind an adapter the end of the connection resets the stream.
+        // Through the adapter, the end of the connection resets the stream.
         self.stream.tcp().map_or(Ok(()), TcpStream::set_zero_linger).map_err(Error::from)
     }
 
@@ -304,7 +303,7 @@ impl Client {
     }
 }
 
-/// Sends one GET on a connection of its own. `host` is the Host field.
+/// Sends one GET on a new connection. `host` is the Host field.
 pub async fn get(addr: SocketAddr, host: &str, path: &str) -> Result<Response, Error> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     Client::connect(addr).await?.request(request).await

@@ -1,19 +1,19 @@
-//! Compressed bodies, decoded as a client does: whole ones, and the beginnings of those that are still coming.
+//! Compressed bodies, decoded as in a client: complete bodies, and the beginnings of incomplete bodies.
 
 use std::io::Read;
 
 use sluicegate_model::ContentCoding;
 
-/// What could be decoded.
+/// The result of decoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// The body, as far as it came.
+    /// The decoded part of the body.
     pub body: Vec<u8>,
-    /// Whether the stream has come to its proper end, with nothing behind it.
+    /// Whether the stream is complete, without further bytes.
     pub is_whole: bool,
 }
 
-/// Decodes what came of a body so far.
+/// Decodes the received part of a body.
 #[must_use]
 pub fn decode(coding: ContentCoding, mut bytes: &[u8]) -> Decoded {
     let mut body = Vec::new();
@@ -25,7 +25,7 @@ pub fn decode(coding: ContentCoding, mut bytes: &[u8]) -> Decoded {
     Decoded { body, is_whole: ended && bytes.is_empty() }
 }
 
-/// Whether the stream came to its end.
+/// Whether the stream is complete.
 fn read(decoder: &mut impl Read, body: &mut Vec<u8>) -> bool {
     let mut piece = [0; 16 * 1024];
     loop {

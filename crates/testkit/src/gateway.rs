@@ -1,4 +1,4 @@
-//! A gateway's data plane in this process, on a free port, changed by the test as a control plane would.
+//! A gateway's data plane in this process, on a free port. The test changes the configuration like a control plane.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,33 +21,33 @@ use crate::load::Load;
 use crate::stream::Transport;
 use crate::tls::{Authority, ClientOptions};
 
-/// The upstream that [`Builder::backends`] fills.
+/// The upstream of [`Builder::backends`].
 const DEFAULT: &str = "backend";
-/// The upstream that [`Builder::layer4`] fills.
+/// The upstream of [`Builder::layer4`].
 pub const LAYER4: &str = "stream";
 
 /// A running gateway.
 pub struct Gateway {
     proxy: Proxy,
-    /// Which of the proxy's addresses is for HTTPS.
+    /// The index of the HTTPS address among the proxy's addresses.
     https: usize,
     config: Mutex<Config>,
 }
 
-/// A gateway to be.
+/// The builder of a gateway.
 pub struct Builder {
     options: Options,
     config: Config,
 }
 
 impl Builder {
-    /// Everything goes to these back ends, whatever the host and the path.
+    /// Routes all requests to these backends, for any host and path.
     #[must_use]
     pub fn backends<'b>(self, backends: impl IntoIterator<Item = &'b Backend>) -> Self {
         self.endpoints(backends.into_iter().map(Backend::addr))
     }
 
-    /// Everything goes to these addresses.
+    /// Routes all requests to these addresses.
     #[must_use]
     pub fn endpoints(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         let endpoints = addresses.into_iter().map(ready).collect();
@@ -55,7 +55,7 @@ impl Builder {
         self.route("*", "/", DEFAULT)
     }
 
-    /// Everything goes to these addresses, which speak HTTP/2 by prior knowledge.
+    /// Routes all requests to these addresses, with HTTP/2 by prior knowledge.
     #[must_use]
     pub fn http2_endpoints(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         let endpoints = addresses.into_iter().map(ready).collect();
@@ -68,15 +68,15 @@ impl Builder {
         self
     }
 
-    /// `host` (`*` for any) and the element-wise prefix `path` go to the upstream `name`, which has no
-    /// endpoints yet unless it was named before.
+    /// Routes `host` (`*` for any) and the element-wise prefix `path` to the upstream `name`. A new upstream has no endpoints
+    /// yet.
     #[must_use]
     pub fn route(mut self, host: &str, path: &str, name: &str) -> Self {
         add_route(&mut self.config, host, path, name);
         self
     }
 
-    /// Connections or datagrams at a free port of 127.0.0.1 go to these addresses.
+    /// Routes connections or datagrams at a free port of 127.0.0.1 to these addresses.
     #[must_use]
     pub fn layer4(
         mut self,
@@ -97,12 +97,12 @@ impl Builder {
         self
     }
 
-    /// What it will serve.
+    /// The future configuration.
     pub fn config_mut(&mut self) -> &mut Config {
         &mut self.config
     }
 
-    /// What it would serve.
+    /// The future configuration.
     #[must_use]
     pub fn into_config(self) -> Config {
         self.config
@@ -115,45 +115,45 @@ impl Builder {
         self
     }
 
-    /// Changes what the upstream below HTTP is besides its endpoints.
+    /// Changes the upstream below HTTP, except its endpoints.
     #[must_use]
     pub fn layer4_upstream(mut self, change: impl FnOnce(&mut Upstream)) -> Self {
         change(Arc::make_mut(self.config.upstreams.entry(layer4_key(LAYER4, Protocol::Tcp)).or_default()));
         self
     }
 
-    /// Changes what the default upstream is besides its endpoints.
+    /// Changes the default upstream, except its endpoints.
     #[must_use]
     pub fn upstream(mut self, change: impl FnOnce(&mut Upstream)) -> Self {
         change(Arc::make_mut(self.config.upstreams.entry(key(DEFAULT)).or_default()));
         self
     }
 
-    /// How many workers; 2 unless told.
+    /// The number of workers. Default: 2.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
         self
     }
 
-    /// What is served over TLS.
+    /// The certificates and the TLS settings.
     #[must_use]
     pub fn tls(mut self, change: impl FnOnce(&mut Tls)) -> Self {
         change(Arc::make_mut(&mut self.config.tls));
         self
     }
 
-    /// Changes what the proxy is started with.
+    /// Changes the options of the proxy.
     #[must_use]
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Starts it. It serves when this returns.
+    /// Starts the gateway, which serves when the function returns.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the gateway cannot listen.
     pub async fn start(self) -> anyhow::Result<Gateway> {
         let https = self.options.http.len();
         let proxy = Proxy::start(self.options)?;
@@ -174,27 +174,27 @@ impl Gateway {
         Builder { options, config: Config { tls, ..Config::default() } }
     }
 
-    /// A gateway in front of these back ends.
+    /// A gateway with these backends.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the gateway cannot listen.
     pub async fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
         Self::builder().backends(backends).start().await
     }
 
-    /// Where it listens for HTTP.
+    /// The address for HTTP.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.proxy.addresses()[0]
     }
 
-    /// Where it listens for HTTPS.
+    /// The address for HTTPS.
     #[must_use]
     pub fn https_addr(&self) -> SocketAddr {
         self.proxy.addresses()[self.https]
     }
 
-    /// Where it listens for what [`connect`](Self::connect) speaks.
+    /// The address for the protocol of [`connect`](Self::connect).
     #[must_use]
     pub fn addr_of(&self, transport: Transport) -> SocketAddr {
         match transport {
@@ -203,14 +203,14 @@ impl Gateway {
         }
     }
 
-    /// Where its listener below HTTP listens.
+    /// The address of the listener below HTTP.
     #[must_use]
     pub fn layer4_addr(&self) -> SocketAddr {
         let listeners = self.proxy.telemetry().listeners();
         listeners[0].bound.clone().expect("it listens")
     }
 
-    /// An upstream's endpoints from now on, every address ready; all workers know when this returns.
+    /// Sets an upstream's endpoints, every address ready. All workers use the endpoints when the function returns.
     pub async fn set_addresses_of(
         &self,
         upstream: UpstreamKey,
@@ -219,36 +219,36 @@ impl Gateway {
         self.change_endpoints(upstream, addresses.into_iter().map(ready)).await;
     }
 
-    /// The data plane itself.
+    /// The data plane.
     #[must_use]
     pub fn proxy(&self) -> &Proxy {
         &self.proxy
     }
 
-    /// Where it listens for the transport that the environment says.
+    /// The address for the transport from the environment.
     #[must_use]
     pub fn target(&self) -> SocketAddr {
         self.addr_of(Transport::of_environment())
     }
 
-    /// A connection to it, by the transport that the environment says.
+    /// A connection to the gateway, with the transport from the environment.
     ///
     /// # Errors
-    /// If it does not accept.
+    /// If the gateway does not accept.
     pub async fn connect(&self) -> Result<Client, Error> {
         let transport = Transport::of_environment();
         Client::connect_by(self.addr_of(transport), transport).await
     }
 
-    /// A connection over TLS, asking for the server `name`.
+    /// A connection over TLS, with the server name `name`.
     ///
     /// # Errors
-    /// If it does not accept, or the handshake fails.
+    /// If the gateway does not accept, or the handshake fails.
     pub async fn connect_tls(&self, options: &ClientOptions, name: &str) -> Result<Client, Error> {
         Client::connect_tls(self.https_addr(), options, name).await
     }
 
-    /// A load for it, by the transport that the environment says.
+    /// A load for the gateway, with the transport from the environment.
     #[must_use]
     pub fn load(&self) -> Load {
         let transport = Transport::of_environment();
@@ -258,17 +258,17 @@ impl Gateway {
     /// The default upstream's counters and health.
     ///
     /// # Panics
-    /// If the builder was given no back ends.
+    /// If the builder has no backends.
     #[must_use]
     pub fn upstream(&self) -> Arc<SharedUpstream> {
         let all = self.proxy.telemetry().upstreams();
-        // However it is spoken with.
+        // With any transport.
         all.into_iter()
             .find(|upstream| upstream.key().service == key(DEFAULT).service)
             .expect("the builder was given back ends")
     }
 
-    /// One of the default upstream's counters, over all workers.
+    /// A counter of the default upstream, over all workers.
     #[must_use]
     pub fn count(&self, tally: impl Fn(&UpstreamShard) -> &Tally) -> u64 {
         self.upstream().shards().sum(tally)
@@ -277,7 +277,7 @@ impl Gateway {
     /// The default upstream's endpoint at this address.
     ///
     /// # Panics
-    /// If it has none there.
+    /// If the upstream has no endpoint at this address.
     #[must_use]
     pub fn endpoint(&self, address: SocketAddr) -> Arc<SharedEndpoint> {
         let set = self.upstream().endpoints();
@@ -288,7 +288,7 @@ impl Gateway {
     /// Waits until `condition` holds; fails after 10 s.
     ///
     /// # Errors
-    /// If it did not hold in time.
+    /// If the condition does not hold in time.
     pub async fn wait_until(&self, condition: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
         let deadline = Instant::now() + LIMIT;
         while !condition(self) {
@@ -298,11 +298,11 @@ impl Gateway {
         Ok(())
     }
 
-    /// Waits until nothing is left of any client, as after every test that nothing may leak from: no connection
-    /// of a client is open and no request in flight, as the workers, the upstreams and the endpoints count them.
+    /// Waits until all clients are gone: no client connection is open and no request is in flight, as counted by the workers,
+    /// the upstreams and the endpoints. For tests that check for leaks.
     ///
     /// # Errors
-    /// If something is left after 10 s.
+    /// If a connection or a request remains after 10 s.
     pub async fn wait_until_idle(&self) -> anyhow::Result<()> {
         self.wait_until(Self::is_idle).await
     }
@@ -319,17 +319,17 @@ impl Gateway {
         of_workers.sum::<u64>() + telemetry.upstreams().iter().map(of_upstream).sum::<u64>() == 0
     }
 
-    /// The default upstream has these endpoints from now on; all workers know when this returns.
+    /// Sets the default upstream's endpoints. All workers use the endpoints when the function returns.
     pub async fn set_endpoints(&self, endpoints: impl IntoIterator<Item = Endpoint>) {
         self.change_endpoints(key(DEFAULT), endpoints).await;
     }
 
-    /// As [`set_endpoints`](Self::set_endpoints), with every address ready.
+    /// Like [`set_endpoints`](Self::set_endpoints), with every address ready.
     pub async fn set_addresses(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
         self.change_endpoints(key(DEFAULT), addresses.into_iter().map(ready)).await;
     }
 
-    /// Changes the configuration as a whole; all workers serve it when this returns.
+    /// Changes the whole configuration. All workers serve the configuration when the function returns.
     pub async fn configure(&self, change: impl FnOnce(&mut Config)) {
         let applied = {
             let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
@@ -339,7 +339,7 @@ impl Gateway {
         applied.await;
     }
 
-    /// Ends it at once.
+    /// Ends the gateway at once.
     pub async fn stop(&self) {
         let drain = Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: Duration::ZERO };
         self.proxy.shutdown(drain).await;
@@ -358,7 +358,7 @@ impl Gateway {
     }
 }
 
-/// Adds a route to a configuration: `host` (`*` for any), an element-wise prefix, the upstream's name.
+/// Adds a route to a configuration: `host` (`*` for any), an element-wise prefix, and the upstream's name.
 pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
     let pattern = match (host, host.strip_prefix("*.")) {
         ("*", _) => HostPattern::Any,
@@ -393,13 +393,13 @@ pub fn layer4_key(name: &str, protocol: Protocol) -> UpstreamKey {
     key
 }
 
-/// An endpoint that wants requests.
+/// A ready endpoint.
 #[must_use]
 pub fn ready(address: SocketAddr) -> Endpoint {
     Endpoint { address, conditions: Conditions::READY }
 }
 
-/// An endpoint that goes away and still answers.
+/// A terminating endpoint that still serves.
 #[must_use]
 pub fn terminating(address: SocketAddr) -> Endpoint {
     Endpoint { address, conditions: Conditions::TERMINATING }

@@ -1,15 +1,14 @@
-//! An address of loopback that swallows connects, as the address of a dead pod does, without root.
+//! A loopback address that drops connects, like the address of a dead pod, without root.
 //!
-//! A listener whose queue is full answers no SYN (`listen(2)`): a connect to it hangs until the kernel gives
-//! up after minutes. Unlike in a network namespace (the crate `sluicegate-netns`), established connections cannot
-//! be made to fall silent.
+//! A listener with a full queue does not respond to a SYN (`listen(2)`): a connect hangs until the kernel times out after
+//! minutes. Unlike a network namespace (the crate `sluicegate-netns`), a hole cannot silence established connections.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// A listener that answers nobody. Once it is dropped, its address refuses.
+/// A listener that accepts no connection. Dropping the value makes the address refuse connections.
 #[derive(Debug)]
 pub struct Hole {
     addr: SocketAddr,
@@ -24,12 +23,12 @@ impl Hole {
         Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
     }
 
-    /// Makes this address a hole, such as that of a back end that was killed.
+    /// Makes this address a hole, such as the address of a killed backend.
     pub async fn start_at(addr: SocketAddr) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
-        // Linux queues one connection more than it is told.
+        // Linux queues one connection more than the argument.
         let listener = socket.listen(0)?;
         let addr = listener.local_addr()?;
         let filler = TcpStream::connect(addr).await?;
@@ -41,8 +40,8 @@ impl Hole {
         self.addr
     }
 
-    /// Ends the silence: what is given accepts connections, for
-    /// [`Backend::start_on`](crate::backend::Backend::start_on). The first is one that nobody uses.
+    /// Ends the silence. The returned listener accepts connections, for
+    /// [`Backend::start_on`](crate::backend::Backend::start_on). The first connection is unused.
     pub fn open(self) -> io::Result<std::net::TcpListener> {
         drop(self.filler);
         let listener = self.listener.into_std()?;

@@ -1,5 +1,5 @@
-//! HTTP/2 for clients that speak HTTP/1.1: what they write becomes a stream, and what comes back is written as they
-//! read it. So every test can be run over HTTP/2.
+//! An adapter for clients of HTTP/1.1 to HTTP/2. A request becomes a stream, and the response becomes HTTP/1.1, so that every
+//! test can run over HTTP/2.
 
 use std::future::poll_fn;
 use std::io::{self, Write as _};
@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHal
 
 use crate::wire::{self, BodyDecoder, Framing};
 
-/// How much waits between the two languages.
+/// The buffer between the two protocols, in bytes.
 const PIPE: usize = 64 * 1024;
 
-/// A connection that is spoken with in HTTP/1.1, over one that speaks HTTP/2. It ends when either side does.
+/// An HTTP/1.1 connection over an HTTP/2 connection. The connection ends when either side ends it.
 ///
 /// # Errors
-/// If the other side does not speak HTTP/2.
+/// If the peer does not speak HTTP/2.
 pub(crate) async fn adapt(
     connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> io::Result<DuplexStream> {
@@ -33,7 +33,7 @@ pub(crate) async fn adapt(
         let mut adapter = Adapter { input, output, buffer: BytesMut::new(), requests };
         let gone = async { drop(driver.await) };
         tokio::select! {
-            // What the driver brought in its last moments is still passed on.
+            // The last frames from the driver are still forwarded.
             biased;
             _ = adapter.run() => {}
             () = gone => {}
@@ -50,7 +50,7 @@ struct Adapter {
 }
 
 impl Adapter {
-    /// One request after the other, until one of them fails.
+    /// Handles requests in turn, until a request fails.
     async fn run(&mut self) -> io::Result<()> {
         loop {
             let Some((request, framing)) = self.read_request().await? else { return Ok(()) };
@@ -124,7 +124,7 @@ impl Adapter {
         Ok(Some((request.body(()).map_err(io::Error::other)?, framing)))
     }
 
-    /// Sends the body, until there is a response or, without one, to its end.
+    /// Sends the body until a response arrives, or to the end of the body.
     async fn upload(
         &mut self,
         body: &mut BodyDecoder,
@@ -138,7 +138,7 @@ impl Adapter {
                 body.decode(&mut self.buffer, &mut data, None).map_err(io::Error::other)?;
             }
             if was_done || (data.is_empty() && !body.is_done()) {
-                // Whoever closes the connection gives up.
+                // A close by the client aborts the exchange.
                 tokio::select! {
                     response = &mut response => return response.map_err(io::Error::other),
                     read = wire::read_more(&mut self.input, &mut self.buffer) => {
@@ -173,7 +173,7 @@ impl Adapter {
         }
     }
 
-    /// Passes bytes both ways until both sides have ended.
+    /// Forwards bytes both ways until both sides have ended.
     async fn tunnel(&mut self, mut body: RecvStream, sink: &mut SendStream<Bytes>) -> io::Result<()> {
         self.output.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
         let (input, output, buffer) = (&mut self.input, &mut self.output, &mut self.buffer);

@@ -1,4 +1,4 @@
-//! A back end that speaks HTTP/2 by prior knowledge.
+//! A backend for HTTP/2 by prior knowledge.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,26 +14,26 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What it does with requests.
+/// The handling of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Answers 200 with the body that came, and its trailers; without a body with the request's `x-id`.
+    /// Responds with 200, the request's body and its trailers; without a body, with the request's `x-id`.
     Echo,
-    /// Refuses every stream before processing it.
+    /// Rejects every stream before processing it.
     Refuse,
-    /// Says nothing.
+    /// Never responds.
     Silent,
-    /// Ends each connection politely after so many requests, and refuses what comes on it afterwards.
+    /// Ends each connection with GOAWAY after this many requests, and rejects later streams.
     GoAwayAfter(u64),
-    /// Answers the head alone, with this in `grpc-status`.
+    /// Responds with a head alone, with this value in `grpc-status`.
     GrpcStatus(u8),
-    /// Answers as grpc.health.v1 does, whether it serves.
+    /// Responds like grpc.health.v1; the value is the reported health.
     GrpcHealth(bool),
-    /// Takes WebSocket (RFC 8441) and sends back what comes through the tunnel; refuses it (403) without a protocol.
+    /// Accepts WebSocket (RFC 8441) and echoes the bytes of the tunnel; responds with 403 to a request without a protocol.
     WebSocket,
 }
 
-/// A back end that speaks HTTP/2.
+/// A backend for HTTP/2.
 #[derive(Debug)]
 pub struct Http2Backend {
     addr: SocketAddr,
@@ -49,21 +49,21 @@ struct State {
     open: AtomicU64,
     requests: AtomicU64,
     most_at_once: AtomicU64,
-    /// How often each `x-id` of a POST came.
+    /// The count of each `x-id` of a POST.
     ids: Mutex<HashMap<String, u64>>,
     last: Mutex<Option<HeaderMap>>,
 }
 
 impl Http2Backend {
-    /// Starts it on a free port; `streams` is how many requests it allows on a connection at a time.
+    /// Starts a backend on a free port; `streams` is the limit of concurrent requests on a connection.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the backend cannot listen.
     pub async fn start(manner: Manner, streams: u32) -> io::Result<Self> {
         Self::start_on(std::net::TcpListener::bind("127.0.0.1:0")?, manner, streams)
     }
 
-    /// Starts it on a listener, which may be in another network namespace.
+    /// Starts a backend on a listener, which may be in another network namespace.
     ///
     /// # Errors
     /// If the listener cannot be used.
@@ -99,42 +99,42 @@ impl Http2Backend {
         Ok(Self { addr, state, task })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Changes what it does with requests from now on.
+    /// Sets the handling of further requests.
     pub fn set(&self, manner: Manner) {
         *self.state.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }
 
-    /// Connections accepted so far.
+    /// The number of accepted connections.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// Connections open now.
+    /// The number of open connections.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.state.open.load(Ordering::Relaxed)
     }
 
-    /// Requests that it has processed so far.
+    /// The number of processed requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.state.requests.load(Ordering::Relaxed)
     }
 
-    /// The most requests that were under way at a time on one connection.
+    /// The most requests in flight at once on one connection.
     #[must_use]
     pub fn most_at_once(&self) -> u64 {
         self.state.most_at_once.load(Ordering::Relaxed)
     }
 
-    /// The ids that came more than once.
+    /// The ids of more than one request.
     #[must_use]
     pub fn repeated_ids(&self) -> Vec<String> {
         let ids = self.state.ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +147,7 @@ impl Http2Backend {
         self.state.last.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }
 
-    /// Ends it at once, with all its connections.
+    /// Ends the backend at once, with all its connections.
     pub fn kill(&self) {
         self.task.abort();
     }
@@ -246,7 +246,7 @@ async fn answer(
             None => sink.send_data(Bytes::new(), true),
         }
     };
-    // Whoever asked may be gone.
+    // The client may have disconnected.
     let _: Result<(), h2::Error> = served.await;
     now.fetch_sub(1, Ordering::Relaxed);
 }

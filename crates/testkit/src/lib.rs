@@ -1,21 +1,19 @@
-//! What Sluicegate is tested with: in-process back ends that behave as they are told, a raw client, a load
-//! that checks every answer.
+//! The test tools of Sluicegate: programmable in-process backends, a raw client, a load generator that checks every response.
 //!
-//! In: of ours only what [`gateway`] starts. The HTTP here is written apart from the gateway's own parser, since a tool that
-//! shares the code under test shares its mistakes. Out: what whole-gateway tests, the demo and the floods
-//! lean on.
+//! Only [`gateway`] runs code of the data plane. The HTTP code here is independent of the gateway's parser, because a tool
+//! with the tested code shares its faults. Whole-gateway tests, the demo and the floods use this crate.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and come back |
-//! | [`client`] | a client that sends exactly these bytes and understands the answer |
-//! | [`mod@decode`] | compressed bodies, and beginnings of them |
+//! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and restart |
+//! | [`client`] | a client that sends exactly the given bytes, and parses the response |
+//! | [`mod@decode`] | decoding of compressed bodies and their beginnings |
 //! | [`gateway`] | a gateway's data plane in this process, on a free port |
-//! | [`http2_backend`] | a back end that speaks HTTP/2 |
-//! | [`hole`] | an address of loopback that swallows connects |
-//! | [`load`] | many kept-alive connections, closed loop or constant rate, every answer checked |
-//! | [`redis`] | a real server of Redis or Valkey, killed and paused |
-//! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a certificate authority; TLS in front of a back end |
+//! | [`http2_backend`] | a backend for HTTP/2 |
+//! | [`hole`] | a loopback address that drops connects |
+//! | [`load`] | many persistent connections, closed loop or constant rate, every response checked |
+//! | [`redis`] | a real Redis or Valkey server, which tests kill and pause |
+//! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a CA; TLS termination in front of a backend |
 
 mod any_certificate;
 pub mod backend;

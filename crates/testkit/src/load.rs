@@ -1,8 +1,8 @@
-//! A load that checks every answer: many kept-alive connections, closed loop or at a constant rate.
+//! A load that checks every response: many persistent connections, closed loop or at a constant rate.
 //!
-//! It runs on a thread and a runtime of its own, so that a busy test does not disturb it, and counts a
-//! failure wherever a user would see one. A server that closes politely between two requests is followed by
-//! a reconnect; a close after a request was sent is a failure.
+//! The load runs on a thread and a runtime of its own, so that a busy test does not disturb the load. The load counts a
+//! failure wherever a user would see a failure. After a graceful close between two requests the load reconnects; a close
+//! after a request was sent is a failure.
 
 mod connection;
 mod report;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 pub use self::report::{Failure, Kind, Report};
 use crate::stream::Transport;
 
-/// What to send, to whom, how fast, and what must come back.
+/// The requests, the address, the rate, and the expected responses.
 #[derive(Clone, Debug)]
 pub struct Load {
     addr: SocketAddr,
@@ -36,7 +36,7 @@ pub struct Load {
     expect: Expect,
 }
 
-/// What a good answer is, besides its status 200 and a complete body.
+/// The expected body of a complete response with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Expect {
     Anything,
@@ -45,7 +45,7 @@ enum Expect {
 }
 
 impl Load {
-    /// GET / with `Host: localhost`, 10 connections, closed loop, 5 s for each answer.
+    /// GET / with `Host: localhost`, 10 connections, closed loop, 5 s for each response.
     pub fn new(addr: SocketAddr) -> Self {
         Self {
             addr,
@@ -62,7 +62,7 @@ impl Load {
         }
     }
 
-    /// How it connects; in clear text unless told.
+    /// The transport. Default: clear text.
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
@@ -74,27 +74,26 @@ impl Load {
         Self { host: host.to_owned(), ..self }
     }
 
-    /// The path; `{id}` in it stands for the request's id.
+    /// The path. `{id}` in the path stands for the request's id.
     #[must_use]
     pub fn path(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
     }
 
-    /// How many kept-alive connections.
+    /// The number of persistent connections.
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
         Self { connections, ..self }
     }
 
-    /// Each request on a connection of its own, by HTTP/1.1's `Connection: close`.
+    /// Uses a new connection for each request, with `Connection: close` of HTTP/1.1.
     #[must_use]
     pub fn new_connections(self) -> Self {
         Self { is_new_each: true, ..self }
     }
 
-    /// A constant rate in requests per second, open loop: the next free connection sends the request that is
-    /// due, and latency counts from when it was due. Without it each connection sends its next request as
-    /// soon as it has its answer.
+    /// Sets a constant rate in requests per second, open loop: the next free connection sends the due request, and latency
+    /// starts at the due time. Without a rate each connection sends its next request after its last response.
     #[must_use]
     pub fn rate(self, per_second: f64) -> Self {
         Self { rate: Some(per_second), ..self }
@@ -106,26 +105,26 @@ impl Load {
         Self { posts: share, body, ..self }
     }
 
-    /// How long one answer may take, connecting included.
+    /// The timeout of one response, including the connect.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Any other body is a failure.
+    /// Requires this body; any other body is a failure.
     #[must_use]
     pub fn expect_body(self, body: impl Into<Vec<u8>>) -> Self {
         Self { expect: Expect::Body(body.into()), ..self }
     }
 
-    /// An answer whose body does not hold the request's own id is a failure: it was meant for another
-    /// request. For back ends that tell it (`Behaviour::ok`, `Behaviour::echo`, or a URI with `{id}`).
+    /// Requires the request's own id in the body: a response without the id is for another request. For backends that return
+    /// the id (`Behaviour::ok`, `Behaviour::echo`, or a URI with `{id}`).
     #[must_use]
     pub fn expect_own_id(self) -> Self {
         Self { expect: Expect::OwnId, ..self }
     }
 
-    /// Starts sending. The thread is in the network namespace of the caller.
+    /// Starts sending. The thread runs in the network namespace of the caller.
     pub fn start(self) -> anyhow::Result<Running> {
         let (stop, stopped) = watch::channel(());
         let shared = Arc::new(Shared {
@@ -150,7 +149,7 @@ impl Load {
         Ok(Running { stop: Some(stop), thread: Some(thread), shared })
     }
 
-    /// Sends for this long, then waits for the answers that are due.
+    /// Sends for this long, then waits for the outstanding responses.
     pub async fn run(self, duration: Duration) -> anyhow::Result<Report> {
         let running = self.start()?;
         tokio::time::sleep(duration).await;
@@ -158,7 +157,7 @@ impl Load {
     }
 }
 
-/// A load that is being sent. Dropping it stops it.
+/// A running load. Dropping the value stops the load.
 #[derive(Debug)]
 pub struct Running {
     stop: Option<watch::Sender<()>>,
@@ -167,12 +166,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn snapshot(&self) -> Report {
         self.shared.snapshot()
     }
 
-    /// Waits until this many requests have been answered well; an error after `limit`.
+    /// Waits until this many requests have succeeded; an error after `limit`.
     pub async fn wait_for_ok(&self, ok: u64, limit: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + limit;
         while self.shared.lock().ok < ok {
@@ -184,12 +183,12 @@ impl Running {
         Ok(())
     }
 
-    /// Sends no new request, waits for the answers to those that were sent, and reports.
+    /// Stops sending, waits for the outstanding responses, and reports.
     pub async fn stop(mut self) -> anyhow::Result<Report> {
         self.stop.take();
         let thread = self.thread.take().context("a load is stopped once")?;
         let shared = Arc::clone(&self.shared);
-        // A thread and not spawn_blocking: the caller's runtime may have time paused or be about to end.
+        // A thread instead of spawn_blocking: the caller's runtime may have paused time, or be about to end.
         while !thread.is_finished() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -208,7 +207,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The next request's number, and when it is due if the rate is constant.
+    /// The next request's number, and its due time at a constant rate.
     fn ticket(&self) -> (u64, Option<Instant>) {
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
         let due = self.load.rate.map(|rate| self.started + Duration::from_secs_f64(number as f64 / rate));

@@ -1,4 +1,4 @@
-//! A real server of Redis or Valkey, for limits that data planes share.
+//! A real Redis or Valkey server, for limits that data planes share.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::LIMIT;
 
-/// The programs that are such a server, unless SLUICEGATE_TEST_REDIS names one.
+/// The names of the server programs, unless SLUICEGATE_TEST_REDIS names a program.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// A running server at a port of its own on loopback, with nothing on disk. It is killed when it is dropped.
+/// A running server at a loopback port of its own, without files. Dropping the value kills the server.
 #[derive(Debug)]
 pub struct RedisServer {
     address: SocketAddr,
@@ -27,12 +27,12 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one with these options, such as `--requirepass`. It answers when this returns.
+    /// Starts a server with these options, such as `--requirepass`. The server responds when the function returns.
     ///
     /// # Errors
-    /// If none is installed, or it does not start.
+    /// If no server is installed, or the server does not start.
     pub async fn start(options: &[&str]) -> anyhow::Result<Self> {
-        // A port that was free may be another's a moment later.
+        // Another process may take a free port a moment later.
         for _ in 0..5 {
             let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
             let options = options.iter().map(ToString::to_string).collect();
@@ -44,16 +44,16 @@ impl RedisServer {
         bail!("found no port for a server of Redis")
     }
 
-    /// Where it listens.
+    /// The address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Kills it (SIGKILL), and waits until it is gone.
+    /// Kills the server (SIGKILL), and waits for its end.
     ///
     /// # Errors
-    /// If it cannot be killed.
+    /// If the server cannot be killed.
     pub fn kill(&mut self) -> io::Result<()> {
         if let Some(mut child) = self.child.take() {
             child.kill()?;
@@ -62,36 +62,36 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Starts it again, empty, where it was.
+    /// Restarts the server, empty, at the same address.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the server does not start.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.kill()?;
         ensure!(self.spawn().await?, "it does not start again at {}", self.address);
         Ok(())
     }
 
-    /// Stops it where it is (SIGSTOP): it accepts connections and answers nothing.
+    /// Pauses the server (SIGSTOP): it accepts connections and does not respond.
     ///
     /// # Errors
-    /// If it is not running.
+    /// If the server is not running.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes the server.
     ///
     /// # Errors
-    /// If it is not running.
+    /// If the server is not running.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// What it answers to a command in one line, such as `DBSIZE`: the first that comes, without regard to more.
+    /// The first part of the response to a command of one line, such as `DBSIZE`.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the server does not respond.
     pub async fn ask(&self, command: &str) -> anyhow::Result<String> {
         let asked = async {
             let mut stream = TcpStream::connect(self.address).await?;
@@ -108,12 +108,12 @@ impl RedisServer {
         Ok(kill_process(Pid::from_child(child), signal)?)
     }
 
-    /// Whether it started.
+    /// Whether the server started.
     async fn spawn(&mut self) -> anyhow::Result<bool> {
         let mut child = self.program()?;
         let deadline = Instant::now() + LIMIT;
         while child.try_wait()?.is_none() {
-            // Whoever answers at the port may be another that was there first, so it has to be alive after that.
+            // Another server may have had the port before, so this server must still be alive after the response.
             let answer = self.ask("PING").await;
             if answer.is_ok_and(|answer| answer == "+PONG" || answer.starts_with("-NOAUTH")) {
                 sleep(Duration::from_millis(20)).await;
@@ -154,7 +154,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The server may have ended.
         let _ = self.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! A client's connection, in clear text or over TLS: by another library's stream than the gateway's own.
+//! A client's connection, in clear text or over TLS. The TLS stream is from another library than the gateway's.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use tokio_rustls::client::TlsStream;
 use crate::http2;
 use crate::tls::{Authority, ClientOptions};
 
-/// What clients of a test speak with the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`) says it for all
-/// connections of `Gateway::connect` and `Gateway::load`, so that every test can be run over each.
+/// The transport between the test's clients and the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`) sets the
+/// transport of all connections of `Gateway::connect` and `Gateway::load`, so that every test can run over each transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// HTTP/1.1 in clear text.
     Http,
     /// HTTP/1.1 over TLS.
     Https,
-    /// HTTP/2 over TLS. What speaks HTTP/1.1 speaks it through an adapter.
+    /// HTTP/2 over TLS. Clients of HTTP/1.1 use an adapter.
     Http2,
 }
 
 impl Transport {
-    /// The scheme of its URIs.
+    /// The scheme of URIs.
     #[must_use]
     pub fn scheme(self) -> &'static str {
         match self {
@@ -35,10 +35,10 @@ impl Transport {
         }
     }
 
-    /// What the environment says; HTTP without it.
+    /// The transport from the environment. Default: HTTP.
     ///
     /// # Panics
-    /// If it says something else.
+    /// If the environment names an unknown transport.
     #[must_use]
     pub fn of_environment() -> Self {
         match std::env::var("SLUICEGATE_TEST_TRANSPORT").as_deref() {
@@ -55,12 +55,12 @@ impl Transport {
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// Through an adapter to HTTP/2, from this local address.
+    /// Through an adapter to HTTP/2, with this local address.
     Http2(DuplexStream, SocketAddr),
 }
 
 impl Stream {
-    /// Connects, with `TCP_NODELAY`, and over TLS as a client of the process' own [`Authority`].
+    /// Connects with `TCP_NODELAY`. Clients over TLS trust the process' own [`Authority`].
     pub(crate) async fn connect(addr: SocketAddr, transport: Transport) -> io::Result<Self> {
         let tcp = TcpStream::connect(addr).await?;
         tcp.set_nodelay(true)?;
@@ -76,14 +76,14 @@ impl Stream {
         }
     }
 
-    /// TLS over a connection, to a server with this name.
+    /// TLS over an existing connection, with this server name.
     pub(crate) async fn tls(tcp: TcpStream, options: &ClientOptions, name: &str) -> io::Result<Self> {
         let connector = TlsConnector::from(options.config());
         let name = name.to_owned().try_into().map_err(io::Error::other)?;
         Ok(Self::Tls(Box::new(connector.connect(name, tcp).await?)))
     }
 
-    /// The connection below, unless it is behind an adapter.
+    /// The TCP connection, unless the stream uses an adapter.
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Plain(tcp) => Some(tcp),
@@ -100,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing has come, not even the end, but what TLS says for itself.
+    /// Whether the peer has sent nothing, neither data nor the end, except TLS messages.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut cx = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! TLS in front of a back end.
+//! TLS termination in front of a backend.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::tls::{Authority, Issued};
 
-/// Ends TLS for a back end, and remembers what clients said.
+/// Terminates TLS for a backend, and records the handshakes of clients.
 #[derive(Debug)]
 pub struct Terminator {
     addr: SocketAddr,
@@ -31,14 +31,14 @@ struct Seen {
 }
 
 impl Terminator {
-    /// Shows this certificate, and passes on what comes to `backend`. With `clients`, it demands certificates that they
-    /// vouch for.
+    /// Presents this certificate, and forwards the bytes to `backend`. With `clients`, requires client certificates of this
+    /// CA.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the terminator cannot listen.
     ///
     /// # Panics
-    /// If the certificate cannot be used.
+    /// If the certificate is invalid.
     pub async fn start(backend: SocketAddr, shown: &Issued, clients: Option<&Authority>) -> io::Result<Self> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let seen = Arc::new(Seen {
@@ -72,24 +72,24 @@ impl Terminator {
         Ok(Self { addr, seen, task })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Shows another certificate from now on.
+    /// Presents another certificate to new connections.
     pub fn show(&self, issued: &Issued) {
         *self.seen.certificate.lock().unwrap_or_else(PoisonError::into_inner) = certified(issued);
     }
 
-    /// The names that clients asked for.
+    /// The server names from clients.
     #[must_use]
     pub fn names(&self) -> Vec<Option<String>> {
         self.seen.names.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many handshakes came to their end.
+    /// The number of complete handshakes.
     #[must_use]
     pub fn handshakes(&self) -> u64 {
         self.seen.handshakes.load(Ordering::Relaxed)
@@ -120,7 +120,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, backend: SocketAddr, se
     let Ok(mut secured) = acceptor.accept(stream).await else { return };
     seen.handshakes.fetch_add(1, Ordering::Relaxed);
     if let Ok(mut plain) = TcpStream::connect(backend).await {
-        // Whichever side ends first ends both.
+        // The end of one side ends both sides.
         let _ = copy_bidirectional(&mut secured, &mut plain).await;
     }
     let _ = secured.shutdown().await;

@@ -1,4 +1,4 @@
-//! A certificate authority for tests, and clients that trust it.
+//! A CA for tests, and clients that trust the CA.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use sluicegate_model::{Certificate, HostPattern, KeyKind};
 
 use crate::any_certificate::AnyCertificate;
 
-/// Who vouches for the certificates of a test.
+/// The CA for the certificates of a test.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -23,7 +23,7 @@ pub struct Authority {
 /// A certificate with its key.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// As the gateway takes it.
+    /// The certificate in the form of the model.
     pub certificate: Arc<Certificate>,
     /// The chain in PEM.
     pub chain_pem: String,
@@ -34,16 +34,16 @@ pub struct Issued {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Authority {
-    /// A new one.
+    /// A new CA.
     #[must_use]
     pub fn new() -> Self {
         Self::named("Test authority")
     }
 
-    /// A new one of another name.
+    /// A new CA with another name.
     ///
     /// # Panics
-    /// If there are no random numbers.
+    /// If no random numbers are available.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
@@ -54,26 +54,26 @@ impl Authority {
         Self { issuer: CertifiedIssuer::self_signed(params, key).expect("a certificate") }
     }
 
-    /// The one that vouches for what [`Gateway`](crate::gateway::Gateway)s of this process serve by default.
+    /// The CA for the default certificates of the [`Gateway`](crate::gateway::Gateway)s in this process.
     #[must_use]
     pub fn of_process() -> &'static Self {
         static AUTHORITY: OnceLock<Authority> = OnceLock::new();
         AUTHORITY.get_or_init(Self::new)
     }
 
-    /// A certificate for these names with an ECDSA key, good from yesterday until tomorrow.
+    /// A certificate for these names with an ECDSA key, valid from yesterday until tomorrow.
     #[must_use]
     pub fn issue(&self, names: &[&str]) -> Issued {
         self.issue_with(names, KeyKind::Ecdsa, SystemTime::now() + DAY)
     }
 
-    /// A certificate that is for one use alone (RFC 5280, 4.2.1.12), such as that of clients.
+    /// A certificate for a single use (RFC 5280, 4.2.1.12), such as client authentication.
     #[must_use]
     pub fn issue_for(&self, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Issued {
         self.issue_full(names, KeyKind::Ecdsa, SystemTime::now() + DAY, vec![usage])
     }
 
-    /// A certificate for these names with this kind of key, good from yesterday, or the day before its end.
+    /// A certificate for these names with this kind of key, valid from yesterday, or from the day before its end.
     #[must_use]
     pub fn issue_with(&self, names: &[&str], kind: KeyKind, not_after: SystemTime) -> Issued {
         self.issue_full(names, kind, not_after, Vec::new())
@@ -121,22 +121,22 @@ impl Authority {
         }
     }
 
-    /// Its own certificate.
+    /// The CA certificate.
     #[must_use]
     pub fn certificate(&self) -> CertificateDer<'static> {
         self.issuer.der().clone()
     }
 
-    /// Its own certificate in PEM.
+    /// The CA certificate in PEM.
     #[must_use]
     pub fn pem(&self) -> String {
         pem("CERTIFICATE", &self.certificate())
     }
 
-    /// What it no longer vouches for.
+    /// A revocation list of the CA with these certificates.
     ///
     /// # Panics
-    /// If there are no random numbers.
+    /// If no random numbers are available.
     #[must_use]
     pub fn revoke(
         &self,
@@ -160,7 +160,7 @@ impl Authority {
         params.signed_by(&self.issuer).expect("a list").into()
     }
 
-    /// A client that trusts it, and shows no certificate.
+    /// A client that trusts the CA, without a client certificate.
     #[must_use]
     pub fn client(&self) -> ClientOptions {
         ClientOptions { root: Some(self.certificate()), ..ClientOptions::default() }
@@ -174,7 +174,7 @@ impl Default for Authority {
 }
 
 impl Issued {
-    /// A `kubernetes.io/tls` Secret of this name with it.
+    /// A `kubernetes.io/tls` Secret with this name and the certificate.
     #[must_use]
     pub fn secret(&self, name: &str) -> String {
         format!(
@@ -186,10 +186,10 @@ impl Issued {
     }
 }
 
-/// How a client speaks TLS. By default it takes any certificate.
+/// The TLS options of a client. By default the client accepts any certificate.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Without one, any certificate is taken.
+    /// The trusted CA certificate. `None`: any certificate is accepted.
     root: Option<CertificateDer<'static>>,
     identity: Option<Arc<Certificate>>,
     versions: &'static [&'static SupportedProtocolVersion],
@@ -212,13 +212,13 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Shows this certificate if it is asked for one.
+    /// Presents this certificate if the server requests a certificate.
     #[must_use]
     pub fn identity(self, issued: &Issued) -> Self {
         Self { identity: Some(issued.certificate.clone()), config: OnceLock::new(), ..self }
     }
 
-    /// Speaks TLS 1.2 only.
+    /// Uses only TLS 1.2.
     #[must_use]
     pub fn tls12(self) -> Self {
         static TLS12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
@@ -239,7 +239,7 @@ impl ClientOptions {
         Self { config: OnceLock::new(), ..self }
     }
 
-    /// As rustls takes it. Sessions are resumed among all connections of the same options.
+    /// The configuration for rustls. Connections with the same options resume each other's sessions.
     #[must_use]
     pub fn config(&self) -> Arc<ClientConfig> {
         self.config.get_or_init(|| Arc::new(self.build())).clone()
@@ -277,7 +277,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
-/// The serial number in a certificate: the first INTEGER of its body, behind the version (RFC 5280, 4.1).
+/// The serial number of a certificate: the first INTEGER of its body, after the version (RFC 5280, 4.1).
 fn serial_of(certificate: &[u8]) -> rcgen::SerialNumber {
     let version = memchr::memmem::find(certificate, &[0xa0, 0x03, 0x02, 0x01, 0x02]).expect("version 3");
     let serial = &certificate[version + 5..];

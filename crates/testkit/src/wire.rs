@@ -1,4 +1,4 @@
-//! The little of HTTP/1.1 that test tools need: heads over httparse, and bodies.
+//! The part of HTTP/1.1 that test tools need: heads over httparse, and bodies.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// More header fields than any test sends.
 pub(crate) const MAX_HEADERS: usize = 512;
 
-/// How the end of a body is found (RFC 9112, 6.3).
+/// The end of a body (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(u64),
@@ -17,7 +17,7 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// The framing that the header fields tell, if they tell one.
+    /// The framing from the header fields, if they determine the framing.
     pub(crate) fn of(headers: &[httparse::Header<'_>]) -> Result<Option<Self>, String> {
         let mut framing = None;
         for header in headers {
@@ -69,7 +69,7 @@ pub(crate) fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'
     headers.iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// Takes a body out of the bytes of a connection, piece by piece.
+/// Decodes a body from the bytes of a connection, piece by piece.
 #[derive(Debug)]
 pub(crate) struct BodyDecoder {
     state: State,
@@ -107,8 +107,7 @@ impl BodyDecoder {
         matches!(self.state, State::UntilClose | State::Done)
     }
 
-    /// Moves what can be decoded from the front of `input` to `out`, and the bytes as they were on the wire
-    /// to `raw`.
+    /// Moves the decodable bytes from the front of `input` to `out`, and the bytes on the wire to `raw`.
     pub(crate) fn decode(
         &mut self,
         input: &mut BytesMut,
@@ -174,7 +173,7 @@ impl BodyDecoder {
     }
 }
 
-/// Reads more bytes behind those that are there. 0 is the end of the stream.
+/// Appends further bytes. 0 is the end of the stream.
 pub(crate) async fn read_more(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,

@@ -1,4 +1,4 @@
-//! Until when certificates are good.
+//! The expiry of certificates.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use sluicegate_proxy::telemetry::Telemetry;
 
 use super::families::Families;
 
-/// At most this many certificates are told, those that run out first.
+/// The most certificates in the metrics: the certificates with the earliest expiry.
 const MOST: usize = 1000;
 
 pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {

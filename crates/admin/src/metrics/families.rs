@@ -1,4 +1,4 @@
-//! Writing families of metrics.
+//! Writing metric families.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use sluicegate_proxy::telemetry::{BOUNDS_MICROS, HistogramTotal};
 
-/// Writes one family after the other. Names are given in full, except for the `_total` of counters and the
-/// `_info` of infos, which are suffixes of the samples and not of the family.
+/// Writes one family after another. Callers pass full names, except for the `_total` of counters and the `_info` of infos,
+/// which are suffixes of the samples and not of the family.
 pub(super) struct Families<'e>(DescriptorEncoder<'e>);
 
 impl<'e> Families<'e> {
@@ -39,7 +39,7 @@ impl<'e> Families<'e> {
         Ok(())
     }
 
-    /// Of microseconds.
+    /// A histogram from microseconds.
     pub(super) fn times<L: EncodeLabelSet>(
         &mut self,
         name: &str,
@@ -87,7 +87,7 @@ impl<'e> Families<'e> {
         Ok(())
     }
 
-    /// The unit is the last word of the name, and declared (OpenMetrics 1.0, "Unit").
+    /// The last word of the name is the unit, which is also declared (OpenMetrics 1.0, "Unit").
     fn family<'s>(
         &'s mut self,
         name: &'s str,
@@ -115,7 +115,7 @@ fn distribution(encoder: &mut MetricEncoder<'_>, total: &HistogramTotal) -> fmt:
     for (bucket, count) in buckets.iter_mut().zip(total.buckets) {
         bucket.1 = count;
     }
-    // The encoder makes them cumulative.
+    // The encoder makes the buckets cumulative.
     encoder.encode_histogram::<NoLabelSet>(seconds(total.sum_micros), total.count(), &buckets, None)
 }
 

@@ -1,4 +1,4 @@
-//! The two text formats of the exposition, and which one a client gets.
+//! The two text formats of the exposition, and the choice for a client.
 
 use std::fmt::{self, Write};
 
@@ -9,12 +9,12 @@ use hyper::header::ACCEPT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     OpenMetrics,
-    /// What every tool reads, version 0.0.4.
+    /// Version 0.0.4, which every tool reads.
     Plain,
 }
 
 impl Format {
-    /// `OpenMetrics` for who names it, as Prometheus' own libraries do it; weights are not looked at.
+    /// `OpenMetrics` for clients that name the format, as in Prometheus' own libraries; weights are ignored.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
         let mut types = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
         let names_it = |accept: &str| {
@@ -33,12 +33,12 @@ impl Format {
     }
 }
 
-/// Takes `OpenMetrics` text and writes version 0.0.4, line by line. In the older format a family has the name of
-/// its samples, infos are gauges, and there are neither units nor an end.
+/// Converts `OpenMetrics` text to version 0.0.4, line by line. In the older format a family has the name of its samples,
+/// infos are gauges, and the text has neither units nor an end.
 pub(super) struct Plain<'w, W> {
     out: &'w mut W,
     line: String,
-    /// The last line of help: the kind of the family, which comes after it, decides the name.
+    /// The last line of help. The kind of the family follows the help and decides the name.
     help: String,
 }
 

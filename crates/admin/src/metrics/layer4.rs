@@ -1,4 +1,4 @@
-//! What is counted below HTTP: each listener, and each route that has had a connection.
+//! Metrics below HTTP: each listener, and each route that has had a connection.
 
 use std::fmt;
 

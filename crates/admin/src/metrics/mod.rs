@@ -1,17 +1,17 @@
 //! The Prometheus exposition, in OpenMetrics text or the older text format.
 //!
-//! Every series is bounded by the configuration, none by traffic or by pods that come and go:
+//! The configuration bounds every series; traffic and changing pods do not add series:
 //!
-//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::telemetry::MAX_ROUTES), then one with empty labels
-//!   for the rest): from its first request on, then all of them, so that shares of errors can be computed;
-//! - per policy: whether it lets nobody in, what it let in, and what it turned away by reason, from the first time that the
-//!   reason occurs; per consumer (at most [`MAX_CONSUMERS`](sluicegate_proxy::telemetry::MAX_CONSUMERS), then one with
-//!   empty labels for the rest): from its first request on;
-//! - per listener below HTTP: whether it listens; per route there: from its first connection on;
-//! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason
-//!   from the first time that the reason occurs;
-//! - per worker: what tells whether the load is shared out evenly;
-//! - for the process: all, every known reason included.
+//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::telemetry::MAX_ROUTES), then one series with empty labels for the
+//!   rest): all series from the first request on, so that error rates can be computed;
+//! - per policy: whether the policy rejects every request, its allowed requests, and its denied requests by reason, from the
+//!   first occurrence of the reason; per consumer (at most [`MAX_CONSUMERS`](sluicegate_proxy::telemetry::MAX_CONSUMERS), then
+//!   one series with empty labels for the rest): from its first request on;
+//! - per listener below HTTP: whether the listener is open; per route there: from its first connection on;
+//! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason from the first
+//!   occurrence of the reason;
+//! - per worker: numbers that show whether the load is distributed evenly;
+//! - for the process: all series, including every known reason.
 
 mod certificate;
 mod families;
@@ -40,7 +40,7 @@ pub(crate) use format::Format;
 use format::Plain;
 use process::Process;
 
-/// What there is to scrape.
+/// The sources of the metrics.
 pub(crate) struct Metrics {
     registry: Registry,
 }
@@ -61,7 +61,7 @@ impl Metrics {
     }
 }
 
-/// Reads everything anew at each scrape.
+/// Reads all values at each scrape.
 struct Gateway {
     admin: Admin,
     counters: Arc<Counters>,

@@ -1,4 +1,4 @@
-//! What is counted for each policy, and for each consumer.
+//! Metrics of each policy, and of each consumer.
 
 use std::fmt;
 

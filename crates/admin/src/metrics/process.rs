@@ -1,4 +1,4 @@
-//! What the kernel says of the process, by the names that Prometheus' own libraries use.
+//! Metrics of the process from the kernel, with the names of Prometheus' own libraries.
 
 use std::fmt;
 use std::fs;
@@ -8,9 +8,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::families::Families;
 
-/// What does not change while the process lives.
+/// Values that do not change while the process lives.
 pub(super) struct Process {
-    /// In seconds since 1970, if it is known.
+    /// The start of the process in seconds since 1970, if known.
     start: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ impl Process {
 /// `starttime` of proc_pid_stat(5), in ticks since the system booted, and `btime` of proc_stat(5).
 fn start() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, the second field, is in parentheses and may contain anything.
+    // The second field is the name in parentheses, which may contain any character.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let system = fs::read_to_string("/proc/stat").ok()?;
@@ -69,7 +69,7 @@ fn resident_bytes() -> Option<u64> {
     Some(pages * page_size() as u64)
 }
 
-/// Without the one that lists them.
+/// The number of open files, without the directory that lists the files.
 fn open_fds() -> Option<u64> {
     Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }

@@ -1,4 +1,4 @@
-//! What is counted for each route.
+//! Metrics of each route.
 
 use std::array;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What is counted for each upstream.
+//! Metrics of each upstream.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use sluicegate_proxy::upstream::{EndpointSet, SharedUpstream};
 use super::families::Families;
 use crate::state::{Reasons, UpstreamCounters};
 
-/// The values of `state`; every endpoint is in exactly one.
+/// The values of `state`. Every endpoint has exactly one state.
 const STATES: [&str; 5] = ["ready", "suspect", "failing", "terminating", "not_ready"];
 
 /// An upstream's numbers, read once for all its families.
@@ -117,7 +117,7 @@ impl Totals {
         ("upstream", &self.upstream)
     }
 
-    /// Whether any of its counters counted.
+    /// Whether any counter of the upstream is not zero.
     fn was_asked(&self) -> bool {
         let gauges = UpstreamCounters {
             requests_in_flight: self.counters.requests_in_flight,
@@ -127,7 +127,7 @@ impl Totals {
     }
 }
 
-/// How many endpoints are in each of [`STATES`].
+/// The number of endpoints in each of [`STATES`].
 fn endpoints(set: &EndpointSet) -> [u64; STATES.len()] {
     let mut counts = [0; STATES.len()];
     for (endpoint, Conditions { ready, serving, terminating }) in &set.endpoints {

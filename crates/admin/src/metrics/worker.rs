@@ -1,4 +1,4 @@
-//! What the workers count.
+//! Metrics of the workers.
 
 use std::fmt;
 

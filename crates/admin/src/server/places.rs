@@ -1,4 +1,4 @@
-//! The places that connections take, and which connection gives its place up.
+//! The places of connections, and the choice of the connection that gives up its place.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +11,9 @@ use crate::counters::{Closed, Counters};
 /// The purpose of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Every page.
+    /// For all pages.
     Ordinary,
-    /// The pages that probes ask for.
+    /// For the pages of probes.
     Reserve,
 }
 
@@ -22,13 +22,13 @@ pub(super) struct Places {
     bounds: Bounds,
     counters: Arc<Counters>,
     taken: Mutex<Taken>,
-    /// Told when a place became free, or its connection silent.
+    /// Notified when a place becomes free, or its connection silent.
     freed: Notify,
 }
 
 #[derive(Default)]
 struct Taken {
-    /// Counts events, so that the oldest silent connection is known.
+    /// Counts events, to find the oldest silent connection.
     clock: u64,
     connections: Vec<Connection>,
 }
@@ -42,11 +42,11 @@ struct Connection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Accepted; the gateway has not tried to read from it.
+    /// Accepted, before the first read.
     Fresh,
-    /// Without a complete head, since this event.
+    /// Without a complete head since this event.
     Silent(u64),
-    /// A request came, whose response is not written yet.
+    /// A request arrived, and its response is not complete.
     Busy,
 }
 
@@ -55,7 +55,7 @@ impl Places {
         Arc::new(Self { bounds, counters, taken: Mutex::default(), freed: Notify::new() })
     }
 
-    /// A place for one more connection. The oldest silent connection makes room.
+    /// A place for a further connection. The oldest silent connection makes room.
     pub(super) async fn take(self: &Arc<Self>) -> Place {
         loop {
             if let Some(place) = self.try_take() {
@@ -65,7 +65,7 @@ impl Places {
         }
     }
 
-    /// The probes' places come last, so that probes find some whatever other clients do.
+    /// The places for probes come last, so that other clients do not use them up.
     fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut taken = self.taken();
         let Bounds { connections, reserve, .. } = self.bounds;
@@ -118,7 +118,7 @@ impl Taken {
     }
 }
 
-/// The place of one connection, until it is dropped.
+/// The place of one connection, until the value is dropped.
 pub(super) struct Place {
     places: Arc<Places>,
     id: u64,
@@ -126,12 +126,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Which task serves the connection.
+    /// Sets the task that serves the connection.
     pub(super) fn served_by(&self, task: AbortHandle) {
         self.places.change(self.id, |connection, _| connection.task = Some(task));
     }
 
-    /// There is nothing to read.
+    /// A read found no data.
     pub(super) fn is_quiet(&self) {
         self.places.change(self.id, |connection, now| {
             if connection.state == State::Fresh {
@@ -141,12 +141,12 @@ impl Place {
         self.places.freed.notify_one();
     }
 
-    /// A request came.
+    /// A request arrived.
     pub(super) fn is_busy(&self) {
         self.places.change(self.id, |connection, _| connection.state = State::Busy);
     }
 
-    /// The response is written.
+    /// The response is complete.
     pub(super) fn is_answered(&self) {
         self.places.change(self.id, |connection, now| connection.state = State::Silent(now));
         self.places.freed.notify_one();

@@ -1,4 +1,4 @@
-//! A connection and its responses, watched so that it is known when the connection is silent.
+//! A connection with its responses, observed to detect when the connection is silent.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,9 +17,9 @@ use crate::content::Content;
 /// The state that a connection shares with the responses on it.
 pub(super) struct Watch {
     pub(super) place: Place,
-    /// The response's body was taken to its end; some of it may not be written yet.
+    /// The response's body is complete; some bytes may not be written yet.
     body_ended: AtomicBool,
-    /// A read found nothing.
+    /// A read found no data.
     was_quiet: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ impl Watch {
     }
 }
 
-/// A connection that tells its place when it is silent.
+/// A connection that reports silence to its place.
 pub(super) struct Watched {
     pub(super) stream: TcpStream,
     pub(super) watch: Arc<Watch>,
@@ -66,7 +66,7 @@ impl AsyncWrite for Watched {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes once it has written all that it holds.
+    /// hyper flushes after it has written all buffered bytes.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         if self.watch.body_ended.swap(false, Ordering::Relaxed) {

@@ -9,7 +9,7 @@ const MAX_LINE: u32 = 4 * 1024;
 /// The most digits of a size.
 const MAX_DIGITS: u8 = 16;
 
-/// A size line that is being read:
+/// The state of reading a size line:
 ///
 /// ```text
 /// chunk-size     = 1*HEXDIG
@@ -25,19 +25,19 @@ pub(super) struct SizeLine {
     part: Part,
 }
 
-/// Which part of the line comes next.
+/// The next part of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
     #[default]
     Size,
-    /// Whitespace, which only `;` may end.
+    /// Whitespace, which only `;` may follow.
     BeforeSemicolon,
-    /// Whitespace and then a name.
+    /// Whitespace, then a name.
     BeforeName,
     Name,
-    /// Whitespace after a name: `=` or `;` may end it.
+    /// Whitespace after a name, which `=` or `;` may follow.
     AfterName,
-    /// Whitespace and then a value.
+    /// Whitespace, then a value.
     BeforeValue,
     Value,
     Quoted,
@@ -50,12 +50,12 @@ enum Part {
 }
 
 impl SizeLine {
-    /// How many bytes the line has had so far.
+    /// The number of bytes of the line so far.
     pub(super) fn length(&self) -> u32 {
         self.length
     }
 
-    /// Reads on. Says how many bytes it consumed, and the size if the line has ended.
+    /// Reads further input. Returns the number of consumed bytes, and the size at the end of the line.
     #[inline]
     pub(super) fn advance(&mut self, input: &[u8]) -> Result<(usize, Option<u64>), ChunkError> {
         for (at, &byte) in input.iter().enumerate() {
@@ -86,11 +86,11 @@ impl SizeLine {
             return Err(ChunkError::SizeTooLarge);
         }
         self.size = self.size << 4 | u64::from(digit);
-        // Recipients with signed sizes would see a negative one.
+        // Recipients with signed sizes would read a negative size.
         if self.size > i64::MAX as u64 { Err(ChunkError::SizeTooLarge) } else { Ok(()) }
     }
 
-    /// What follows `byte`, which is not a digit of the size.
+    /// The part after `byte`, which is not a digit of the size.
     fn after(&self, byte: u8) -> Result<Part, ChunkError> {
         if matches!(byte, b'\r' | b'\n') {
             return self.at_line_end(byte);
@@ -126,7 +126,7 @@ impl SizeLine {
             Part::Size if self.digits == 0 => Err(ChunkError::InvalidSize),
             Part::Size | Part::Name | Part::Value | Part::AfterQuoted if byte == b'\r' => Ok(Part::Lf),
             Part::BeforeSemicolon if byte == b'\r' => Err(ChunkError::InvalidSize),
-            // In a quoted string, too, a line end is what smuggles a chunk past those who skip to the next LF.
+            // A line end in a quoted string also smuggles a chunk past recipients that skip to the next LF.
             _ if byte == b'\n' || matches!(self.part, Part::Quoted | Part::QuotedPair) => {
                 Err(ChunkError::BareLineEnd)
             }

@@ -12,8 +12,8 @@ const MAX_BYTES: usize = 8 * 1024;
 /// The most lines of a trailer section.
 const MAX_LINES: usize = 64;
 
-/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), since they would act on the message after it was
-/// acted upon, besides every [`Known`] one. In lower case.
+/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), because they would affect a message that is already processed.
+/// Every [`Known`] field is forbidden too. In lower case.
 const FORBIDDEN: &[&[u8]] = &[
     b"accept",
     b"age",
@@ -36,20 +36,20 @@ const FORBIDDEN: &[&[u8]] = &[
     b"www-authenticate",
 ];
 
-/// A trailer section that is being read.
+/// The state of reading a trailer section.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trailers {
-    /// How many bytes of it are known not to hold its end, so that a section that comes byte by byte is not
-    /// searched again and again.
+    /// The number of bytes that were already searched for the end, so that a section in single bytes is not searched
+    /// repeatedly.
     searched: usize,
-    /// Where the line begins that is not known to be valid.
+    /// The beginning of the first unchecked line.
     lines_checked: usize,
-    /// Whether it has come whole and is valid.
+    /// Whether the section is complete and valid.
     checked: bool,
 }
 
 impl Trailers {
-    /// Reads on in `input`, which begins with what was not consumed. Consumes nothing before it is whole.
+    /// Continues with `input`, which begins with the unconsumed bytes. Consumes nothing before the section is complete.
     pub(super) fn next<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Chunk<'i>), ChunkError> {
         if !self.checked {
             match input {
@@ -66,15 +66,15 @@ impl Trailers {
         Ok(Self::run(input))
     }
 
-    /// Where the blank line begins.
+    /// The position of the blank line.
     fn find_end(&mut self, input: &[u8]) -> Result<Option<usize>, ChunkError> {
         let window = &input[..input.len().min(MAX_BYTES + 2)];
-        // The end may have begun in the last three bytes that were searched.
+        // The end may have begun in the last three searched bytes.
         let from = self.searched.saturating_sub(3).min(window.len());
         if let Some(found) = memmem::find(&window[from..], b"\r\n\r\n") {
             return Ok(Some(from + found + 2));
         }
-        // A section that can no longer become valid is refused without waiting for its end.
+        // A section that can no longer become valid is rejected before its end.
         let new_from = self.searched.min(window.len());
         if let Some(lf) = memrchr(b'\n', &window[new_from..]).map(|found| new_from + found) {
             let lines_from = self.lines_checked.min(lf);
@@ -87,7 +87,7 @@ impl Trailers {
         if window.len() == MAX_BYTES + 2 { Err(ChunkError::TrailersTooLarge) } else { Ok(None) }
     }
 
-    /// The next lines of a valid section that may be passed on, or its end. Those that may not are consumed.
+    /// The next lines of a valid section that may be forwarded, or its end. Forbidden lines are consumed.
     fn run(input: &[u8]) -> (usize, Chunk<'_>) {
         let start = input.len() - skip_lines(input, |name| !is_trailer(name)).len();
         let rest = &input[start..];
@@ -99,7 +99,7 @@ impl Trailers {
     }
 }
 
-/// What comes after the first lines whose names satisfy `skipped`.
+/// The input after the first lines whose names satisfy `skipped`.
 fn skip_lines(mut input: &[u8], skipped: impl Fn(&[u8]) -> bool) -> &[u8] {
     while let Some(lf) = memchr(b'\n', input) {
         let Some(colon) = memchr(b':', &input[..lf]) else {
@@ -113,7 +113,7 @@ fn skip_lines(mut input: &[u8], skipped: impl Fn(&[u8]) -> bool) -> &[u8] {
     input
 }
 
-/// Checks a whole section, whose last line ends where it does.
+/// Checks a complete section, which ends with its last line.
 fn check(section: &[u8]) -> Result<(), ChunkError> {
     if section_fault(section).is_some() {
         return Err(ChunkError::InvalidTrailer);
@@ -122,7 +122,7 @@ fn check(section: &[u8]) -> Result<(), ChunkError> {
     if lines > MAX_LINES { Err(ChunkError::TrailersTooLarge) } else { Ok(()) }
 }
 
-/// Whether a field may be passed on as a trailer.
+/// Whether a field may be forwarded as a trailer.
 #[must_use]
 pub fn is_trailer(name: &[u8]) -> bool {
     Known::of(name) == Known::Other && !FORBIDDEN.iter().any(|other| name.eq_ignore_ascii_case(other))

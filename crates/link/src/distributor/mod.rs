@@ -1,10 +1,10 @@
-//! The side of the control plane: many data planes, each of which gets what changes.
+//! The control plane's side of the link: sends each change to many data planes.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`state`] | all resources, encoded once, and the difference between versions |
 //! | [`session`] | one data plane, from its Hello to its end |
-//! | [`telemetry`] | who is connected, and which version each serves |
+//! | [`telemetry`] | the connected data planes, with the version that each serves |
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -32,28 +32,28 @@ use session::Session;
 use state::{Prepared, State};
 use telemetry::{Counters, LinkTelemetry, Records};
 
-/// How long a connection may take until its call has begun.
+/// The timeout from a connection to the start of its call.
 const OPENING: Duration = Duration::from_secs(10);
-/// How long the end of a call may take to be written.
+/// The timeout for the last bytes of a call.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Connections beyond the subscribers that there may be: those that are opening, or about to be refused.
+/// Connections beyond the limit of subscribers: connections that open, or that the control plane is about to reject.
 const OPENING_MAX: usize = 256;
-/// How many inventories are held at a time.
+/// The inventories in memory at once.
 const INVENTORIES_MAX: usize = 8;
-/// What a data plane may send ahead, in bytes.
+/// The flow control window of a data plane, in bytes.
 const WINDOW: u32 = 256 << 10;
-/// Between two log lines about connections that fail to open.
+/// The least time between two log lines about failed handshakes.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How data planes are served.
+/// The options of a distributor.
 #[derive(Clone, Debug)]
 pub struct DistributorOptions {
-    /// How many data planes there may be; further ones are refused, and try again. Default 2,000.
+    /// The most data planes. The control plane rejects further data planes, which retry. Default 2,000.
     pub max_subscribers: usize,
-    /// How long a data plane that was sent nothing goes without a heartbeat. Default 5 s.
+    /// The interval of heartbeats to a data plane that receives nothing else. Default 5 s.
     pub heartbeat: Duration,
-    /// How long a data plane may take to accept a message, and to serve what it was sent, before it is disconnected.
-    /// Default 30 s.
+    /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the data
+    /// plane. Default 30 s.
     pub patience: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Default for DistributorOptions {
     }
 }
 
-/// Distributes the configuration to data planes. Clones are the same one.
+/// Distributes the configuration to data planes. Clones share the same state.
 #[derive(Clone)]
 pub struct Distributor(Arc<Shared>);
 
@@ -74,7 +74,7 @@ struct Shared {
     version: watch::Sender<u64>,
     counters: Counters,
     records: Records,
-    /// Changes whenever a data plane says what it serves, or goes.
+    /// Changes when a data plane reports its version, or disconnects.
     heard: watch::Sender<()>,
     numbers: AtomicU64,
     inventories: Semaphore,
@@ -88,7 +88,7 @@ impl Shared {
 }
 
 impl Distributor {
-    /// One without a configuration: data planes wait until there is one.
+    /// A distributor without a configuration: data planes wait for the first configuration.
     #[must_use]
     pub fn new(options: DistributorOptions) -> Self {
         Self(Arc::new(Shared {
@@ -104,8 +104,8 @@ impl Distributor {
         }))
     }
 
-    /// Gives a change to all data planes, in order with other changes, and returns the version that it leads to. Does
-    /// not wait for anybody. What changes nothing is not sent.
+    /// Sends a change to all data planes, in order with other changes, and returns the resulting version. Does not block. A
+    /// change without effect is not sent.
     pub fn publish(&self, change: &Change) -> u64 {
         let prepared = Prepared::from(change);
         let version = {
@@ -117,16 +117,16 @@ impl Distributor {
         version
     }
 
-    /// Returns once this many data planes serve this version or a newer one.
+    /// Returns when this many data planes serve this version or a newer version.
     pub async fn served_by(&self, subscribers: usize, version: u64) {
         let mut heard = self.0.heard.subscribe();
         while self.0.records.at(version) < subscribers {
-            // There is a sender in `self`.
+            // `self` holds a sender.
             let _ = heard.changed().await;
         }
     }
 
-    /// What is known of the data planes now.
+    /// The current state of the data planes.
     #[must_use]
     pub fn telemetry(&self) -> LinkTelemetry {
         let (version, resources) = {
@@ -138,12 +138,12 @@ impl Distributor {
         LinkTelemetry { version, resources, subscribers, counts, lag, lag_sum }
     }
 
-    /// Serves data planes until the future is dropped, which disconnects them.
+    /// Serves data planes until the future is dropped. The drop disconnects the data planes.
     pub async fn serve(self, listener: TcpListener, tls: PlaneTls) -> Infallible {
         let places = Arc::new(Semaphore::new(self.0.options.max_subscribers + OPENING_MAX));
         let mut connections = tokio::task::JoinSet::new();
         loop {
-            // It is never closed.
+            // The semaphore is never closed.
             let Ok(place) = places.clone().acquire_owned().await else { continue };
             let accepted = listener.accept().await;
             while connections.try_join_next().is_some() {}
@@ -156,7 +156,7 @@ impl Distributor {
                     });
                 }
                 Err(error) => {
-                    // Too many open files, say.
+                    // For example, too many open files.
                     tracing::warn!(%error, "cannot accept a data plane's connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -170,7 +170,7 @@ async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream, ad
         Ok(Ok((identity, mut connection, call))) => {
             serve(shared, &mut connection, call, &identity, address).await;
             connection.graceful_shutdown();
-            // Whoever does not read the end does not get it.
+            // A data plane that does not read misses the end.
             let _ = timeout(CLOSING, poll_fn(|context| connection.poll_closed(context))).await;
         }
         Ok(Err(error)) => complain(&shared, address, &error),
@@ -181,7 +181,7 @@ async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream, ad
 type Connection = server::Connection<tokio_rustls::server::TlsStream<TcpStream>, Bytes>;
 type Call = (http::Request<h2::RecvStream>, server::SendResponse<Bytes>);
 
-/// The handshakes, until the call begins. Returns whom the certificate is for.
+/// The handshakes, up to the start of the call. Returns the name in the client's certificate.
 async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connection, Call), String> {
     // Endpoint changes are small, and must not wait for acknowledgements.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -202,7 +202,7 @@ async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connectio
     }
 }
 
-/// Strangers may knock as often as they like.
+/// Logs a failed handshake, at a limited rate: any client can cause failures.
 fn complain(shared: &Shared, address: SocketAddr, error: &str) {
     shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
     let mut complained = shared.complained.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +212,7 @@ fn complain(shared: &Shared, address: SocketAddr, error: &str) {
     }
 }
 
-/// One call. The connection is driven beside it, and ends it when it ends.
+/// One call. The connection runs beside the call, and ends the call when the connection ends.
 async fn serve(
     shared: Arc<Shared>,
     connection: &mut Connection,
@@ -221,7 +221,7 @@ async fn serve(
     address: SocketAddr,
 ) {
     if let Some(response) = grpc::fault(&request) {
-        // Nobody may be there any more.
+        // The data plane may have disconnected.
         let _ = respond.send_response(response, true);
         return;
     }

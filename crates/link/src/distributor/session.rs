@@ -1,7 +1,7 @@
 //! One data plane, from its Hello to its end.
 //!
-//! A few batches may be under way at a time. Whoever has not served them yet gets nothing further, and then, in one batch,
-//! the newest state of all that changed meanwhile.
+//! A few batches may be in flight at once. A data plane that does not serve them receives nothing further, and then, in one
+//! batch, the newest state of all changes in the meantime.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -22,16 +22,17 @@ use crate::grpc::{self, Code, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay};
 use crate::resource::Name;
 
-/// Batches that are sent before the first of them is served.
+/// The most batches in flight.
 const UNDER_WAY: usize = 4;
 /// The longest message of a data plane, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
-/// How many resources an inventory may have at least; else, four times those that there are. Some 100 bytes each.
+/// The most resources in an inventory: this number, or four times the number of existing resources, if that is larger. Some
+/// 100 bytes each.
 const INVENTORY_MAX: usize = 250_000;
-/// What people may be told by a data plane, in characters.
+/// The longest text from a data plane in logs and labels, in characters.
 const TEXT_MAX: usize = 253;
 
-/// How a call ends.
+/// The end of a call.
 struct End {
     code: Code,
     message: &'static str,
@@ -69,9 +70,9 @@ pub(super) struct Session {
     outgoing: SendStream<Bytes>,
     record: Arc<Record>,
     number: u64,
-    /// Which version it was sent.
+    /// The newest version that the data plane was sent.
     sent: u64,
-    /// What it was sent and does not serve yet: the version, when that became the newest, and when it was sent.
+    /// The batches in flight: the version, when the version became the newest, and when the batch was sent.
     under_way: VecDeque<(u64, std::time::Instant, Instant)>,
 }
 
@@ -86,7 +87,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Answers a call until it ends.
+    /// Serves a call until the call ends.
     pub(super) async fn begin(
         shared: Arc<Shared>,
         body: RecvStream,
@@ -96,7 +97,7 @@ impl Session {
     ) {
         let mut incoming = Incoming::new(body, MESSAGE_MAX);
         let refuse = |mut respond: SendResponse<Bytes>, end: End| {
-            // Nobody may be there any more.
+            // The data plane may have disconnected.
             let _ = respond.send_response(grpc::refusal(end.code, end.message), true);
         };
         let hello = match timeout(super::OPENING, hello(&mut incoming)).await {
@@ -130,13 +131,13 @@ impl Session {
         let mut session = Self { shared, incoming, outgoing, record, number, sent: 0, under_way };
         let Err(end) = session.run(hello).await;
         tracing::debug!(node = %session.record.node, code = ?end.code, "the call ends: {}", end.message);
-        // Nobody may be there any more.
+        // The data plane may have disconnected.
         let _ = session.outgoing.send_trailers(grpc::status(end.code, end.message));
     }
 
     async fn run(&mut self, hello: messages::Hello) -> Result<Infallible, End> {
         let mut versions = self.shared.version.subscribe();
-        // Nothing is said before there is a configuration: an empty one would take all routes away.
+        // The session waits for the first configuration: an empty configuration would remove all routes.
         let configured = versions.wait_for(|version| *version > 0).await;
         configured.map_err(|_| End::new(Code::Unavailable, "the control plane ends"))?;
         let first = self.first_batch(hello).await?;
@@ -170,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Welcome, and what it has to be sent to be in step: nothing, maybe, but that is said too.
+    /// The Welcome, and the first batch, which may be empty.
     async fn first_batch(&mut self, hello: messages::Hello) -> Result<Batch, End> {
         enum Has {
             Known(Batch),
@@ -195,7 +196,7 @@ impl Session {
             }
             Has::Unknown => {
                 let shared = self.shared.clone();
-                // It is never closed.
+                // The semaphore is never closed.
                 let _held = shared.inventories.acquire().await;
                 shared.counters.inventories.fetch_add(1, Ordering::Relaxed);
                 self.welcome(epoch, true).await?;
@@ -263,7 +264,7 @@ impl Session {
         while let Some((version, since, _)) = self.under_way.front()
             && *version <= served.version
         {
-            // Heartbeats are of versions that are served already.
+            // Heartbeats have versions that the data plane already serves.
             if *version > was {
                 self.shared.counters.record_lag(now.duration_since(*since));
             }
@@ -293,7 +294,7 @@ async fn hello(incoming: &mut Incoming) -> Result<messages::Hello, End> {
     }
 }
 
-/// Fit for logs and labels.
+/// A text of safe length for logs and labels.
 fn shortened(text: &str) -> Arc<str> {
     text.chars().filter(|character| !character.is_control()).take(TEXT_MAX).collect::<String>().into()
 }

@@ -1,7 +1,8 @@
-//! What is distributed: every resource once, encoded, with the version at which it changed last.
+//! The distributed state: every resource once, encoded, with the version of its last change.
 //!
-//! The log names each resource once, at its last change. What leads from any version to the newest is a range of it, so a
-//! data plane that is slow gets the newest state of what changed and nothing in between, and costs a number while it waits.
+//! The log names each resource once, at its last change. The difference between any version and the newest version is a range
+//! of the log. A slow data plane therefore receives the newest state of the changed resources without the states in between,
+//! and costs only a number while it waits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,35 +17,35 @@ use crate::grpc::put_prefix;
 use crate::messages;
 use crate::resource::{Kind, Name, changed_item, gone_item, state_of};
 
-/// A message takes further resources up to this many bytes.
+/// The size from which a message takes no further resources, in bytes.
 const MESSAGE: usize = 256 << 10;
-/// Resources of fewer bytes are copied together; those of more are sent from where they lie.
+/// Resources below this size, in bytes, are copied together. Larger resources are sent without a copy.
 const SMALL: usize = 4 << 10;
-/// Removals that are remembered at least.
+/// The least number of removals in the log.
 const GONE_MIN: usize = 1024;
-/// For how long they are remembered, however many they are: longer than anybody may take for a batch.
+/// The least time for which removals stay in the log, in any number: longer than the timeout for a batch.
 const GONE_TIME: Duration = Duration::from_secs(120);
 
 pub(super) struct State {
-    /// Which run of a control plane this is.
+    /// The identity of this run of the control plane.
     pub(super) epoch: Bytes,
-    /// Counts changes. 0: there is no configuration yet.
+    /// The number of changes. 0: no configuration yet.
     pub(super) version: u64,
-    /// The oldest version from which the difference is known: removals before it are forgotten.
+    /// The oldest version with a known difference. Removals before this version are no longer in the log.
     floor: u64,
     resources: BTreeMap<Name, Held>,
     gone: HashMap<Name, Stamp>,
     gone_log: BTreeMap<Stamp, Name>,
     log: BTreeMap<Stamp, (Name, Instant)>,
-    /// The difference that was asked for last, which most subscribers ask for.
+    /// The most recent difference, which most subscribers need.
     latest: Option<(u64, Batch)>,
-    /// Everything, which new subscribers ask for.
+    /// All resources, which new subscribers need.
     full: Option<Batch>,
-    /// The digest of everything, and of which version.
+    /// The digest of all resources, with its version.
     digest: Option<(u64, Bytes)>,
 }
 
-/// When something changed: the version, and which change of it.
+/// The time of a change: the version, and the number of the change within the version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stamp {
     version: u64,
@@ -52,20 +53,20 @@ struct Stamp {
 }
 
 struct Held {
-    /// The resource as an item of a batch. Its end is the body.
+    /// The resource as an item of a batch. The item ends with the body.
     item: Bytes,
     body: usize,
     digest: Digest,
     stamp: Stamp,
 }
 
-/// What leads to a version, ready to be sent.
+/// The difference to a version, ready to be sent.
 #[derive(Clone)]
 pub(super) struct Batch {
     pub(super) version: u64,
     /// Messages with their prefixes, in pieces.
     pub(super) pieces: Arc<[Bytes]>,
-    /// When the first of its changes came.
+    /// The time of the first change in the batch.
     pub(super) since: Instant,
 }
 
@@ -75,7 +76,7 @@ impl Batch {
     }
 }
 
-/// The difference from a version is not known (any more).
+/// The difference from a version is unknown, or no longer known.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FellBehind;
 
@@ -103,7 +104,7 @@ impl State {
         self.resources.len()
     }
 
-    /// Takes a change in. Nothing happens if it changes nothing.
+    /// Applies a change. A change without effect does nothing.
     pub(super) fn publish(&mut self, change: Prepared, now: Instant) {
         let mut stamp = Stamp { version: self.version + 1, index: 0 };
         match change {
@@ -171,7 +172,7 @@ impl State {
         }
     }
 
-    /// What leads from `version` to the newest, if there is anything.
+    /// The difference from `version` to the newest version, if they differ.
     pub(super) fn since(&mut self, version: u64) -> Result<Option<Batch>, FellBehind> {
         if version < self.floor || version > self.version {
             return Err(FellBehind);
@@ -195,7 +196,7 @@ impl State {
         Ok(Some(batch))
     }
 
-    /// Everything, for who has nothing.
+    /// All resources, for a data plane without resources.
     pub(super) fn all(&mut self) -> Batch {
         let batch = self.full.get_or_insert_with(|| Batch {
             version: self.version,
@@ -205,7 +206,7 @@ impl State {
         Batch { since: Instant::now(), ..batch.clone() }
     }
 
-    /// What leads from what somebody has to the newest.
+    /// The difference from an inventory to the newest version.
     pub(super) fn difference(&self, inventory: &HashMap<Name, Bytes>) -> Batch {
         let changed = self.resources.iter().filter(|(name, held)| {
             inventory.get(*name).is_none_or(|digest| **digest != *held.digest.prefix())
@@ -216,13 +217,13 @@ impl State {
         Batch { version: self.version, pieces, since: Instant::now() }
     }
 
-    /// The newest version for who has it already, from another control plane.
+    /// The newest version without changes, for a data plane with the same resources from another control plane.
     pub(super) fn nothing(&self) -> Batch {
         let pieces = packed(self.version, std::iter::empty());
         Batch { version: self.version, pieces, since: Instant::now() }
     }
 
-    /// The digest of everything.
+    /// The digest of all resources.
     pub(super) fn digest(&mut self) -> Bytes {
         match &self.digest {
             Some((version, digest)) if *version == self.version => digest.clone(),
@@ -235,7 +236,7 @@ impl State {
     }
 }
 
-/// A change in resources. Made without the state, which others wait for.
+/// A change in the form of resources. The caller prepares the change before it locks the state.
 pub(super) enum Prepared {
     Config(BTreeMap<Name, Bytes>),
     Endpoints(Name, Bytes),
@@ -254,7 +255,7 @@ impl Prepared {
     }
 }
 
-/// Items as messages of one batch, in pieces.
+/// The items of one batch as messages, in pieces.
 fn packed(version: u64, items: impl Iterator<Item = Bytes>) -> Arc<[Bytes]> {
     let mut items = items.peekable();
     let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! What a control plane knows of its data planes.
+//! The control plane's view of its data planes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Upper bounds of [`LinkTelemetry::lag`], in seconds; one more bucket has the rest.
+/// Upper bounds of [`LinkTelemetry::lag`], in seconds. One more bucket holds the longer times.
 pub const LAG_BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// What a control plane knows of its data planes, at a moment.
+/// The state of the link at one moment.
 #[derive(Clone, Debug)]
 pub struct LinkTelemetry {
     /// The newest version; 0 before the first configuration.
     pub version: u64,
-    /// How many resources it consists of.
+    /// The number of resources in that version.
     pub resources: usize,
-    /// Who is connected, the longest connected first.
+    /// The connected data planes, in the order of their connections.
     pub subscribers: Vec<SubscriberStatus>,
-    /// What happened since the start.
+    /// The counts since the start.
     pub counts: LinkCounts,
-    /// How often it took how long from a change until a data plane said that it serves it, by [`LAG_BOUNDS`]. Not
+    /// Histogram of the time from a change until a data plane reports that it serves the change, by [`LAG_BOUNDS`]. Not
     /// cumulative.
     pub lag: [u64; LAG_BOUNDS.len() + 1],
     /// The sum of these times.
@@ -31,40 +31,40 @@ pub struct LinkTelemetry {
 /// One data plane.
 #[derive(Clone, Debug)]
 pub struct SubscriberStatus {
-    /// Whom its certificate is for.
+    /// The name in its certificate.
     pub identity: Arc<str>,
-    /// The pod or node that it says it runs on.
+    /// The reported pod or node.
     pub node: Arc<str>,
-    /// The version of its program.
+    /// The version of the data plane's program.
     pub build: Arc<str>,
-    /// Where it connects from.
+    /// The peer address.
     pub address: SocketAddr,
-    /// Since when.
+    /// The time of the connection.
     pub connected: SystemTime,
-    /// Which version it serves.
+    /// The served version.
     pub version: u64,
-    /// For how long it has not served the newest version; zero if it does.
+    /// How long the data plane has been behind the newest version. Zero if it serves the newest version.
     pub lag: Duration,
-    /// How many resources it could not read.
+    /// The number of resources that the data plane rejected.
     pub refused: u32,
 }
 
-/// What happened since the start.
+/// The counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
-    /// Data planes that were accepted.
+    /// Accepted data planes.
     pub accepted: u64,
-    /// Data planes that were refused because there are as many as may be.
+    /// Data planes that were rejected because of [`max_subscribers`](super::DistributorOptions::max_subscribers).
     pub refused: u64,
-    /// Connections without a certificate of the authority, or that speak something else.
+    /// Connections without a valid certificate of the CA, or with another protocol.
     pub handshakes_failed: u64,
-    /// Data planes that were disconnected because they took nothing for too long.
+    /// Data planes that were disconnected after a timeout.
     pub dropped: u64,
-    /// Data planes that had to say resource by resource what they have.
+    /// Data planes that had to send an inventory.
     pub inventories: u64,
-    /// Batches that were sent.
+    /// Sent batches.
     pub batches: u64,
-    /// Their bytes, before encryption.
+    /// The bytes of sent batches, before encryption.
     pub bytes: u64,
 }
 
@@ -110,7 +110,7 @@ impl Counters {
     }
 }
 
-/// A data plane as its session keeps it up to date.
+/// The record of a data plane, which its session updates.
 pub(super) struct Record {
     pub(super) identity: Arc<str>,
     pub(super) node: Arc<str>,
@@ -119,7 +119,7 @@ pub(super) struct Record {
     pub(super) connected: SystemTime,
     pub(super) version: AtomicU64,
     pub(super) refused: AtomicU32,
-    /// Since when there is something newer than what it serves.
+    /// The time of the first change that the data plane does not serve.
     pub(super) behind: Mutex<Option<Instant>>,
 }
 
@@ -143,12 +143,12 @@ impl Record {
     }
 }
 
-/// Who is connected, in the order of their coming.
+/// The connected data planes, in the order of their connections.
 #[derive(Default)]
 pub(super) struct Records(Mutex<BTreeMap<u64, Arc<Record>>>);
 
 impl Records {
-    /// Adds somebody unless there are `max` already.
+    /// Adds a data plane unless `max` are connected already.
     pub(super) fn add(&self, number: u64, record: &Arc<Record>, max: usize) -> bool {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = records.len() < max;
@@ -167,7 +167,7 @@ impl Records {
         records.values().map(|record| record.status()).collect()
     }
 
-    /// How many serve this version or a newer one.
+    /// The number of data planes that serve this version or a newer version.
     pub(super) fn at(&self, version: u64) -> usize {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         records.values().filter(|record| record.version.load(Ordering::Relaxed) >= version).count()

@@ -1,14 +1,15 @@
-//! How long to wait before the control plane is asked again.
+//! The delay before the next connection attempt.
 
 use std::time::Duration;
 
-/// Before the first attempt after a call that worked, at most: a thousand data planes lose theirs at one moment.
+/// The longest delay of the first attempt after a successful call: a thousand data planes lose their calls at the same
+/// moment.
 const FIRST: Duration = Duration::from_millis(200);
-/// The longest.
+/// The longest delay.
 const MAX: Duration = Duration::from_secs(1);
 
-/// Doubles from 200 ms to 1 s, and waits between half of that and all of it; anything up to 200 ms after a call that
-/// worked.
+/// The delay doubles from 200 ms to 1 s, with a random value between half of the delay and the whole delay. After a
+/// successful call the delay is up to 200 ms.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,

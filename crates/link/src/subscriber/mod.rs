@@ -1,10 +1,10 @@
-//! The side of a data plane: it follows a control plane for ever.
+//! The data plane's side of the link: follows a control plane forever.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`session`] | one connection, from the look-up of the name to its end |
-//! | [`backoff`] | how long to wait before the next |
-//! | [`snapshot`] | what was served last, in a file |
+//! | [`session`] | one connection, from the DNS lookup to its end |
+//! | [`backoff`] | the delay before the next connection attempt |
+//! | [`snapshot`] | the last configuration, in a file |
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -28,46 +28,46 @@ use backoff::Backoff;
 use session::LinkError;
 use snapshot::{Snapshot, SnapshotError};
 
-/// How long the control plane is waited for before what was served last is served again.
+/// How long a data plane waits for the control plane before it serves the snapshot.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
-/// From a change until it is written down: those that follow meanwhile are written with it.
+/// From a change to the snapshot. Changes in between are part of the same snapshot.
 const SNAPSHOT_DELAY: Duration = Duration::from_secs(1);
-/// Between two snapshots. They are as large as the configuration.
+/// The least time between two snapshots, which are as large as the configuration.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Whom a data plane follows, and how.
+/// The options of a subscriber: the control plane, the certificates, the snapshot.
 #[derive(Clone, Debug)]
 pub struct SubscriberOptions {
-    /// The control plane: `HOST:PORT`. A name is looked up for each connection.
+    /// The control plane: `HOST:PORT`. Each connection resolves the name again.
     pub control: Box<str>,
-    /// The name that its certificate has to have.
+    /// The name that the control plane's certificate must have.
     pub control_name: ServerName<'static>,
     /// The certificates.
     pub tls: PlaneTls,
-    /// The pod or node that this is, for people.
+    /// The pod or node of the data plane, for logs.
     pub node: Box<str>,
-    /// Where what is served is written down, if anywhere.
+    /// The path of the snapshot. `None`: no snapshot.
     pub snapshot: Option<PathBuf>,
 }
 
-/// What a data plane knows of its control plane.
+/// The state of the link, as seen by a data plane.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriberTelemetry {
-    /// Whether there is a connection.
+    /// Whether the link is connected.
     pub is_connected: bool,
-    /// Since when there is one, or none.
+    /// The time of the last connect or disconnect.
     pub since: Option<SystemTime>,
-    /// How many connections there were.
+    /// The number of connections.
     pub connections: u64,
-    /// Why the last connection, or attempt, ended.
+    /// The reason why the last connection or attempt ended.
     pub last_error: Option<Arc<str>>,
-    /// Which version is served; of which run of a control plane is not said.
+    /// The served version. Versions of different runs of a control plane cannot be compared.
     pub version: u64,
-    /// How many resources are served in an older form, or not at all, because this version cannot read them.
+    /// The number of resources that this version cannot read. The data plane serves an older version of them, or nothing.
     pub refused: usize,
-    /// When the snapshot was written last.
+    /// The time of the last snapshot.
     pub snapshot_written: Option<SystemTime>,
-    /// How often it could not be written.
+    /// The number of failed writes of the snapshot.
     pub snapshot_failures: u64,
 }
 
@@ -76,17 +76,17 @@ pub struct Subscriber {
     options: SubscriberOptions,
     telemetry: Arc<watch::Sender<SubscriberTelemetry>>,
     held: Arc<Mutex<Held>>,
-    /// Told when `held` changed.
+    /// Notified when `held` changed.
     changed: Arc<Notify>,
-    /// When what was served last is served again, if the control plane is not there until then.
+    /// The time at which the data plane serves the snapshot if the control plane is not reachable.
     deadline: Instant,
-    /// Of which run of a control plane the next batch is.
+    /// The epoch of the next batch.
     pending_epoch: Bytes,
-    /// Whether the proxy has been told anything.
+    /// Whether the proxy has received a change.
     is_published: bool,
 }
 
-/// What it has.
+/// The state of a data plane.
 #[derive(Default)]
 struct Held {
     store: Store,
@@ -94,13 +94,14 @@ struct Held {
     version: u64,
 }
 
-/// An epoch that no control plane has, so that what is there is compared.
+/// An epoch that no control plane has, so that the control plane compares all resources.
 const UNLIKE_ANY: Bytes = Bytes::from_static(b"last good forms");
 
 impl Held {
-    /// What to start from next time.
+    /// The snapshot for the next start.
     fn snapshot(&self) -> Snapshot {
-        // Who starts from last good forms does not have what came, and has to be told what it lacks.
+        // A data plane that starts from last valid versions lacks the received versions, so the control plane must send them
+        // again.
         let is_whole = self.store.refused() == 0;
         let epoch = if is_whole { self.epoch.clone() } else { UNLIKE_ANY };
         Snapshot { epoch, version: self.version, resources: self.store.snapshot() }
@@ -108,7 +109,7 @@ impl Held {
 }
 
 impl Subscriber {
-    /// Reads the snapshot, if there is one. A broken one is refused by a line in the log.
+    /// Reads the snapshot, if the file exists. An invalid snapshot is ignored and logged.
     #[must_use]
     pub fn new(options: SubscriberOptions) -> Self {
         let held = options.snapshot.as_deref().map(start_from).unwrap_or_default();
@@ -123,18 +124,18 @@ impl Subscriber {
         }
     }
 
-    /// What it knows of its control plane, and every change of it.
+    /// The state of the link, and every change of the state.
     #[must_use]
     pub fn telemetry(&self) -> watch::Receiver<SubscriberTelemetry> {
         self.telemetry.subscribe()
     }
 
-    /// Follows the control plane until the future is dropped. The first change is a complete configuration: from the
-    /// control plane, or from the snapshot once the control plane could not be reached or has said nothing for 2 s. Until
-    /// then `publish` is not called. The future that it returns is ready once the change is served, which the control plane
-    /// is told; `publish` itself must not block.
+    /// Follows the control plane until the future is dropped. The first change is a complete configuration: from the control
+    /// plane, or from the snapshot if the control plane is unreachable or silent for 2 s. Until then `publish` is not called.
+    /// The future from `publish` is ready when the proxy serves the change, which the data plane then reports to the control
+    /// plane. `publish` itself must not block.
     ///
-    /// The first connection is tried at once. After a failure it waits up to 200 ms, doubling to 1 s, with jitter.
+    /// The first attempt starts at once. After a failure the delay is up to 200 ms, doubling to 1 s, with jitter.
     pub async fn run<F: Future<Output = ()> + Send + 'static>(
         mut self,
         mut publish: impl FnMut(Change) -> F + Send,
@@ -159,7 +160,7 @@ impl Subscriber {
         }
     }
 
-    /// Whether there was a connection.
+    /// Records the end of a connection or attempt. Returns whether the link was connected.
     fn disconnected(&self, error: &LinkError) -> bool {
         let text: Arc<str> = error.to_string().into();
         let mut was_connected = false;
@@ -171,7 +172,7 @@ impl Subscriber {
             }
             is_new = telemetry.last_error.replace(text.clone()).as_ref() != Some(&text);
         });
-        // The same again and again says no more.
+        // A repeated error is logged once.
         if was_connected || is_new {
             tracing::warn!(control = %self.options.control, "there is no connection to the control plane: {text}");
         }
@@ -222,7 +223,7 @@ fn start_from(path: &Path) -> Held {
     }
 }
 
-/// Writes down what changed, on a thread that may block.
+/// Writes snapshots of changes, on a thread that may block.
 async fn write_snapshots(
     path: PathBuf,
     held: Arc<Mutex<Held>>,
@@ -246,7 +247,7 @@ async fn write_snapshots(
                 tracing::warn!(path = %path.display(), %error, "the snapshot cannot be written; it is tried again");
                 changed.notify_one();
             }
-            // The runtime is going down.
+            // The runtime shuts down.
             Err(_) => return,
         }
         sleep(SNAPSHOT_INTERVAL).await;

@@ -1,4 +1,4 @@
-//! One connection to a control plane, from the look-up of its name to its end.
+//! One connection to a control plane, from the DNS lookup to its end.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,23 +20,23 @@ use crate::messages::{self, FromControlSay, FromProxySay, ResourceChange};
 use crate::resource::Name;
 use crate::store::Delta;
 
-/// From the look-up of the name to the end of the handshakes.
+/// The timeout from the DNS lookup to the end of the handshakes.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Between two pings.
+/// The time between two pings.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a ping may go unanswered: a control plane that vanished is noticed after 8 s at most. With less, one that is short
-/// of CPU for a moment would get all its data planes anew.
+/// The timeout of a ping: the data plane detects a lost control plane after 8 s at most. A shorter timeout would disconnect
+/// all data planes from a control plane that is short of CPU for a moment.
 const PING_PATIENCE: Duration = Duration::from_secs(6);
-/// The longest message that is taken, in bytes: one resource may be as large.
+/// The longest accepted message, in bytes, which bounds the size of one resource.
 const MESSAGE_MAX: usize = 64 << 20;
-/// The largest batch that is taken, in bytes.
+/// The largest accepted batch, in bytes.
 const BATCH_MAX: usize = 1 << 30;
-/// What the control plane may send ahead, in bytes.
+/// The flow control window of the control plane, in bytes.
 const WINDOW: u32 = 1 << 20;
-/// Resources in one message of an inventory: some 300 KB, of 1 MiB that are taken.
+/// Resources in one message of an inventory: some 300 KB. The control plane accepts 1 MiB.
 const INVENTORY_PART: usize = 4096;
 
-/// Why there is no connection (any more).
+/// The reason why the link is not connected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
     #[error("connecting takes too long")]
@@ -69,9 +69,9 @@ impl Subscriber {
         let opened = timeout(CONNECT, self.connect()).await;
         let (calls, mut connection) = opened.map_err(|_| LinkError::Timeout)??;
         let pings = connection.ping_pong().ok_or(LinkError::Ended)?;
-        // A task of its own: what was said before the end is still read here, and says why.
+        // A separate task: the session still reads messages from before the end, which explain the end.
         let _driven = AbortOnDrop(tokio::spawn(async move {
-            // Whoever has a stream is told too.
+            // The streams report the error too.
             let _ = connection.await;
         }));
         tokio::select! {
@@ -148,7 +148,7 @@ impl Subscriber {
                         self.apply(std::mem::take(&mut delta), version, publish, &applied);
                     }
                 }
-                // Something newer.
+                // A message of an unknown kind.
                 None => {}
             }
         }
@@ -165,7 +165,7 @@ impl Subscriber {
         })
     }
 
-    /// What it had stays what it has until the first batch is applied.
+    /// The old state stays until the first batch is applied.
     fn welcomed(&mut self, welcome: &messages::Welcome) {
         self.pending_epoch = welcome.epoch.clone();
         self.telemetry.send_modify(|telemetry| {
@@ -205,7 +205,7 @@ impl Subscriber {
         }
     }
 
-    /// All of a batch at once. The control plane is told when all of it is served.
+    /// Applies a whole batch. The data plane reports the version when it serves the whole batch.
     fn apply<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         delta: Delta,
@@ -217,7 +217,7 @@ impl Subscriber {
             let mut held = self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut changes = held.store.apply(delta);
             if !self.is_published {
-                // The snapshot was waiting for the control plane, and it may have nothing to add.
+                // The snapshot waited for the control plane, which may have no changes.
                 changes = vec![Change::Config(Arc::new(held.store.config()))];
             }
             held.epoch = self.pending_epoch.clone();
@@ -232,7 +232,7 @@ impl Subscriber {
             for served in served {
                 served.await;
             }
-            // Later batches may have come to their end before.
+            // Later batches may finish first.
             applied.send_if_modified(|newest| std::mem::replace(newest, version.max(*newest)) < version);
             telemetry.send_modify(|telemetry| {
                 telemetry.version = version;
@@ -242,20 +242,20 @@ impl Subscriber {
     }
 }
 
-/// Notices that nobody is there any more, which TCP does after a quarter of an hour.
+/// Detects a lost peer. TCP alone needs a quarter of an hour.
 async fn keep_alive(mut pings: PingPong) -> LinkError {
     loop {
         sleep(PING_INTERVAL).await;
         match timeout(PING_PATIENCE, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
-            // The call ends too, and knows better why.
+            // The call ends too, with a better reason.
             Ok(Err(_)) => sleep(PING_PATIENCE).await,
             Err(_) => return LinkError::Silent,
         }
     }
 }
 
-/// Adds a message to a batch. Returns how many bytes that took.
+/// Adds a message to a batch. Returns the size in bytes.
 fn collect(delta: &mut Delta, batch: messages::Batch) -> usize {
     let mut bytes = 0;
     for ResourceChange { kind, name, body } in batch.changes {
@@ -269,7 +269,7 @@ fn collect(delta: &mut Delta, batch: messages::Batch) -> usize {
     bytes
 }
 
-/// What is said to the control plane.
+/// The messages to the control plane.
 struct Outgoing(SendStream<Bytes>);
 
 impl Outgoing {

@@ -1,7 +1,8 @@
-//! What was served last, in a file: so that a data plane can start while the control plane is away.
+//! The last configuration, in a file, so that a data plane can start without a control plane.
 //!
-//! The file is replaced as a whole, and only its owner may read it, since private keys and the secrets of policies are in it.
-//! It begins with what it is and the version of its format, and ends with the SHA-256 of all before.
+//! The file is replaced as a whole. Only its owner may read the file, because it contains private keys and the secrets of
+//! policies. The file begins with a magic number and the version of its format, and ends with the SHA-256 of all previous
+//! bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,10 +17,10 @@ use crate::messages::{Batch, FromControl, FromControlSay, decoded};
 use crate::resource::{Name, changed_item};
 
 const MAGIC: &[u8] = b"sluicegate snapshot\n";
-/// Changes when older programs cannot read it any more. 1 was Protocol Buffers, 2 is CBOR.
+/// The version of the format, which changes when older programs cannot read the file. 1 was Protocol Buffers, 2 is CBOR.
 const FORMAT: u8 = 2;
 const CHECKSUM: usize = 32;
-/// The longest file that is read, in bytes.
+/// The longest accepted file, in bytes.
 const MAX: u64 = 1 << 30;
 
 /// All resources at a version.
@@ -29,7 +30,7 @@ pub(super) struct Snapshot {
     pub(super) resources: Vec<(Name, Bytes)>,
 }
 
-/// Why there is nothing to start from.
+/// The reason why no snapshot is available.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
     #[error("it cannot be read: {0}")]
@@ -95,10 +96,10 @@ impl Snapshot {
         })
     }
 
-    /// Puts it in place of the file, if there is one.
+    /// Writes the snapshot in place of the old file.
     pub(super) fn write(self, path: &Path) -> io::Result<()> {
         let new = temporary(path);
-        // One that was left behind may be readable by others.
+        // A file that a crash left behind may be readable by other users.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -106,7 +107,7 @@ impl Snapshot {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let written = self.write_to(&file).and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // What matters is why it was not written.
+            // The first error is the relevant error.
             let _ = fs::remove_file(&new);
         }
         written?;
@@ -129,7 +130,7 @@ impl Snapshot {
     }
 }
 
-/// A file, with the sum of what is written to it.
+/// A file, with the running digest of its bytes.
 struct Summed<'a> {
     context: Context,
     file: &'a File,
@@ -147,7 +148,7 @@ impl io::Write for Summed<'_> {
     }
 }
 
-/// Beside the file, and of this process alone: two may be there during a takeover.
+/// A file beside the snapshot, with the process in its name: during a takeover two processes may write.
 fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.new", std::process::id()))

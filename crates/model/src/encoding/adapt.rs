@@ -1,6 +1,6 @@
-//! What `#[cbor(with = "..")]` names: how types of other crates are written, and what is checked when a value is read.
+//! The adapters that `#[cbor(with = "..")]` names: the encoding of types of other crates, and the checks of decoded values.
 //!
-//! Adapters combine: `Maybe::<Time>` is for an optional duration, `List::<Within<Token>>` for texts that are all tokens.
+//! Adapters combine: `Maybe::<Time>` is for an optional duration, `List::<Within<Token>>` for a list of valid tokens.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
 use super::{Bound, Fault};
 
-/// A way to write a type and to read it.
+/// An encoding of a type.
 pub trait Adapt<T, Ctx> {
     /// Writes a value.
     ///
@@ -33,7 +33,7 @@ pub trait Adapt<T, Ctx> {
     /// Reads a value.
     ///
     /// # Errors
-    /// If the bytes are no encoding of an allowed value.
+    /// If the bytes do not encode an allowed value.
     fn decode(decoder: &mut Decoder<'_>, context: &mut Ctx) -> Result<T, decode::Error>;
 }
 
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// A value that may be absent.
+/// An optional value.
 #[derive(Debug)]
 pub struct Maybe<A>(PhantomData<A>);
 
@@ -83,7 +83,7 @@ impl<T, Ctx, A: Adapt<T, Ctx>> Adapt<Option<T>, Ctx> for Maybe<A> {
     }
 }
 
-/// A list. It grows as its items are read, whatever length is announced.
+/// A list. Memory grows with the items that are read, not with the announced length.
 #[derive(Debug)]
 pub struct List<A>(PhantomData<A>);
 
@@ -107,7 +107,7 @@ impl<T, Ctx, A: Adapt<T, Ctx>> Adapt<Vec<T>, Ctx> for List<A> {
     }
 }
 
-/// Lists and maps have their length in front.
+/// Lists and maps have definite lengths.
 fn indefinite() -> decode::Error {
     decode::Error::message("indefinite length")
 }
@@ -135,7 +135,7 @@ impl<T, U, Ctx, A: Adapt<T, Ctx>, B: Adapt<U, Ctx>> Adapt<(T, U), Ctx> for Pair<
     }
 }
 
-/// A value behind a pointer, written where it stands.
+/// The value behind a pointer, encoded in place.
 #[derive(Debug)]
 pub struct Pointer;
 
@@ -156,7 +156,7 @@ where
     }
 }
 
-/// A value that has to be within its bound.
+/// A value that is checked against its bound.
 #[derive(Debug)]
 pub struct Within<B>(PhantomData<B>);
 
@@ -179,7 +179,7 @@ where
     }
 }
 
-/// A value that has to be within its bound, written by an adapter.
+/// A value that is checked against its bound, with the encoding of an adapter.
 #[derive(Debug)]
 pub struct WithinAs<B, A>(PhantomData<(B, A)>);
 
@@ -203,8 +203,8 @@ where
     }
 }
 
-/// A map whose absent fields have the defaults of the type. A default of an optional field has to be `None`: otherwise an
-/// absent field could not be told from one that is `None`.
+/// A map whose absent fields take the defaults of the type. The default of an optional field must be `None`: otherwise a
+/// reader could not distinguish an absent field from `None`.
 #[derive(Debug)]
 pub struct OrDefault;
 
@@ -230,9 +230,9 @@ where
             return Err(indefinite());
         };
         let mut both = Encoder::new(Vec::new());
-        // Memory takes all bytes.
+        // Writing to memory does not fail.
         let _ = both.map(length.saturating_add(of_defaults));
-        // Of a key that comes twice the last value counts.
+        // Of a key that occurs twice the last value applies.
         let mut both = both.into_writer();
         for part in [defaults, sent] {
             both.extend_from_slice(part.input().get(part.position()..).unwrap_or_default());
@@ -280,9 +280,9 @@ impl<T: AsRef<[u8]> + From<Vec<u8>>, Ctx> Adapt<T, Ctx> for Raw {
     }
 }
 
-/// What is written as its text form.
+/// A type with a text form, which is also its encoding.
 pub trait Parse: Display + FromStr {
-    /// What messages call it.
+    /// The name of the type in messages.
     const FIELD: &'static str;
 }
 
@@ -290,7 +290,7 @@ impl Parse for IpNet {
     const FIELD: &'static str = "a network";
 }
 
-/// The text form of a value, which is parsed when it is read.
+/// The text form of a value. Decoding parses the text.
 #[derive(Debug)]
 pub struct Parsed;
 
@@ -312,7 +312,7 @@ impl<T: Parse, Ctx> Adapt<T, Ctx> for Parsed {
 #[derive(Debug)]
 pub struct Time;
 
-/// The longest duration: clocks overflow with longer ones.
+/// The longest duration. Clocks overflow with longer durations.
 pub const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 impl<Ctx> Adapt<Duration, Ctx> for Time {
@@ -338,7 +338,7 @@ impl<Ctx> Adapt<SystemTime, Ctx> for Time {
     ) -> Result<(), encode::Error<W::Error>> {
         let (seconds, nanos) = match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
-            // Whole seconds are enough before 1970.
+            // Before 1970 whole seconds suffice.
             Err(before) => (-i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX), 0),
         };
         encoder.array(2)?.i64(seconds)?.u32(nanos)?.ok()
@@ -359,7 +359,7 @@ impl<Ctx> Adapt<SystemTime, Ctx> for Time {
     }
 }
 
-/// A socket address: the bytes of the IP address, the port, and the scope of an IPv6 address that has one.
+/// A socket address: the bytes of the IP address, the port, and the scope of an IPv6 address if there is a scope.
 #[derive(Debug)]
 pub struct Address;
 
@@ -402,8 +402,8 @@ impl<Ctx> Adapt<SocketAddr, Ctx> for Address {
     }
 }
 
-/// The name of a kind of objects, which lives as long as the process. A control plane has some twenty of them. A sender of
-/// others without end gets no more memory for them: they are refused.
+/// The name of a kind of objects, which lives as long as the process. A control plane has some twenty names. Further names
+/// from a sender are rejected, so that the memory stays bounded.
 #[derive(Debug)]
 pub struct Interned;
 

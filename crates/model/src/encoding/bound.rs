@@ -1,21 +1,21 @@
-//! Which values are allowed. A bound is a type of its own, so that the decoder, the check of YAML and the schema of a CRD can
-//! share it. Bounds of one type alone stand beside that type.
+//! The allowed values of types. A bound is a type of its own, so that the decoder, the check of YAML and the schema of a CRD
+//! share the bound. A bound of a single type stands beside that type.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Which values of a type are allowed.
+/// The allowed values of a type.
 pub trait Bound {
     /// The type.
     type Value: ?Sized;
-    /// What messages call it.
+    /// The name of the value in messages.
     const FIELD: &'static str;
 
     /// Whether a value is allowed.
     fn allows(value: &Self::Value) -> bool;
 }
 
-/// Ranges of numbers and of durations.
+/// Bounds of numbers and durations: ranges.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $range:expr, $field:literal;)*) => {$(
         $(#[$doc])*
@@ -23,7 +23,7 @@ macro_rules! ranges {
         pub struct $name;
 
         impl $name {
-            /// The values that are allowed.
+            /// The allowed values.
             pub const RANGE: RangeInclusive<$type> = $range;
         }
 
@@ -39,11 +39,11 @@ macro_rules! ranges {
 }
 
 ranges! {
-    /// A percentage that is not 0.
+    /// A percentage from 1 to 100.
     Percent: u8 = 1..=100, "a percentage";
-    /// A percentage that may be 0.
+    /// A percentage from 0 to 100.
     PercentOrZero: u8 = 0..=100, "a percentage";
-    /// A percentage with a fraction.
+    /// A percentage with a fraction, from 0 to 100.
     Share: f64 = 0.0..=100.0, "the share of requests that are traced";
     /// A status (RFC 9110, 15).
     Status: u16 = 100..=599, "a status";
@@ -61,9 +61,9 @@ ranges! {
     BrotliLevel: u8 = 1..=4, "a level of compression";
     /// A level of zstd.
     ZstdLevel: u8 = 1..=9, "a level of compression";
-    /// Failures in a row.
+    /// Consecutive failures before an ejection.
     Failures: u32 = 1..=1000, "the failures in a row of an ejection";
-    /// Health checks in a row.
+    /// Consecutive health checks before a change of health.
     Checks: u32 = 1..=100, "the checks in a row of a health check";
     /// The time between two health checks.
     CheckInterval: Duration = Duration::from_millis(1)..=Duration::MAX, "the interval of a health check";
@@ -71,19 +71,19 @@ ranges! {
     HeaderLines: usize = 1..=256, "the number of header lines";
     /// A window of flow control (RFC 9113, 6.9.1).
     FlowWindow: u32 = 0..=(1 << 31) - 1, "a window of flow control";
-    /// How many requests a rate limit lets through, and how many are in flight at a time.
+    /// The requests of a rate limit or a concurrency limit.
     Requests: u32 = 1..=1_000_000, "the requests of a limit";
-    /// The time of a rate limit.
+    /// The period of a rate limit.
     Per: Duration = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600), "the time of a limit";
-    /// How many bits of an IPv6 address count.
+    /// The prefix length of an IPv6 address, in bits.
     Ipv6Prefix: u8 = 1..=128, "the bits of an IPv6 address";
-    /// How long counts are gathered until they are shared.
+    /// The time for which a data plane gathers counts before it shares the counts.
     ShareInterval: Duration = Duration::from_millis(5)..=Duration::from_secs(1), "how long counts are gathered";
-    /// How long the server of shared limits may take.
+    /// The timeout for the server of shared limits.
     ShareTimeout: Duration = Duration::from_millis(5)..=Duration::from_secs(5), "how long the server of limits may take";
-    /// How many endpoints a request may be sent to.
+    /// The most endpoints that a request is sent to.
     Attempts: u32 = 1..=10, "the attempts of a policy";
-    /// Retries in a second that the budget always allows.
+    /// The retries in a second that the budget always allows.
     RetriesPerSecond: u32 = 0..=1000, "the budget of a policy";
     /// The weight of an upstream.
     Weight: u32 = 0..=1_000_000, "the weight of an upstream";
@@ -102,7 +102,7 @@ impl Bound for RedirectStatus {
     }
 }
 
-/// Rules for texts.
+/// Bounds of texts.
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident = $rule:expr, $field:literal;)*) => {$(
         $(#[$doc])*
@@ -124,7 +124,7 @@ macro_rules! texts {
 texts! {
     /// The name of a header in any case (RFC 9110, 5.1).
     HeaderName = is_token, "the name of a header";
-    /// The name of a cookie, which has the characters of a header's name (RFC 6265, 4.1.1).
+    /// The name of a cookie, with the same characters as the name of a header (RFC 6265, 4.1.1).
     CookieName = is_token, "the name of a cookie";
     /// The whole value of a header: visible characters, spaces and tabs.
     HeaderValue = |text| text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "the value of a header";
@@ -139,23 +139,23 @@ texts! {
     RequestPath = |text| text.starts_with('/') && is_graphic(text) && !text.contains(['?', '#']), "the path of a rewrite";
     /// A path in a request line, with or without a query.
     Target = |text| text.starts_with('/') && is_graphic(text), "the path of a health check";
-    /// A host in a head, as it is.
+    /// A host in a head, unchanged.
     GraphicHost = |text| is_filled(text) && is_graphic(text), "the host of a health check";
-    /// A URL in a header line, as it is.
+    /// A URL in a header line, unchanged.
     Link = |text| is_filled(text) && is_graphic(text), "where clients sign in";
     /// The name of a claim.
     Claim = is_filled, "the name of a claim";
-    /// The name of what holds a credential.
+    /// The name of the header, parameter or cookie that holds a credential.
     CredentialName = is_filled, "the name of a credential";
-    /// What stands before a credential in a header.
+    /// The text before a credential in a header.
     CredentialPrefix = |text| text.is_empty() || text.ends_with(' '), "what is before a credential";
-    /// The method by which a service is asked.
+    /// The method of requests to an external authorization service.
     AskMethod = |text| matches!(text, "GET" | "HEAD" | "POST"), "the method by which a service is asked";
     /// An origin (RFC 6454, 6.2).
     Origin = |text| text.contains("://"), "an origin";
     /// The scheme of origins.
     OriginScheme = |text| text.ends_with("://"), "an origin";
-    /// The domain of origins. Without the dot it would invite hosts of others.
+    /// The domain of origins, with a leading dot. Without the dot, hosts of foreign domains would match.
     OriginSuffix = |text| text.starts_with('.'), "an origin";
     /// The address of a server of shared limits.
     ServerAddress = is_filled, "the address of the server of limits";
@@ -165,7 +165,7 @@ fn is_filled(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// Whether it can stand in a head as it is, without spaces.
+/// Whether the text can stand in a head unchanged, without spaces.
 fn is_graphic(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -176,7 +176,7 @@ fn is_token(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// Lists and bytes that must not be empty.
+/// Bounds of lists and bytes that must not be empty.
 macro_rules! filled {
     ($($(#[$doc:meta])* $name:ident: $field:literal;)*) => {$(
         $(#[$doc])*
@@ -195,12 +195,12 @@ macro_rules! filled {
 }
 
 filled! {
-    /// The chain of a certificate.
+    /// The certificate chain.
     Chain: "the chain of a certificate";
-    /// A key by which tokens are verified: an empty one is no secret.
+    /// A key that verifies tokens. An empty key is not a secret.
     TokenKey: "the key of a provider of tokens";
     /// Methods of authentication.
     Methods: "the methods of authentication";
-    /// What answers are remembered by: without a part, one answer would be for all callers.
+    /// The key of the cache of an external authorization service. Without a part, one response would apply to all callers.
     CacheKey: "what answers are remembered by";
 }

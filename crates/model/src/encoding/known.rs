@@ -1,24 +1,24 @@
-//! Whether a reader understood all that was sent: what was read is written again and held against what was sent.
+//! Whether a reader understood all bytes: the decoded value is encoded again and compared with the received bytes.
 //!
-//! That is one check for all types, at every depth. It finds fields that are unknown to this version, variants that
-//! `minicbor` read as absent, keys that come twice, and any second way to write the same value.
+//! This single check covers all types at every depth. The check finds fields that are unknown to this version, variants that
+//! `minicbor` decoded as absent, keys that occur twice, and any second encoding of the same value.
 
 use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
 
 use super::{SKIPPED_FROM, Unknown};
 
-/// `sent` was read as a value, and `written` is the encoding of that value. `written` may have more fields than `sent`: absent
-/// fields have their defaults.
+/// `sent` was decoded to a value, and `written` is the encoding of that value. `written` may have more fields than `sent`:
+/// absent fields take their defaults.
 pub(super) fn is_known(sent: &[u8], written: &[u8], unknown: Unknown) -> Result<bool, Error> {
-    // Almost always.
+    // The usual case.
     if sent == written {
         return Ok(true);
     }
     holds(&mut Decoder::new(sent), &mut Decoder::new(written), unknown)
 }
 
-/// Compares one item of each. Never deeper than what was written, which is as deep as the type.
+/// Compares one item of each encoding. The recursion is at most as deep as `written`, which is as deep as the type.
 fn holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown) -> Result<bool, Error> {
     match (sent.datatype()?, written.datatype()?) {
         (Type::Map, Type::Map) => map_holds(sent, written, unknown),
@@ -57,7 +57,7 @@ fn map_holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown
     for _ in 0..length {
         let begin = sent.position();
         let index = sent.i64()?;
-        // Twice, or in another order; no index is negative.
+        // The key occurs twice or out of order. No index is negative.
         let is_in_order = before.replace(index).is_none_or(|before| before < index);
         if !is_in_order || u64::try_from(index).is_ok_and(|index| !is_shortest(sent, begin, index)) {
             return Ok(false);
@@ -84,7 +84,7 @@ fn map_holds(sent: &mut Decoder<'_>, written: &mut Decoder<'_>, unknown: Unknown
     Ok(true)
 }
 
-/// Whether a number that was read since `begin` was written in as few bytes as it can be (RFC 8949, 4.2.1).
+/// Whether a number, read since `begin`, has its shortest encoding (RFC 8949, 4.2.1).
 fn is_shortest(decoder: &Decoder<'_>, begin: usize, number: u64) -> bool {
     let length = match number {
         0..=0x17 => 1,

@@ -1,33 +1,33 @@
-//! How the model is written for data planes and for snapshots: CBOR (RFC 8949), derived on the model's own types.
+//! The encoding of the model for data planes and for snapshots: CBOR (RFC 8949), derived on the model's own types.
 //!
-//! The crate is `minicbor`: its derive numbers fields instead of naming them, it borrows nothing from serde (whose derive
-//! already makes the dumps of the model, with names and without secrets), and it hands a context to each field, which the
-//! shared parts need. It never allocates by an announced length, and skips what it must not read without recursion.
+//! The crate is `minicbor`. Its derive numbers fields instead of naming them. The derive is independent of serde, whose
+//! derive already makes the dumps of the model, with names and without secrets. `minicbor` passes a context to each field,
+//! which shared parts need. The crate never allocates by an announced length, and skips unknown values without recursion.
 //!
 //! # A new field
 //!
-//! One line: the field, and `#[n(index)]` with the next index of its type. An index is never used again. The index says
-//! what a reader does that does not know the field:
+//! A new field is one line: the field, and `#[n(index)]` with the next index of its type. An index is never used again. The
+//! index decides how a reader handles a field that the reader does not know:
 //!
-//! | index | a reader that does not know it | for |
+//! | index | a reader without the field | for |
 //! |---|---|---|
-//! | below [`SKIPPED_FROM`] | refuses the resource: its last valid version stays | anything that may close something |
-//! | [`SKIPPED_FROM`] and above | skips it | what a reader may serve without |
+//! | below [`SKIPPED_FROM`] | rejects the resource: its last valid version stays | fields that may restrict access |
+//! | [`SKIPPED_FROM`] and above | skips the field | fields that a reader can ignore safely |
 //!
-//! A policy ([`Unknown::Refused`]) has to be known as a whole: all indices count as the first kind. A field that is added
-//! later is absent in what older writers sent, so it is an `Option`, or has `#[cbor(default)]`, or stands in a type that is
-//! read by [`OrDefault`]. In a policy it is an `Option`: an absent field is not written, and older readers refuse only the
-//! policies that use it. Structs are maps (`#[cbor(map)]`), so that absent fields take no room.
+//! A reader must know every field of a policy ([`Unknown::Refused`]): all indices count as the first kind. Older writers omit
+//! a field that was added later. Such a field is an `Option`, has `#[cbor(default)]`, or is in a type that [`OrDefault`]
+//! decodes. In a policy a later field is an `Option`: an absent field is not written, and older readers reject only the
+//! policies with the field. Structs are maps (`#[cbor(map)]`), so that absent fields take no space.
 //!
-//! An unknown variant of an enum refuses the resource. `minicbor` would read an optional field with one as absent;
-//! [`decode`] notices that, as it notices everything else that was in the bytes and is not in the value.
+//! A reader rejects a resource with an unknown variant of an enum. `minicbor` would decode an optional field with an unknown
+//! variant as absent. [`decode`] detects this case, and every other part of the bytes that the value lacks.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`adapt`] | types of other crates, and combinations: what `with = ".."` names |
-//! | [`bound`] | which values are allowed |
-//! | [`part`] | what many resources share, by the digest of its encoding |
-//! | `known` | whether all that was sent was understood |
+//! | [`adapt`] | the adapters that `with = ".."` names: types of other crates, and combinations |
+//! | [`bound`] | the allowed values |
+//! | [`part`] | parts that many resources share, named by the digest of their encoding |
+//! | `known` | whether the reader understood all bytes |
 
 use std::fmt;
 
@@ -49,28 +49,28 @@ pub use part::{Context, Find, NoParts, Part, PartName, Shared};
 
 use part::Reader;
 
-/// Fields with this index and above may be skipped by a reader that does not know them, except in policies.
+/// A reader may skip unknown fields with this index and above, except in policies.
 pub const SKIPPED_FROM: i64 = 64;
 
-/// What becomes of bytes that hold a field which is unknown to this version.
+/// The handling of bytes with a field that this version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// They are refused at any depth: what is unknown may be what closes something.
+    /// The bytes are rejected, at any depth: the unknown field may restrict access.
     Refused,
-    /// They are refused unless the index of the field is [`SKIPPED_FROM`] or above.
+    /// The bytes are rejected unless the index of the field is [`SKIPPED_FROM`] or above.
     Skipped,
 }
 
-/// Why bytes are refused. The text never has their content, which may be a key.
+/// The reason why bytes are rejected. The text never contains the bytes, which may be a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A field has a value that is not allowed.
     Invalid(&'static str),
-    /// A field names a part that is not there.
+    /// A field names a part that does not exist.
     Unresolved(&'static str),
-    /// They are no encoding of the type, or a field is missing.
+    /// The bytes do not encode the type, or a field is missing.
     Malformed(Box<str>),
-    /// They hold more than this version knows.
+    /// The bytes hold more than this version knows.
     Partial,
 }
 
@@ -100,8 +100,8 @@ impl From<minicbor::decode::Error> for Fault {
         {
             return fault.clone();
         }
-        // Numbers are left out, except those of our own fields: where bytes are read as what they are not, a number is
-        // made of them.
+        // The message keeps only the numbers of our own fields. Other numbers may come from content that was decoded as the
+        // wrong type.
         Self::Malformed(match () {
             () if error.is_missing_value() => error.to_string().into(),
             () if error.is_unknown_variant() => "a variant is unknown to this version".into(),
@@ -114,11 +114,11 @@ impl From<minicbor::decode::Error> for Fault {
 
 /// The encoding of a value: the same bytes for the same value.
 pub fn encode<T: Encode<Ctx>, Ctx>(value: &T, context: &mut Ctx) -> Vec<u8> {
-    // Memory takes all bytes, and no type of the model refuses to be written. Readers refuse an empty encoding.
+    // Writing to memory does not fail, and every type of the model can be encoded. Readers reject an empty encoding.
     minicbor::to_vec_with(value, context).unwrap_or_default()
 }
 
-/// The encoding of a value by an adapter.
+/// The encoding of a value, made by an adapter.
 pub fn encode_as<A: Adapt<T, Ctx>, T, Ctx>(value: &T, context: &mut Ctx) -> Vec<u8> {
     encode_into::<A, T, Ctx>(Vec::new(), value, context)
 }
@@ -127,15 +127,15 @@ fn encode_into<A: Adapt<T, Ctx>, T, Ctx>(room: Vec<u8>, value: &T, context: &mut
     let mut encoder = Encoder::new(room);
     match A::encode(value, &mut encoder, context) {
         Ok(()) => encoder.into_writer(),
-        // As above.
+        // Writing to memory does not fail, as in `encode`.
         Err(_) => Vec::new(),
     }
 }
 
-/// Reads a value, and checks that it says all that the bytes say.
+/// Decodes a value, and checks that the value represents all bytes.
 ///
 /// # Errors
-/// If the bytes are no encoding of such a value, or hold more than it says and `unknown` does not let that be skipped; if a
+/// If the bytes do not encode such a value. If the bytes hold unknown content that `unknown` does not allow to skip. If a
 /// value is out of its [`Bound`], or a [`Part`] is not found.
 pub fn decode<T, P>(bytes: &[u8], unknown: Unknown, parts: &P) -> Result<T, Fault>
 where
@@ -145,10 +145,10 @@ where
     decode_as::<Same, T, P>(bytes, unknown, parts)
 }
 
-/// [`decode`] by an adapter.
+/// [`decode`] with an adapter.
 ///
 /// # Errors
-/// As those of [`decode`].
+/// The errors of [`decode`].
 pub fn decode_as<A, T, P>(bytes: &[u8], unknown: Unknown, parts: &P) -> Result<T, Fault>
 where
     P: Find,

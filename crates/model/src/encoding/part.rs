@@ -1,5 +1,5 @@
-//! Parts that many resources share, such as a certificate of a thousand names: each is written once, and named by the SHA-256
-//! of its encoding where it is used.
+//! Parts that many resources share, such as a certificate of a thousand names. Each part is written once; its users name the
+//! part by the SHA-256 of its encoding.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use super::adapt::Adapt;
 #[cbor(transparent)]
 pub struct PartName(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 32]);
 
-/// Something that is shared.
+/// A shared part.
 pub trait Part: Any + Send + Sync {
     /// The number of its kind of resource on the link.
     const KIND: u32;
-    /// What messages call it.
+    /// The name of the kind in messages.
     const WHAT: &'static str;
 }
 
-/// What a value with shared parts is written to or read from.
+/// The context of encoding and decoding values with shared parts.
 pub trait Context: Sized {
-    /// The name of a part, which is written on the way if it is not yet.
+    /// The name of a part. The first call for a part also writes the part.
     fn name<T: Part + Encode<Self>>(&mut self, part: &Arc<T>) -> PartName;
 
-    /// The part of this name, if there is one.
+    /// The part with this name, if the part exists.
     fn part<T: Part>(&mut self, name: &PartName) -> Option<Arc<T>>;
 }
 
-/// Where a reader finds parts.
+/// The source of parts for a reader.
 pub trait Find {
-    /// The part of this name, if there is one.
+    /// The part with this name, if the part exists.
     fn find<T: Part>(&self, name: &PartName) -> Option<Arc<T>>;
 }
 
-/// There are no parts.
+/// A source without parts.
 #[derive(Clone, Copy, Debug)]
 pub struct NoParts;
 
@@ -48,7 +48,8 @@ impl Find for NoParts {
     }
 }
 
-/// Reads values, and writes them again to compare: the names of parts are those that it found them by, in their order.
+/// Decodes values, and encodes the values again for the comparison. The names of parts come back in the order in which the
+/// reader found the parts.
 #[derive(Debug)]
 pub struct Reader<'p, P> {
     parts: &'p P,
@@ -72,7 +73,7 @@ impl<P: Find> Context for Reader<'_, P> {
     }
 }
 
-/// The name of a part in its place.
+/// The name of a part, in the place of the part.
 #[derive(Debug)]
 pub struct Shared;
 

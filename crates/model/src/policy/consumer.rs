@@ -1,4 +1,4 @@
-//! Who calls (`Consumer`).
+//! Consumers: the known callers of policies (`Consumer`).
 
 use std::fmt;
 
@@ -7,61 +7,61 @@ use serde::{Serialize, Serializer};
 
 use crate::RouteId;
 
-/// Somebody who calls, known by one of these credentials.
+/// A known caller, identified by one of these credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Consumer {
-    /// The object that it was written in.
+    /// The object with the consumer.
     #[n(0)]
     pub id: RouteId,
-    /// What endpoints get to know it by (`X-Consumer-Username`).
+    /// The user name that endpoints receive (`X-Consumer-Username`).
     #[n(1)]
     pub username: Box<str>,
-    /// Its groups (`X-Consumer-Groups`).
+    /// The groups (`X-Consumer-Groups`).
     #[n(2)]
     pub groups: Vec<Box<str>>,
-    /// Its API keys, hashed.
+    /// The API keys, hashed.
     #[n(3)]
     pub keys: Vec<KeyHash>,
-    /// The tokens that are its own.
+    /// The tokens that identify the consumer.
     #[n(4)]
     pub tokens: Vec<TokenSubject>,
-    /// Its names for Basic authentication.
+    /// The user names for Basic authentication.
     #[n(5)]
     pub users: Vec<Box<str>>,
-    /// Whether nobody gets in as this Consumer, since something of it cannot be read: who it is might keep it out.
+    /// Whether the consumer is disabled, because a part of its object cannot be read. That part might restrict access.
     #[n(6)]
     pub refused: bool,
 }
 
-/// Which tokens are a consumer's.
+/// A condition for the tokens of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct TokenSubject {
-    /// Of whom, if not of anybody whose tokens are taken.
+    /// The required issuer. `None`: any accepted issuer.
     #[n(0)]
     pub issuer: Option<Box<str>>,
-    /// The claim that says whose a token is.
+    /// The claim that identifies the consumer.
     #[n(1)]
     pub claim: SubjectClaim,
-    /// What it says.
+    /// The required value of the claim.
     #[n(2)]
     pub value: Box<str>,
 }
 
-/// The claim that says whose a token is.
+/// The claim that identifies a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[cbor(index_only)]
 pub enum SubjectClaim {
     /// `sub` (RFC 7519, 4.1.2).
     #[n(0)]
     Subject,
-    /// `client_id` (RFC 8693, 4.3), or `azp` where there is none.
+    /// `client_id` (RFC 8693, 4.3), or `azp` if there is no `client_id`.
     #[n(1)]
     ClientId,
 }
 
-/// An API key as its SHA-256.
+/// The SHA-256 of an API key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct KeyHash(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 32]);
@@ -72,7 +72,7 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// Not shown: a short key can be found by its hash.
+/// The hash is not shown: a search can find a short key by its hash.
 impl Serialize for KeyHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("hidden")

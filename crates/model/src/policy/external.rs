@@ -1,4 +1,4 @@
-//! An HTTP service that is asked about each request (nginx: `auth_request`).
+//! External authorization: an HTTP service decides about each request (nginx: `auth_request`).
 
 use std::time::Duration;
 
@@ -11,74 +11,75 @@ use crate::encoding::{Adapt as _, List, Maybe, Raw, Time, Within};
 
 use super::security::{Credential, seconds};
 
-/// Who is asked, what it is told, and what is made of its answer: 2xx lets the request in, 401 and 403 are the client's answer,
-/// anything else is a failure, which lets nobody in.
+/// The service, the contents of the request to the service, and the use of the response. A 2xx status allows the client's
+/// request. The client receives a response with 401 or 403. Any other result is a failure, and the request is denied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct External {
-    /// `https://` or `http://`, with a host. Redirects are not followed.
+    /// The URL: `https://` or `http://`, with a host. The gateway does not follow redirects.
     #[n(0)]
     pub url: Box<str>,
-    /// Who vouches for the server; those whom browsers trust, if it is empty.
+    /// The CA certificates to trust for the service. Empty: the public CA certificates.
     #[serde(serialize_with = "count")]
     #[cbor(n(1), with = "List::<Raw>")]
     pub authorities: Vec<CertificateDer<'static>>,
-    /// The method that it is asked by: `GET`, `HEAD` or `POST`. There is never a body.
+    /// The method of requests to the service: `GET`, `HEAD` or `POST`. The requests have no body.
     #[cbor(n(2), with = "Within::<AskMethod>")]
     pub method: Box<str>,
-    /// For all of one question, connecting included, from 100 ms to 60 s.
+    /// The timeout of one request to the service, including the connect, from 100 ms to 60 s.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(3), with = "Time")]
     pub timeout: Duration,
-    /// The client's headers that it is told, in lower case; all that are not about the body or the connection, if there is no list.
-    /// Not with `cache`.
+    /// The client's headers that the service receives, in lower case. `None`: all headers, except headers about the body or
+    /// the connection. Not with `cache`.
     #[cbor(n(4), with = "Maybe::<List<Within<HeaderName>>>")]
     pub request_headers: Option<Vec<Box<str>>>,
-    /// The headers of its answer that endpoints get, in lower case. Clients cannot set these themselves.
+    /// The headers of the service's response that endpoints receive, in lower case. The gateway removes these headers from
+    /// client requests.
     #[cbor(n(5), with = "List::<Within<HeaderName>>")]
     pub response_headers: Vec<Box<str>>,
-    /// Where a client goes instead of getting a 401.
+    /// The redirect to the sign-in page, in place of a 401.
     #[n(6)]
     pub sign_in: Option<SignIn>,
-    /// Which of its answers are remembered; none without it.
+    /// The responses to cache. `None`: no response is cached.
     #[n(7)]
     pub cache: Option<ExternalCache>,
 }
 
-/// Where clients say who they are (ingress-nginx: `auth-signin`).
+/// The sign-in page for clients (ingress-nginx: `auth-signin`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct SignIn {
-    /// `https://` or `http://` with a host, or a path of the same host.
+    /// The page: `https://` or `http://` with a host, or a path of the same host.
     #[cbor(n(0), with = "Within::<Link>")]
     pub url: Box<str>,
-    /// The parameter that says where the client wanted to go.
+    /// The query parameter with the URL of the client's request.
     #[n(1)]
     pub parameter: Box<str>,
 }
 
-/// Which answers are remembered. The service is told nothing but what is in the key, so that its answer can depend on nothing else.
+/// The cached responses. The service receives only the parts of the key, so that its response can depend only on these parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct ExternalCache {
-    /// At least one part. An answer to a request that lacks one is not remembered.
+    /// The parts of the key, at least one. The response to a request without one of the parts is not cached.
     #[cbor(n(0), with = "Within::<CacheKey<KeyPart>>")]
     pub key: Vec<KeyPart>,
-    /// How long a 2xx is good, up to 24 h; 0 is not at all.
+    /// How long a 2xx response is valid, up to 24 h. 0 disables caching of 2xx responses.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(1), with = "Time")]
     pub admitted: Duration,
-    /// How long a 401 or a 403 is good, up to 24 h; 0 is not at all.
+    /// How long a 401 or 403 response is valid, up to 24 h. 0 disables caching of these responses.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(2), with = "Time")]
     pub refused: Duration,
 }
 
-/// What of a request the service is told, and its answer is good for.
+/// A part of the key: the service receives this part of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum KeyPart {
-    /// A header, a parameter or a cookie. A header has no prefix here.
+    /// A header, a parameter or a cookie. A header has no prefix.
     #[n(0)]
     Value(#[n(0)] Credential),
     /// The method.
@@ -90,7 +91,7 @@ pub enum KeyPart {
     /// The path, in normal form.
     #[n(3)]
     Path,
-    /// The client's address, as far as trusted peers tell it.
+    /// The client IP.
     #[n(4)]
     Address,
 }

@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519): whose are taken, and by which keys they are verified.
+//! JSON Web Tokens (RFC 7519): the accepted issuers, and the keys that verify tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,92 +14,94 @@ use crate::encoding::{Adapt as _, List, Pointer, Raw, Same, Time, Within, Within
 
 use super::security::{ClaimValues, Credential, seconds};
 
-/// Tokens that are taken.
+/// The accepted tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Jwt {
-    /// Whose. A token is its issuer's; one that names none of them is tried with those that name no issuer.
+    /// The issuers. `iss` of a token selects the issuers to try. A token whose `iss` names none of the issuers is tried with
+    /// the issuers without `iss`.
     #[cbor(n(0), with = "List::<Pointer>")]
     pub providers: Vec<Arc<JwtProvider>>,
-    /// Where it is looked for; the first place that has something counts.
+    /// The places of the token. The first place with a value applies.
     #[n(1)]
     pub from: Vec<Credential>,
-    /// Whether endpoints get it too.
+    /// Whether endpoints also receive the token.
     #[n(2)]
     pub forward: bool,
 }
 
-/// Who signs tokens, and what they must say.
+/// An issuer of tokens, and the requirements for its tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct JwtProvider {
-    /// What it is called in logs.
+    /// The issuer's name in logs.
     #[n(0)]
     pub name: Box<str>,
-    /// What `iss` must be; anything, if there is none.
+    /// The required value of `iss`. `None`: any value.
     #[n(1)]
     pub issuer: Option<Box<str>>,
-    /// Of which `aud` must name one; anything, if it is empty.
+    /// The audiences, of which `aud` must contain at least one. Empty: any audience.
     #[n(2)]
     pub audiences: Vec<Box<str>>,
-    /// The names of the algorithms that are taken (RFC 7518, 3.1); those that fit the keys, if it is empty.
+    /// The names of the accepted algorithms (RFC 7518, 3.1). Empty: all algorithms that fit the keys.
     #[n(3)]
     pub algorithms: Vec<Box<str>>,
-    /// How tokens are verified.
+    /// The keys that verify tokens.
     #[n(4)]
     pub keys: JwtKeys,
-    /// How far clocks may be apart, for `exp` and `nbf`.
+    /// The tolerated clock difference for `exp` and `nbf`.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(5), with = "Time")]
     pub clock_skew: Duration,
-    /// Whether a token without `exp` is taken.
+    /// Whether a token without `exp` is accepted.
     #[n(6)]
     pub allows_eternal: bool,
-    /// What tokens have to say beside that.
+    /// Further claims that a token must have.
     #[n(7)]
     pub required: Vec<ClaimValues>,
-    /// Claims that endpoints get as headers: the claim and the header's name. Clients cannot set these headers.
+    /// The claims that endpoints receive as headers: the claim and the header's name. The gateway removes these headers from
+    /// client requests.
     #[cbor(n(8), with = "List::<Pair<Same, Within<HeaderName>>>")]
     pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
-/// How tokens are verified.
+/// The keys that verify tokens.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub enum JwtKeys {
-    /// By these: a JWK set or a JWK (RFC 7517), or public keys or certificates in PEM.
+    /// Fixed keys: a JWK set or a JWK (RFC 7517), or public keys or certificates in PEM.
     #[n(0)]
     Given(#[cbor(n(0), with = "WithinAs::<TokenKey<u8>, Raw>")] Arc<[u8]>),
-    /// By a secret that both know, for HS256, HS384 and HS512.
+    /// A shared secret for HS256, HS384 and HS512.
     #[n(1)]
     Shared(#[cbor(n(0), with = "WithinAs::<TokenKey<u8>, Raw>")] Arc<[u8]>),
-    /// By those that the issuer publishes, which each data plane fetches for itself.
+    /// The published keys of the issuer. Each data plane fetches the keys for itself.
     #[n(2)]
     Remote(#[cbor(n(0), with = "Pointer")] Arc<RemoteKeys>),
-    /// By no key: there is none that can be used.
+    /// No usable key: every token is rejected.
     #[n(3)]
     Unusable(#[n(0)] Box<str>),
 }
 
-/// Where an issuer publishes its keys (RFC 7517, 5; RFC 8414, `jwks_uri`).
+/// The source of an issuer's published keys (RFC 7517, 5; RFC 8414, `jwks_uri`).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct RemoteKeys {
-    /// `https://` or `http://`, with a host. Redirects are not followed.
+    /// The URL: `https://` or `http://`, with a host. The gateway does not follow redirects.
     #[n(0)]
     pub url: Box<str>,
-    /// Who vouches for the server; those whom browsers trust, if it is empty.
+    /// The CA certificates to trust for the server. Empty: the public CA certificates.
     #[cbor(n(1), with = "List::<Raw>")]
     pub authorities: Vec<CertificateDer<'static>>,
-    /// How long keys are good until they are fetched again, from 10 s to 24 h. They stay in use while that fails.
+    /// The time between two fetches, from 10 s to 24 h. While fetches fail, the last keys stay in use.
     #[cbor(n(2), with = "Time")]
     pub refresh: Duration,
-    /// For all of one fetch, from 100 ms to 60 s.
+    /// The timeout of a whole fetch, from 100 ms to 60 s.
     #[cbor(n(3), with = "Time")]
     pub timeout: Duration,
 }
 
-/// Keys are nobody's business.
+/// Keys are secret.
 impl fmt::Debug for JwtKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

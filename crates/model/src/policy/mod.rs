@@ -1,16 +1,16 @@
-//! Policies: who may call a route, how often, and how requests go on.
+//! Policies: authentication, authorization, rate limits, traffic.
 //!
-//! A route holds the policies that govern it, already chosen and checked by the control plane. What cannot be honoured
-//! stays in them as a refusal, so that a fault closes a route instead of opening it.
+//! A route holds the policies that are attached to it. The control plane has already chosen and checked the policies. An
+//! invalid part of a policy remains as a rejection, so that a fault closes a route instead of opening it.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`security`] | addresses, cross-origin requests, authentication, authorization |
-//! | [`external`] | the HTTP service that is asked about a request |
-//! | [`jwt`] | whose tokens are taken, and by which keys they are verified |
-//! | [`consumer`] | who calls |
-//! | [`rate_limit`] | how often |
-//! | [`traffic`] | how requests go on |
+//! | [`external`] | external authorization by an HTTP service |
+//! | [`jwt`] | the accepted issuers of tokens, and the keys that verify tokens |
+//! | [`consumer`] | known callers |
+//! | [`rate_limit`] | rate limits and concurrency limits |
+//! | [`traffic`] | timeouts, retries, header edits, weights and the like |
 
 pub mod consumer;
 pub mod external;
@@ -28,7 +28,7 @@ pub use security::{
 };
 pub use traffic::Traffic;
 
-/// Something that was written in an object.
+/// A value from an object.
 pub trait Written {
     /// The object.
     fn id(&self) -> &crate::RouteId;

@@ -1,4 +1,4 @@
-//! How often a route may be called (`RateLimitPolicy`).
+//! Rate limits and concurrency limits of a route (`RateLimitPolicy`).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,23 +16,23 @@ use crate::encoding::bound::{
 };
 use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Raw, Time, Within, WithinAs};
 
-/// The limits of a route, all of which have to be kept.
+/// The limits of a route. A request must satisfy all limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct RateLimits {
-    /// The object that they were written in.
+    /// The object with the policy.
     #[n(0)]
     pub id: RouteId,
-    /// In the order in which they are looked at.
+    /// The rate limits, in the order of their checks.
     #[n(1)]
     pub limits: Vec<Limit>,
-    /// How many may be under way at once. Each data plane counts for itself, also where rates are shared.
+    /// The concurrency limits. Each data plane counts for itself, even if rate limits are shared.
     #[n(2)]
     pub concurrency: Vec<Concurrency>,
-    /// Whether responses say what is left (`RateLimit`, draft-ietf-httpapi-ratelimit-headers).
+    /// Whether responses report the remaining quota (`RateLimit`, draft-ietf-httpapi-ratelimit-headers).
     #[n(3)]
     pub headers: bool,
-    /// Through what the data planes count together; each counts for itself, if there is nothing.
+    /// The server that sums the counts of the data planes. `None`: each data plane counts for itself.
     #[n(4)]
     pub shared: Option<Shared>,
 }
@@ -42,7 +42,7 @@ impl Part for RateLimits {
     const WHAT: &'static str = "policy for rates";
 }
 
-/// The names of limits differ.
+/// The names of limits differ from each other.
 impl Bound for RateLimits {
     type Value = Self;
     const FIELD: &'static str = "the name of a limit";
@@ -55,56 +55,56 @@ impl Bound for RateLimits {
     }
 }
 
-/// Through what data planes count together.
+/// The server that sums the counts of the data planes.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub enum Shared {
     /// A server that speaks the protocol of Redis, such as Valkey.
     #[n(0)]
     Redis(#[cbor(n(0), with = "Pointer")] Arc<Redis>),
-    /// Nothing that can be used, so that each counts for itself.
+    /// No usable server: each data plane counts for itself.
     #[n(1)]
     Unusable(#[n(0)] Box<str>),
 }
 
-/// A server of Redis, from version 5, or of Valkey.
+/// A Redis server, from version 5, or a Valkey server.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Redis {
     /// The host and the port; the host is a name, an IPv4 address, or an IPv6 address in brackets.
     #[cbor(n(0), with = "Within::<ServerAddress>")]
     pub address: Box<str>,
-    /// Whom the password is of; the default user, if there is none.
+    /// The user of the password. `None`: the default user.
     #[n(1)]
     pub username: Option<Box<str>>,
-    /// The password, if the server asks for one. Nobody's business.
+    /// The password, if the server requires a password. The password is secret.
     #[cbor(n(2), with = "Maybe::<Raw>")]
     pub password: Option<Box<[u8]>>,
-    /// How the connection is encrypted, if it is.
+    /// TLS to the server. `None`: the connection is not encrypted.
     #[n(3)]
     pub tls: Option<RedisTls>,
     /// The number of the database, from 0.
     #[n(4)]
     pub database: u32,
-    /// What the names of all keys begin with.
+    /// The prefix of all keys.
     #[n(5)]
     pub prefix: Box<str>,
-    /// How long counts are gathered until they are told to the others, from 5 ms to 1 s.
+    /// The time for which a data plane gathers counts before it shares the counts, from 5 ms to 1 s.
     #[cbor(n(6), with = "WithinAs::<ShareInterval, Time>")]
     pub interval: Duration,
-    /// For the answer to what was told, from 5 ms to 5 s.
+    /// The timeout for the server's response to shared counts, from 5 ms to 5 s.
     #[cbor(n(7), with = "WithinAs::<ShareTimeout, Time>")]
     pub timeout: Duration,
 }
 
-/// How the connection to a server is encrypted.
+/// TLS to a server.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct RedisTls {
-    /// The name that its certificate must be for.
+    /// The name that the server's certificate must have.
     #[n(0)]
     pub server_name: Box<str>,
-    /// Who vouches for it; those whom browsers trust, if it is empty.
+    /// The CA certificates to trust for the server. Empty: the public CA certificates.
     #[cbor(n(1), with = "List::<Raw>")]
     pub authorities: Vec<CertificateDer<'static>>,
 }
@@ -142,90 +142,89 @@ impl Serialize for Shared {
     }
 }
 
-/// One limit.
+/// A rate limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Limit {
-    /// What it is called in headers, logs and metrics; unlike the others of its policy.
+    /// The limit's name in headers, logs and metrics. The names of a policy differ.
     #[n(0)]
     pub name: Box<str>,
-    /// How many requests in that time, from 1 to 1,000,000.
+    /// The requests per period, from 1 to 1,000,000.
     #[cbor(n(1), with = "Within::<Requests>")]
     pub requests: u32,
-    /// The time, from 1 ms to 30 days.
+    /// The period, from 1 ms to 30 days.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(2), with = "WithinAs::<Per, Time>")]
     pub per: Duration,
-    /// How they may be spread over it.
+    /// The distribution of requests over the period.
     #[n(3)]
     pub window: Window,
-    /// Requests that have all of these in common are counted together; all of the policy's, if there is none.
+    /// The key: requests with equal values of all parts count together. Empty: all requests of the policy count together.
     #[n(4)]
     pub key: Vec<LimitKey>,
-    /// It is for consumers of one of these groups; for everybody, if there is none.
+    /// The groups of consumers that the limit applies to. Empty: the limit applies to all requests.
     #[n(5)]
     pub groups: Vec<Box<str>>,
-    /// Whether requests over the limit are counted and logged, and served all the same.
+    /// Whether the gateway serves requests over the limit, and only counts and logs them.
     #[n(6)]
     pub dry_run: bool,
 }
 
-/// How many requests may be under way at once: from the head of each until it ends in any way, tunnels included.
+/// A concurrency limit: the requests in flight at once. A request counts from its head to its end, tunnels included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Concurrency {
-    /// What it is called in logs; unlike the others of its policy, limits of rates included.
+    /// The limit's name in logs. It differs from the names of all other limits of the policy, rate limits included.
     #[n(0)]
     pub name: Box<str>,
-    /// How many, from 1 to 1,000,000.
+    /// The most requests in flight, from 1 to 1,000,000.
     #[cbor(n(1), with = "Within::<Requests>")]
     pub requests: u32,
-    /// As for [`Limit::key`].
+    /// See [`Limit::key`].
     #[n(2)]
     pub key: Vec<LimitKey>,
-    /// As for [`Limit::groups`].
+    /// See [`Limit::groups`].
     #[n(3)]
     pub groups: Vec<Box<str>>,
-    /// As for [`Limit::dry_run`].
+    /// See [`Limit::dry_run`].
     #[n(4)]
     pub dry_run: bool,
 }
 
-/// How requests may be spread over the time of a limit.
+/// The distribution of requests over the period of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum Window {
-    /// A bucket holds so many tokens, from 1 to 1,000,000, and is filled evenly at the limit's rate; each request takes
-    /// one.
+    /// A token bucket of 1 to 1,000,000 tokens. The limit's rate fills the bucket evenly, and each request takes one token.
     #[n(0)]
     TokenBucket {
-        /// How many it holds.
+        /// The capacity of the bucket.
         #[cbor(n(0), with = "Within::<Requests>")]
         burst: u32,
     },
-    /// Never more in any stretch of that time, reckoned from the counts of this window and the one before.
+    /// A sliding window: no period exceeds the limit, estimated from the counts of the current and the previous window.
     #[n(1)]
     Sliding,
 }
 
-/// What requests have in common.
+/// A part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum LimitKey {
-    /// The client's address, as far as trusted peers tell it: an IPv4 address, or so many bits of an IPv6 one.
+    /// The client IP: an IPv4 address, or a prefix of an IPv6 address.
     #[n(0)]
     Address {
-        /// From 1 to 128: who has one address of a network has them all, mostly 64.
+        /// The prefix length, from 1 to 128, in bits. A client usually controls a whole network, mostly of 64 bits.
         #[cbor(n(0), with = "Within::<Ipv6Prefix>")]
         ipv6_prefix: u8,
     },
-    /// A header's value. Those without one are counted together.
+    /// A header's value. Requests without the header count together.
     #[n(1)]
     Header(#[cbor(n(0), with = "Within::<HeaderName>")] Box<str>),
-    /// A claim of the token. Those without one are counted together.
+    /// A claim of the token. Requests without the claim count together.
     #[n(2)]
     Claim(#[cbor(n(0), with = "Within::<Claim>")] Box<str>),
-    /// The consumer. Callers that are none are counted by their address.
+    /// The consumer. Callers that are not a consumer count by client IP.
     #[n(3)]
     Consumer,
     /// The route.

@@ -1,4 +1,4 @@
-//! Who may call a route (`SecurityPolicy`).
+//! Authentication, authorization and the like of a route (`SecurityPolicy`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use crate::encoding::bound::{
 use crate::encoding::{Adapt as _, List, Maybe, Parsed, Part, Pointer, Text, Time, Within};
 use crate::{PathPattern, RouteId};
 
-/// What a request has to satisfy before it goes to an endpoint. The parts are looked at in the order of the fields.
+/// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Security {
-    /// The object that it was written in.
+    /// The object with the policy.
     #[n(0)]
     pub id: RouteId,
-    /// Why nobody gets in: the policy cannot be honoured. Every request is answered 503.
+    /// The reason why the policy is invalid. The gateway responds to every request with 503.
     #[n(1)]
     pub refuses: Option<Box<str>>,
-    /// Which addresses may call.
+    /// The allowed and the denied client IPs.
     #[n(2)]
     pub access: Access,
-    /// Which pages of other origins may call. Preflights are answered before anything is asked of their sender.
+    /// Cross-origin requests. The gateway responds to a preflight request before authentication.
     #[cbor(n(3), with = "Maybe::<Within<Cors>>")]
     pub cors: Option<Cors>,
-    /// How callers say who they are, if they have to.
+    /// Authentication, if callers must authenticate.
     #[n(4)]
     pub authentication: Option<Authentication>,
-    /// Who of them may do what.
+    /// Authorization of the callers.
     #[n(5)]
     pub authorization: Option<Authorization>,
-    /// Whether endpoints get headers that name another path or method than the request line, such as `X-Original-URL` and
-    /// `X-HTTP-Method-Override`, where the policy decides on paths or methods. They are dropped otherwise.
+    /// Whether endpoints receive headers that override the path or method of the request line, such as `X-Original-URL` and
+    /// `X-HTTP-Method-Override`, if the policy decides on paths or methods. Otherwise the gateway drops these headers.
     #[n(6)]
     pub forward_overrides: bool,
 }
@@ -51,7 +51,7 @@ impl Part for Security {
 }
 
 impl Security {
-    /// A policy that cannot be honoured, and why.
+    /// An invalid policy, with the reason.
     #[must_use]
     pub fn closed(id: RouteId, reason: Box<str>) -> Self {
         let access = Access::default();
@@ -66,7 +66,7 @@ impl Security {
         }
     }
 
-    /// Whether there is anybody whom it keeps out.
+    /// Whether the policy denies any request.
     #[must_use]
     pub fn keeps_out(&self) -> bool {
         self.refuses.is_some()
@@ -76,21 +76,21 @@ impl Security {
     }
 }
 
-/// Which addresses may call: those that `allow` has, if it has any, without those of `deny`. The address is that of the
-/// client, as far as trusted peers tell it. 403 for all others.
+/// The allowed client IPs: the addresses of `allow`, or all addresses if `allow` is empty, without the addresses of `deny`.
+/// The gateway responds to all other clients with 403.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Access {
-    /// Who may; all, if it is empty.
+    /// The allowed addresses. Empty: all addresses.
     #[cbor(n(0), with = "List::<Parsed>")]
     pub allow: Vec<IpNet>,
-    /// Who may not.
+    /// The denied addresses.
     #[cbor(n(1), with = "List::<Parsed>")]
     pub deny: Vec<IpNet>,
 }
 
 impl Access {
-    /// Whether nobody is kept out.
+    /// Whether all addresses are allowed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty()
@@ -104,25 +104,25 @@ pub struct Cors {
     /// The origins that may read responses.
     #[n(0)]
     pub origins: Vec<OriginPattern>,
-    /// The methods that a preflight allows beside those that need none; `*` is any.
+    /// The methods that a preflight allows, beside the methods that need no preflight; `*` allows any method.
     #[n(1)]
     pub methods: Vec<Box<str>>,
-    /// The headers that a preflight allows, in lower case; `*` is any that the browser asks for.
+    /// The headers that a preflight allows, in lower case; `*` allows any header.
     #[cbor(n(2), with = "List::<Within<HeaderName>>")]
     pub headers: Vec<Box<str>>,
     /// The headers of a response that a page may read.
     #[cbor(n(3), with = "List::<Within<HeaderName>>")]
     pub expose: Vec<Box<str>>,
-    /// Whether requests may carry cookies and the like.
+    /// Whether requests may carry credentials, such as cookies.
     #[n(4)]
     pub credentials: bool,
-    /// How long a browser remembers a preflight.
+    /// How long a browser caches the response to a preflight.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(5), with = "Time")]
     pub max_age: Duration,
 }
 
-/// Credentials of every origin would invite any page.
+/// Credentials with every origin would let any page use the credentials.
 impl Bound for Cors {
     type Value = Self;
     const FIELD: &'static str = "credentials of every origin";
@@ -132,117 +132,117 @@ impl Bound for Cors {
     }
 }
 
-/// Origins that may read responses. `null`, which sandboxed pages of anybody send, is none of them.
+/// Origins that may read responses. `null` never matches, because sandboxed pages of any site send `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum OriginPattern {
-    /// Every origin; with credentials it would be an invitation to any page, so the control plane refuses that.
+    /// Every origin. The control plane rejects `*` with credentials, because any page could use the credentials.
     #[n(0)]
     Any,
-    /// This one, `scheme://host[:port]` in lower case.
+    /// One origin, `scheme://host[:port]` in lower case.
     #[n(1)]
     Exact(#[cbor(n(0), with = "Within::<Origin>")] Box<str>),
-    /// Every host below a domain: the scheme with `://`, and the rest behind the wildcard with its dot, as in
-    /// `https://` and `.example.com:8443`.
+    /// Every host below a domain: the scheme with `://`, and the rest after the wildcard with its dot, as in `https://` and
+    /// `.example.com:8443`.
     #[n(2)]
     Below {
-        /// Such as `https://`.
+        /// The scheme, such as `https://`.
         #[cbor(n(0), with = "Within::<OriginScheme>")]
         scheme: Box<str>,
-        /// Such as `.example.com`.
+        /// The domain, such as `.example.com`.
         #[cbor(n(1), with = "Within::<OriginSuffix>")]
         suffix: Box<str>,
     },
 }
 
-/// How callers say who they are.
+/// The authentication of callers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Authentication {
-    /// Whether all methods have to be satisfied, or one of them.
+    /// Whether a caller must satisfy all methods, or one method.
     #[n(0)]
     pub requires_all: bool,
-    /// In the order in which they are tried; at least one.
+    /// The methods in the order of their checks, at least one.
     #[cbor(n(1), with = "Within::<Methods<Method>>")]
     pub methods: Vec<Method>,
-    /// Whose consumers are known: those of these namespaces; `None` is those of all.
+    /// The namespaces of the accepted consumers. `None`: all namespaces.
     #[cbor(n(2), with = "Maybe::<List<Text>>")]
     pub consumers: Option<Vec<Arc<str>>>,
 }
 
-/// A way to say who one is.
+/// A method of authentication.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum Method {
-    /// By a token that somebody has signed.
+    /// A signed token.
     #[n(0)]
     Jwt(#[n(0)] Jwt),
-    /// By a key of a [`Consumer`](super::Consumer).
+    /// An API key of a [`Consumer`](super::Consumer).
     #[n(1)]
     ApiKey {
-        /// Where it is looked for; the first place that has something counts.
+        /// The places of the key. The first place with a value applies.
         #[n(0)]
         from: Vec<Credential>,
-        /// Whether endpoints get it too.
+        /// Whether endpoints also receive the key.
         #[n(1)]
         forward: bool,
     },
-    /// By a name and a password (RFC 7617).
+    /// A name and a password (RFC 7617).
     #[n(2)]
     Basic(#[n(0)] Basic),
-    /// By what an HTTP service says of the request.
+    /// The response of an external authorization service.
     #[n(3)]
     External(#[cbor(n(0), with = "Pointer")] Arc<External>),
-    /// By no way at all: it cannot be honoured, and nobody satisfies it.
+    /// A method that cannot be used. No request satisfies the method.
     #[n(4)]
     Unusable {
-        /// Which part of the policy.
+        /// The invalid part of the policy.
         #[n(0)]
         method: Box<str>,
-        /// Why.
+        /// The reason.
         #[n(1)]
         reason: Box<str>,
     },
 }
 
-/// Where a credential is looked for.
+/// A place of a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum Credential {
-    /// In a header, behind a prefix such as `Bearer `, which is compared without regard to case.
+    /// A header, after a prefix such as `Bearer `, which is compared without regard to case.
     #[n(0)]
     Header {
-        /// Its name in lower case.
+        /// The header's name in lower case.
         #[cbor(n(0), with = "Within::<HeaderName>")]
         name: Box<str>,
-        /// Empty, or ending with a space.
+        /// The prefix: empty, or with a trailing space.
         #[cbor(n(1), with = "Within::<CredentialPrefix>")]
         prefix: Box<str>,
     },
-    /// In a parameter of the query.
+    /// A parameter of the query.
     #[n(1)]
     Query(#[cbor(n(0), with = "Within::<CredentialName>")] Box<str>),
-    /// In a cookie.
+    /// A cookie.
     #[n(2)]
     Cookie(#[cbor(n(0), with = "Within::<CredentialName>")] Box<str>),
 }
 
-/// Names and passwords.
+/// Basic authentication: names and passwords.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Basic {
-    /// What browsers tell their users.
+    /// The realm that browsers show to users.
     #[n(0)]
     pub realm: Box<str>,
-    /// Names and hashes of passwords as `htpasswd` writes them: bcrypt, `{SHA}` and `$apr1$`.
+    /// Names and password hashes in the format of `htpasswd`: bcrypt, `{SHA}` and `$apr1$`.
     #[n(1)]
     pub users: Vec<(Box<str>, Box<str>)>,
-    /// Whether endpoints get the `Authorization` header too.
+    /// Whether endpoints also receive the `Authorization` header.
     #[n(2)]
     pub forward: bool,
 }
 
-/// Hashes are nobody's business.
+/// Hashes are secret.
 impl fmt::Debug for Basic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Basic").field("realm", &self.realm).field("users", &self.users.len()).finish()
@@ -260,57 +260,57 @@ impl Serialize for Basic {
     }
 }
 
-/// Who may do what: the first rule that a request meets decides. 403 for who may not.
+/// Authorization: the first matching rule decides. The gateway responds to denied requests with 403.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Authorization {
-    /// In their order.
+    /// The rules in order.
     #[n(0)]
     pub rules: Vec<AuthorizationRule>,
-    /// Whether a request that meets none of them is let in.
+    /// Whether a request that matches no rule is allowed.
     #[n(1)]
     pub allows_others: bool,
 }
 
-/// A rule: a request meets it if it meets all that the rule names.
+/// A rule. A request matches a rule if the request meets all conditions of the rule.
 ///
-/// A path is compared in each form in which an endpoint may read it: `%2F` as `/`, `;x=1` left out, without regard to
-/// case. A rule that denies is met by any of them, one that allows has to be met by all.
+/// A path is compared in each form in which an endpoint may read the path: `%2F` as `/`, without `;x=1`, without regard to
+/// case. A rule that denies matches if any form matches. A rule that allows matches if all forms match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct AuthorizationRule {
-    /// Whether who meets it is let in.
+    /// Whether the rule allows matching requests.
     #[n(0)]
     pub allows: bool,
-    /// One of these consumers, by namespace and name; any caller, if it is empty.
+    /// The consumers, by namespace and name. Empty: any caller.
     #[cbor(n(1), with = "List::<Pair<Text, Text>>")]
     pub consumers: Vec<(Arc<str>, Arc<str>)>,
-    /// A consumer of one of these groups.
+    /// The groups of consumers. The caller is in one of them.
     #[n(2)]
     pub groups: Vec<Box<str>>,
-    /// Tokens in which each of these claims has one of its values.
+    /// The claims of the token. The token satisfies each of these conditions.
     #[n(3)]
     pub claims: Vec<ClaimValues>,
-    /// One of these methods.
+    /// The methods. The request has one of them.
     #[n(4)]
     pub methods: Vec<Box<str>>,
-    /// One of these paths.
+    /// The paths. The request has one of them.
     #[n(5)]
     pub paths: Vec<PathPattern>,
-    /// One of these addresses.
+    /// The client IPs. The request has one of them.
     #[cbor(n(6), with = "List::<Parsed>")]
     pub addresses: Vec<IpNet>,
 }
 
-/// A claim and values of which it has to have one.
+/// A condition on a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct ClaimValues {
-    /// Its name; a dot leads into an object, as in `realm_access.roles`.
+    /// The claim's name. A dot selects a field of an object, as in `realm_access.roles`.
     #[cbor(n(0), with = "Within::<Claim>")]
     pub claim: Box<str>,
-    /// Values, of which the claim has to be one, or to have one if it is a list, or words as `scope` has (RFC 8693, 4.2);
-    /// any value, if it is empty.
+    /// The allowed values. The claim is one of the values, a list with one of the values, or words with one of the values, as
+    /// in `scope` (RFC 8693, 4.2). Empty: any value.
     #[n(1)]
     pub values: Vec<Box<str>>,
 }

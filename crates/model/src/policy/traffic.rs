@@ -1,4 +1,4 @@
-//! How requests of a route go on (`TrafficPolicy`).
+//! Timeouts, retries, header edits, weights and the like of a route (`TrafficPolicy`).
 
 use std::time::Duration;
 
@@ -14,50 +14,51 @@ use crate::encoding::bound::{
 use crate::encoding::{Adapt as _, List, Maybe, Part, Time, Within};
 use crate::{Balance, RouteId, UpstreamKey};
 
-/// How the requests of a route go on, beside what holds for all routes.
+/// How the gateway serves the requests of a route, in place of the settings for all routes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Traffic {
-    /// The object that it was written in.
+    /// The object with the policy.
     #[n(0)]
     pub id: RouteId,
-    /// Time limits in place of those of the settings.
+    /// Timeouts, in place of the timeouts of the settings.
     #[n(1)]
     pub timeouts: RouteTimeouts,
-    /// When a request is sent once more.
+    /// Retries.
     #[n(2)]
     pub retries: Option<Retries>,
-    /// A request's body, in bytes, in place of the limit of the settings; 0 is no limit.
+    /// The longest body of a request, in bytes, in place of the limit of the settings. 0: no limit.
     #[n(3)]
     pub request_body: Option<u64>,
-    /// A response's body, in bytes as it comes from the endpoint: 502 above it if its head says so, else it is broken off.
+    /// The longest body of a response, in bytes as received from the endpoint. If the head announces a longer body, the
+    /// gateway responds with 502. Otherwise the gateway aborts the response at the limit.
     #[n(4)]
     pub response_body: Option<u64>,
-    /// What becomes of the headers of requests.
+    /// The edits of request headers.
     #[n(5)]
     pub request_headers: HeaderRules,
-    /// What becomes of the headers of responses.
+    /// The edits of response headers.
     #[n(6)]
     pub response_headers: HeaderRules,
-    /// What endpoints are asked for in place of what clients ask for.
+    /// The rewrite of the path and host for endpoints.
     #[n(7)]
     pub rewrite: Rewrite,
-    /// What is answered without asking an endpoint.
+    /// The response that the gateway generates without an endpoint.
     #[n(8)]
     pub answer: Option<Answer>,
-    /// What is done wrong on purpose.
+    /// Fault injection.
     #[n(9)]
     pub faults: Faults,
-    /// Which requests go to other upstreams than the route's.
+    /// Traffic split: the requests for upstreams other than the route's.
     #[n(10)]
     pub split: Option<Split>,
-    /// How an endpoint is chosen.
+    /// Load balancing.
     #[n(11)]
     pub choice: Choice,
-    /// Who gets copies of requests.
+    /// The mirror.
     #[n(12)]
     pub mirror: Option<Mirror>,
-    /// Which responses are kept for others.
+    /// The response cache.
     #[cbor(n(13), with = "Maybe::<Within<Cache>>")]
     pub cache: Option<Cache>,
 }
@@ -68,7 +69,7 @@ impl Part for Traffic {
 }
 
 impl Traffic {
-    /// One that changes nothing.
+    /// A policy that changes nothing.
     #[must_use]
     pub fn new(id: RouteId) -> Self {
         Self {
@@ -89,7 +90,7 @@ impl Traffic {
         }
     }
 
-    /// The upstreams that it names.
+    /// The upstreams that the policy names.
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let branches =
             self.split.iter().flat_map(|split| split.branches.iter().map(|branch| &branch.upstream));
@@ -97,11 +98,12 @@ impl Traffic {
     }
 }
 
-/// Time limits of a route. `None`: as the settings say ([`Timeouts`](crate::settings::Timeouts)).
+/// Timeouts of a route. `None`: the timeout of the settings ([`Timeouts`](crate::settings::Timeouts)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct RouteTimeouts {
-    /// From the request's head to the head of its response, over all attempts: 504 after it. The settings have none.
+    /// From the request's head to the head of its response, over all attempts: the gateway then responds with 504. The
+    /// settings have no timeout over all attempts.
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(0), with = "Maybe::<Time>")]
     pub request: Option<Duration>,
@@ -121,66 +123,67 @@ pub struct RouteTimeouts {
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(4), with = "Maybe::<Time>")]
     pub request_body: Option<Duration>,
-    /// How long an upgraded connection may be silent.
+    /// The longest silence of a tunnel.
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(5), with = "Maybe::<Time>")]
     pub tunnel_idle: Option<Duration>,
 }
 
-/// When a request is sent once more.
+/// The retries of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Retries {
-    /// How many endpoints a request may be sent to in all, from 1 to 10.
+    /// The most endpoints that a request is sent to, from 1 to 10.
     #[cbor(n(0), with = "Within::<Attempts>")]
     pub attempts: u32,
-    /// How long one attempt may take to the head of its response before another endpoint is asked, if that is safe.
+    /// The timeout of one attempt, up to the head of its response. The gateway then retries at another endpoint if a retry is
+    /// safe.
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(1), with = "Maybe::<Time>")]
     pub per_attempt: Option<Duration>,
-    /// Statuses from 500 to 599 after which another endpoint is asked, if that is safe.
+    /// Statuses from 500 to 599 after which the gateway retries at another endpoint if a retry is safe.
     #[cbor(n(2), with = "List::<Within<ServerErrorStatus>>")]
     pub statuses: Vec<u16>,
-    /// How many requests may be sent once more, measured by all.
+    /// The retry budget, over all requests.
     #[n(3)]
     pub budget: Option<RetryBudget>,
 }
 
-/// How many requests of the last 10 s may have been sent once more.
+/// The retry budget of the last 10 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct RetryBudget {
-    /// Of 100 requests, from 0 to 100.
+    /// The retries per 100 requests, from 0 to 100.
     #[cbor(n(0), with = "Within::<PercentOrZero>")]
     pub percent: u8,
-    /// Each second whatever that makes, up to 1000.
+    /// The retries in a second that the budget allows in any case, up to 1000.
     #[cbor(n(1), with = "Within::<RetriesPerSecond>")]
     pub min_per_second: u32,
 }
 
-/// What becomes of headers: those to remove and to set are taken out, then those to set and to add are put in.
+/// Header edits: headers to remove and to set are removed first, then headers to set and to add are inserted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct HeaderRules {
-    /// Names and values in place of all headers of these names.
+    /// Names and values that replace all headers of these names.
     #[cbor(n(0), with = "List::<Pair<Within<HeaderName>, Within<HeaderValue>>>")]
     pub set: Vec<(Box<str>, Box<str>)>,
-    /// Names and values beside others of these names.
+    /// Names and values that are added to other headers of these names.
     #[cbor(n(1), with = "List::<Pair<Within<HeaderName>, Within<HeaderValue>>>")]
     pub add: Vec<(Box<str>, Box<str>)>,
-    /// Names.
+    /// Names of headers to remove.
     #[cbor(n(2), with = "List::<Within<HeaderName>>")]
     pub remove: Vec<Box<str>>,
 }
 
 impl HeaderRules {
-    /// The names that are taken out.
+    /// The names of removed headers.
     pub fn names(&self) -> impl Iterator<Item = &Box<str>> {
         self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
     }
 }
 
-/// What endpoints are asked for in place of what clients ask for.
+/// The rewrite of the path and host for endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Rewrite {
@@ -192,62 +195,62 @@ pub struct Rewrite {
     pub host: Option<Box<str>>,
 }
 
-/// What a path becomes.
+/// The rewrite of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum PathRewrite {
-    /// This.
+    /// The whole path.
     #[n(0)]
     Full(#[cbor(n(0), with = "Within::<RequestPath>")] Box<str>),
-    /// This, and behind it what follows the route's own path.
+    /// The prefix of the path: it replaces the route's own path, and the rest follows.
     #[n(1)]
     Prefix(#[cbor(n(0), with = "Within::<RequestPath>")] Box<str>),
 }
 
-/// What is answered without asking an endpoint.
+/// A response that the gateway generates without an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum Answer {
-    /// The client is sent elsewhere.
+    /// A redirect.
     #[n(0)]
     Redirect(#[n(0)] Redirect),
-    /// Always the same.
+    /// A fixed response.
     #[n(1)]
     Fixed(#[cbor(n(0), with = "Within::<Fixed>")] Fixed),
 }
 
-/// Where clients are sent.
+/// A redirect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Redirect {
-    /// Whether it is `https`; the scheme of the request, if nothing says so.
+    /// Whether the scheme is `https`. `None`: the scheme of the request.
     #[n(0)]
     pub https: Option<bool>,
-    /// The host, if it is another one.
+    /// The host. `None`: the host of the request.
     #[cbor(n(1), with = "Maybe::<Within<Authority>>")]
     pub host: Option<Box<str>>,
-    /// The port; without one that of the scheme if that is named, else that of the request.
+    /// The port. `None`: the port of the scheme if the redirect sets a scheme, else the port of the request.
     #[cbor(n(2), with = "Maybe::<Within<Port>>")]
     pub port: Option<u16>,
-    /// The path, if it is another one.
+    /// The path. `None`: the path of the request.
     #[n(3)]
     pub path: Option<PathRewrite>,
-    /// 301, 302, 303, 307 or 308.
+    /// The status: 301, 302, 303, 307 or 308.
     #[cbor(n(4), with = "Within::<RedirectStatus>")]
     pub status: u16,
 }
 
-/// An answer that is always the same.
+/// A fixed response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Fixed {
-    /// From 200 to 599.
+    /// The status, from 200 to 599.
     #[cbor(n(0), with = "Within::<FinalStatus>")]
     pub status: u16,
-    /// What the body is.
+    /// The media type of the body.
     #[cbor(n(1), with = "Maybe::<Within<HeaderValue>>")]
     pub content_type: Option<Box<str>>,
-    /// At most [`Fixed::BODY_MAX`] bytes.
+    /// The body, at most [`Fixed::BODY_MAX`] bytes.
     #[n(2)]
     pub body: Box<str>,
 }
@@ -257,7 +260,7 @@ impl Fixed {
     pub const BODY_MAX: usize = 16 * 1024;
 }
 
-/// The body is not too long, and absent where the status has none.
+/// The body is not too long, and empty if the status allows no body.
 impl Bound for Fixed {
     type Value = Self;
     const FIELD: &'static str = "the body of an answer";
@@ -268,52 +271,52 @@ impl Bound for Fixed {
     }
 }
 
-/// What is done wrong on purpose, to see who bears it.
+/// Fault injection: deliberate faults, which show how clients handle faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Faults {
-    /// Requests that wait before they go on.
+    /// Delayed requests.
     #[n(0)]
     pub delay: Option<Delay>,
-    /// Requests that get an error.
+    /// Aborted requests.
     #[n(1)]
     pub abort: Option<Abort>,
 }
 
-/// Requests that wait before they go on.
+/// Delayed requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Delay {
-    /// Of 100 requests, from 1 to 100.
+    /// The percentage of delayed requests, from 1 to 100.
     #[cbor(n(0), with = "Within::<Percent>")]
     pub percent: u8,
-    /// How long.
+    /// The delay.
     #[serde(serialize_with = "seconds")]
     #[cbor(n(1), with = "Time")]
     pub time: Duration,
 }
 
-/// Requests that get an error.
+/// Aborted requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Abort {
-    /// Of 100 requests, from 1 to 100.
+    /// The percentage of aborted requests, from 1 to 100.
     #[cbor(n(0), with = "Within::<Percent>")]
     pub percent: u8,
-    /// From 400 to 599.
+    /// The status, from 400 to 599.
     #[cbor(n(1), with = "Within::<ErrorStatus>")]
     pub status: u16,
 }
 
-/// Which requests go to other upstreams than the route's.
+/// Traffic split: the requests for upstreams other than the route's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Split {
-    /// The share of the route's own upstream, up to 1,000,000.
+    /// The weight of the route's own upstream, up to 1,000,000.
     #[cbor(n(0), with = "Within::<Weight>")]
     pub weight: u32,
-    /// The others: the first of which a match holds has the request; else one of those of which no exclusion holds has
-    /// it, by weight.
+    /// The other upstreams. The first branch with a match for the request serves the request. Without a match the weights
+    /// decide among the branches whose exclusions do not apply.
     #[cbor(n(1), with = "Within::<Split>")]
     pub branches: Vec<Branch>,
 }
@@ -336,65 +339,65 @@ impl Bound for Split {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Branch {
-    /// Who serves it.
+    /// The upstream.
     #[n(0)]
     pub upstream: UpstreamKey,
-    /// Its share, up to 1,000,000.
+    /// The weight, up to 1,000,000.
     #[cbor(n(1), with = "Within::<Weight>")]
     pub weight: u32,
-    /// Requests of which one of these holds go there.
+    /// Conditions: a request that meets one of them goes to this upstream.
     #[n(2)]
     pub matches: Vec<RequestMatch>,
-    /// Requests of which one of these holds do not go there by weight.
+    /// Exclusions: a request that meets one of them does not go to this upstream by weight.
     #[n(3)]
     pub excludes: Vec<RequestMatch>,
 }
 
-/// What a request has.
+/// A condition on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct RequestMatch {
-    /// Where.
+    /// The header or cookie.
     #[n(0)]
     pub place: MatchPlace,
-    /// What; anything, if nothing says so.
+    /// The required value. `None`: any value.
     #[n(1)]
     pub value: Option<Box<str>>,
 }
 
-/// Where a request has something.
+/// The place of a value in a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum MatchPlace {
-    /// In the header of this name.
+    /// The header of this name.
     #[n(0)]
     Header(#[cbor(n(0), with = "Within::<HeaderName>")] Box<str>),
-    /// In the cookie of this name.
+    /// The cookie of this name.
     #[n(1)]
     Cookie(#[cbor(n(0), with = "Within::<CookieName>")] Box<str>),
 }
 
-/// How an endpoint is chosen.
+/// Load balancing: the choice of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Choice {
-    /// In place of [`Upstream::balance`](crate::Upstream::balance).
+    /// The algorithm, in place of [`Upstream::balance`](crate::Upstream::balance).
     #[n(0)]
     pub balance: Option<Balance>,
-    /// Requests that have all of these in common go to the same endpoint as far as it has room: consistent hashing with
-    /// bounded load.
+    /// Consistent hashing with bounded load: requests with equal values of all parts go to the same endpoint while the
+    /// endpoint has capacity.
     #[n(1)]
     pub hash: Vec<HashPart>,
-    /// A cookie by which a client comes back to its endpoint.
+    /// Session affinity: a cookie returns a client to its endpoint.
     #[n(2)]
     pub cookie: Option<AffinityCookie>,
 }
 
-/// What requests have in common.
+/// A part of the hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub enum HashPart {
-    /// The client's address, as far as trusted peers tell it.
+    /// The client IP.
     #[n(0)]
     Address,
     /// The value of this header.
@@ -411,51 +414,51 @@ pub enum HashPart {
     Path,
 }
 
-/// A cookie by which a client comes back to its endpoint.
+/// The cookie of session affinity, which returns a client to its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct AffinityCookie {
-    /// Its name.
+    /// The cookie's name.
     #[cbor(n(0), with = "Within::<CookieName>")]
     pub name: Box<str>,
-    /// How long clients keep it; until they end, if nothing says so.
+    /// How long clients store the cookie. `None`: until the end of the client's session.
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(1), with = "Maybe::<Time>")]
     pub max_age: Option<Duration>,
 }
 
-/// Who gets copies of requests, whose responses nobody gets.
+/// The mirror: it receives copies of requests, and the gateway drops its responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Mirror {
-    /// Who gets them.
+    /// The upstream of the mirror.
     #[n(0)]
     pub upstream: UpstreamKey,
-    /// Of 100 requests, from 1 to 100.
+    /// The percentage of mirrored requests, from 1 to 100.
     #[cbor(n(1), with = "Within::<Percent>")]
     pub percent: u8,
 }
 
-/// Which responses are kept for others (RFC 9111).
+/// The response cache (RFC 9111).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Cache {
-    /// What all of them take, in bytes, at each data plane: [`Cache::SIZE_MIN`] at least.
+    /// The size of all cached responses, in bytes, at each data plane: at least [`Cache::SIZE_MIN`].
     #[n(0)]
     pub max_size: u64,
-    /// The longest body, in bytes: a quarter of [`max_size`](Self::max_size) at most.
+    /// The longest body, in bytes: at most a quarter of [`max_size`](Self::max_size).
     #[n(1)]
     pub max_response_size: u64,
-    /// How long a response is fresh that says nothing of it. `None`: it is not kept.
+    /// How long a response without freshness information is fresh. `None`: such a response is not cached.
     #[serde(serialize_with = "some_seconds")]
     #[cbor(n(2), with = "Maybe::<Time>")]
     pub default_time: Option<Duration>,
-    /// How long a stale response may be used if the endpoint fails, unless it says that it must not be; 0: as it says itself
-    /// (RFC 5861).
+    /// How long a stale response may be served if the endpoint fails, unless the response forbids stale use. 0: the response
+    /// decides (RFC 5861).
     #[serde(serialize_with = "seconds")]
     #[cbor(n(3), with = "Time")]
     pub stale_if_error: Duration,
-    /// Headers of requests by which responses differ, beside those that responses name (`Vary`).
+    /// Request headers that are part of the cache key, beside the headers that responses name (`Vary`).
     #[cbor(n(4), with = "List::<Within<HeaderName>>")]
     pub key_headers: Vec<Box<str>>,
 }
@@ -463,7 +466,7 @@ pub struct Cache {
 impl Cache {
     /// The least [`max_size`](Self::max_size): 64 KiB.
     pub const SIZE_MIN: u64 = 64 * 1024;
-    /// The largest: 64 GiB.
+    /// The largest [`max_size`](Self::max_size): 64 GiB.
     pub const SIZE_MAX: u64 = 64 << 30;
     /// The most [`key_headers`](Self::key_headers).
     pub const KEY_HEADERS_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! What a back end does with a connection and with a request.
+//! The behaviour of a backend for connections and requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Request;
 
-/// What a back end does. Build one from a constructor and change it by the methods that take `self`:
+/// The behaviour of a backend. Create a behaviour with a constructor, and change it with the methods that take `self`:
 /// `Behaviour::ok().delay(Duration::from_millis(20)).close_after(3)`.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
@@ -21,7 +21,7 @@ pub struct Behaviour {
     pub(super) read_pace: Option<(usize, Duration)>,
 }
 
-/// What happens to a connection that was just accepted.
+/// The handling of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnAccept {
     Serve,
@@ -29,7 +29,7 @@ pub(super) enum OnAccept {
     Hold,
 }
 
-/// What is sent for a request.
+/// The response to a request.
 #[derive(Clone)]
 pub(super) enum Answer {
     Metadata,
@@ -45,18 +45,18 @@ pub(super) enum Answer {
 }
 
 impl Behaviour {
-    /// 200 with about 1 KB of text about the server and the request: what the published experiments call
-    /// server metadata. The request's `X-Id` and `X-Request-ID` are in it.
+    /// 200 with about 1 KB of text about the server and the request, called server metadata in published experiments. The
+    /// text contains the request's `X-Id` and `X-Request-ID`.
     pub fn ok() -> Self {
         Self::new(Answer::Metadata)
     }
 
-    /// 200 whose body is the request as it came, head and body, byte for byte.
+    /// 200 with the received request as body, head and body, byte for byte.
     pub fn echo() -> Self {
         Self::new(Answer::Echo)
     }
 
-    /// This status with a short body (none where the status forbids one).
+    /// This status with a short body (without a body if the status forbids a body).
     pub fn status(status: u16) -> Self {
         Self::new(Answer::Sized { status, length: 16 })
     }
@@ -77,7 +77,7 @@ impl Behaviour {
         Self::new(Answer::Chunked { chunks, pause, trailers })
     }
 
-    /// Any request gets exactly these bytes.
+    /// Exactly these bytes for any request.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(Answer::Raw(bytes.into().into()))
     }
@@ -87,32 +87,32 @@ impl Behaviour {
         Self::raw(*b"\x00\xffnot http at all\r\n\r\n").then_close()
     }
 
-    /// A body `extra` bytes longer than the Content-Length says; the connection stays open.
+    /// A body that is `extra` bytes longer than the Content-Length; the connection stays open.
     pub fn too_much(extra: usize) -> Self {
         Self::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody{}", "x".repeat(extra)))
     }
 
-    /// A body `missing` bytes shorter than the Content-Length says, then a close.
+    /// A body that is `missing` bytes shorter than the Content-Length, then a close.
     pub fn too_little(missing: usize) -> Self {
         Self::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\nbody", 4 + missing)).then_close()
     }
 
-    /// Reads requests and never answers.
+    /// Reads requests and never responds.
     pub fn silent() -> Self {
         Self::new(Answer::Never)
     }
 
-    /// Closes the connection when it has read a request's head, without an answer.
+    /// Closes the connection after a request's head, without a response.
     pub fn close_on_request() -> Self {
         Self::new(Answer::Close).early()
     }
 
-    /// Resets the connection when it has read a request's head.
+    /// Resets the connection after a request's head.
     pub fn reset_on_request() -> Self {
         Self::new(Answer::Reset).early()
     }
 
-    /// Closes each connection as soon as it is accepted.
+    /// Closes each connection after accept.
     pub fn close_on_accept() -> Self {
         Self { on_accept: OnAccept::Close, ..Self::ok() }
     }
@@ -122,43 +122,43 @@ impl Behaviour {
         Self { on_accept: OnAccept::Hold, ..Self::ok() }
     }
 
-    /// 101 to a request with an Upgrade field, then every byte is sent back (a WebSocket without frames).
-    /// 200 to a request without one.
+    /// 101 for a request with an Upgrade field, then an echo of every byte (a WebSocket without frames). 200 for a request
+    /// without Upgrade.
     pub fn upgrade() -> Self {
         Self::new(Answer::Upgrade)
     }
 
-    /// Decides for each request. The connection-level parts (on accept, reading pace) of what is chosen do
-    /// not count.
+    /// Selects a behaviour for each request. The connection-level parts of the selected behaviour (on accept, reading pace)
+    /// are ignored.
     pub fn choose(decide: impl Fn(&Request) -> Self + Send + Sync + 'static) -> Self {
         Self::new(Answer::Choose(Arc::new(decide))).early()
     }
 
-    /// Waits this long before each answer.
+    /// Waits this long before each response.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
         Self { delay, ..self }
     }
 
-    /// Sends these bytes, such as `HTTP/1.1 103 Early Hints\r\n\r\n`, before each answer.
+    /// Sends these bytes, such as `HTTP/1.1 103 Early Hints\r\n\r\n`, before each response.
     #[must_use]
     pub fn interim(self, head: impl Into<Vec<u8>>) -> Self {
         Self { interim: head.into(), ..self }
     }
 
-    /// Closes a connection after this many answers, without having said so (no `Connection: close`).
+    /// Closes a connection after this many responses, without notice (no `Connection: close`).
     #[must_use]
     pub fn close_after(self, answers: u64) -> Self {
         Self { close_after: Some(answers), ..self }
     }
 
-    /// Closes the connection after each answer, without having said so.
+    /// Closes the connection after each response, without notice.
     #[must_use]
     pub fn then_close(self) -> Self {
         Self { then_close: true, ..self }
     }
 
-    /// Answers without reading the request's body; the body is read afterwards.
+    /// Responds before reading the request's body, and reads the body afterwards.
     #[must_use]
     pub fn early(self) -> Self {
         Self { early: true, ..self }

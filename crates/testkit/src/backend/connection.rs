@@ -1,4 +1,4 @@
-//! One connection of a back end.
+//! One connection of a backend.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Connection {
     reset: bool,
 }
 
-/// Whether the connection goes on after a request.
+/// Whether the connection continues after a request.
 #[derive(PartialEq, Eq)]
 enum Next {
     Request,
@@ -40,12 +40,12 @@ impl Connection {
         Self { stream, shared, buffer: BytesMut::new(), number, answered: 0, reset: false }
     }
 
-    /// Serves until the peer, the behaviour or the life of the back end ends it.
+    /// Serves until the peer, the behaviour or the end of the backend closes the connection.
     pub(super) async fn run(mut self, mut life: watch::Receiver<Life>) {
         tokio::select! {
             biased;
             _ = life.changed() => self.reset |= *life.borrow() == Life::Reset,
-            // A socket error is what the tests are about; the peer's side of it is what they look at.
+            // Socket errors are expected in tests. The tests check the peer's side.
             _ = self.serve() => {}
         }
     }
@@ -66,7 +66,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads a request's head and writes it in the journal. `None` at the end of the stream.
+    /// Reads a request's head and appends the request to the journal. `None` at the end of the stream.
     async fn read_head(&mut self) -> io::Result<Option<(Request, BodyDecoder)>> {
         let (mut request, framing) = loop {
             match take_head(&mut self.buffer) {
@@ -126,7 +126,7 @@ impl Connection {
                 self.reset = true;
                 return Ok(Next::End);
             }
-            // A choice has been made by now.
+            // `Choose` was resolved before.
             Answer::Close | Answer::Choose(_) => return Ok(Next::End),
             Answer::Upgrade if request.header("upgrade").is_some() => {
                 self.tunnel().await?;
@@ -144,7 +144,7 @@ impl Connection {
         Ok(if enough || asked || old || behaviour.then_close { Next::End } else { Next::Request })
     }
 
-    /// Reads what is left of the body; false when the stream ends before the body does.
+    /// Reads the rest of the body; false when the stream ends before the body.
     async fn read_body(
         &mut self,
         behaviour: &Behaviour,

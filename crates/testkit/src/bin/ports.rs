@@ -1,4 +1,4 @@
-//! For scripts: ports that are free now, and a certificate with its authority and its Secret.
+//! For scripts: free ports, and a certificate with its CA certificate and its Secret.
 //!
 //! `ports N` prints N ports; `ports --certificate NAME DIR` writes `ca.pem` and `secret.yaml`.
 
@@ -30,7 +30,7 @@ fn main() -> anyhow::Result<()> {
         std::fs::write(directory.join("secret.yaml"), authority.issue(&[&name]).secret(&name))?;
         return Ok(());
     }
-    // All are held until all are known.
+    // All listeners stay open until all ports are known.
     let listeners: Result<Vec<_>, _> =
         (0..arguments.count.unwrap_or(0)).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
     let ports: Result<Vec<_>, _> =

@@ -1,4 +1,4 @@
-//! One connection of a load: request after request, reconnecting as a polite client does.
+//! One connection of a load: sends requests in turn, and reconnects like a well-behaved client.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::{Expect, Failure, Kind, Shared};
 use crate::stream::Stream;
 use crate::wire::{self, BodyDecoder, Framing};
 
-/// The runtime's timers are a millisecond coarse: a request that waited to be due and was woken within this
-/// time of it is not charged for the timer.
+/// The runtime's timers have a resolution of a millisecond. A request that is sent within this time of its due time is not
+/// charged for the timer.
 const TIMER: Duration = Duration::from_millis(2);
 
-/// A pause after a failed connect, so that a dead server is not hammered.
+/// The pause after a failed connect, to spare a dead server.
 const PAUSE: Duration = Duration::from_millis(10);
 
 struct Connection {
@@ -30,10 +30,10 @@ struct Connection {
     id: String,
 }
 
-/// A failed request: how, and in words.
+/// A failed request: the reason, and a description.
 type Failed = (Failure, String);
 
-/// Sends until the watched sender is gone.
+/// Sends until the watched sender is dropped.
 pub(super) async fn run(shared: Arc<Shared>, mut stopped: watch::Receiver<()>) {
     let mut connection = Connection {
         shared,
@@ -66,7 +66,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut stopped: watch::Receiver<()>) {
 impl Connection {
     async fn request(&mut self, number: u64, start: Instant) {
         let kind = self.write_request(number);
-        // From now and not from when it was due: the limit is for the server, not for the queue.
+        // From now instead of the due time: the limit is for the server, not for the queue.
         let deadline = Instant::now() + self.shared.load.timeout;
         let result = match timeout_at(deadline.into(), self.exchange()).await {
             Ok(result) => result,
@@ -92,7 +92,7 @@ impl Connection {
     fn write_request(&mut self, number: u64) -> Kind {
         let load = &self.shared.load;
         let kind = if load.posts > 0.0 && fastrand::f64() < load.posts { Kind::Post } else { Kind::Get };
-        // Of one width, so that no id is found within another.
+        // Ids have equal lengths, so that no id is a part of another id.
         self.id = format!("{}-{number:010}", self.shared.id_prefix);
         let method = if kind == Kind::Post { "POST" } else { "GET" };
         let path = if load.path.contains("{id}") { &load.path.replace("{id}", &self.id) } else { &load.path };
@@ -114,7 +114,7 @@ impl Connection {
         kind
     }
 
-    /// Sends the request and reads its answer into `body`. Gives the status.
+    /// Sends the request and reads the response's body into `body`. Returns the status.
     async fn exchange(&mut self) -> Result<u16, Failed> {
         self.drop_if_closed();
         if self.stream.is_none() {
@@ -123,7 +123,7 @@ impl Connection {
         let Some(mut stream) = self.stream.take() else {
             return Err((Failure::Connect, "no connection".to_owned()));
         };
-        // The connection is put back only after a complete answer: whatever ends this early closes it.
+        // The connection is put back only after a complete response. An early end therefore closes the connection.
         let written = stream.write_all(&self.output).await;
         let written = match written {
             Ok(()) => stream.flush().await,
@@ -137,7 +137,7 @@ impl Connection {
         Ok(status)
     }
 
-    /// Notices that the server closed the connection while it was idle.
+    /// Detects that the server closed the connection while it was idle.
     fn drop_if_closed(&mut self) {
         if self.stream.as_mut().is_some_and(|stream| !stream.is_quiet()) {
             self.stream = None;
@@ -154,7 +154,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads one answer. Gives its status and whether the connection can carry another.
+    /// Reads one response. Returns the status, and whether the connection can carry another response.
     async fn read(&mut self, stream: &mut Stream) -> Result<(u16, bool), Failed> {
         self.body.clear();
         let (status, framing, close) = loop {
@@ -206,8 +206,8 @@ impl Connection {
     }
 }
 
-/// Takes a complete head off the front: the status, the framing of the body, and whether the connection
-/// closes behind it.
+/// Removes a complete head from the front: the status, the framing of the body, and whether the connection closes after the
+/// response.
 fn take_head(input: &mut BytesMut) -> Result<Option<(u16, Framing, bool)>, String> {
     if input.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a load counted.
+//! The counts of a load.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,69 +6,69 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// How many examples of failures are kept in words.
+/// The most examples of failures.
 const EXAMPLES: usize = 20;
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Idempotent: a gateway may repeat it.
+    /// Idempotent: a gateway may retry the request.
     Get,
-    /// Not idempotent: sent at most once if it may have been processed.
+    /// Not idempotent: a gateway sends the request at most once if an endpoint may have processed it.
     Post,
 }
 
-/// Why a request counts as failed.
+/// The reason of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
     /// No connection.
     Connect,
-    /// No complete answer in time.
+    /// No complete response in time.
     Timeout,
-    /// The connection closed or broke after the request was begun and before its answer was complete.
+    /// The connection closed or broke between the start of the request and the end of its response.
     Read,
-    /// The answer is not HTTP.
+    /// The response is not HTTP.
     Malformed,
-    /// A complete answer with another status than 200.
+    /// A complete response with a status other than 200.
     Status(u16),
-    /// A complete answer with the wrong body.
+    /// A complete response with the wrong body.
     Body,
 }
 
-/// The counts and latencies of a load, so far or in all.
+/// The counts and latencies of a load, at a moment or at its end.
 #[derive(Clone)]
 pub struct Report {
-    /// Requests answered well.
+    /// Successful requests.
     pub ok: u64,
     /// Failed requests by kind and reason.
     pub failed: BTreeMap<(Kind, Failure), u64>,
-    /// Connections made after the first of each, because the server closed politely.
+    /// Further connections after the first, because the server closed gracefully.
     pub reconnects: u64,
-    /// Some failures in words.
+    /// Some failures as text.
     pub examples: Vec<String>,
-    /// Latencies of the good answers, in microseconds.
+    /// Latencies of successful requests, in microseconds.
     pub latency: Histogram<u64>,
-    /// How long the load has run.
+    /// The duration of the load.
     pub elapsed: Duration,
 }
 
 impl Report {
-    /// How many requests failed.
+    /// The number of failed requests.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// How many requests of this kind failed.
+    /// The number of failed requests of this kind.
     pub fn failures_of(&self, kind: Kind) -> u64 {
         self.failed.iter().filter(|((of, _), _)| *of == kind).map(|(_, count)| count).sum()
     }
 
-    /// How many requests failed for this reason.
+    /// The number of requests that failed for this reason.
     pub fn failures_by(&self, failure: Failure) -> u64 {
         self.failed.iter().filter(|((_, by), _)| *by == failure).map(|(_, count)| count).sum()
     }
 
-    /// How many requests have an outcome.
+    /// The number of finished requests.
     pub fn requests(&self) -> u64 {
         self.ok + self.failures()
     }
@@ -78,17 +78,17 @@ impl Report {
         self.requests() as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The latency below which this share (0.0 to 1.0) of the good answers lies.
+    /// The latency quantile (0.0 to 1.0) of successful requests.
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_micros(self.latency.value_at_quantile(quantile))
     }
 
-    /// The greatest latency of a good answer.
+    /// The greatest latency of a successful request.
     pub fn max(&self) -> Duration {
         Duration::from_micros(self.latency.max())
     }
 
-    /// Takes in what another load counted at the same time.
+    /// Adds the counts of another load at the same time.
     pub fn merge(&mut self, other: &Self) {
         self.ok += other.ok;
         for (failed, count) in &other.failed {

@@ -1,4 +1,4 @@
-//! The certificate of the demo: replaced again and again, while new connections look at what they are shown.
+//! The certificate of the demo: replaced repeatedly, while new connections check the presented certificate.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use sluicegate_testkit::stream::Transport;
 use sluicegate_testkit::tls::Authority;
 use tokio::time::{Instant, sleep};
 
-/// The name of its Secret, in the namespace `default`.
+/// The name of the Secret, in the namespace `default`.
 pub(crate) const SECRET: &str = "demo";
 
-/// How many new connections look at each certificate, and the time between two of them.
+/// The number of connections that check each certificate, and the time between two of them.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the certificate before may still be shown: each worker takes the new one when it comes to it.
+/// How long the previous certificate may still be presented: each worker switches at its own time.
 const LATE: Duration = Duration::from_millis(500);
 
-/// How many examples of failures are kept in words.
+/// The most examples of failures.
 const EXAMPLES: usize = 5;
 
-/// The Secret, what is in it, and what was in it before.
+/// The Secret, with its current and its previous certificate.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     path: PathBuf,
@@ -37,23 +37,23 @@ pub(crate) struct Certificate {
     counts: Rc<RefCell<Counts>>,
 }
 
-/// What became of certificates and of the connections that looked at them.
+/// The counts of certificates, and of the connections that check them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// How many times the certificate was replaced.
+    /// Replacements of the certificate.
     pub(crate) rotations: u64,
-    /// How many certificates were shown while they were the newest.
+    /// Certificates that a connection received while they were the newest.
     pub(crate) met: u64,
-    /// New connections, the failed ones as well.
+    /// New connections, including failed connections.
     pub(crate) handshakes: u64,
-    /// Those without an answer of status 200, or with a certificate that is not the right one.
+    /// Connections without a response of status 200, or with a wrong certificate.
     pub(crate) failed: u64,
-    /// Some failures in words.
+    /// Some failures as text.
     pub(crate) examples: Vec<String>,
 }
 
 impl Certificate {
-    /// Makes the first one, and writes its Secret to a folder of manifests.
+    /// Issues the first certificate, and writes the Secret to a folder of manifests.
     pub(crate) fn start(manifests: &Path) -> anyhow::Result<Self> {
         let path = manifests.join("certificate.yaml");
         let newest = issue(&path)?;
@@ -61,13 +61,13 @@ impl Certificate {
         Ok(Self { path, newest, previous: None, replaced, newest_was_shown: false, counts })
     }
 
-    /// What is counted now and later.
+    /// The live counts.
     pub(crate) fn counts(&self) -> Rc<RefCell<Counts>> {
         Rc::clone(&self.counts)
     }
 
-    /// Replaces it about once a second for ever. The looks are in the same loop, so that each knows what it should
-    /// be shown.
+    /// Replaces the certificate about once a second, forever. The same loop makes the connections, so that each connection
+    /// knows the expected certificate.
     pub(crate) async fn rotate(&mut self, addr: SocketAddr) -> anyhow::Result<()> {
         loop {
             for _ in 0..LOOKS {
@@ -88,7 +88,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// Counts what a connection was shown. `age` is how long the newest certificate was there when it began.
+    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the start of the connection.
     fn judge(&mut self, shown: anyhow::Result<CertificateDer<'static>>, age: Duration) {
         let mut counts = self.counts.borrow_mut();
         counts.handshakes += 1;
@@ -116,7 +116,8 @@ fn issue(path: &Path) -> anyhow::Result<CertificateDer<'static>> {
     issued.certificate.chain.first().cloned().context("an empty chain")
 }
 
-/// The certificate that a new connection is shown. It resumes no session, since then none would be shown.
+/// The certificate that a new connection receives. The client resumes no session, because a resumed session has no
+/// certificate.
 async fn look(addr: SocketAddr) -> anyhow::Result<CertificateDer<'static>> {
     let mut client = Client::connect_by(addr, Transport::Https).await?;
     let response = client.request("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;

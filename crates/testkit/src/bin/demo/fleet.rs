@@ -1,4 +1,4 @@
-//! The back ends of the demo: processes that are started, and killed without a warning.
+//! The backends of the demo: processes that start, and die by SIGKILL.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -12,13 +12,13 @@ use tokio::time::sleep;
 
 use crate::slice::Slice;
 
-/// How long the slice still names a back end that is dead.
+/// How long the slice still contains a dead backend.
 const LATE: Duration = Duration::from_millis(50);
 
-/// The hosts of 127.0.1.0/24 that back ends take in turn.
+/// The hosts of 127.0.1.0/24 for backends, in turn.
 const HOSTS: std::ops::RangeInclusive<u8> = 1..=250;
 
-/// The running back ends, oldest first, and the EndpointSlice that names them.
+/// The running backends, oldest first, with their EndpointSlice.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     program: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts this many back ends and writes the slice.
+    /// Starts this many backends and writes the slice.
     pub(crate) async fn start(program: &Path, slice: Slice, size: usize) -> anyhow::Result<Self> {
         let backends = VecDeque::new();
         let mut fleet =
@@ -39,18 +39,18 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// How many back ends run.
+    /// The number of running backends.
     pub(crate) fn len(&self) -> usize {
         self.backends.len()
     }
 
-    /// How many times the fleet was scaled.
+    /// The number of scalings.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Adds back ends, each at an address of its own, named by the slice once they serve; or kills the oldest
-    /// ones, which the slice names a little longer.
+    /// Scales the fleet. Each new backend has an address of its own, and enters the slice when it serves. To scale down,
+    /// kills the oldest backends, which leave the slice a little later.
     pub(crate) async fn scale(&mut self, size: usize) -> anyhow::Result<()> {
         while self.backends.len() < size {
             self.add().await?;

@@ -1,9 +1,9 @@
-//! `make demo`: the gateway serves a steady load while its back ends are killed and its certificate is replaced.
+//! `make demo`: the gateway serves a steady load while backends are killed and the certificate is replaced.
 //!
-//! Five back ends become seven and five again, over and over. Each is killed with SIGKILL first, and only then
-//! does the EndpointSlice lose it: the harsh order, in which the gateway meets dead addresses that it still
-//! believes in. Half of the load comes over HTTPS, with a certificate that is made at start and replaced every
-//! second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a request or a handshake failed.
+//! Five backends become seven and five again, repeatedly. Each backend is killed with SIGKILL before the EndpointSlice loses
+//! its address: the harsh order, in which the gateway still uses dead addresses. Half of the load is HTTPS, with a
+//! certificate that is issued at start and replaced every second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a
+//! request or a handshake failed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
@@ -31,11 +31,11 @@ use self::fleet::Fleet;
 use self::screen::Screen;
 use self::slice::Slice;
 
-/// How many back ends there are at first, and after scaling up.
+/// The number of backends at the start, and after scaling up.
 const FEW: usize = 5;
 const MANY: usize = 7;
 
-/// How long the gateway may take to start and to stop.
+/// The timeout for the gateway's start and stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the gateway under load while its back ends are killed and its certificate is replaced.
@@ -138,7 +138,7 @@ fn half_of_load(arguments: &Arguments, addr: SocketAddr) -> Load {
         .expect_own_id()
 }
 
-/// Scales the back ends up and down for ever, and shows what becomes of the requests meanwhile.
+/// Scales the backends up and down forever, and shows the results of the requests.
 async fn change(fleet: &mut Fleet, every: Duration, screen: &mut Screen) -> anyhow::Result<()> {
     loop {
         for size in [MANY, FEW] {
@@ -153,7 +153,7 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     let mut command = Command::new(program);
     command.arg("serve").arg("--manifests").arg(manifests);
     command.args(["--listen", &arguments.listen.to_string(), "--admin", &arguments.admin.to_string()]);
-    // The default certificate and not one of spec.tls, so that plain HTTP is served and not redirected.
+    // The default certificate instead of spec.tls, so that plain HTTP is served and not redirected.
     let (https, secret) = (arguments.listen_https.to_string(), format!("default/{SECRET}"));
     command.args(["--listen-https", &https, "--default-tls-certificate", &secret]);
     let mut gateway = Process::start(command)?;
@@ -161,7 +161,7 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     Ok(gateway)
 }
 
-/// Where a program is that the demo runs.
+/// The path of a program that the demo runs.
 fn program(given: Option<&Path>, name: &str) -> anyhow::Result<PathBuf> {
     let path = match given {
         Some(path) => path.to_owned(),
@@ -173,7 +173,7 @@ fn program(given: Option<&Path>, name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A gateway may share its ports with its successor, so a taken port has to be noticed here.
+/// A gateway may share its ports with its successor, so the demo must detect a taken port here.
 fn must_be_free(addr: SocketAddr, option: &str) -> anyhow::Result<()> {
     match TcpListener::bind(addr) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
@@ -199,15 +199,15 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Changes a manifest at once, by a rename: no reader finds half of it.
+/// Replaces a manifest atomically, by a rename: a reader never sees a part of the file.
 fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    // A hidden name, so that it is not read as a manifest.
+    // The gateway ignores hidden files.
     let new = path.with_file_name(".new");
     fs::write(&new, text)?;
     fs::rename(&new, path).with_context(|| format!("replacing {}", path.display()))
 }
 
-/// The address as a person would type it.
+/// The address, with `localhost` in place of a loopback IP address.
 fn with_name(addr: SocketAddr) -> String {
     if addr.ip().is_loopback() { format!("localhost:{}", addr.port()) } else { addr.to_string() }
 }

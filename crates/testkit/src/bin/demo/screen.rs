@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::certificate::Counts;
 
-/// Shows what the loads and the looks at the certificate count, and what the gateway's own metrics say.
+/// Shows the counts of the loads and of the certificate checks, and the gateway's own metrics.
 #[derive(Debug)]
 pub(crate) struct Screen {
     http: Running,
@@ -35,8 +35,7 @@ impl Screen {
         Self { http, https, certificate, admin, live, retries: 0, hedges: 0 }
     }
 
-    /// Shows the line again and again until then: twice a second over itself on a terminal, else once a
-    /// second below the last.
+    /// Shows the line repeatedly until `until`: twice a second in place on a terminal, otherwise once a second on a new line.
     pub(crate) async fn show_until(&mut self, until: Instant, backends: usize) {
         let pause = Duration::from_millis(if self.live { 500 } else { 1000 });
         let mut next = Instant::now();
@@ -47,12 +46,12 @@ impl Screen {
             let line = self.line(&together(&self.http.snapshot(), &self.https.snapshot()), backends);
             let (start, end) = if self.live { ("\r\x1b[K", "") } else { ("", "\n") };
             print!("{start}{line}{end}");
-            // A terminal that has gone away does not end the demo.
+            // The loss of the terminal does not end the demo.
             let _ = io::stdout().flush();
         }
     }
 
-    /// Stops the loads and prints the summary. Tells whether all went well.
+    /// Stops the loads and prints the summary. Returns whether all requests and handshakes succeeded.
     pub(crate) async fn finish(mut self, changes: u64) -> anyhow::Result<bool> {
         self.scrape().await;
         let (http, https) = tokio::try_join!(self.http.stop(), self.https.stop())?;
@@ -107,7 +106,7 @@ impl Screen {
         )
     }
 
-    /// Reads the gateway's counters; they stay as they were when it does not answer.
+    /// Reads the gateway's counters. The old values stay if the gateway does not respond.
     async fn scrape(&mut self) {
         let get = timeout(Duration::from_millis(500), client::get(self.admin, "localhost", "/metrics"));
         if let Ok(Ok(response)) = get.await {

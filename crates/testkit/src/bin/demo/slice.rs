@@ -1,4 +1,4 @@
-//! The EndpointSlice of the demo, rewritten as endpoints come and go.
+//! The EndpointSlice of the demo, rewritten at each change of the endpoints.
 
 use std::fs;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// A file with an EndpointSlice, of which everything but the endpoints stays as it was written.
+/// A file with an EndpointSlice. Only the endpoints of the file change.
 #[derive(Debug)]
 pub(crate) struct Slice {
     path: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Finds the one EndpointSlice in the files of a folder.
+    /// Finds the only EndpointSlice in the files of a folder.
     pub(crate) fn find(directory: &Path) -> anyhow::Result<Self> {
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
@@ -29,7 +29,7 @@ impl Slice {
         bail!("there is no EndpointSlice in {}", directory.display());
     }
 
-    /// Where the endpoints listen.
+    /// The port of the endpoints.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -47,7 +47,7 @@ impl Slice {
         crate::replace(&self.path, &format!("{}{endpoints}{}", self.before, self.after))
     }
 
-    /// `kind` is where the text of the EndpointSlice was found.
+    /// Parses the slice. `kind` is the position of the EndpointSlice in the text.
     fn parse(path: PathBuf, text: &str, kind: usize) -> anyhow::Result<Self> {
         let start = text[..kind].rfind("\n---").map_or(0, |at| at + 1);
         let end = text[kind..].find("\n---").map_or(text.len(), |at| kind + at + 1);

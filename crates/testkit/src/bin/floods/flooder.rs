@@ -1,5 +1,5 @@
-//! Who floods: one thread that the kernel runs when nobody else wants the processor, with a bounded number of connections,
-//! each of which is made again as soon as it is cut off.
+//! The flooder: one thread at the lowest priority, with a bounded number of connections. A connection that ends is opened
+//! again at once.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,33 +20,33 @@ use tokio::time::{sleep, timeout};
 use crate::frames;
 use crate::kind::{Kind, Script};
 
-/// The lowest priority: what the flooder uses is what the gateway and its clients leave over.
+/// The lowest priority: the flooder uses only the CPU time that the gateway and its clients leave.
 const NICE: i32 = 19;
 
-/// Between two bytes of somebody slow.
+/// The time between two bytes of a slow client.
 const DRIP: Duration = Duration::from_millis(100);
 
-/// Between two looks whether a connection that is not read still stands.
+/// The interval of checks whether an unread connection is still open.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// After a connect that failed.
+/// The pause after a failed connect.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A flood that is under way.
+/// A running flood.
 pub(crate) struct Flooder {
     stop: watch::Sender<()>,
     thread: JoinHandle<io::Result<()>>,
     counts: Arc<Counts>,
 }
 
-/// What a flood has come to.
+/// The counts of a flood.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
-    /// How many of them the gateway ended.
+    /// Connections that the gateway ended.
     pub(crate) cut_off: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Those of HTTP/2.
+    /// Frames of HTTP/2.
     pub(crate) frames: AtomicU64,
 }
 
@@ -76,7 +76,7 @@ fn flood(
     mut stopped: watch::Receiver<()>,
     counts: Arc<Counts>,
 ) -> io::Result<()> {
-    // Of the thread alone, as Linux has it.
+    // On Linux the priority applies only to this thread.
     setpriority_process(Some(gettid()), NICE)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut tasks = JoinSet::new();
@@ -90,19 +90,19 @@ fn flood(
                 }
             });
         }
-        // An error is the end of the sender, which is what is waited for.
+        // An error is the end of the sender, which this task waits for.
         let _ = stopped.changed().await;
     });
     Ok(())
 }
 
-/// Addresses of its own, so that the ports of the well-behaved are not used up.
+/// Source addresses of the flooder's own, so that the ports of the load do not run out.
 fn source(number: usize) -> SocketAddr {
     let host = u8::try_from(number % 250).unwrap_or_default();
     (Ipv4Addr::new(127, 0, 2, host + 1), 0).into()
 }
 
-/// One connection, from its beginning until the gateway ends it. An error if there was none.
+/// One connection, until the gateway ends the connection. An error if the connect fails.
 async fn connection(kind: Kind, addr: SocketAddr, source: SocketAddr, counts: &Counts) -> io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -112,7 +112,7 @@ async fn connection(kind: Kind, addr: SocketAddr, source: SocketAddr, counts: &C
     stream.set_zero_linger()?;
     counts.connections.fetch_add(1, Ordering::Relaxed);
     let add = |counter: &AtomicU64, count: u64| counter.fetch_add(count, Ordering::Relaxed);
-    // Whatever ends this early is the gateway's doing.
+    // The gateway caused every early end.
     let said = async |stream: &mut TcpStream, bytes: &[u8]| {
         stream.write_all(bytes).await?;
         add(&counts.bytes, bytes.len() as u64);
@@ -156,7 +156,7 @@ async fn connection(kind: Kind, addr: SocketAddr, source: SocketAddr, counts: &C
     Ok(())
 }
 
-/// Reads until there is nothing more to come.
+/// Reads until the end of the stream.
 async fn drain(reader: &mut (impl tokio::io::AsyncRead + Unpin)) {
     let mut sink = [0; 16 * 1024];
     while let Ok(1..) = reader.read(&mut sink).await {}

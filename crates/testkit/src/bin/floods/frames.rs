@@ -1,4 +1,4 @@
-//! HTTP/2 as bytes (RFC 9113), said whether it makes sense or not.
+//! HTTP/2 frames as bytes (RFC 9113), valid or invalid.
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -14,7 +14,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// How a client starts (3.4), with these settings.
+/// The client's preface (3.4), with these settings.
 pub(crate) fn start(settings: &[u8]) -> Vec<u8> {
     [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, settings)].concat()
 }
@@ -24,18 +24,18 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
     head(0x82, path)
 }
 
-/// The same of a POST.
+/// The head of a POST for `localhost`.
 pub(crate) fn post(path: &str) -> Vec<u8> {
     head(0x83, path)
 }
 
-/// RFC 7541, 6.1 and 6.2.2: :method and :scheme by their index, :path and :authority by their names'.
+/// RFC 7541, 6.1 and 6.2.2: :method and :scheme by index, :path and :authority with indexed names.
 fn head(method: u8, path: &str) -> Vec<u8> {
     let length = u8::try_from(path.len()).unwrap_or(u8::MAX);
     [&[method, 0x86, 0x04, length], path.as_bytes(), b"\x01\x09localhost"].concat()
 }
 
-/// How many frames these bytes are.
+/// The number of frames in these bytes.
 pub(crate) fn count(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while let &[a, b, c, ..] = bytes {

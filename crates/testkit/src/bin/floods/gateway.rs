@@ -1,4 +1,4 @@
-//! The gateway that is flooded: its process, what it counts and what it takes.
+//! The flooded gateway: its process, its counters, its memory and CPU time.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -12,10 +12,10 @@ use sluicegate_netns::Process;
 use sluicegate_testkit::client;
 use sluicegate_testkit::tls::Authority;
 
-/// How long a program may take to serve.
+/// The timeout for the start of a program.
 const START: Duration = Duration::from_secs(10);
 
-/// What tells of a flood: its name in the metrics, and in the table.
+/// The counters of floods: the name in the metrics, and the name in the table.
 const COUNTED: [(&str, &str); 5] = [
     ("sluicegate_http2_floods_total", "floods"),
     ("sluicegate_tls_handshake_failures_total", "TLS"),
@@ -24,7 +24,7 @@ const COUNTED: [(&str, &str); 5] = [
     ("sluicegate_requests_aborted_total", "aborted"),
 ];
 
-/// A gateway with a back end, each a process of its own.
+/// A gateway with a backend, each in a process of its own.
 pub(crate) struct Gateway {
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
@@ -33,7 +33,7 @@ pub(crate) struct Gateway {
     _backends: [Process; 2],
 }
 
-/// The path of what the flooders ask for, which has a back end of its own: what that one suffers is not the gateway's.
+/// The path of the flooders, with a backend of its own: its failures are not the gateway's failures.
 pub(crate) const FLOODED: &str = "/flood";
 
 impl Gateway {
@@ -55,14 +55,14 @@ impl Gateway {
         Ok(Self { http, https, admin, process, _backends: backends })
     }
 
-    /// What the gateway counts that tells of floods.
+    /// The gateway's counters of floods.
     pub(crate) async fn counts(&self) -> anyhow::Result<BTreeMap<String, u64>> {
         let response = client::get(self.admin, "localhost", "/metrics").await?;
         ensure!(response.status == 200, "the metrics are answered {}", response.status);
         Ok(response.text().lines().filter_map(counted).collect())
     }
 
-    /// Its memory now, and the most since [`forget_peak`](Self::forget_peak), in bytes.
+    /// The current memory, and the peak since [`forget_peak`](Self::forget_peak), in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
         let kib = |name: &str| -> Option<u64> {
@@ -73,13 +73,13 @@ impl Gateway {
         Ok((now * 1024, most * 1024))
     }
 
-    /// Makes the most what it is now (proc(5), clear_refs).
+    /// Resets the peak to the current memory (proc(5), clear_refs).
     pub(crate) fn forget_peak(&self) -> io::Result<()> {
         fs::write(format!("/proc/{}/clear_refs", self.process.pid()), "5")
     }
 }
 
-/// A sample that tells of a flood, by its name for the table.
+/// A sample of a flood counter, with its name for the table.
 fn counted(line: &str) -> Option<(String, u64)> {
     let (sample, value) = line.rsplit_once(' ')?;
     let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
@@ -131,9 +131,9 @@ endpoints: [{{addresses: [{ip}]}}]
     [ingress, service("echo", backend), service("flooded", flooded)].concat()
 }
 
-/// Addresses that nobody has now.
+/// Free addresses.
 fn free_addrs<const N: usize>() -> io::Result<[SocketAddr; N]> {
-    // All are held until all are known.
+    // All listeners stay open until all addresses are known.
     let mut listeners = Vec::new();
     let mut addrs = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
     for addr in &mut addrs {

@@ -1,13 +1,13 @@
-//! What clients say first over TLS, well and badly.
+//! First messages of TLS clients, valid and invalid.
 
 use rustls::ClientConnection;
 use sluicegate_testkit::tls::Authority;
 
-/// A handshake record's header (RFC 8446, 5.1), with the length to come.
+/// The header of a handshake record (RFC 8446, 5.1), without the length.
 const RECORD: [u8; 3] = [22, 3, 1];
 const RECORD_HEADER: usize = 5;
 
-/// A `ClientHello` that a server answers.
+/// A valid `ClientHello`.
 pub(crate) fn whole() -> Vec<u8> {
     let config = Authority::of_process().client().config();
     let name = "localhost".try_into().expect("a name");
@@ -17,14 +17,14 @@ pub(crate) fn whole() -> Vec<u8> {
     hello
 }
 
-/// 64 KiB that are one `ClientHello`, in records as large as they may be.
+/// A single `ClientHello` of 64 KiB, in records of the largest size.
 pub(crate) fn huge() -> Vec<u8> {
     let mut message = vec![1, 0, 0xff, 0xfc, 3, 3];
     message.resize(0x1_0000, 0);
     message.chunks(0x4000).flat_map(record).collect()
 }
 
-/// The one that a server answers, in records of one byte.
+/// The valid `ClientHello`, in records of one byte.
 pub(crate) fn in_bytes() -> Vec<u8> {
     whole()[RECORD_HEADER..].chunks(1).flat_map(record).collect()
 }

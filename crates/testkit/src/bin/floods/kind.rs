@@ -1,4 +1,4 @@
-//! The floods: what each says, how often, and to which listener.
+//! The floods: the bytes, the number of connections, and the listener of each flood.
 
 use clap::ValueEnum;
 
@@ -6,7 +6,7 @@ use crate::frames::{self, CONTINUATION, DATA, HEADERS, PING, RST_STREAM, SETTING
 use crate::gateway::FLOODED;
 use crate::hello;
 
-/// How much is written at a time, about.
+/// The approximate size of one write, in bytes.
 const BLOCK: usize = 32 * 1024;
 
 /// What a client can do to a server that costs itself little.
@@ -42,23 +42,23 @@ pub(crate) enum Kind {
     FragmentedHello,
 }
 
-/// What a flooder does on each of its connections.
+/// The script of a flooder for each of its connections.
 pub(crate) enum Script {
-    /// Says something first, and then one block after the other until it is cut off.
+    /// Sends a beginning, then blocks until the gateway ends the connection.
     Flood(Vec<u8>, Blocks),
-    /// Says something and then nothing, and reads what comes.
+    /// Sends a beginning, then nothing, and reads the responses.
     Hold(Vec<u8>),
-    /// The same without reading.
+    /// Sends a beginning, then nothing, and does not read.
     Stall(Vec<u8>),
-    /// Says one byte after the other, slowly.
+    /// Sends single bytes, slowly.
     Drip(Vec<u8>),
 }
 
-/// What is said over and over.
+/// The repeated blocks.
 pub(crate) enum Blocks {
-    /// Always the same.
+    /// The same bytes each time.
     Same(Vec<u8>),
-    /// Frames on a stream of its own each time, counted from this one.
+    /// Frames on a new stream each time, counted from this stream.
     OfStream(u32, fn(u32) -> Vec<u8>),
 }
 
@@ -82,12 +82,12 @@ impl Kind {
         }
     }
 
-    /// Whether it is for the listener of HTTPS. HTTP/2 floods come in clear text: that is the fastest for the flooder.
+    /// Whether the flood is for the HTTPS listener. HTTP/2 floods use clear text, which costs the flooder least.
     pub(crate) fn is_of_tls(self) -> bool {
         matches!(self, Self::HalfOpen | Self::SlowHello | Self::HugeHello | Self::FragmentedHello)
     }
 
-    /// How many connections it takes, if `few` are enough to keep the gateway busy and `many` are those that only wait.
+    /// The number of connections: `few` suffice to keep the gateway busy, and `many` only wait.
     pub(crate) fn connections(self, few: usize, many: usize) -> usize {
         match self {
             Self::HalfOpen => many,
@@ -127,7 +127,7 @@ impl Kind {
                 start.extend(frame(HEADERS, 5, 1, &[&frames::get(FLOODED)[..], &field].concat()));
                 Script::Flood(start, Blocks::OfStream(3, hpack_bomb))
             }
-            // INITIAL_WINDOW_SIZE of 0, and of as much as there is (RFC 9113, 6.5.2).
+            // INITIAL_WINDOW_SIZE of 0, and of the maximum (RFC 9113, 6.5.2).
             Self::NoWindow => Script::Hold(big_answers(&[0, 4, 0, 0, 0, 0])),
             Self::NoReading => {
                 let mut said = big_answers(&[0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -143,7 +143,7 @@ impl Kind {
 }
 
 impl Blocks {
-    /// What is said next.
+    /// The next block.
     pub(crate) fn next(&mut self) -> Vec<u8> {
         match self {
             Self::Same(bytes) => bytes.clone(),
@@ -151,7 +151,7 @@ impl Blocks {
                 let mut block = Vec::with_capacity(BLOCK * 2);
                 while block.len() < BLOCK {
                     block.extend(frames(*next));
-                    // A connection has this many streams, and no flood gets as far.
+                    // A connection has this many streams, and no flood reaches the limit.
                     *next = next.wrapping_add(2) & 0x7fff_ffff;
                 }
                 block
@@ -166,21 +166,21 @@ fn rapid_reset(stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// A window that overflows is an error of the stream (RFC 9113, 6.9.1), which the server has to reset.
+/// A window that overflows is an error of the stream (RFC 9113, 6.9.1), which the server must reset.
 fn made_you_reset(stream: u32) -> Vec<u8> {
     let mut bytes = frame(HEADERS, 5, stream, &frames::get(FLOODED));
     bytes.extend(frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes()));
     bytes
 }
 
-/// The field with the index 62, over and over.
+/// The field with the index 62, repeated.
 fn hpack_bomb(stream: u32) -> Vec<u8> {
     let mut head = frames::get(FLOODED);
     head.resize(16_384, 0xbe);
     frame(HEADERS, 5, stream, &head)
 }
 
-/// As many requests for big answers as one connection may have under way.
+/// Requests for big responses, as many as one connection allows in flight.
 fn big_answers(settings: &[u8]) -> Vec<u8> {
     let mut bytes = frames::start(settings);
     for stream in (1..=255).step_by(2) {

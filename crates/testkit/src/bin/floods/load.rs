@@ -6,29 +6,29 @@ use std::time::Duration;
 use sluicegate_testkit::load::{Load, Report, Running};
 use sluicegate_testkit::stream::Transport;
 
-/// Kept connections of each protocol.
+/// Persistent connections of each protocol.
 const CONNECTIONS: usize = 10;
 
-/// The share of requests that come on a new connection.
+/// The share of requests on new connections.
 const NEW: f64 = 0.1;
 
-/// Until everything is connected.
+/// The timeout for all connects.
 const START: Duration = Duration::from_secs(10);
 
-/// Steady requests over HTTPS: HTTP/1.1 and HTTP/2 in equal parts on kept connections, and some on new ones.
+/// Steady requests over HTTPS: HTTP/1.1 and HTTP/2 in equal parts on persistent connections, and some on new connections.
 pub(crate) struct WellBehaved {
     kept: [Running; 2],
     new: Running,
 }
 
-/// What became of them.
+/// The results of the requests.
 pub(crate) struct Behaved {
     pub(crate) kept: Report,
     pub(crate) new: Report,
 }
 
 impl WellBehaved {
-    /// Starts it, and waits until it is under way.
+    /// Starts the load, and waits until all connections are open.
     pub(crate) async fn start(addr: SocketAddr, rate: f64) -> anyhow::Result<Self> {
         let load = |transport, share: f64| {
             let path = "/ok?id={id}";

@@ -1,9 +1,9 @@
-//! `make floods`: what hostile clients do to a gateway, and what a well-behaved one beside them sees.
+//! `make floods`: the effect of hostile clients on a gateway, and on a well-behaved client beside them.
 //!
-//! The gateway runs as a process of its own. A steady load asks it over HTTP/1.1 and HTTP/2 with TLS, on connections that
-//! are kept and on new ones; first alone, and then beside each flood in turn. Latencies count from when a request was due.
-//! The flooder is one thread at the lowest priority, so that it takes the processor from nobody: what the load loses, it
-//! loses to what the gateway does for the flooder. Exits with 1 if a request of the load failed, never for a latency.
+//! The gateway runs in a process of its own. A steady load sends requests over HTTP/1.1 and HTTP/2 with TLS, on persistent
+//! and on new connections: first alone, then beside each flood in turn. Latencies start at the scheduled time of a request.
+//! The flooder is one thread at the lowest priority, so that it takes no CPU time from others: the load loses only to the
+//! gateway's work for the flooder. Exits with 1 if a request of the load failed, never because of a latency.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
@@ -30,7 +30,7 @@ use self::kind::Kind;
 use self::load::WellBehaved;
 use self::report::{Phase, Sent};
 
-/// Files that are open beside the flooder's connections.
+/// File descriptors beside the flooder's connections.
 const OTHER_FILES: u64 = 1000;
 
 /// Floods a gateway beside a well-behaved client.
@@ -89,7 +89,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if !gateway.process.is_running() {
             bail!("the gateway has ended; it printed:\n{}", gateway.process.output());
         }
-        // What the flood has left behind is not the next one's.
+        // The remains of a flood must not count for the next flood.
         sleep(Duration::from_secs(1)).await;
     }
     report::print_end(gateway.memory()?.0);
@@ -125,7 +125,7 @@ async fn phase(
     Ok(Phase { name: kind.map_or("alone", Kind::name), sent, counted, peak, cpu, load })
 }
 
-/// Raises the limit of open files as far as it goes, for the gateway too. Gives it.
+/// Raises the limit of open files to its maximum, for the gateway too. Returns the limit.
 fn raise_limit() -> anyhow::Result<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,4 +1,4 @@
-//! The table: a line for each flood, printed when it is over.
+//! The table: a line for each flood, printed at its end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -9,20 +9,20 @@ use crate::load::Behaved;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// One flood, or none, beside the load.
+/// The results of one phase: the load beside one flood, or alone.
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
     pub(crate) sent: Option<Sent>,
-    /// What the gateway counted.
+    /// The gateway's counters.
     pub(crate) counted: BTreeMap<String, u64>,
-    /// The most memory that the gateway had, in bytes.
+    /// The gateway's peak memory, in bytes.
     pub(crate) peak: u64,
-    /// What it took of the processor.
+    /// The gateway's CPU time.
     pub(crate) cpu: Duration,
     pub(crate) load: Behaved,
 }
 
-/// What the flooder did.
+/// The flooder's counts.
 pub(crate) struct Sent {
     connections: u64,
     cut_off: u64,
@@ -42,7 +42,7 @@ impl Sent {
     }
 }
 
-/// Says what the table is of, and its columns.
+/// Prints the title and the columns of the table.
 pub(crate) fn print_start(seconds: u64, rate: f64, memory: u64) {
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     println!(
@@ -69,7 +69,7 @@ pub(crate) fn print_start(seconds: u64, rate: f64, memory: u64) {
     );
 }
 
-/// Says what is left.
+/// Prints the memory after all floods.
 pub(crate) fn print_end(memory: u64) {
     println!("\nThe gateway has {:.1} MiB now.", memory as f64 / MIB);
 }
