@@ -13,13 +13,13 @@ use tower::ServiceBuilder;
 /// The connect timeout. Kubernetes' own clients wait for 30 s; this client must notice a returning API server sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The client probes a peer that is silent for this long,
+/// The time of silence after which the client probes a peer.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// at this interval,
+/// The time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// and drops it after this long without a response, or without an acknowledgement of sent data.
+/// The client drops a peer after this long without a response, or without an acknowledgement of sent data.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The address of the API server, and the identity of the gateway there.
