@@ -13,7 +13,7 @@ use crate::object::ObjectRef;
 /// The severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The gateway does not do something that the object asks for.
+    /// The gateway does not do all that the object asks for.
     Error,
     /// The gateway does all that it can, but the result may differ from the user's intention.
     Warning,
@@ -191,7 +191,7 @@ impl Findings {
         self.0.push(Finding { severity, field, message });
     }
 
-    /// Whether the gateway does not do something that the object asks for.
+    /// Whether a finding is an error: the gateway does not do all that the object asks for.
     pub(crate) fn has_errors(&self) -> bool {
         self.0.iter().any(|finding| finding.severity == Severity::Error)
     }

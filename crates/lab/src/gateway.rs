@@ -95,7 +95,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// The usual name.
     pub(crate) title: &'static str,
-    /// How the gateway learns of endpoints, certificates and routes, in a sentence for the report.
+    /// Its way of learning of endpoints, certificates and routes, in a sentence for the report.
     pub(crate) learns: &'static str,
     /// The version that the program prints, or the reason why it cannot run. `tools` as in [`Site`].
     pub(crate) version: fn(tools: &Path) -> anyhow::Result<String>,

@@ -77,7 +77,7 @@ pub(crate) struct WithFunctions {
 pub(crate) struct Contestant {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// How it learns of changes, in a word.
+    /// Its way of learning of changes, in a word.
     pub(crate) way: String,
     pub(crate) errors: Errors,
     /// The latency in the study's words.

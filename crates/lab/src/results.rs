@@ -76,7 +76,7 @@ pub(crate) struct OfGateway {
     /// The usual name: "nginx, balancer_by_lua".
     pub(crate) title: String,
     pub(crate) version: String,
-    /// How the gateway learns of endpoints, certificates and routes, in a sentence.
+    /// Its way of learning of endpoints, certificates and routes, in a sentence.
     pub(crate) learns: String,
     /// The command that started it.
     pub(crate) command: String,
@@ -179,7 +179,7 @@ pub(crate) struct Deliveries {
     pub(crate) duplicated: u64,
 }
 
-/// How a change took effect.
+/// The effect of a change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Followed {
     pub(crate) at_s: f64,

@@ -65,7 +65,7 @@ struct Open {
 /// The sizes of a document's parts.
 #[derive(Default)]
 struct Sizes {
-    /// By the number of the anchor.
+    /// The size of each anchor's node, by the number of the anchor.
     anchors: Vec<Option<Size>>,
     open: Vec<Open>,
     /// The size of the document as written, without aliases.

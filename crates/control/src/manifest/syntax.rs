@@ -7,7 +7,7 @@ use serde_saphyr::localizer::ExternalMessageSource;
 
 use super::{Syntax, aliases};
 
-/// How deep lists and mappings of a YAML document may be nested.
+/// The greatest depth of nested lists and mappings in a YAML document.
 pub(super) const YAML_DEPTH_MAX: usize = 64;
 
 /// The greatest depth of JSON: the limit of `serde_json`.

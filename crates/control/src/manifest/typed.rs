@@ -230,7 +230,7 @@ const DURATIONS: [&str; 10] = [
     "timeout",
 ];
 
-/// How strictly an object is read.
+/// The strictness of reading an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
     /// Unknown fields cause warnings.
@@ -327,7 +327,7 @@ fn is_duration(field: &str) -> bool {
     DURATIONS.contains(&name) || field.starts_with("spec.timeouts.")
 }
 
-/// The problem of a value where `expected` should be, in serde's words or those of the Kubernetes types.
+/// The problem of a value where `expected` should be, in words of serde or of the Kubernetes types.
 fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String {
     let is = match found {
         Value::Null => "empty",

@@ -1,4 +1,4 @@
-//! Annotations: the gateway checks its own (`sluicegate.dev/*`) by name, and reports those of ingress-nginx.
+//! Annotations: the gateway checks its own (`sluicegate.dev/*`) by name, and reports annotations of ingress-nginx.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

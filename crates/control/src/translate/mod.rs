@@ -81,7 +81,7 @@ pub struct TranslateOptions {
     pub settings: Settings,
     /// The class that is ours even without an IngressClass. Default `sluicegate`.
     pub ingress_class: String,
-    /// Whether Ingresses that name no class are ours, whatever IngressClasses there are. Default no.
+    /// Whether Ingresses that name no class are ours, independent of the IngressClasses. Default no.
     pub watch_ingress_without_class: bool,
     /// The class of Gateways that is ours even without a GatewayClass. Default `sluicegate`.
     pub gateway_class: String,

@@ -37,7 +37,7 @@ impl Named {
         named
     }
 
-    /// The Secrets of policies, and those of Consumers where a policy asks for API keys.
+    /// The Secrets of policies, and the Secrets of Consumers if a policy asks for API keys.
     fn add_policies(&mut self, store: &Store) {
         let mut asks_for_keys = false;
         for (_, policy, _) in store.security_policies() {

@@ -130,7 +130,7 @@ fn stats_line(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> Strin
     format!("    {name:<10}{columns}{:8.2}%\n", within * 100.0)
 }
 
-/// As in wrk: right-aligned, except for the room of a unit with two letters.
+/// The text right-aligned as in wrk, except for the room of a unit with two letters.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.bytes().rev().take(2).take_while(u8::is_ascii_alphabetic).count();
     let pad = 2 - letters;
@@ -162,7 +162,7 @@ const BINARY: Units = Units { factor: 1024.0, names: &["", "K", "M", "G", "T", "
 const MICROS: Units = Units { factor: 1000.0, names: &["us", "ms"] };
 const SECONDS: Units = Units { factor: 60.0, names: &["s", "m", "h"] };
 
-/// With two decimals, in the unit that wrk would print: the next unit from 85 % of it on.
+/// A number with two decimals, in the unit that wrk would print: the next unit from 85 % of it on.
 fn scaled(number: f64, units: &Units) -> String {
     let (mut number, mut unit) = (number, 0);
     while unit + 1 < units.names.len() && number >= units.factor * 0.85 {

@@ -5,7 +5,7 @@
 //! | [`scale`] | the place of a value on an axis, and ticks |
 //! | [`canvas`] | lines, areas, bars and text |
 //! | [`frame`] | two axes with their grid, and the drawing between them |
-//! | [`label`] | names at the ends of lines, kept apart |
+//! | [`label`] | separate names at the ends of lines |
 //! | [`mark`] | one shape for each contestant, so that grey print can be read |
 
 pub(super) mod canvas;

@@ -66,7 +66,7 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// To three significant digits, and whole numbers from 100 on with commas: `0.042`, `1.25`, `12,300`.
+/// A number to three significant digits, and whole numbers from 100 on with commas: `0.042`, `1.25`, `12,300`.
 pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();

@@ -205,7 +205,7 @@ impl<'p> Player<'p> {
         }
     }
 
-    /// As a Deployment does: new pods are ready and known before old pods are killed.
+    /// Replaces pods as a Deployment does: new pods are ready and known before old pods are killed.
     async fn roll(&mut self, surge: usize) -> anyhow::Result<()> {
         let mut left = self.stage.len();
         self.happen("roll", format!("restart of {left}"));

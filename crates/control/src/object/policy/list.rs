@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::problem::Findings;
 
-/// A list that must have entries if it is written: the author of `consumers: []` would mean no caller, and a reader
-/// would understand every caller.
+/// A list that must have entries if it is written. The author of `consumers: []` would mean no caller; a reader would
+/// understand every caller.
 pub(crate) fn filled<T>(
     written: Option<Vec<T>>,
     most: usize,

@@ -113,7 +113,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// A Service that loses its addresses keeps the last ones, so that DNS names stay.
+    /// A Service that loses its addresses keeps the last addresses, so that DNS names stay.
     fn set_service(&mut self, found: Result<Vec<Box<str>>, String>) {
         self.is_known = true;
         match found {

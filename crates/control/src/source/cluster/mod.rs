@@ -439,7 +439,7 @@ impl<P: Publish> Follower<P> {
         self.watches.values().all(|watch| watch.is_settled)
     }
 
-    /// Finds the named objects, and watches those that no other watch covers.
+    /// Finds the named objects, and watches named objects that no other watch covers.
     fn find_named(&mut self) {
         self.named = Named::find(&self.store, &self.options);
         let named = &self.named;

@@ -82,7 +82,7 @@ impl PlaneCertificates {
         Self { secrets: Api::namespaced(client, namespace) }
     }
 
-    /// Creates or renews the certificates where necessary; returns those of the control plane.
+    /// Creates or renews the certificates where necessary; returns the certificates of the control plane.
     /// # Errors
     /// If the API server is unreachable, or the CA cannot be used.
     pub async fn ensure(&self) -> Result<PlaneFiles, PlanesError> {

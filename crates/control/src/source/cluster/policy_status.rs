@@ -115,7 +115,7 @@ fn reference(object: &ObjectRef, verdict: &Verdict) -> Option<Value> {
     Some(reference)
 }
 
-/// Our condition; its time is that of the previous condition with the same status.
+/// Our condition. If the previous condition had the same status, its time stays.
 fn condition(before: &[Value], verdict: &Verdict, generation: Option<i64>) -> Value {
     let status = if verdict.reason.is_accepted() { "True" } else { "False" };
     let known = before.iter().find(|condition| is_ours(condition) && condition["status"] == status);

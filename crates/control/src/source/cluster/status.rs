@@ -451,7 +451,7 @@ impl Writer {
     }
 }
 
-/// An Ingress that goes back into the queue when it is dropped: after an error, and when the Lease is lost meanwhile.
+/// An Ingress that returns to the queue when it is dropped: after an error, and when the Lease is lost in the meantime.
 struct Unwritten<'a> {
     board: &'a Board,
     object: &'a ObjectRef,

@@ -418,7 +418,7 @@ impl Watched for core::ConfigMap {
     }
 }
 
-/// The kinds of CustomResourceDefinitions: those of Gateway API, and our own.
+/// The kinds of CustomResourceDefinitions: Gateway API's kinds, and our own.
 impl Watched for DynamicObject {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         let value = serde_json::to_value(self).ok()?;

@@ -29,9 +29,9 @@ const WRITING_MAX: Duration = Duration::from_secs(60);
 /// The purpose of reading the manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To report problems.
+    /// Problems are reported.
     Check,
-    /// To serve the objects.
+    /// The objects are served.
     Serve,
 }
 

@@ -14,7 +14,7 @@ use crate::object::service::IpProtocol;
 use crate::problem::Problem;
 use crate::translate::TranslateOptions;
 
-/// The listeners of our Gateways, those of the oldest first.
+/// The listeners of our Gateways; the listeners of the oldest Gateway come first.
 pub(super) struct Sites<'a> {
     pub(super) all: Vec<Site<'a>>,
     /// The listeners of each Gateway, as a range in `all`.

@@ -41,7 +41,7 @@ pub(super) struct Policies<'a> {
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
-    /// By the original policy, and the SecurityPolicy of the route.
+    /// The traffic policies of routes, by the original policy and the SecurityPolicy of the route.
     narrowed: HashMap<(*const Traffic, Option<*const Security>), Arc<Traffic>>,
     problems: Vec<Problem>,
 }

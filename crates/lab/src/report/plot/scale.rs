@@ -27,7 +27,7 @@ pub(in crate::report) struct Tick {
 }
 
 impl Scale {
-    /// From 0 to a round number at or above `most`.
+    /// A scale from 0 to a round number at or above `most`.
     pub(in crate::report) fn from_zero(most: f64) -> Self {
         let step = step(most.max(f64::MIN_POSITIVE), 5.0);
         Self::Linear { low: 0.0, high: (most / step - 1e-9).ceil().max(1.0) * step }

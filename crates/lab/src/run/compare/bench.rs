@@ -52,7 +52,7 @@ impl<'b> Bench<'b> {
         Self { all, tools, args, apis: RefCell::default() }
     }
 
-    /// Keys and tokens for a task: the same for all gateways.
+    /// Keys and tokens for a task, which all gateways share.
     fn api(&self, task: Task, limit: Limit) -> anyhow::Result<Api> {
         let mut apis = self.apis.borrow_mut();
         let is_it =
