@@ -1,11 +1,11 @@
 //! A directory of manifests as the source of all objects.
 //!
 //! The gateway applies a change of a file as soon as the file is closed, without a delay. Some changes only seem to
-//! remove objects. The gateway does not read a file that is being written. A file that cannot be read or parsed keeps
-//! its last valid version. A name may be absent for a moment (50 ms, or 5 ms if the file holds EndpointSlices alone),
-//! such as when an editor or git replaces a file. While the directory itself is absent, its objects stay. A file or a
-//! folder that cannot be opened at the start closes all routes, since it may hold a policy: see
-//! [`Store`](crate::Store).
+//! remove objects, and then the objects stay. The gateway does not read a file that is being written. A file that
+//! cannot be read or parsed keeps its last valid version. A name may be absent for a moment (50 ms, or 5 ms if the file
+//! holds EndpointSlices alone), such as when an editor or git replaces a file. While the directory itself is absent,
+//! its objects stay. A file or a folder that cannot be opened at the start closes all routes, since it may hold a
+//! policy: see [`Store`](crate::Store).
 //!
 //! | module | content |
 //! |---|---|
