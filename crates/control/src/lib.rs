@@ -1,22 +1,21 @@
 //! The control plane of Sluicegate: from the objects that users write to the model that the proxy serves.
 //!
-//! In come Kubernetes objects, from the Kubernetes API ([`ClusterSource`]) or a directory of manifests
-//! ([`DirectorySource`]). Out go
-//! [`Change`](sluicegate_model::Change)s: first a complete configuration, then, for each change of an object, the
-//! least that leads to what should be served; and [`Problem`]s: what is wrong, in which line, and what to do.
+//! The input is Kubernetes objects, from the Kubernetes API ([`ClusterSource`]) or a directory of manifests
+//! ([`DirectorySource`]). The output is [`Change`](sluicegate_model::Change)s: first a complete configuration, then the
+//! smallest change for each changed object. [`Problem`]s say what is wrong, in which line, and what to do.
 //!
-//! On the way, each object is checked once, when it is read ([`object`]); the [`Store`] holds the last good form
-//! of each; and [`translate()`] relates them to one another, as a pure function. Nothing that is invalid takes a
-//! working route away.
+//! [`object`] checks each object once, when a source reads it. The [`Store`] holds the last valid version of each
+//! object. [`translate()`] relates the objects to each other, as a pure function. An invalid object never removes a
+//! working route.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`object`] | Ingress, Gateway, TCPRoute, Service, EndpointSlice and the like: from Kubernetes' types to checked ones |
+//! | [`object`] | Ingress, Gateway, TCPRoute, Service, EndpointSlice and others: from Kubernetes' types to checked types |
 //! | [`manifest`] | the text of a file into objects |
-//! | [`store`] | all objects by name, in the form that is served |
+//! | [`store`] | all objects by name, each in the version in service |
 //! | [`mod@translate`] | classes, routes, listeners, upstreams: from the store to the model |
 //! | [`source`] | following a cluster or a directory, and publishing what changes |
-//! | [`problem`], [`locate`] | what is wrong and on which line |
+//! | [`problem`], [`locate`] | problems and their lines |
 
 mod locate;
 mod manifest;

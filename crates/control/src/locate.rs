@@ -1,14 +1,14 @@
-//! The line of a field, found by reading its document again.
+//! The line of a field, found in a second reading of the document.
 //!
-//! Objects are parsed without keeping the line of every field, which would cost more memory than the objects.
-//! Problems are few: when one is shown, its document is scanned once more for the field that it names.
+//! Objects are parsed without the line of every field, which would cost more memory than the objects. Problems are few:
+//! to show a problem, the gateway scans its document once more for the field.
 
 use granit_parser::{Event, Parser, StrInput};
 
-/// The line, from 1, on which `field` stands in the YAML or JSON document `text`. If it is not written there,
-/// the line of the nearest thing around it that is. `None` if not even the first node can be read.
+/// The line, from 1, of `field` in the YAML or JSON document `text`. If the field is absent, the line of the nearest
+/// enclosing node in the text. `None` if even the first node cannot be read.
 ///
-/// `field` is written as Kubernetes does: `spec.rules[0].http.paths[1].pathType`, and
+/// `field` has the notation of Kubernetes: `spec.rules[0].http.paths[1].pathType`, and
 /// `metadata.annotations[sluicegate.dev/load-balance]` for names that contain dots.
 pub(crate) fn line(text: &str, field: &str) -> Option<u32> {
     let mut nodes = Nodes(Parser::new_from_str(text));
@@ -16,7 +16,7 @@ pub(crate) fn line(text: &str, field: &str) -> Option<u32> {
     let mut field = field;
     while let Some((segment, rest)) = split_segment(field) {
         field = rest;
-        // An unreadable rest does not matter to a field before it.
+        // An unreadable rest does not matter to a field before the rest.
         let Some((child, line)) = nodes.child(node, segment) else { break };
         (node, best) = (child, line);
     }
@@ -33,7 +33,7 @@ fn split_segment(field: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| field.split_at(end))
 }
 
-/// What a node is, as far as descending into it goes.
+/// The kind of a node, as far as a descent needs to know.
 #[derive(Clone, PartialEq)]
 enum Node {
     Scalar(String),
@@ -64,8 +64,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Moves from the start of `parent` to the child that `segment` names. The line of a mapping's child is that
-    /// of its key.
+    /// Moves from the start of `parent` to the child that `segment` names. The line of a mapping's child is the line of its key.
     fn child(&mut self, parent: Node, segment: &str) -> Option<(Node, u32)> {
         match parent {
             Node::Sequence => {
@@ -89,7 +88,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Moves to the end of `node`, which has just begun. `None` at the end of what is around it.
+    /// Moves to the end of `node`, which has just begun. `None` at the end of the enclosing node.
     fn skip(&mut self, node: &Node) -> Option<()> {
         let mut depth = match node {
             Node::Sequence | Node::Mapping => 1,

@@ -1,4 +1,4 @@
-//! What is wrong with an object, and where it was written.
+//! Problems of objects, and the places where the objects were written.
 
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
@@ -10,14 +10,14 @@ use sluicegate_model::text::{OneLine, one_line};
 use crate::locate;
 use crate::object::ObjectRef;
 
-/// How bad a [`Problem`] is.
+/// The severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Something that was asked for is not done.
+    /// The gateway does not do all that the object asks for.
     Error,
-    /// All is done that can be, and it may not be what was meant.
+    /// The gateway does all that it can, but the result may differ from the user's intention.
     Warning,
-    /// Nothing is wrong, and it is good to know.
+    /// Nothing is wrong; the user should know.
     Note,
 }
 
@@ -31,19 +31,19 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Where an object was written.
+/// The place where an object was written.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The manifest, or the directory of manifests; nothing for objects of a cluster.
+    /// The manifest, or the directory of manifests; `None` for objects of a cluster.
     pub file: Option<Arc<Path>>,
-    /// The first line of the document, from 1; 0 where there is none.
+    /// The first line of the document, from 1; 0 without a document.
     pub line: u32,
-    /// Where to look for the line of a field.
+    /// The text for the search for the line of a field.
     pub(crate) document: Option<Written>,
 }
 
 impl Origin {
-    /// A cluster, where objects are known by their names alone.
+    /// A cluster, which knows objects by their names alone.
     pub(crate) const CLUSTER: Self = Self { file: None, line: 0, document: None };
 
     /// A whole file or directory, without a line.
@@ -51,8 +51,8 @@ impl Origin {
         Self { file: Some(file.clone()), line: 0, document: None }
     }
 
-    /// The line of `field`, or of the nearest thing around it that is written; found by reading the document
-    /// again, so it costs about as much as parsing it.
+    /// The line of `field`, or of the nearest enclosing field in the text. The search reads the document again, so it
+    /// costs about as much as parsing.
     pub(crate) fn line_of(&self, field: &str) -> u32 {
         self.document.as_ref().and_then(|document| document.line_of(field)).unwrap_or(self.line)
     }
@@ -64,7 +64,7 @@ pub(crate) struct Written {
     pub(crate) text: Arc<str>,
     /// The line of the file on which `text` begins, from 1.
     pub(crate) line: u32,
-    /// Which part of it is the object: empty, or `items[3]` of a `List`.
+    /// The part of the document with the object: empty, or `items[3]` of a `List`.
     pub(crate) part: Box<str>,
 }
 
@@ -79,36 +79,36 @@ impl Written {
     }
 }
 
-/// Never shows the text, which may be a Secret's.
+/// Never shows the text, which may be the text of a Secret.
 impl fmt::Debug for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Written").field("line", &self.line).field("part", &self.part).finish_non_exhaustive()
     }
 }
 
-/// Something wrong in an object or a file, and what to do about it.
+/// An error in an object or a file, and the remedy.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// Where the object was written.
+    /// The place where the object was written.
     pub origin: Origin,
     /// The object, if the manifest could be read far enough to know it.
     pub object: Option<ObjectRef>,
-    /// Which field of it, such as `spec.rules[0].http.paths[1].pathType`; empty for the whole.
+    /// The field of the object, such as `spec.rules[0].http.paths[1].pathType`; empty for the whole object.
     pub field: String,
-    /// What is wrong and what to do.
+    /// The error and the remedy.
     pub message: String,
 }
 
 impl Problem {
-    /// What is wrong with an option of the command line, such as `--configmap`.
+    /// A problem with an option of the command line, such as `--configmap`.
     pub(crate) fn of_option(option: &str, message: String) -> Self {
         let origin = Origin::file(&Path::new(option).into());
         Self { severity: Severity::Warning, origin, object: None, field: String::new(), message }
     }
 
-    /// What is wrong within its object, in one line: `field: what is wrong`.
+    /// The problem without its object, in one line: `field: message`.
     pub(crate) fn within(&self) -> String {
         match &*self.field {
             "" => one_line(&self.message).into_owned(),
@@ -116,15 +116,15 @@ impl Problem {
         }
     }
 
-    /// The line of the offending field, or of the nearest thing around it that is written; 0 where there is
-    /// none. It is looked up at each call.
+    /// The line of the faulty field, or of the nearest enclosing field in the text; 0 without a document. Each call
+    /// searches again.
     #[must_use]
     pub fn line(&self) -> u32 {
         self.origin.line_of(&self.field)
     }
 }
 
-/// Two problems are one when they say the same of the same object; the lines may have moved.
+/// Two problems are equal if they have the same message about the same object; the lines may have moved.
 impl PartialEq for Problem {
     fn eq(&self, other: &Self) -> bool {
         self.severity == other.severity
@@ -143,8 +143,8 @@ impl Hash for Problem {
     }
 }
 
-/// `file:line: Kind namespace/name: field: what is wrong`, without a file for objects of a cluster. It is one line: users choose the
-/// names of files, objects and annotations, and none of these may forge a second line.
+/// `file:line: Kind namespace/name: field: message`, without a file for objects of a cluster. The text is one line:
+/// users choose the names of files, objects and annotations, and no name may forge a second line.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = OneLine(f);
@@ -166,7 +166,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What is wrong inside one object, said without knowing where it was written.
+/// An error inside one object, without the place where the object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
@@ -174,7 +174,7 @@ pub(crate) struct Finding {
     pub(crate) message: String,
 }
 
-/// What was found while an object was checked.
+/// The findings of the check of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(pub(crate) Vec<Finding>);
 
@@ -191,7 +191,7 @@ impl Findings {
         self.0.push(Finding { severity, field, message });
     }
 
-    /// Whether something that was asked for is not done.
+    /// Whether a finding is an error: the gateway does not do all that the object asks for.
     pub(crate) fn has_errors(&self) -> bool {
         self.0.iter().any(|finding| finding.severity == Severity::Error)
     }

@@ -1,18 +1,19 @@
-//! `sluicegate-lab backend`: what gateways are given to send requests to, a pod of the experiments.
+//! `sluicegate-lab backend`: the server behind the gateways, a pod of the experiments.
 //!
-//! It answers what the URL asks for, tells which requests it was given, and ends as pods do, well or badly. It shares the
-//! machine with what is measured, so it does little: one thread, and no work that an answer does not need.
+//! The URL determines the response. The backend records the requests that it receives, and ends as pods do, well or
+//! badly. It shares the machine with the measured gateway, so it does little: one thread, and no work that a response
+//! does not need.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`args`] | the options |
-//! | [`life`] | starting late, what signals ask for, the ways to end |
+//! | [`life`] | a late start, signals, the ways to end |
 //! | [`server`] | its listeners |
-//! | [`connections`] | the connections that are open, and how they are closed |
-//! | [`answer`] | from a request to its answer |
-//! | [`shape`] | what the URL asks for |
-//! | [`body`] | bodies of answers |
-//! | [`journal`] | the requests that came and must not come twice |
+//! | [`connections`] | the open connections, and how they are closed |
+//! | [`answer`] | from a request to its response |
+//! | [`shape`] | the response that the URL asks for |
+//! | [`body`] | bodies of responses |
+//! | [`journal`] | the received requests that must not arrive twice |
 
 mod answer;
 mod args;

@@ -1,4 +1,4 @@
-//! The certificates that the gateways show: of an authority of this process, one after another.
+//! The certificates of the gateways, which a CA of this process issues one after another.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::gateway::{HOST, Pem};
 
-/// How many keys there are: making one takes so long that it must not happen while a gateway is measured.
+/// The number of keys: making a key takes so long that it must not happen while a gateway is measured.
 const KEYS: usize = 3;
 
-/// Which kind of key the gateways have.
+/// The type of the gateways' keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// RSA with 2048 bits, as in the published studies.
@@ -22,7 +22,7 @@ pub(crate) enum Key {
     P256,
 }
 
-/// Issues certificates for [`HOST`] and everything below `example.com`.
+/// Issues certificates for [`HOST`] and all names below `example.com`.
 pub(crate) struct Issuer {
     authority: CertifiedIssuer<'static, KeyPair>,
     keys: Vec<KeyPair>,
@@ -44,7 +44,7 @@ impl Issuer {
         Ok(Self { authority, keys, issued: 0 })
     }
 
-    /// The next certificate, with another key than the one before, and its own DER.
+    /// The next certificate, with another key than the previous one, and its DER form.
     pub(crate) fn issue(&mut self) -> anyhow::Result<(Pem, Vec<u8>)> {
         let key = &self.keys[self.issued % self.keys.len()];
         self.issued += 1;
@@ -56,10 +56,10 @@ impl Issuer {
         Ok((Pem { chain: pem("CERTIFICATE", &der), key: pem("PRIVATE KEY", &key.serialize_der()) }, der))
     }
 
-    /// A client that trusts what is issued here, and resumes nothing.
+    /// A client that trusts this CA, and resumes no session.
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        // It was made here, so it is one.
+        // This process made the certificate, so it is valid.
         let _ = roots.add(self.authority.der().clone());
         let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();

@@ -1,4 +1,4 @@
-//! Experiments as they are declared in files: `lab/experiments/*.yaml`.
+//! Experiments as their files declare them: `lab/experiments/*.yaml`.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -40,64 +40,64 @@ pub(crate) struct Experiment {
     pub(crate) declared: Declared,
 }
 
-/// What a file says. Times are written as `12s`, `500ms`, `2m`.
+/// The content of a file. Times have the form `12s`, `500ms`, `2m`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Declared {
     /// A line for the report's head.
     pub(crate) title: String,
-    /// What it asks, in a sentence or two.
+    /// Its question, in a sentence or two.
     pub(crate) about: String,
-    /// The published study whose figures stand beside what is measured.
+    /// The published study whose figures stand beside the measurements.
     pub(crate) published: Option<String>,
     #[serde(default)]
     pub(crate) load: Load,
     #[serde(default)]
     pub(crate) pods: Pods,
-    /// Which gateways take part if the command line does not say: `all`, or names.
+    /// The gateways that take part by default: `all`, or names.
     #[serde(default)]
     pub(crate) gateways: Vec<String>,
-    /// Whether each gateway is first loaded in the same way while nothing changes.
+    /// Whether each gateway first receives the same load while nothing changes.
     #[serde(default)]
     pub(crate) baseline: bool,
-    /// What changes while the load goes on. It begins when the first request is due, and ends with the load.
+    /// The changes during the load. The timeline begins when the first request is due, and ends with the load.
     #[serde(default)]
     pub(crate) timeline: Vec<Step>,
-    /// Instead of a load with a timeline: what kinds of work cost, gateway beside gateway, one comparison after the other.
+    /// Instead of a load with a timeline: comparisons of the cost of kinds of work between gateways, one comparison
+    /// after the other.
     #[serde(default)]
     pub(crate) compare: Vec<Compare>,
 }
 
-/// A comparison of costs, on loopback. Each combination of work, size, functions, callers, workers and rate is loaded by
-/// itself, and the gateways take turns: A B C A B C.
+/// A comparison of costs, on loopback. Each combination of work, size, functions, callers, workers and rate has a load
+/// of its own, and the gateways take turns: A B C A B C.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Compare {
     pub(crate) works: Vec<Work>,
-    /// How large the bodies of answers are; what a pod says of itself, about 1 KB, if there are none.
+    /// The sizes of response bodies; by default the metadata of a pod, about 1 KB.
     pub(crate) sizes: Vec<Size>,
-    /// What is done with each call beside passing it on.
+    /// The functions that gateways apply to each call beside forwarding it.
     pub(crate) functions: Vec<Functions>,
-    /// How many callers there are, who call in turn, each with a key or a token of its own; where functions need neither it
-    /// does not matter.
+    /// The numbers of callers, which call in turn, each with its own key or token; without effect if the functions need neither.
     pub(crate) callers: Vec<usize>,
-    /// How many requests a turn of [`Work::Single`] has.
+    /// The number of requests in a turn of [`Work::Single`].
     pub(crate) requests: usize,
-    /// Worker threads or processes; those above what the machine has are left out, with a warning.
+    /// Worker threads or processes; numbers beyond the CPUs of the machine are left out, with a warning.
     pub(crate) workers: Vec<usize>,
-    /// Requests a second; none: a closed loop, as fast as it goes.
+    /// Requests per second; empty for a closed loop at the highest possible rate.
     pub(crate) rates: Vec<f64>,
     pub(crate) turns: usize,
-    /// Of each turn.
+    /// The duration of each turn.
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
-    /// Connections that are kept alive, of HTTP/1.1.
+    /// Keep-alive connections of HTTP/1.1.
     pub(crate) connections: u64,
-    /// How many connections wait for nothing, to see what memory each takes; 0: not looked at.
+    /// The number of idle connections for the measurement of the memory of a connection; 0: no measurement.
     pub(crate) idle: u64,
-    /// Whether what no proxy can do without is measured beside: a byte forwarder, and the signature of a handshake.
+    /// Whether the unavoidable cost of every proxy is also measured: a byte forwarder, and the signature of a handshake.
     pub(crate) limits: bool,
-    /// What a machine with so many CPUs costs, for a column of prices.
+    /// The price of a machine with so many CPUs, for a column of prices.
     pub(crate) prices: BTreeMap<usize, f64>,
 }
 
@@ -121,24 +121,24 @@ impl Default for Compare {
     }
 }
 
-/// What a gateway is loaded with.
+/// The load of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
-    /// One request at a time in clear text, each on a connection of its own, straight to a pod and through each gateway in
-    /// turn: what a gateway adds to its latency.
+    /// One request at a time in clear text, each on its own connection, directly to a pod and through each gateway in
+    /// turn: the latency that a gateway adds.
     Single,
-    /// Requests on kept-alive connections in clear text.
+    /// Requests on keep-alive connections in clear text.
     Http,
-    /// The same over TLS.
+    /// Requests on keep-alive connections over TLS.
     Https,
-    /// HTTP/2 over TLS: 20 connections of 10 requests at a time.
+    /// HTTP/2 over TLS: 20 connections, each with 10 requests in flight.
     Http2,
-    /// Unary calls of gRPC in the same way, to back ends that speak HTTP/2.
+    /// Unary gRPC calls with the same connections, to backends with HTTP/2.
     Grpc,
-    /// Each request on a TLS connection of its own, with an RSA certificate.
+    /// Each request on its own TLS connection, with an RSA certificate.
     TlsRsa,
-    /// The same with an ECDSA certificate.
+    /// Each request on its own TLS connection, with an ECDSA certificate.
     TlsP256,
 }
 
@@ -160,7 +160,7 @@ impl Work {
     }
 }
 
-/// How large the body of an answer is: `0`, `500`, `1k`.
+/// The size of a response body: `0`, `500`, `1k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Size {
@@ -180,7 +180,7 @@ impl TryFrom<String> for Size {
 
     fn try_from(text: String) -> Result<Self, String> {
         let (digits, unit) = text.strip_suffix('k').map_or((&*text, 1), |digits| (digits, 1024));
-        // As much as a pod answers.
+        // At most the size that a pod can send.
         let bytes = digits
             .parse::<u64>()
             .ok()
@@ -190,20 +190,20 @@ impl TryFrom<String> for Size {
     }
 }
 
-/// What a gateway does with a call beside passing it on.
+/// The functions that a gateway applies to a call beside forwarding it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Functions {
     /// Nothing.
     #[default]
     None,
-    /// It verifies a token that is signed with a shared secret.
+    /// Verification of a token that is signed with a shared secret.
     JwtHs256,
-    /// It verifies a token that is signed with an RSA key of 2048 bits.
+    /// Verification of a token that is signed with an RSA key of 2048 bits.
     JwtRs256,
-    /// It looks up whose API key it is.
+    /// Look-up of the consumer of an API key.
     ApiKey,
-    /// The same, and counts how often each of them calls.
+    /// Look-up of the consumer of an API key, and a rate limit for each consumer.
     ApiKeyAndLimit,
 }
 
@@ -224,19 +224,19 @@ impl Functions {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Load {
-    /// Over HTTPS rather than plain HTTP.
+    /// HTTPS rather than plain HTTP.
     pub(crate) tls: bool,
     pub(crate) connections: u64,
-    /// Requests a second; without it 80 % of what the slowest gateway does in a closed loop.
+    /// Requests per second; by default 80 % of the rate of the slowest gateway in a closed loop.
     pub(crate) rate: Option<f64>,
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
-    /// How long a request and a connect may take.
+    /// The timeout of a request and of a connect.
     #[serde(deserialize_with = "time")]
     pub(crate) timeout: Duration,
-    /// Path and query, which shapes the pods' answer: `/?s=1k&t=5`.
+    /// Path and query, which determine the pods' response: `/?s=1k&t=5`.
     pub(crate) path: String,
-    /// How many requests of 100 are a POST, which may not be delivered twice.
+    /// The percentage of POST requests, which must not be delivered twice.
     pub(crate) posts: u8,
 }
 
@@ -258,12 +258,12 @@ impl Default for Load {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Pods {
-    /// How many there are at the beginning.
+    /// The number of pods at the beginning.
     pub(crate) count: usize,
-    /// How long a new one takes until it listens.
+    /// The time that a new pod needs before it listens.
     #[serde(deserialize_with = "time")]
     pub(crate) start_up: Duration,
-    /// How long after a pod is gone, or ready, the gateway is told so. In a cluster some 100 ms pass.
+    /// The delay before the gateway learns that a pod is gone or ready. In a cluster the delay is about 100 ms.
     #[serde(deserialize_with = "time")]
     pub(crate) notice: Duration,
 }
@@ -281,33 +281,33 @@ pub(crate) enum Step {
     /// Nothing happens for this long.
     #[serde(deserialize_with = "time")]
     Sleep(Duration),
-    /// From now on there are so many pods; the oldest are killed (SIGKILL), and their addresses swallow packets.
+    /// Changes the number of pods; the oldest are killed (SIGKILL), and their addresses swallow packets.
     Scale(usize),
-    /// All pods are replaced, so many at a time: new ones start, then as many old ones are killed.
+    /// Replaces all pods, `surge` at a time: new pods start, then as many old pods are killed.
     Roll { surge: usize },
-    /// The addresses of so many pods swallow packets; nobody is told.
+    /// The addresses of so many pods swallow packets; the gateway receives no notice.
     Blackhole(usize),
-    /// All addresses are there again.
+    /// All addresses respond again.
     Restore,
-    /// So many pods refuse connects and break what they have; nobody is told.
+    /// So many pods refuse connects and reset their connections; the gateway receives no notice.
     Refuse(usize),
-    /// They accept again.
+    /// The pods accept connections again.
     Accept,
-    /// The certificate and its key are replaced.
+    /// Replaces the certificate and its key.
     Rotate,
-    /// So many hosts are routed, of which none was routed before; those of the step before are gone.
+    /// Routes so many new hosts; the hosts of the previous such step are removed.
     Routes(usize),
-    /// These steps, again and again.
+    /// Repeats these steps.
     Repeat(Vec<Self>),
 }
 
 impl Experiment {
-    /// Those that come with the program.
+    /// The experiments that come with the program.
     pub(crate) fn included() -> anyhow::Result<Vec<Self>> {
         INCLUDED.iter().map(|(name, text)| Self::parse(name, text)).collect()
     }
 
-    /// One of those that come with the program by its name, or a file by its path.
+    /// A built-in experiment by its name, or a file by its path.
     pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
         if let Some((_, text)) = INCLUDED.iter().find(|(included, _)| *included == name) {
             return Self::parse(name, text);

@@ -1,5 +1,6 @@
-//! `sluicegate-lab forward`: a byte forwarder. One thread, level-triggered epoll, and for each request recv, send, recv, send;
-//! no HTTP. What it costs, every proxy of this shape costs at least: it is the floor below the others' figures.
+//! `sluicegate-lab forward`: a byte forwarder. One thread, level-triggered epoll, and for each request recv, send,
+//! recv, send; no HTTP. Every proxy of this shape costs at least as much: the forwarder is the floor below the other
+//! figures.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,7 +26,7 @@ pub(crate) struct ForwardArgs {
     endpoints: Vec<SocketAddr>,
 }
 
-/// Forwards until it is killed.
+/// Forwards until the process is killed.
 pub(crate) fn run(args: ForwardArgs) -> anyhow::Result<ExitCode> {
     let ForwardArgs { listen, endpoints } = args;
     let listener = TcpListener::bind(listen).with_context(|| format!("--listen {listen}"))?;
@@ -46,14 +47,14 @@ struct Floor {
     free: Vec<usize>,
 }
 
-/// A client connection and its back end connection, by side.
+/// A client connection and its backend connection, by side.
 struct Pair {
     ends: [Side; 2],
 }
 
 struct Side {
     stream: TcpStream,
-    /// Bytes for this side that it did not take yet.
+    /// Bytes that this side has not accepted yet.
     pending: Vec<u8>,
 }
 
@@ -73,10 +74,10 @@ impl Floor {
                     continue;
                 }
                 let (index, side) = ((data / 2) as usize, (data % 2) as usize);
-                // The pair may have gone earlier in this batch.
+                // The pair may have ended earlier in this batch.
                 let Some(pair) = self.pairs.get_mut(index).and_then(Option::as_mut) else { continue };
                 if pair.serve(side, event.flags, &self.epoll, data, &mut buffer).is_err() {
-                    // Closing the sockets takes them out of the epoll set.
+                    // Closing the sockets removes them from the epoll set.
                     self.pairs[index] = None;
                     self.free.push(index);
                 }
@@ -88,7 +89,7 @@ impl Floor {
         while let Ok((client, _)) = self.listener.accept() {
             let backend = self.backends[self.accepted % self.backends.len()];
             self.accepted += 1;
-            // A back end that is not there costs the client its connection.
+            // If the backend is unreachable, the client loses its connection.
             let _ = self.pair(client, backend);
         }
     }
@@ -111,7 +112,7 @@ impl Floor {
 }
 
 impl Pair {
-    /// Moves what this side sent to the other. An error, or the end of a stream, is the end of the pair.
+    /// Moves bytes from this side to the other. An error, or the end of a stream, ends the pair.
     fn serve(
         &mut self,
         side: usize,
@@ -133,7 +134,7 @@ impl Pair {
             return Ok(());
         }
         let read = match self.ends[side].stream.read(buffer) {
-            // The event was an earlier pair's, which had this place when the batch began.
+            // The event belonged to an earlier pair, which had this place when the batch began.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             result => result?,
         };
@@ -145,7 +146,7 @@ impl Pair {
             result => result?,
         };
         if written < read {
-            // Full: read no more from this side until the other has taken it.
+            // The socket is full: read no more from this side until the other side has accepted the bytes.
             self.ends[other].pending.extend_from_slice(&buffer[written..read]);
             epoll::modify(epoll, &self.ends[side].stream, own_data, EventFlags::empty())?;
             epoll::modify(epoll, &self.ends[other].stream, other_data, EventFlags::OUT)?;

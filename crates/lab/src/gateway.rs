@@ -1,8 +1,8 @@
-//! The gateways under test: how each is started, and how it is told of changes.
+//! The gateways under test: their start, and the notification of changes.
 //!
-//! All do the same work, so that what is compared is how they do it: one host over HTTP and HTTPS with the same key, the
-//! same headers added for the pods, connections kept alive on both sides, logs off, so many workers. Each is told of
-//! endpoints, certificates and routes in the way in which its controller tells it.
+//! All gateways do the same work, so that only the way differs: one host over HTTP and HTTPS with the same key, the
+//! same added headers for the pods, keep-alive connections on both sides, no logs, the same number of workers. Each
+//! learns of endpoints, certificates and routes in the same way as from its controller.
 
 pub(crate) mod api;
 mod envoy;
@@ -30,22 +30,22 @@ use crate::results::{ConfigFile, OfGateway};
 /// The host that all gateways route to the pods.
 pub(crate) const HOST: &str = "app.example.com";
 
-/// What a gateway serves.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// The pods of the one upstream.
+    /// The pods of the single upstream.
     pub(crate) endpoints: Vec<SocketAddr>,
-    /// What they speak.
+    /// The protocol of the pods.
     pub(crate) protocol: Protocol,
-    /// What clients are shown for every host, over TLS 1.2 and 1.3.
+    /// The certificate for every host, over TLS 1.2 and 1.3.
     pub(crate) certificate: Pem,
-    /// Further hosts that are routed to the same pods. Those that are not here are answered 404.
+    /// Further hosts that are routed to the same pods. The gateway responds with 404 for hosts that are not here.
     pub(crate) hosts: Vec<String>,
-    /// What is done with calls beside passing them on; for kinds that can.
+    /// The functions applied to calls beside forwarding; for gateways that have them.
     pub(crate) api: Api,
 }
 
-/// What the pods speak.
+/// The protocol of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -60,7 +60,7 @@ pub(crate) struct Pem {
     pub(crate) key: String,
 }
 
-/// Which part of a [`Config`] is new.
+/// The part of a [`Config`] that is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Endpoints,
@@ -68,22 +68,22 @@ pub(crate) enum Part {
     Hosts,
 }
 
-/// Where a gateway is to run.
+/// The place where a gateway runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// Its own, empty at first.
+    /// The directory of this gateway, empty at first.
     pub(crate) directory: PathBuf,
-    /// Where it serves plain HTTP and HTTPS, for all hosts.
+    /// The addresses of plain HTTP and HTTPS, for all hosts.
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
-    /// For an admin interface, on loopback.
+    /// The address of an admin interface, on loopback.
     pub(crate) admin: SocketAddr,
-    /// Threads or processes that serve.
+    /// Serving threads or processes.
     pub(crate) workers: usize,
-    /// How many idle connections to pods each of nginx' workers keeps, which has to be said there. The others keep as many as
-    /// there are, or more than a run has.
+    /// The number of idle connections to pods that each nginx worker keeps, which nginx requires. The other gateways
+    /// keep all connections, or more than a run has.
     pub(crate) kept: u32,
-    /// Where the programs are that are not in PATH: `target/tools`.
+    /// The folder with programs that are not in PATH: `target/tools`.
     pub(crate) tools: PathBuf,
     /// Further options for the gateway's own command line.
     pub(crate) options: Vec<String>,
@@ -91,24 +91,24 @@ pub(crate) struct Site {
 
 /// A kind of gateway.
 pub(crate) struct Kind {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) name: &'static str,
-    /// As people know it.
+    /// The usual name.
     pub(crate) title: &'static str,
-    /// How it learns of endpoints, certificates and routes, in a sentence for the report.
+    /// Its way of learning of endpoints, certificates and routes, in a sentence for the report.
     pub(crate) learns: &'static str,
-    /// What the program says of its version; why it cannot be run, if it cannot. `tools` as in [`Site`].
+    /// The version that the program prints, or the reason why it cannot run. `tools` as in [`Site`].
     pub(crate) version: fn(tools: &Path) -> anyhow::Result<String>,
-    /// What it can be compared in.
+    /// The kinds of work that the gateway can do.
     pub(crate) works: &'static [Work],
-    /// Whether it has the functions of an API gateway here.
+    /// Whether the gateway has the functions of an API gateway here.
     pub(crate) has_functions: bool,
     /// Writes its configuration.
     pub(crate) prepare: fn(&Site, &Config) -> anyhow::Result<Prepared>,
 }
 
 impl Kind {
-    /// What reports say of it, without figures.
+    /// The gateway's entry in reports, without figures.
     pub(crate) fn unmeasured(&self, version: &str) -> OfGateway {
         OfGateway {
             name: self.name.to_owned(),
@@ -119,7 +119,7 @@ impl Kind {
         }
     }
 
-    /// Whether it takes part where this is done with calls.
+    /// Whether it takes part with these functions.
     pub(crate) fn has(&self, functions: Functions) -> bool {
         self.has_functions || functions == Functions::None
     }
@@ -132,28 +132,28 @@ impl Kind {
 /// A gateway that can be started.
 pub(crate) struct Prepared {
     pub(crate) command: Command,
-    /// What was written, but for keys.
+    /// The written files, without keys.
     pub(crate) files: Vec<ConfigFile>,
     pub(crate) driver: Box<dyn Driver>,
 }
 
-/// Tells a gateway that is running what is new. Its calls are made in the gateway's network namespace, block, and end by
+/// Notifies a running gateway of changes. Its calls run in the gateway's network namespace, block, and end by
 /// themselves within seconds.
 pub(crate) trait Driver: Send {
-    /// It accepts connections for the first time: for those that are told of their endpoints only then.
+    /// The gateway accepts connections for the first time: for gateways that receive their endpoints only then.
     fn started(&mut self, _process: &Process, _config: &Config) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// This part of the configuration is new.
+    /// Applies a new part of the configuration.
     fn apply(&mut self, process: &Process, part: Part, config: &Config) -> anyhow::Result<()>;
 }
 
-/// Those that `all` means, in the order of reports.
+/// The gateways that `all` means, in the order of reports.
 pub(crate) const ALL: [&Kind; 6] =
     [&sluicegate::KIND, &nginx::KIND, &nginx_lua::KIND, &haproxy::KIND, &envoy::KIND, &traefik::KIND];
 
-/// Those that take part only when they are named.
+/// The gateways that take part only if they are named.
 pub(crate) const EXTRA: [&Kind; 2] = [&sluicegate::BARE, &floor::KIND];
 
 impl ConfigFile {
@@ -162,7 +162,7 @@ impl ConfigFile {
     }
 }
 
-/// The kind of this name.
+/// The gateway with this name.
 pub(crate) fn named(name: &str) -> anyhow::Result<&'static Kind> {
     let mut all = ALL.iter().chain(&EXTRA);
     let known = || ALL.iter().chain(&EXTRA).map(|kind| kind.name).collect::<Vec<_>>().join(", ");
@@ -182,9 +182,9 @@ pub(crate) fn version_of(program: &Path, arguments: &[&str]) -> anyhow::Result<S
     Ok(line.with_context(|| format!("{} says nothing of its version", program.display()))?.trim().to_owned())
 }
 
-/// Writes a file in one step, so that nobody reads half of it.
+/// Writes a file in one step, so that no reader sees half of it.
 pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    // Beside it, since a rename does not cross file systems; with a name that no watcher takes for configuration.
+    // In the same folder, since a rename does not cross file systems; with a name that no watcher treats as configuration.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));
     std::fs::write(&new, text)
@@ -192,7 +192,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// A template with each `{name}` in it replaced by its value.
+/// A template with each `{name}` replaced by its value.
 fn fill(template: &str, values: &[(&str, &dyn ToString)]) -> String {
     values.iter().fold(template.to_owned(), |text, (name, value)| {
         text.replace(&format!("{{{name}}}"), &value.to_string())

@@ -1,23 +1,23 @@
 //! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTP/2, with and without TLS.
 //!
-//! When each request is due is known before the first one is sent, and latency is counted from then: a server that stands
-//! still cannot make the load wait, and so cannot hide what it did (coordinated omission). Options come in, text, JSON and
-//! a histogram go out.
+//! The time at which each request is due is known before the first request is sent, and latency counts from then. So a
+//! stalled server cannot make the load wait, and cannot hide its delay (coordinated omission). The input is options;
+//! the output is text, JSON and a histogram.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`args`], [`target`] | the options and the URL |
-//! | [`plan`] | what they mean together |
-//! | [`schedule`] | when each request is due; no I/O |
-//! | [`connection`] | what a connection may do when; no I/O |
+//! | [`plan`] | the combined options |
+//! | [`schedule`] | the time at which each request is due; no I/O |
+//! | [`connection`] | the state of a connection; no I/O |
 //! | [`request`], [`answer`] | the messages; no I/O |
-//! | [`http2`] | the same of HTTP/2; no I/O |
+//! | [`http2`] | the messages of HTTP/2; no I/O |
 //! | [`stream`], [`tls`] | nonblocking sockets, and TLS over them |
 //! | [`worker`] | a thread with its event loop |
-//! | [`counts`] | what it counts |
-//! | [`outcome`] | what all of them counted |
+//! | [`counts`] | the counts of a thread |
+//! | [`outcome`] | the counts of all threads |
 //! | [`stop`] | signals, which end a load early |
-//! | [`text`], [`json`], [`spectrum`] | how that is told |
+//! | [`text`], [`json`], [`spectrum`] | the output of the results |
 //! | [`progress`] | one line while it runs |
 //! | [`nanos`] | time as numbers |
 
@@ -60,11 +60,11 @@ pub(crate) use self::request::{ID_HEADER, LENGTH_HEADER};
 use self::stop::Stop;
 use self::worker::Worker;
 
-/// Loads, and tells what came of it.
+/// Runs the load, and prints the results.
 pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     allow_files(plan.schedule.connections)?;
-    // Before the load rather than after it, if they cannot be written.
+    // Fails before the load rather than after it, if the files cannot be written.
     let hgrm = args.hgrm.as_deref().map(create).transpose()?;
     let json = args.json.as_deref().filter(|path| *path != Path::new("-")).map(create).transpose()?;
     let json_only = args.json.as_deref() == Some(Path::new("-"));
@@ -85,7 +85,7 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
         file.write_all(json::of(&outcome)?.as_bytes()).context("--json")?;
     }
     if let Some(signal) = outcome.ended_by {
-        // As shells say it of whatever a signal has ended.
+        // The convention of shells for a process that a signal has ended.
         return Ok(ExitCode::from(128 + signal.number()));
     }
     let failed = args.fail_on_errors && !outcome.is_clean();
@@ -96,7 +96,7 @@ fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// A reader that went away is no error.
+/// A closed reader is no error.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -104,7 +104,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Each connection is a file, and a shell mostly allows 1024.
+/// Each connection is a file, and a shell usually allows 1024.
 pub(crate) fn allow_files(connections: u64) -> anyhow::Result<()> {
     let needed = connections + 64;
     let limit = getrlimit(Resource::Nofile);
@@ -149,7 +149,7 @@ fn load(plan: &Plan, stop: &Stop) -> anyhow::Result<Outcome> {
         }
         let mut all = Vec::new();
         for thread in threads {
-            // A panic of a thread is one of the program.
+            // A panic of a thread is a panic of the program.
             let counts = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             all.push(counts.context("waiting for events")?);
         }

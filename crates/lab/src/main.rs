@@ -1,13 +1,13 @@
-//! The laboratory of Sluicegate: measures how a gateway keeps its users while everything changes.
+//! The laboratory of Sluicegate: measures how well gateways serve their users during changes.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`cli`] | the command line |
-//! | [`backend`] | `sluicegate-lab backend`: a back end, the pod of experiments |
+//! | [`backend`] | `sluicegate-lab backend`: a backend, the pod of experiments |
 //! | [`load`] | `sluicegate-lab load`: a constant-rate, open-loop load |
-//! | [`report`] | `sluicegate-lab report`: what was found, to be looked at |
-//! | [`published`] | what published studies found |
-//! | [`socket`] | sockets that block |
+//! | [`report`] | `sluicegate-lab report`: the results for readers |
+//! | [`published`] | the results of published studies |
+//! | [`socket`] | blocking sockets |
 
 mod backend;
 mod certificate;
@@ -41,13 +41,13 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             complain(&format!("{error:#}"));
-            // As clap does for what it does not understand.
+            // The exit status of clap for invalid options.
             ExitCode::from(2)
         }
     }
 }
 
-/// Tells the user what went wrong.
+/// Prints an error for the user.
 #[expect(clippy::print_stderr, reason = "this is the command line's own voice")]
 fn complain(message: &str) {
     eprintln!("sluicegate-lab: {message}");

@@ -1,4 +1,4 @@
-//! What published studies found: the figures that stand beside what is measured. `lab/published/*.yaml`.
+//! The results of published studies: the figures that stand beside the measurements. `lab/published/*.yaml`.
 
 use serde::Deserialize;
 
@@ -16,73 +16,73 @@ pub(crate) struct Published {
     pub(crate) title: String,
     /// Its year, for column heads and plots.
     pub(crate) short: String,
-    /// How it was measured.
+    /// The setting of the measurement.
     pub(crate) setting: String,
-    /// What it found while nothing changed.
+    /// Its result while nothing changed.
     pub(crate) unchanging: Option<String>,
-    /// What each did while endpoints changed.
+    /// The results of each gateway while endpoints changed.
     #[serde(default)]
     pub(crate) contestants: Vec<Contestant>,
-    /// What so many cores did.
+    /// The results for each number of cores.
     #[serde(default)]
     pub(crate) rows: Vec<Sizing>,
-    /// How much better its own gateway was.
+    /// The advantage of its own gateway.
     #[serde(default)]
     pub(crate) claims: Vec<Claim>,
-    /// What a gateway did with functions and without.
+    /// The results of a gateway with functions and without.
     #[serde(default)]
     pub(crate) functions: Vec<WithFunctions>,
 }
 
-/// How much better a study's own gateway was than the other.
+/// The advantage of a study's own gateway over the other gateway.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
-    /// What was measured.
+    /// The measured quantity.
     pub(crate) what: String,
-    /// What the study says.
+    /// The statement of the study.
     pub(crate) says: String,
-    /// How many times better that is.
+    /// The factor of the advantage.
     pub(crate) factor: f64,
-    /// The kind of work that repeats it, by its name in results.
+    /// The kind of work that repeats the measurement, by its name in results.
     pub(crate) work: String,
     pub(crate) measure: Measure,
 }
 
-/// What of a kind of work is compared.
+/// The compared quantity of a kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
-    /// The latency that is added to one request.
+    /// The latency that the gateway adds to one request.
     Added,
-    /// Requests a second.
+    /// Requests per second.
     Calls,
-    /// CPU time for each request.
+    /// CPU time per request.
     Cpu,
 }
 
-/// What a gateway did with functions of an API gateway.
+/// The result of a gateway with functions of an API gateway.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct WithFunctions {
-    /// By their name in results.
+    /// The functions, by their name in results.
     pub(crate) functions: String,
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rps: f64,
 }
 
-/// What a gateway did in a study.
+/// The result of a gateway in a study.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contestant {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// How it learns of changes, in a word.
+    /// Its way of learning of changes, in a word.
     pub(crate) way: String,
     pub(crate) errors: Errors,
-    /// In the study's words.
+    /// The latency in the study's words.
     pub(crate) latency: String,
-    /// What of its latency the text states.
+    /// The points of its latency curve that the text states.
     pub(crate) curve: Vec<CurvePoint>,
 }
 
@@ -101,18 +101,18 @@ pub(crate) struct CurvePoint {
     pub(crate) seconds: f64,
 }
 
-/// What so many cores did.
+/// The result for so many cores.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Sizing {
     pub(crate) cores: usize,
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rps: Places,
-    /// New TLS connections a second.
+    /// New TLS connections per second.
     pub(crate) tps: Places,
-    /// On Kubernetes, with hyper-threading.
+    /// New TLS connections per second on Kubernetes, with hyper-threading.
     pub(crate) tps_hyper_threading: f64,
-    /// The hardware's cost in US dollars.
+    /// The price of the hardware in US dollars.
     pub(crate) cost: f64,
 }
 
@@ -124,13 +124,13 @@ pub(crate) struct Places {
     pub(crate) kubernetes: f64,
 }
 
-/// The study of this name; [`None`] if there is none, as when results are read that a later version wrote.
+/// The study with this name; [`None`] if it is unknown, such as in results of a later version.
 pub(crate) fn find(name: &str) -> Option<Published> {
     let (_, text) = INCLUDED.iter().find(|(included, _)| *included == name)?;
     serde_saphyr::from_str(text).ok()
 }
 
-/// All their names, for people.
+/// The names of all studies, for users.
 pub(crate) fn names() -> String {
     INCLUDED.map(|(name, _)| name).join(", ")
 }

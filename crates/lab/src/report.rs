@@ -1,21 +1,21 @@
-//! What an experiment found, to be looked at: a page of HTML, a summary in Markdown, plots as files, a few lines for a terminal.
+//! The results of an experiment for readers: a page of HTML, a summary in Markdown, plots as files, a few lines for a terminal.
 //!
-//! Results come in, text goes out; nothing is measured here. A report can be made again from stored results.
+//! The input is results, the output is text; nothing is measured here. Stored results can produce the report again.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`api`] | API gateways: what is refused, what is added to one request, what functions cost |
-//! | [`contest`] | who is compared, with which baseline |
-//! | [`verdict`] | what the figures say, in sentences |
-//! | [`errors`] | what went wrong |
+//! | [`api`] | API gateways: denied calls, the latency added to one request, the cost of functions |
+//! | [`contest`] | the compared gateways, with their baselines |
+//! | [`verdict`] | the conclusions from the figures, in sentences |
+//! | [`errors`] | errors |
 //! | [`percentiles`], [`over_time`] | latency, by percentile and over time |
-//! | [`cpu`] | CPU time, memory, and how long changes took to be followed |
-//! | [`costs`] | single figures of several turns, put together |
-//! | [`mod@bench`], [`rates`], [`sizing`] | what requests cost: gateway by gateway, by rate, by workers |
-//! | [`idle`] | what waiting connections take |
+//! | [`cpu`] | CPU time, memory, and the delay until changes take effect |
+//! | [`costs`] | single figures of several turns, combined |
+//! | [`mod@bench`], [`rates`], [`sizing`] | the cost of requests: by gateway, by rate, by workers |
+//! | [`idle`] | the memory of idle connections |
 //! | [`fit`] | a straight line through points |
-//! | [`setting`] | how it was measured |
-//! | [`words`], [`table`], [`plot`] | how numbers are written, tables and plots are made |
+//! | [`setting`] | the setting of the measurement |
+//! | [`words`], [`table`], [`plot`] | the form of numbers, tables and plots |
 //! | [`page`] | the page around them |
 
 mod api;
@@ -77,16 +77,16 @@ pub(crate) struct ReportArgs {
     markdown: Option<PathBuf>,
 }
 
-/// Makes the report of stored results, and says it in short.
+/// Makes the report of stored results, and prints a summary.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     match std::io::stdout().lock().write_all(make(args)?.as_bytes()) {
-        // A reader that went away is no error.
+        // A closed reader is no error.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Writes the files; what to say of them.
+/// Writes the files; returns the text for the terminal.
 fn make(args: &ReportArgs) -> anyhow::Result<String> {
     let path = &args.results;
     let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
@@ -110,13 +110,13 @@ fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// What all parts of a report lean on.
+/// The common data of all parts of a report.
 struct Report<'r> {
     results: &'r Results,
     contestants: Vec<Contestant<'r>>,
     works: Vec<Work<'r>>,
     verdicts: Vec<Verdict>,
-    /// The study that is repeated.
+    /// The repeated study.
     published: Option<Published>,
     prices: Prices,
 }
@@ -131,7 +131,7 @@ impl<'r> Report<'r> {
         Self { results, contestants, works, verdicts, published, prices }
     }
 
-    /// The study, if what it states of changing endpoints can stand beside what was measured: something has to change.
+    /// The study, if its statements about changing endpoints are comparable with the measurements: something has to change.
     fn beside(&self) -> Option<&Published> {
         let changes = self.contestants.iter().any(|each| !each.run.events.is_empty());
         self.published.as_ref().filter(|published| changes && !published.contestants.is_empty())
@@ -141,7 +141,7 @@ impl<'r> Report<'r> {
         percentiles::plot(&self.results.title, &self.contestants, self.beside())
     }
 
-    /// In the order in which they are shown, each kind of work with its tables.
+    /// The tables and the plot of each kind of work, in the order of the report.
     fn costs(&self) -> Vec<(&Work<'r>, Plot, Vec<Table>)> {
         let shown = self.works.iter().filter(|work| !work.measured.is_empty());
         shown
@@ -156,12 +156,12 @@ impl<'r> Report<'r> {
             .collect()
     }
 
-    /// Of API gateways; none where nothing of theirs was measured.
+    /// The tables of API gateways; empty if the experiment measured none.
     fn api(&self) -> Vec<Table> {
         api::tables(self.results, &self.works, self.published.as_ref())
     }
 
-    /// How many requests of whom are in no percentile.
+    /// The numbers of requests by gateway that are in no percentile.
     fn unanswered(&self) -> String {
         let each = self.contestants.iter().map(|each| match each.unanswered() {
             0 => format!("{}: none", each.title()),
@@ -181,7 +181,7 @@ impl<'r> Report<'r> {
         )
     }
 
-    /// What the study did, and what it found where it has no column.
+    /// The study's setting, and its results that have no column.
     fn study(&self) -> Option<String> {
         let Published { title, setting, unchanging, .. } = self.published.as_ref()?;
         let unchanging = unchanging.as_deref().filter(|_| self.beside().is_none());
@@ -254,10 +254,10 @@ fn head(report: &Report<'_>) -> String {
     }
 }
 
-/// What the experiment, and each run's load, says of itself. What several loads say alike is said once, but for its figures.
+/// The warnings of the experiment and of each run's load. Equal warnings of several loads appear once, without their figures.
 fn warnings(report: &Report<'_>) -> Vec<String> {
     let mut warnings = report.results.warnings.clone();
-    // The warning of a load without its figures; the first as it is; whose it is too.
+    // The warning of a load without its figures, its first full text, and its gateways.
     let mut alike: Vec<(String, String, Vec<String>)> = Vec::new();
     for each in &report.contestants {
         for run in each.baseline.into_iter().chain([each.run]) {
@@ -311,7 +311,7 @@ fn costs_html(report: &Report<'_>) -> String {
     out
 }
 
-/// The same in short, for a README or a pull request; the plots lie beside it.
+/// The report in short, for a README or a pull request; the plots are in the same folder.
 pub(crate) fn markdown(results: &Results) -> String {
     let report = Report::of(results);
     let escape = words::escape_markdown;

@@ -1,60 +1,60 @@
-//! What an experiment found, as it is stored: `results.json`. The report is made of it and of nothing else.
+//! The stored results of an experiment: `results.json`. The report has no other source.
 //!
-//! Times are in the unit that a name ends in. Names stay; more may come.
+//! The end of a name gives the unit of a time. Names stay; more may come.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that an experiment found.
+/// All results of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Results {
-    /// Of this layout.
+    /// The version of this layout.
     pub(crate) schema: u32,
     /// The experiment's name: `dynamic`.
     pub(crate) experiment: String,
     pub(crate) title: String,
-    /// What it asks, in a sentence or two.
+    /// Its question, in a sentence or two.
     pub(crate) about: String,
-    /// The experiment's file, as it was run.
+    /// The experiment's file, as run.
     pub(crate) declared: String,
-    /// Which published study it repeats: a name in [`crate::published`].
+    /// The published study that it repeats: a name in [`crate::published`].
     pub(crate) published: Option<String>,
-    /// What was typed.
+    /// The typed command.
     pub(crate) command: String,
     pub(crate) started_unix_ms: u128,
     pub(crate) took_s: f64,
     pub(crate) machine: Machine,
-    /// What all gateways were loaded with, in words: one line each.
+    /// The load of all gateways, in words: one line each.
     pub(crate) setting: Vec<String>,
-    /// How fast each gateway was when the rate was looked for; empty if it was given.
+    /// The highest rate of each gateway in the search for the rate; empty if the rate was given.
     pub(crate) saturation: Vec<Saturation>,
-    /// In the order in which they took their turns.
+    /// The gateways in the order of their turns.
     pub(crate) gateways: Vec<OfGateway>,
-    /// Those that could not take part.
+    /// The gateways that could not take part.
     pub(crate) skipped: Vec<Skipped>,
-    /// What the reader has to know before believing a figure: a busy machine, a generator that was late.
+    /// The doubts about the figures: a busy machine, a load that was late.
     pub(crate) warnings: Vec<String>,
-    /// What hardware with so many CPUs costs in US dollars, from a file that was given; empty: the published prices.
+    /// The price of hardware with so many CPUs in US dollars, from a given file; empty: the published prices.
     #[serde(default)]
     pub(crate) prices: BTreeMap<usize, f64>,
 }
 
-/// Where it was run.
+/// The machine of the experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) processor: String,
     pub(crate) cpus: usize,
     pub(crate) memory_mib: u64,
-    /// The load average of the last minute before it began: what else the machine was doing.
+    /// The load average of the last minute before the experiment began: other work of the machine.
     pub(crate) load_before: f64,
-    /// The CPUs that the gateway had to itself, and those of the load and the pods.
+    /// The CPUs that the gateway alone used, and the CPUs of the load and the pods.
     pub(crate) gateway_cpus: Vec<usize>,
     pub(crate) other_cpus: Vec<usize>,
 }
 
-/// What a gateway did in a closed loop, before the rate was chosen.
+/// The rate of a gateway in a closed loop, before the rate was chosen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Saturation {
     pub(crate) gateway: String,
@@ -68,53 +68,53 @@ pub(crate) struct Skipped {
     pub(crate) why: String,
 }
 
-/// What one gateway did.
+/// The results of one gateway.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OfGateway {
-    /// As on the command line: `nginx-lua`.
+    /// The name on the command line: `nginx-lua`.
     pub(crate) name: String,
-    /// As people know it: "nginx, balancer_by_lua".
+    /// The usual name: "nginx, balancer_by_lua".
     pub(crate) title: String,
     pub(crate) version: String,
-    /// How it learns of endpoints, certificates and routes, in a sentence.
+    /// Its way of learning of endpoints, certificates and routes, in a sentence.
     pub(crate) learns: String,
-    /// What it was started with.
+    /// The command that started it.
     pub(crate) command: String,
-    /// Its configuration as it was written for the start.
+    /// Its configuration as written for the start.
     pub(crate) files: Vec<ConfigFile>,
-    /// Timed runs under a load, of experiments in which something changes; the baseline first.
+    /// Timed runs under a load, of experiments with changes; the baseline first.
     pub(crate) runs: Vec<Run>,
     /// Single figures, of experiments that compare costs.
     pub(crate) points: Vec<Point>,
-    /// What waiting connections take, where that was looked at.
+    /// The memory of idle connections, if it was measured.
     #[serde(default)]
     pub(crate) idle: Option<Idle>,
-    /// Whether it does what an API gateway is there for, looked at before anything is measured.
+    /// Whether the gateway has the functions of an API gateway, checked before any measurement.
     #[serde(default)]
     pub(crate) checks: Vec<Checks>,
 }
 
-/// What became of calls that a gateway with these functions has to let in or to refuse.
+/// The results of calls that a gateway with these functions must accept or deny.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Checks {
     /// "JWT HS256", "API key", ...
     pub(crate) functions: String,
     pub(crate) calls: Vec<Checked>,
-    /// Why none could be made.
+    /// The reason why no call could be made.
     pub(crate) failure: Option<String>,
 }
 
-/// A call that shows whether a gateway does what it is there for.
+/// A call that checks a function of a gateway.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Checked {
     /// "good", "no token", "expired", ...
     pub(crate) call: String,
     pub(crate) expected: u16,
-    /// [`None`]: there was no answer.
+    /// [`None`] without a response.
     pub(crate) status: Option<u16>,
 }
 
-/// What a connection that waits for its next request takes of the gateway's memory.
+/// The gateway's memory for an idle connection.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Idle {
     pub(crate) connections: u64,
@@ -129,30 +129,30 @@ pub(crate) struct ConfigFile {
     pub(crate) text: String,
 }
 
-/// A load of some time, and what changed meanwhile.
+/// A load of some duration, and the changes during it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// "static" for the baseline, otherwise the experiment's name.
     pub(crate) label: String,
     pub(crate) is_baseline: bool,
-    /// What the load says, from its own JSON.
+    /// The results of the load, from its own JSON.
     pub(crate) load: Load,
-    /// What changed, by when.
+    /// The changes, by time.
     pub(crate) events: Vec<Event>,
-    /// The gateway's CPU time over the run, each since the sample before.
+    /// The gateway's CPU time over the run, each since the previous sample.
     pub(crate) cpu: Vec<CpuSample>,
-    /// The most resident memory of all its processes together.
+    /// The greatest resident memory of all its processes together.
     pub(crate) peak_rss_mib: f64,
-    /// Requests that may not be repeated, and how often the pods saw them: [`None`] if the load sent none.
+    /// Requests that must not be repeated, and how often the pods received them: [`None`] if the load sent none.
     pub(crate) deliveries: Option<Deliveries>,
-    /// How long the gateway took to follow changes, from when it was told.
+    /// The time until changes took effect, from the notification of the gateway.
     pub(crate) followed: Vec<Followed>,
 }
 
 /// A change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Event {
-    /// Since the first request was due.
+    /// The time since the first request was due.
     pub(crate) at_s: f64,
     /// One word for plots: `scale`, `roll`, `blackhole`, `restore`, `refuse`, `accept`, `rotate`, `routes`.
     pub(crate) kind: String,
@@ -165,35 +165,35 @@ pub(crate) struct Event {
 pub(crate) struct CpuSample {
     /// The end of the interval, since the first request was due.
     pub(crate) at_s: f64,
-    /// CPUs that were busy with the gateway: 1.0 is one CPU.
+    /// CPUs that the gateway kept busy: 1.0 is one CPU.
     pub(crate) cpus: f64,
 }
 
-/// What became of requests that may not be repeated.
+/// The deliveries of requests that must not be repeated.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Deliveries {
     pub(crate) sent: u64,
-    /// Different ones that reached a pod.
+    /// Different requests that reached a pod.
     pub(crate) delivered: u64,
-    /// Those that reached pods more than once.
+    /// Requests that reached pods more than once.
     pub(crate) duplicated: u64,
 }
 
-/// How a change was followed.
+/// The effect of a change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Followed {
     pub(crate) at_s: f64,
     /// As in [`Event::kind`].
     pub(crate) kind: String,
-    /// From telling the gateway to when it was seen to serve so; [`None`]: not within the limit.
+    /// The time from the notification of the gateway to the observed effect; [`None`]: not within the limit.
     pub(crate) took_ms: Option<f64>,
-    /// It was not followed before the next change of its kind came, and could not be seen from then on.
+    /// The next change of its kind came before the effect of this change, which could not be observed from then on.
     #[serde(default)]
     pub(crate) is_overtaken: bool,
 }
 
 impl Checks {
-    /// Whether every call was answered as it has to be.
+    /// Whether every call had the required response.
     pub(crate) fn are_kept(&self) -> bool {
         self.failure.is_none() && self.calls.iter().all(Checked::is_kept)
     }
@@ -214,21 +214,21 @@ pub(crate) struct Point {
     pub(crate) workers: usize,
     /// 1, 2, 3, ...: gateways take turns, A B C A B C.
     pub(crate) turn: usize,
-    /// Requests a second that were wanted; [`None`] in a closed loop.
+    /// The requested requests per second; [`None`] in a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) requests: u64,
     pub(crate) requests_per_s: f64,
     pub(crate) errors: u64,
     pub(crate) cpu_us_per_request: f64,
-    /// CPUs that were busy with the gateway.
+    /// CPUs that the gateway kept busy.
     pub(crate) cpus: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// The medians of what single requests took straight to a pod, and of what they took longer through the gateway, each
-    /// beside the one straight of its round; where that was measured.
+    /// The medians of the latency of single requests directly to a pod, and of the additional latency through the
+    /// gateway, each against the direct request of its round; if it was measured.
     #[serde(default)]
     pub(crate) added: Option<Added>,
-    /// What the gateway did with each request beside passing it on, and for how many callers; nothing: none.
+    /// The functions that the gateway applied to each request, and the number of callers; [`None`] without functions.
     #[serde(default)]
     pub(crate) functions: Option<WithFunctions>,
 }
@@ -243,61 +243,61 @@ pub(crate) struct Added {
 /// The functions of an API gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WithFunctions {
-    /// As in [`Checks`].
+    /// The name, as in [`Checks`].
     pub(crate) name: String,
-    /// How many there are, each with a key or a token of its own.
+    /// The number of callers, each with its own key or token.
     pub(crate) callers: usize,
-    /// The kind of work that is the same without functions.
+    /// The same kind of work without functions.
     pub(crate) without: String,
 }
 
-/// What `sluicegate-lab load --json` writes.
+/// The output of `sluicegate-lab load --json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Load {
     #[serde(default)]
     pub(crate) program: String,
     #[serde(default)]
     pub(crate) version: String,
-    /// The command, to be repeated by hand.
+    /// The command, for a repetition by hand.
     #[serde(default)]
     pub(crate) command: String,
     pub(crate) url: String,
-    /// Where the connections went.
+    /// The destination of the connections.
     #[serde(default)]
     pub(crate) address: String,
     pub(crate) threads: usize,
     pub(crate) connections: u64,
-    /// Requests a second that were wanted; [`None`] in a closed loop.
+    /// The requested requests per second; [`None`] in a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) duration_s: f64,
     pub(crate) timeout_s: f64,
-    /// How long the connections had to be opened before the first request was due.
+    /// The time for opening the connections before the first request was due.
     #[serde(default)]
     pub(crate) ramp_s: f64,
-    /// When the first request was due, since 1970.
+    /// The time at which the first request was due, since 1970.
     pub(crate) started_unix_ms: u128,
-    /// How long requests were due; until the last answer in a closed loop, and if some were never sent.
+    /// The time in which requests were due; until the last response in a closed loop, and if some were never sent.
     pub(crate) elapsed_s: f64,
     pub(crate) requests: Requests,
     pub(crate) requests_per_s: f64,
-    /// Of answers, without TLS.
+    /// Bytes of responses, without TLS.
     #[serde(default)]
     pub(crate) bytes_read: u64,
     #[serde(default)]
     pub(crate) bytes_per_s: f64,
-    /// Connections that were made, with the handshake.
+    /// Opened connections, with the handshake.
     pub(crate) connected: u64,
     pub(crate) closed_between_requests: u64,
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) errors: Errors,
-    /// From when each request was due.
+    /// The latency from the time at which each request was due.
     pub(crate) latency: Latency,
-    /// From when each request was sent.
+    /// The latency from the time at which each request was sent.
     pub(crate) uncorrected_latency: Latency,
-    /// How late requests were sent although their connection was free: the load's own delay.
+    /// The lateness of requests whose connection was free: the load's own delay.
     pub(crate) lateness: Latency,
     pub(crate) interval_s: f64,
-    /// The run over time, by when requests were due.
+    /// The run over time, by the times at which requests were due.
     pub(crate) intervals: Vec<Interval>,
     /// The CPU time of the load itself.
     pub(crate) cpu_s: f64,
@@ -307,29 +307,29 @@ pub(crate) struct Load {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Requests {
-    /// [`None`] in a closed loop.
+    /// The requests that were due; [`None`] in a closed loop.
     pub(crate) due: Option<u64>,
     pub(crate) sent: u64,
-    /// How many of those that were sent were POSTs.
+    /// The number of POSTs among the sent requests.
     #[serde(default)]
     pub(crate) posts: u64,
     pub(crate) answered: u64,
-    /// Due and never sent; [`None`] in a closed loop.
+    /// Requests that were due and never sent; [`None`] in a closed loop.
     pub(crate) unsent: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Errors {
-    /// All of them.
+    /// All errors.
     pub(crate) total: u64,
     pub(crate) connect: u64,
     pub(crate) read: u64,
     pub(crate) write: u64,
     pub(crate) timeout: u64,
     pub(crate) not_2xx: u64,
-    /// The first four once more, by what happened.
+    /// The first four classes, divided by kind.
     pub(crate) kinds: BTreeMap<String, u64>,
-    /// Complete answers that are wrong.
+    /// Complete responses that are wrong.
     pub(crate) wrong: BTreeMap<String, u64>,
 }
 
@@ -340,15 +340,15 @@ pub(crate) struct Latency {
     pub(crate) mean_us: f64,
     pub(crate) stdev_us: f64,
     pub(crate) max_us: u64,
-    /// By name: "50", "99.9999".
+    /// The percentiles by name: "50", "99.9999".
     pub(crate) percentiles_us: BTreeMap<String, u64>,
-    /// Value in microseconds, quantile (0 to 1), how many lie at it or below.
+    /// Value in microseconds, quantile (0 to 1), number of requests at or below the value.
     pub(crate) spectrum: Vec<(u64, f64, u64)>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Interval {
-    /// Its begin, since the first request was due.
+    /// The beginning of the interval, since the first request was due.
     pub(crate) at_s: f64,
     pub(crate) answered: u64,
     pub(crate) errors: u64,

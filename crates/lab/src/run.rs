@@ -1,17 +1,17 @@
 //! `sluicegate-lab run`: an experiment, with each gateway in turn.
 //!
-//! In: an experiment's file and the gateways' names. Out: a folder with `results.json` and the reports made of it. Each run
-//! has a network namespace of its own that looks like a node; the gateway has CPUs of its own, and the load and the pods have
-//! the others.
+//! The input is an experiment's file and the gateways' names. The output is a folder with `results.json` and its
+//! reports. Each run has its own network namespace that resembles a node. The gateway has CPUs of its own; the load and
+//! the pods have the others.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`args`] | the options |
-//! | [`compare`] | what kinds of work cost, instead of a timeline |
-//! | [`machine`] | what it runs on, and who gets which CPU |
+//! | [`compare`] | the cost of kinds of work, instead of a timeline |
+//! | [`machine`] | the machine, and the division of its CPUs |
 //! | [`stage`], [`running`] | the node with its pods, and the gateway |
-//! | [`timeline`] | what changes when |
-//! | [`probe`] | whether a change is followed |
+//! | [`timeline`] | the changes, with their times |
+//! | [`probe`] | whether a change has taken effect |
 //! | [`watch`] | the gateway's CPU time and memory over time |
 //! | [`turn`] | one gateway under the load |
 
@@ -44,14 +44,14 @@ use crate::gateway::{self, Kind};
 use crate::report;
 use crate::results::{Machine, OfGateway, Results, Saturation, Skipped};
 
-/// How much of what the slowest gateway can do is asked of all.
+/// The rate of the load, as a share of the highest rate of the slowest gateway.
 const SHARE_OF_SATURATION: f64 = 0.8;
 
-/// Carries out an experiment, and writes what came of it.
+/// Carries out an experiment, and writes its results.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut experiment = Experiment::find(&args.experiment)?;
     args.change(&mut experiment.declared);
-    // The gateways have as many as this process may: each client may take two of theirs.
+    // The gateways may open as many files as this process: each client may need two files of a gateway.
     crate::load::allow_files(experiment.declared.load.connections * 3 + 1024)?;
     let tools = args.tools()?;
     let (kinds, skipped) = select(args, &experiment, &tools)?;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let results = runtime.block_on(async {
         tokio::select! {
             results = lab.run(&kinds, skipped) => results,
-            // What was started ends as it is dropped.
+            // Started processes end when their values are dropped.
             interrupted = interrupted() => interrupted.and_then(|()| bail!("interrupted")),
         }
     })?;
@@ -87,7 +87,7 @@ async fn interrupted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which gateways take part, with their versions, and which cannot.
+/// The gateways that take part, with their versions, and the gateways that cannot.
 fn select(
     args: &RunArgs,
     experiment: &Experiment,
@@ -118,11 +118,11 @@ struct Entrant {
     version: String,
 }
 
-/// What all turns of an experiment share.
+/// The common data of all turns of an experiment.
 struct Lab<'l> {
     args: &'l RunArgs,
     experiment: &'l Experiment,
-    /// All CPUs, and how they are divided.
+    /// All CPUs, and their division.
     all: &'l [usize],
     cpus: &'l Cpus,
     tools: &'l Path,
@@ -161,7 +161,7 @@ impl Lab<'_> {
         for Entrant { kind, version } in kinds {
             match self.turns(kind, version, rate).await {
                 Ok(gateway) => gateways.push(gateway),
-                // The others' figures are good all the same.
+                // The figures of the other gateways remain valid.
                 Err(error) => {
                     say(&format!("{}: {error:#}", kind.name));
                     let why = format!("it took part and could not go on: {error:#}");
@@ -204,11 +204,11 @@ impl Lab<'_> {
         }
     }
 
-    /// How many requests a second each gateway does in a closed loop of the same kind.
+    /// The rate of each gateway in a closed loop of the same kind, in requests per second.
     async fn saturate(&self, kinds: &[Entrant]) -> anyhow::Result<Vec<Saturation>> {
         let mut saturation = Vec::new();
         for Entrant { kind, .. } in kinds {
-            // One that fails does so again in its turn.
+            // A gateway that fails here fails again in its turn.
             let Ok(requests_per_s) = self.turn(kind, None).saturate().await else { continue };
             say(&format!("{}: {requests_per_s:.0} requests/s in a closed loop", kind.name));
             saturation.push(Saturation { gateway: kind.name.to_owned(), requests_per_s });
@@ -247,7 +247,7 @@ impl Lab<'_> {
     }
 }
 
-/// Whether this gateway took part and nothing went wrong.
+/// Whether this gateway took part without any error.
 fn is_clean(results: &Results, name: &str) -> bool {
     let gateway = results.gateways.iter().find(|gateway| gateway.name == name);
     gateway.is_some_and(|gateway| {
@@ -259,7 +259,7 @@ fn is_clean(results: &Results, name: &str) -> bool {
     })
 }
 
-/// Writes the results, and what people read of them.
+/// Writes the results, and the reports for readers.
 fn store(results: &Results, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join("results.json");
     let json = serde_json::to_string_pretty(results)?;
@@ -270,8 +270,8 @@ fn store(results: &Results, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells how far it is.
+/// Reports the progress.
 fn say(message: &str) {
-    // Nobody may listen.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr().lock(), "{message}");
 }

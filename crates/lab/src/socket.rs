@@ -1,11 +1,11 @@
-//! Sockets that block.
+//! Blocking sockets.
 
 use std::io::{self, Read};
 
-/// Reads what there is, or waits for it; 0 at the end.
+/// Reads available bytes, or waits for them; 0 at the end.
 ///
-/// A socket with a time limit is interrupted whenever the process is stopped and continued, as by a debugger or the freezer
-/// of a container, whether it handles signals or not (signal(7)): that is no answer.
+/// A socket with a timeout is interrupted whenever the process is stopped and continued, such as by a debugger or the
+/// freezer of a container. Signal handlers make no difference (signal(7)). An interruption is no result.
 pub(crate) fn read_some(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(buffer) {

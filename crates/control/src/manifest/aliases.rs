@@ -1,8 +1,8 @@
-//! What the aliases of a YAML document expand to, counted without expanding them.
+//! The expanded size of the aliases of a YAML document, counted without an expansion.
 //!
-//! An alias stands for a copy of what its anchor marks, and anchors may mark aliases: 300 bytes can stand for millions of nodes. The
-//! parser would make them before it noticed. So the nodes of each anchor are counted first, in one pass over the text, and a document
-//! that would grow too much is refused before anything of it is made.
+//! An alias stands for a copy of the node that its anchor marks, and anchors may mark aliases: 300 bytes can stand for
+//! millions of nodes. The parser would create them before it noticed. So a first pass over the text counts the nodes of
+//! each anchor. A document that would grow too much is rejected before the parser creates any of it.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ const NODES_MIN: u64 = 4096;
 /// Aliases may add this many bytes of text to any document.
 const BYTES_MIN: u64 = 256 * 1024;
 
-/// Aliases may add this many times the nodes, and this many times the bytes, that a document is written with.
+/// Aliases may add this many times the nodes, and this many times the bytes, of the document as written.
 const TIMES_MAX: u64 = 16;
 
 /// A document whose aliases expand to too much.
@@ -27,7 +27,7 @@ pub(super) struct Expansion {
     pub(super) excess: Excess,
 }
 
-/// What there is too much of.
+/// The exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excess {
     Nodes { limit: u64 },
@@ -46,7 +46,7 @@ impl fmt::Display for Excess {
     }
 }
 
-/// How large a part of a document is, with its aliases expanded.
+/// The size of a part of a document, with its aliases expanded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     nodes: u64,
@@ -57,7 +57,7 @@ struct Size {
 
 /// A list or a mapping that has not ended.
 struct Open {
-    /// The anchor that marks it; 0 if none does.
+    /// The anchor that marks it; 0 without an anchor.
     anchor: usize,
     size: Size,
 }
@@ -65,21 +65,21 @@ struct Open {
 /// The sizes of a document's parts.
 #[derive(Default)]
 struct Sizes {
-    /// By the number of the anchor.
+    /// The size of each anchor's node, by the number of the anchor.
     anchors: Vec<Option<Size>>,
     open: Vec<Open>,
-    /// What is written, without aliases.
+    /// The size of the document as written, without aliases.
     written: Size,
-    /// What aliases add.
+    /// The size that aliases add.
     added: Size,
-    /// The first alias beyond what any document may add, by the line.
+    /// The line of the first alias beyond the size that any document may add.
     first_beyond: Option<u32>,
 }
 
-/// Checks what the aliases of a document expand to. A document that is no valid YAML passes as far as it can be read: the parser says
-/// what is wrong with it.
+/// Checks the expanded size of the aliases of a document. A document that is no valid YAML passes as far as it can be
+/// read: the parser reports its error.
 pub(super) fn check(text: &str) -> Result<(), Expansion> {
-    // Most documents have no alias, and pay for two looks.
+    // Most documents have no alias, and cost two searches.
     if !text.contains('*') || !text.contains('&') {
         return Ok(());
     }
@@ -121,7 +121,7 @@ impl Size {
 }
 
 impl Sizes {
-    /// A part is complete.
+    /// Completes a part.
     fn end_node(&mut self, anchor: usize, size: Size) {
         if let Some(around) = self.open.last_mut() {
             around.size.add(size);
@@ -135,7 +135,7 @@ impl Sizes {
     }
 
     fn alias(&mut self, anchor: usize, line: u32) -> Result<(), Expansion> {
-        // An anchor that has not ended contains itself: the parser says so.
+        // An anchor that has not ended contains itself: the parser reports the error.
         let Some(size) = self.anchors.get(anchor).copied().flatten() else { return Ok(()) };
         let limit = YAML_DEPTH_MAX as u64;
         if self.open.len() as u64 + size.depth > limit {
@@ -149,7 +149,7 @@ impl Sizes {
         Ok(())
     }
 
-    /// What is written may follow its aliases, so the limits are known at the end.
+    /// Written nodes may follow their aliases, so the limits are known at the end.
     fn verdict(&self) -> Result<(), Expansion> {
         let line = self.first_beyond.unwrap_or(1);
         let nodes = NODES_MIN.max(self.written.nodes.saturating_mul(TIMES_MAX));

@@ -1,4 +1,4 @@
-//! One document of a manifest into the objects that it holds.
+//! From one document of a manifest to its objects.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,25 +30,25 @@ use crate::problem::{Findings, Severity};
 
 /// A parsed document.
 pub(crate) struct Document {
-    /// Its text: what it is recognised by, and where the lines of its fields are looked up.
+    /// The text, which identifies the document and gives the lines of its fields.
     pub(crate) text: Arc<str>,
-    /// The line on which its content begins, counted from 1 at the beginning of its text.
+    /// The line of the beginning of the content, counted from 1 at the beginning of the text.
     pub(crate) line: u32,
     pub(crate) objects: Vec<ParsedObject>,
-    /// What is wrong outside any object.
+    /// The problems outside any object.
     pub(crate) faults: Vec<Fault>,
-    /// The kinds of its objects that users may expect to be served, and that are passed over.
+    /// The kinds of ignored objects that users may expect to be served.
     pub(crate) not_served: Vec<&'static str>,
-    /// Whether all objects in it are known by name; if not, one that was there may just be unreadable.
+    /// Whether the names of all objects in it are known; if not, an earlier object that is missing may be unreadable.
     pub(crate) is_complete: bool,
-    /// What SecurityPolicies in it may guard that cannot be read so far as to tell.
+    /// The routes that unreadable SecurityPolicies in it may guard.
     pub(crate) unknown_guards: Vec<Guarded>,
 }
 
-/// What a SecurityPolicy may guard whose targets are not known.
+/// The routes that a SecurityPolicy with unknown targets may guard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Guarded {
-    /// The routes of a namespace: policies guard nothing beyond their own.
+    /// The routes of a namespace: policies guard nothing outside their namespace.
     Namespace(Arc<str>),
     /// Any route.
     Everything,
@@ -58,29 +58,29 @@ pub(crate) enum Guarded {
 #[derive(Debug)]
 pub(crate) struct ParsedObject {
     pub(crate) object: ObjectRef,
-    /// Which part of the document it is: empty for all, or `items[3]`.
+    /// The part of the document: empty for all, or `items[3]`.
     pub(crate) part: Box<str>,
-    /// The checked object, or nothing if it cannot be used at all.
+    /// The checked object; `None` if it is unusable.
     pub(crate) form: Option<Object>,
     pub(crate) findings: Findings,
 }
 
-/// Something wrong outside any object.
+/// A problem outside any object.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) severity: Severity,
-    /// The line, where the parser said it, counted as [`Document::line`].
+    /// The line, if the parser reported it, counted as in [`Document::line`].
     pub(crate) line: Option<u32>,
-    /// The object that it is about, as it is written: its name may be none that Kubernetes would take.
+    /// The object with the problem, as written: Kubernetes may not allow its name.
     pub(crate) object: Option<ObjectRef>,
-    /// The field of the object, or of the document if there is none.
+    /// The field of the object, or of the document if there is no object.
     pub(crate) field: String,
-    /// Which part of the document the object is: empty for all, or `items[3]`.
+    /// The part of the document with the object: empty for all, or `items[3]`.
     pub(crate) part: Box<str>,
     pub(crate) message: String,
 }
 
-/// Without the text, which may be a Secret's.
+/// Without the text, which may be the text of a Secret.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document")
@@ -91,7 +91,7 @@ impl fmt::Debug for Document {
 }
 
 impl Document {
-    /// What is left of a file that is no text: what it may guard.
+    /// The document of a file that is no text: the routes that it may guard.
     pub(crate) fn unreadable(text: &str) -> Self {
         Self { is_complete: false, unknown_guards: guarded_by_text(text), ..Self::empty("") }
     }
@@ -134,7 +134,7 @@ impl Document {
         document
     }
 
-    /// Reads an object, or a list of them.
+    /// Reads an object, or a list of objects.
     fn read(&mut self, value: &mut Value, part: &str) {
         let text_of = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text_of("apiVersion").to_owned(), text_of("kind").to_owned());
@@ -168,7 +168,7 @@ impl Document {
                 self.refuse(as_written(kind, value), part, "apiVersion", message);
             }
             None if group == policy::GROUP => {
-                // A guard that is misspelt would be missed by nobody.
+                // No user would miss a guard with a misspelt kind.
                 let ours = Kind::ALL.iter().copied().filter(|known| is_ours(*known));
                 let ours: Vec<&str> = ours.map(Kind::as_str).collect();
                 if closest(&kind, &ours).is_none_or(|meant| meant == Kind::SecurityPolicy.as_str()) {
@@ -190,7 +190,7 @@ impl Document {
 
     fn read_items(&mut self, items: &mut [Value], kind: &str, api_version: &str, part: &str) {
         for (index, item) in items.iter_mut().enumerate() {
-            // The items of a typed list, such as a ServiceList, need not say what they are.
+            // The items of a typed list, such as a ServiceList, need no kind.
             if !kind.is_empty()
                 && let Value::Object(fields) = item
             {
@@ -234,7 +234,7 @@ impl Document {
     }
 }
 
-/// What a SecurityPolicy may guard whose name or version cannot be used.
+/// The routes that a SecurityPolicy may guard whose name or version is unusable.
 fn guarded_by(value: &Value) -> Guarded {
     match value.get("metadata").map(|metadata| metadata.get("namespace")) {
         None | Some(None | Some(Value::Null)) => Guarded::named(""),
@@ -243,10 +243,10 @@ fn guarded_by(value: &Value) -> Guarded {
     }
 }
 
-/// The same of a text that cannot be parsed, or is none: `default`, and every namespace that it names. Nothing if it holds no
-/// SecurityPolicy.
+/// The routes that a text may guard that cannot be parsed, or is no text: `default`, and every namespace that it names.
+/// Empty if it holds no SecurityPolicy.
 pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
-    // Of UTF-16 these are every other byte.
+    // In UTF-16 these are every second byte.
     let text = unescaped(&text.replace('\0', ""));
     let kinds = text.match_indices(Kind::SecurityPolicy.as_str());
     let is_named = kinds.map(|(at, _)| &text[..at]).any(|before| !before.ends_with(char::is_alphanumeric));
@@ -259,7 +259,7 @@ pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
         Some(value.trim().trim_matches(['"', '\'']))
     });
     let named = values.map(|value| match value {
-        // It may stand on the next line.
+        // The value may be on the next line.
         "" => Guarded::Everything,
         value => Guarded::named(value),
     });
@@ -267,7 +267,9 @@ pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
     named.into_iter().collect()
 }
 
-/// A text with the escapes read that may stand in quotes: `"Security\u0050olicy"` is a kind like any other (YAML 1.2, 5.7; RFC 8259, 7).
+/// The text with the escapes of quoted strings resolved. `"Security\u0050olicy"` is a kind like any other (YAML 1.2,
+/// 5.7; RFC 8259, 7).
+/// 5.7; RFC 8259, 7).
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -296,7 +298,7 @@ fn unescaped(text: &str) -> String {
 }
 
 impl Guarded {
-    /// Whether a route of this namespace is a part of it.
+    /// Whether it includes a route of this namespace.
     pub(crate) fn has(&self, namespace: &str) -> bool {
         match self {
             Self::Namespace(guarded) => **guarded == *namespace,
@@ -304,7 +306,7 @@ impl Guarded {
         }
     }
 
-    /// A namespace as it is written: none is `default`, and one that can be none may be any.
+    /// A namespace as written: an absent namespace is `default`, and an invalid namespace may be any.
     fn named(namespace: &str) -> Self {
         match namespace {
             "" => Self::Namespace("default".into()),
@@ -323,11 +325,11 @@ impl fmt::Display for Guarded {
     }
 }
 
-/// The name of an object that is refused, to tell which it is; nothing if it has no name.
+/// The name of a rejected object, to identify it; `None` without a name.
 fn as_written(kind: Kind, value: &Value) -> Option<ObjectRef> {
     let text = |key: &str| {
         let text = value.get("metadata")?.get(key)?.as_str()?;
-        // It goes into one line of a log.
+        // The name goes into one line of a log.
         (!text.is_empty()).then(|| text.escape_debug().to_string())
     };
     let namespace = match kind.is_cluster_scoped() {
@@ -337,14 +339,14 @@ fn as_written(kind: Kind, value: &Value) -> Option<ObjectRef> {
     Some(ObjectRef { kind, namespace: namespace.into(), name: text("name")?.into() })
 }
 
-/// The name of an object, or the field that has none and why.
+/// The name of an object, or the faulty field and the reason.
 fn identify(kind: Kind, value: &Value) -> Result<ObjectRef, (&'static str, String)> {
     let text = |field: &'static str, key: &str, default: &'static str| {
         match value.get("metadata").and_then(|metadata| metadata.get(key)) {
             None | Some(Value::Null) => Ok((field, default)),
             Some(Value::String(text)) if text.is_empty() => Ok((field, default)),
             Some(Value::String(text)) => Ok((field, text.as_str())),
-            // Such as `name: no`.
+            // For example `name: no`.
             Some(_) => Err((field, "is not a string: write it in quotes".to_owned())),
         }
     };
@@ -373,7 +375,7 @@ fn is_former_version(kind: Kind, api_version: &str) -> bool {
         || (kind == Kind::Ingress && group(api_version) == "extensions")
 }
 
-/// Checks an object of a known kind. Without a form, the findings say why.
+/// Checks an object of a known kind. If the result is `None`, the findings say why.
 pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<Object> {
     fn typed<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
         typed::parse(value, Manner::Lenient, findings)

@@ -1,12 +1,12 @@
 //! Manifests: from the text of a file to checked objects and findings, with no I/O.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`split`] | a file's text into its documents |
-//! | [`document`] | one document into the objects that it holds |
-//! | [`syntax`] | the text of a document into an untyped value |
-//! | [`aliases`] | what the aliases of a document would expand to |
-//! | [`typed`] | an untyped object into its Kubernetes type: wrong types and unknown fields |
+//! | [`split`] | from a file's text to its documents |
+//! | [`document`] | from one document to its objects |
+//! | [`syntax`] | from the text of a document to an untyped value |
+//! | [`aliases`] | the expanded size of the aliases of a document |
+//! | [`typed`] | from an untyped object to its Kubernetes type: wrong types and unknown fields |
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ mod typed;
 
 pub(crate) use document::{Document, Guarded, ParsedObject, check};
 
-/// How the text of a file is written.
+/// The syntax of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Yaml,
@@ -34,7 +34,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Parses a file's text. Documents that are the same as in `previous` are taken from there.
+    /// Parses a file's text. Documents that are equal in `previous` are taken from there.
     pub(crate) fn parse(text: &str, syntax: Syntax, previous: &Self) -> Self {
         let known: HashMap<&str, &Arc<Document>> =
             previous.documents.iter().map(|(_, document)| (&*document.text, document)).collect();
@@ -49,12 +49,12 @@ impl Manifest {
         Self { documents }
     }
 
-    /// Whether all of it could be read; if not, an object that is missing may just be unreadable.
+    /// Whether all of it was readable; if not, a missing object may be unreadable.
     pub(crate) fn is_complete(&self) -> bool {
         self.documents.iter().all(|(_, document)| document.is_complete)
     }
 
-    /// What SecurityPolicies in it may guard that cannot be read so far as to tell, each once.
+    /// The routes that unreadable SecurityPolicies in it may guard, without repeats.
     pub(crate) fn unknown_guards(&self) -> Vec<Guarded> {
         let guarded = self.documents.iter().flat_map(|(_, document)| &document.unknown_guards);
         let guarded: BTreeSet<&Guarded> = guarded.collect();

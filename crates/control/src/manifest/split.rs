@@ -1,8 +1,8 @@
-//! A file into its documents.
+//! From a file to its documents.
 //!
-//! YAML is cut at lines that begin with `---`, as `kubectl` does. YAML allows such a line nowhere inside a
-//! document, so that a document with a syntax error does not take its neighbours with it. JSON documents just follow
-//! one another, as `jq -c` writes them and `kubectl` reads them: one with a syntax error takes the rest with it.
+//! YAML is cut at lines that begin with `---`, as in `kubectl`. YAML allows such a line nowhere inside a document, so a
+//! document with a syntax error does not affect its neighbours. JSON documents follow each other without a separator,
+//! as `jq -c` writes them and `kubectl` reads them: a document with a syntax error makes the rest unreadable too.
 
 use serde::de::IgnoredAny;
 
@@ -26,8 +26,8 @@ pub(crate) fn yaml(text: &str) -> impl Iterator<Item = (u32, &str)> {
     })
 }
 
-/// The JSON documents of a file, each with the line on which it begins, from 1. From the first that cannot be read
-/// on, all is one document.
+/// The JSON documents of a file, each with the line on which it begins, from 1. The first unreadable document and all
+/// text after it are one document.
 pub(crate) fn json(text: &str) -> Vec<(u32, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut documents = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn json(text: &str) -> Vec<(u32, &str)> {
     documents
 }
 
-/// The first document, its number of lines, and what follows it.
+/// The first document, its number of lines, and the text after it.
 fn first_document(text: &str) -> (&str, u32, &str) {
     let mut lines = 0;
     let mut end = 0;
@@ -77,7 +77,7 @@ fn is_content(line: &str) -> bool {
     !line.starts_with('%') && !matches!(line.trim_start().bytes().next(), None | Some(b'#'))
 }
 
-/// Whether there is more in a document than markers, comments and blank lines.
+/// Whether a document contains more than markers, comments and blank lines.
 fn has_content(document: &str) -> bool {
     document.lines().any(|line| {
         let line = if is_marker(line) { &line[3..] } else { line };
@@ -85,7 +85,7 @@ fn has_content(document: &str) -> bool {
     })
 }
 
-/// The line, from 1, on which a document's content begins.
+/// The line, from 1, of the beginning of a document's content.
 pub(crate) fn first_content_line(document: &str) -> u32 {
     let before = document.lines().take_while(|line| !is_content(line) || line.trim_end() == "---").count();
     u32::try_from(before).unwrap_or(u32::MAX - 1) + 1

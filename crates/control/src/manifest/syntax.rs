@@ -1,4 +1,4 @@
-//! The text of a document into an untyped value; what is wrong with it in plain words.
+//! From the text of a document to an untyped value; errors in plain words.
 
 use granit_parser::ErrorKind;
 use serde_json::Value;
@@ -7,22 +7,22 @@ use serde_saphyr::localizer::ExternalMessageSource;
 
 use super::{Syntax, aliases};
 
-/// How deep lists and mappings of a YAML document may be nested.
+/// The greatest depth of nested lists and mappings in a YAML document.
 pub(super) const YAML_DEPTH_MAX: usize = 64;
 
-/// The same for JSON: what `serde_json` allows.
+/// The greatest depth of JSON: the limit of `serde_json`.
 const JSON_DEPTH_MAX: usize = 128;
 
 const ENDS_TOO_EARLY: &str = "the document ends too early";
 const EXPANDS_TOO_MUCH: &str = "its aliases expand to too much: write the parts out, or use fewer aliases";
 const NO_ANCHOR: &str = "an alias names no anchor: put text that begins with '*' in quotes";
 
-/// What keeps a document from being read.
+/// An error that prevents the reading of a document.
 #[derive(Debug)]
 pub(super) struct SyntaxFault {
-    /// From 1, counted in the document.
+    /// The line from 1, counted in the document.
     pub(super) line: Option<u32>,
-    /// Without any of the document's values, which may be a Secret's.
+    /// The message, without any of the document's values, which may be the values of a Secret.
     pub(super) message: String,
 }
 
@@ -48,7 +48,7 @@ impl Syntax {
     }
 }
 
-/// Room for a `List` of 100,000 objects, and for as many aliases; [`aliases`] bounds what these expand to.
+/// Room for a `List` of 100,000 objects, and for as many aliases; [`aliases`] bounds their expansion.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -88,7 +88,7 @@ fn yaml_in_words(error: &serde_saphyr::Error) -> String {
         Error::UnknownAnchor { .. } => NO_ANCHOR,
         Error::MergeValueNotMapOrSeqOfMaps { .. } => "'<<' takes a mapping, or a list of mappings",
         Error::Eof { .. } => ENDS_TOO_EARLY,
-        // All that a value cannot be is the key of a mapping.
+        // Every event can be a value, so an unexpected event is the key of a mapping.
         Error::Unexpected { .. } => {
             "a key is a list or a mapping: put text that begins with '{' or '[' in quotes, and render templates first"
         }
@@ -106,7 +106,7 @@ fn yaml_in_words(error: &serde_saphyr::Error) -> String {
     .to_owned()
 }
 
-/// What the text itself violates.
+/// The rule that the text itself violates.
 fn scan_in_words(kind: &ErrorKind) -> String {
     match kind {
         ErrorKind::UnexpectedEof
@@ -175,7 +175,7 @@ fn scan_in_words(kind: &ErrorKind) -> String {
     .to_owned()
 }
 
-/// `serde_json` tells what is wrong by its text alone.
+/// `serde_json` gives the error only as text.
 fn json_in_words(error: &serde_json::Error) -> String {
     if error.is_eof() {
         return ENDS_TOO_EARLY.to_owned();

@@ -1,4 +1,4 @@
-//! An untyped object into its Kubernetes type.
+//! From an untyped object to its Kubernetes type.
 
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
@@ -64,7 +64,7 @@ const FIELDS: [&str; 52] = [
     "weight",
 ];
 
-/// The same of our own kinds.
+/// The fields of our own kinds that are often misspelt.
 const POLICY_FIELDS: [&str; 148] = [
     "abort",
     "access",
@@ -216,7 +216,7 @@ const POLICY_FIELDS: [&str; 148] = [
     "weight",
 ];
 
-/// Those of [`POLICY_FIELDS`] that are durations.
+/// The durations among [`POLICY_FIELDS`].
 const DURATIONS: [&str; 10] = [
     "clockSkew",
     "defaultTime",
@@ -230,20 +230,19 @@ const DURATIONS: [&str; 10] = [
     "timeout",
 ];
 
-/// How strictly an object is read.
+/// The strictness of reading an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// Fields that are unknown are warned of.
+    /// Unknown fields cause warnings.
     Lenient,
-    /// The same, and no value is repeated in a message.
+    /// Unknown fields cause warnings, and no message repeats a value.
     Confidential,
-    /// Fields of its specification that are unknown or empty are errors: one that is misspelt may be what was to keep
-    /// somebody out.
+    /// Unknown or empty fields of the specification are errors: a misspelt field may be a restriction of access.
     Strict,
 }
 
-/// The object as a `T`. Fields that `T` does not have are warned of, or errors; a value of the wrong type is an error,
-/// with its field, and nothing is returned.
+/// The object as a `T`. Fields that `T` does not have are warnings or errors. A value of the wrong type is an error
+/// with its field, and the result is `None`.
 pub(super) fn parse<T: DeserializeOwned>(
     value: &Value,
     manner: Manner,
@@ -256,7 +255,7 @@ pub(super) fn parse<T: DeserializeOwned>(
     }
     let mut unknown = Vec::new();
     let object = serde_ignored::deserialize(value, |path| unknown.push(render(&path))).ok();
-    // Those that come before what cannot be read, if something cannot.
+    // The unknown fields before the unreadable field, if there is an unreadable field.
     for field in unknown {
         tell_of_unknown(field, manner, findings);
     }
@@ -281,7 +280,7 @@ pub(super) fn parse<T: DeserializeOwned>(
         }
     }
     let message = error.inner().to_string();
-    // Serde's own form of what is not there (`serde::de::Error::missing_field`, `unknown_variant`).
+    // Serde's own message for absent fields (`serde::de::Error::missing_field`, `unknown_variant`).
     let quoted =
         |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
     if message.starts_with("missing field ") {
@@ -297,14 +296,14 @@ pub(super) fn parse<T: DeserializeOwned>(
         findings.error(field, format!("{text:?} is unknown: write {}", in_words(&quoted(known))));
         return None;
     }
-    // Serde's own form of what does not fit (`serde::de::Error::invalid_type`, `invalid_value`).
+    // Serde's own message for unsuitable values (`serde::de::Error::invalid_type`, `invalid_value`).
     let is_serdes = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
     let expected = message.rsplit_once(", expected ").filter(|_| is_serdes).map(|(_, expected)| expected);
     if expected.is_none()
         && found.is_string()
         && (field.starts_with("data") || field.starts_with("binaryData"))
     {
-        // A Secret's or a ConfigMap's; no other object has these fields.
+        // The field of a Secret or a ConfigMap; no other object has these fields.
         findings.error(field, "is not valid base64");
         return None;
     }
@@ -322,13 +321,13 @@ pub(super) fn parse<T: DeserializeOwned>(
     None
 }
 
-/// Whether a field of ours is a duration, as users of other gateways write numbers for.
+/// Whether a field of ours is a duration, for which users of other gateways write numbers.
 fn is_duration(field: &str) -> bool {
     let name = field.rsplit('.').next().unwrap_or_default();
     DURATIONS.contains(&name) || field.starts_with("spec.timeouts.")
 }
 
-/// What is wrong with a value where `expected` should be, in serde's words or those of the Kubernetes types.
+/// The problem of a value where `expected` should be, in words of serde or of the Kubernetes types.
 fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String {
     let is = match found {
         Value::Null => "empty",
@@ -378,7 +377,7 @@ fn tell_of_unknown(field: String, manner: Manner, findings: &mut Findings) {
         Some(meant) if meant != name => format!("did you mean {meant}?"),
         _ => "check its spelling and its place".to_owned(),
     };
-    // Of all that is around the specification, the API server's part, there are newer versions than ours.
+    // Outside the specification, in the API server's part, there are newer versions of objects than ours.
     let is_around = ["metadata", "status"].iter().any(|part| field.starts_with(part));
     if manner == Manner::Strict && !is_around {
         findings.error(field, format!("is unknown: {hint}"));
@@ -387,7 +386,7 @@ fn tell_of_unknown(field: String, manner: Manner, findings: &mut Findings) {
     }
 }
 
-/// Tells of fields that are written without a value.
+/// Reports fields without a value.
 fn refuse_nulls(value: &Value, field: &str, findings: &mut Findings) {
     match value {
         Value::Null => findings.error(field, "is empty: write a value, or remove the field"),

@@ -1,4 +1,4 @@
-//! Annotations: ours (`sluicegate.dev/*`) are checked by name, and ingress-nginx' are pointed out.
+//! Annotations: the gateway checks its own (`sluicegate.dev/*`) by name, and reports annotations of ingress-nginx.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,32 +6,32 @@ use std::sync::Arc;
 use super::{Kind, ObjectRef, host};
 use crate::problem::Findings;
 
-/// What our annotations' names begin with.
+/// The prefix of our annotations.
 pub(crate) const PREFIX: &str = "sluicegate.dev/";
 
-/// What the annotations of ingress-nginx begin with.
+/// The prefix of the annotations of ingress-nginx.
 const NGINX_PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
-/// How the endpoints of a Service are chosen: `ewma`, `round_robin` or `least_request`.
+/// The load balancing of a Service: `ewma`, `round_robin` or `least_request`.
 pub(crate) const LOAD_BALANCE: &str = "sluicegate.dev/load-balance";
-/// Requests in flight to a Service, at most.
+/// The concurrency limit of a Service.
 pub(crate) const MAX_REQUESTS: &str = "sluicegate.dev/max-requests";
-/// Requests in flight to one endpoint of a Service, at most.
+/// The concurrency limit of one endpoint of a Service.
 pub(crate) const MAX_REQUESTS_PER_ENDPOINT: &str = "sluicegate.dev/max-requests-per-endpoint";
-/// By which version of the PROXY protocol the endpoints of a Service are told whom a TCP connection is from: `v1` or
-/// `v2`. HTTP connections carry the requests of many clients, so it does nothing for them.
+/// The version of the PROXY protocol that sends the client's address of a TCP connection to the endpoints of a Service:
+/// `v1` or `v2`. HTTP connections carry the requests of many clients, so the annotation has no effect on them.
 pub(crate) const PROXY_PROTOCOL: &str = "sluicegate.dev/proxy-protocol";
 
-/// What endpoints speak: `HTTP` (default), `HTTPS`, HTTP/2 in clear text (`H2C`, `GRPC`) or over TLS (`H2`, `GRPCS`).
+/// The protocol of endpoints: `HTTP` (default), `HTTPS`, HTTP/2 in clear text (`H2C`, `GRPC`) or over TLS (`H2`, `GRPCS`).
 pub(crate) const BACKEND_PROTOCOL: &str = "sluicegate.dev/backend-protocol";
-/// The Secret with the authorities for certificates of endpoints (`ca.crt`, `ca.crl`), and with the certificate that
-/// they are shown (`tls.crt`, `tls.key`): `name`, or `namespace/name` of the same namespace.
+/// The Secret with the CA certificates for endpoints (`ca.crt`, `ca.crl`), and with the client certificate for
+/// endpoints (`tls.crt`, `tls.key`): `name`, or `namespace/name` of the same namespace.
 pub(crate) const PROXY_SSL_SECRET: &str = "sluicegate.dev/proxy-ssl-secret";
-/// Whether certificates of endpoints are verified: `on` or `off`; `on` by default if there are authorities.
+/// Whether certificates of endpoints are verified: `on` or `off`; `on` by default if there are CA certificates.
 pub(crate) const PROXY_SSL_VERIFY: &str = "sluicegate.dev/proxy-ssl-verify";
-/// Whom endpoints have to show that they are; by default `SERVICE.NAMESPACE.svc`, or the external name.
+/// The name that certificates of endpoints must have; by default `SERVICE.NAMESPACE.svc`, or the external name.
 pub(crate) const PROXY_SSL_NAME: &str = "sluicegate.dev/proxy-ssl-name";
-/// Whether endpoints are told that name (SNI): `on` (default) or `off`.
+/// Whether the gateway sends that name to endpoints (SNI): `on` (default) or `off`.
 pub(crate) const PROXY_SSL_SERVER_NAME: &str = "sluicegate.dev/proxy-ssl-server-name";
 
 const SERVICE_ANNOTATIONS: [&str; 9] = [
@@ -46,27 +46,26 @@ const SERVICE_ANNOTATIONS: [&str; 9] = [
     PROXY_SSL_SERVER_NAME,
 ];
 
-/// Whether plain HTTP is redirected to HTTPS where the host has TLS: `true` (default) or `false`.
+/// Whether plain HTTP is redirected to HTTPS if the host has TLS: `true` (default) or `false`.
 pub(crate) const SSL_REDIRECT: &str = "sluicegate.dev/ssl-redirect";
-/// Whether plain HTTP is redirected to HTTPS in any case, as behind a load balancer that ends TLS: `true` or `false`.
+/// Whether plain HTTP is redirected to HTTPS in any case, such as behind a load balancer that terminates TLS: `true` or `false`.
 pub(crate) const FORCE_SSL_REDIRECT: &str = "sluicegate.dev/force-ssl-redirect";
-/// Whether TLS for the hosts of the Ingress is passed on unopened to the Service of the path `/`: `true` or `false`
-/// (default).
+/// Whether the hosts of the Ingress use TLS passthrough to the Service of the path `/`: `true` or `false` (default).
 pub(crate) const SSL_PASSTHROUGH: &str = "sluicegate.dev/ssl-passthrough";
-/// The Secret with the authorities (`ca.crt`, and `ca.crl`) for certificates of clients: `name`, or
-/// `namespace/name` of the same namespace.
+/// The Secret with the CA certificates (`ca.crt`, and `ca.crl`) for client certificates: `name`, or `namespace/name` of
+/// the same namespace.
 pub(crate) const AUTH_TLS_SECRET: &str = "sluicegate.dev/auth-tls-secret";
-/// The same in a ConfigMap.
+/// The ConfigMap with the CA certificates for client certificates: `name`, or `namespace/name` of the same namespace.
 pub(crate) const AUTH_TLS_CONFIGMAP: &str = "sluicegate.dev/auth-tls-configmap";
-/// Which clients may connect: `on` (default), `optional`, `optional_no_ca` or `off`.
+/// The requirement of client certificates: `on` (default), `optional`, `optional_no_ca` or `off`.
 pub(crate) const AUTH_TLS_VERIFY_CLIENT: &str = "sluicegate.dev/auth-tls-verify-client";
-/// Whether endpoints get the client's certificate: `true` or `false` (default).
+/// Whether endpoints receive the client's certificate: `true` or `false` (default).
 pub(crate) const AUTH_TLS_PASS_CERTIFICATE: &str = "sluicegate.dev/auth-tls-pass-certificate-to-upstream";
 
-/// How responses are compressed: codings in the order of preference (`zstd, br, gzip`), or `off`.
+/// The compression of responses: codings in the order of preference (`zstd, br, gzip`), or `off`.
 pub(crate) const COMPRESSION: &str = "sluicegate.dev/compression";
 
-/// What is wrong with an Ingress, written by Sluicegate itself.
+/// The problems of an Ingress, which Sluicegate itself writes.
 pub(crate) const PROBLEMS: &str = "sluicegate.dev/problems";
 
 const INGRESS_ANNOTATIONS: [&str; 14] = [
@@ -86,7 +85,7 @@ const INGRESS_ANNOTATIONS: [&str; 14] = [
     PROXY_SSL_SERVER_NAME,
 ];
 
-/// Those that do something on an object of this kind.
+/// Our annotations that have an effect on an object of this kind.
 fn known(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Service => &SERVICE_ANNOTATIONS,
@@ -95,7 +94,7 @@ fn known(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// The value of an annotation that is `on` or `off`, as nginx writes it.
+/// The value of an annotation with the values `on` and `off`, as in nginx.
 pub(crate) fn switch(
     annotations: &BTreeMap<String, String>,
     name: &str,
@@ -124,7 +123,7 @@ pub(crate) fn object(kind: Kind, namespace: &Arc<str>, value: &str) -> Result<Ob
     }
 }
 
-/// The value of an annotation that is `true` or `false`.
+/// The value of an annotation with the values `true` and `false`.
 pub(crate) fn flag(
     annotations: Option<&BTreeMap<String, String>>,
     name: &str,
@@ -146,14 +145,14 @@ pub(crate) fn field(annotation: &str) -> String {
     format!("metadata.annotations[{annotation}]")
 }
 
-/// The annotations of ingress-nginx that restrict who may call an Ingress, or how often, and that are not read here. Without them the
-/// Ingress would be open.
+/// The annotations of ingress-nginx that restrict the callers of an Ingress, or their rate, and that the gateway does
+/// not read. Without them the Ingress would be open.
 pub(crate) fn unread_restrictions(annotations: Option<&BTreeMap<String, String>>) -> Vec<Box<str>> {
     let annotations = annotations.into_iter().flatten();
     annotations.filter(|(name, value)| restricts(name, value)).map(|(name, _)| name.as_str().into()).collect()
 }
 
-/// Whether an annotation of ingress-nginx restricts access with this value. In doubt it does.
+/// Whether an annotation of ingress-nginx with this value restricts access. In doubt the answer is yes.
 fn restricts(name: &str, value: &str) -> bool {
     let Some(name) = name.strip_prefix(NGINX_PREFIX) else { return false };
     let is_limit = name.starts_with("limit-");
@@ -166,14 +165,14 @@ fn restricts(name: &str, value: &str) -> bool {
     (is_limit || name.starts_with("auth-") || is_known.contains(&name)) && !is_off
 }
 
-/// Warns of annotations that do nothing on an object of this kind.
+/// Warns of annotations without an effect on an object of this kind.
 pub(crate) fn check_names(
     kind: Kind,
     annotations: Option<&BTreeMap<String, String>>,
     findings: &mut Findings,
 ) {
     for (name, value) in annotations.into_iter().flatten() {
-        // Translation reports those that restrict access, since it knows the class of the Ingress.
+        // Translation reports annotations that restrict access, since it knows the class of the Ingress.
         if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress && !restricts(name, value) {
             findings.warning(field(name), "is ignored: annotations of ingress-nginx are not supported");
         }
@@ -202,7 +201,7 @@ pub(crate) fn closest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str>
     (distance <= 3).then_some(best)
 }
 
-/// Levenshtein's distance: how many bytes must be inserted, removed or changed.
+/// The Levenshtein distance: the number of bytes to insert, remove or change.
 pub(crate) fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! How endpoints are spoken with: annotations of Ingresses and Services, and `appProtocol`.
+//! The protocol to endpoints: annotations of Ingresses and Services, and `appProtocol`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use super::{Kind, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
-/// How endpoints are spoken with.
+/// The protocol to endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backend {
     pub(crate) http2: bool,
     pub(crate) tls: Option<BackendTls>,
 }
 
-/// How TLS is spoken with endpoints.
+/// The TLS settings for connections to endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BackendTls {
-    /// Whom endpoints have to show that they are.
+    /// The name that the certificate of an endpoint must have.
     pub(crate) name: Option<Box<str>>,
     pub(crate) sends_name: Option<bool>,
     pub(crate) verifies: Option<bool>,
@@ -25,7 +25,7 @@ pub(crate) struct BackendTls {
 }
 
 impl Backend {
-    /// What annotations say, if they say anything.
+    /// The settings of annotations; `None` without such annotations.
     pub(crate) fn check(
         annotations: &BTreeMap<String, String>,
         namespace: &Arc<str>,
@@ -83,8 +83,8 @@ impl Backend {
         })
     }
 
-    /// What the `appProtocol` of a Service's port says, if it says anything to us (Kubernetes: Service, application
-    /// protocol; RFC 6335's names, and those of `kubernetes.io/`).
+    /// The settings of the `appProtocol` of a Service's port, if it has a meaning here (Kubernetes: Service,
+    /// application protocol; RFC 6335's names, and those of `kubernetes.io/`).
     pub(crate) fn of_app_protocol(name: &str) -> Option<Self> {
         match name {
             "http" | "kubernetes.io/ws" => Some(Self { http2: false, tls: None }),

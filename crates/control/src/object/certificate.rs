@@ -1,4 +1,4 @@
-//! Certificates with their keys, as `kubernetes.io/tls` Secrets hold them.
+//! Certificates with their keys, as in `kubernetes.io/tls` Secrets.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +13,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::problem::Findings;
 
-/// Checks a certificate chain and its key, both in PEM. Without a certificate, the findings say why; one that is
-/// not good now is an error, and comes all the same: it is served if there is no better one.
+/// Checks a certificate chain and its key, both in PEM. Without a certificate, the findings say why. A certificate that
+/// is not valid now is an error, but is returned: the gateway serves it if there is no better certificate.
 pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findings) -> Option<Certificate> {
     let chain = certificates(chain).map_err(|fault| findings.error("data[tls.crt]", fault)).ok();
     let key = private_key(key).map_err(|fault| findings.error("data[tls.key]", fault)).ok();
@@ -101,7 +101,7 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// Never a part of the text, which may be a key's.
+/// Contains no part of the text, which may be a key.
 fn pem_fault(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end",
@@ -115,7 +115,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// Reads what has to be known of a certificate.
+/// Reads the properties of a certificate.
 fn describe(
     source: &str,
     chain: Vec<CertificateDer<'static>>,

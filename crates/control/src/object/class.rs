@@ -5,13 +5,13 @@ use k8s_openapi::api::networking::v1;
 use super::{Kind, annotation};
 use crate::problem::Findings;
 
-/// What makes a class the default one.
+/// The annotation that makes a class the default class.
 const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
 
 /// A checked `IngressClass`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct IngressClass {
-    /// Who serves the Ingresses of this class.
+    /// The controller of the Ingresses of this class.
     pub(crate) controller: Box<str>,
     /// Whether Ingresses without a class belong to it.
     pub(crate) is_default: bool,

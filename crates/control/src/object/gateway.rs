@@ -13,7 +13,7 @@ use crate::problem::Findings;
 /// A checked `GatewayClass`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct GatewayClass {
-    /// Who serves the Gateways of this class.
+    /// The controller of the Gateways of this class.
     pub(crate) controller: Box<str>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Gateway {
     pub(crate) created: Option<i64>,
     /// `spec.gatewayClassName`.
     pub(crate) class_name: Box<str>,
-    /// `spec.addresses`, if there are any; none of them may be an IP address.
+    /// `spec.addresses`, if there are any; possibly empty, if no address is an IP address.
     pub(crate) addresses: Option<Vec<IpAddr>>,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
@@ -38,29 +38,29 @@ pub(crate) struct Listener {
     pub(crate) name: Arc<str>,
     pub(crate) port: u16,
     pub(crate) protocol: ListenerProtocol,
-    /// The names that it is for; [`HostPattern::Any`] if it does not say.
+    /// The names of the listener; [`HostPattern::Any`] by default.
     pub(crate) hostname: HostPattern,
-    /// The kinds of routes that it takes, if it says so.
+    /// The kinds of routes that the listener allows, if it lists them.
     kinds: Option<Vec<Kind>>,
-    /// The namespaces whose routes it takes.
+    /// The namespaces whose routes the listener allows.
     from: TakenFrom,
 }
 
-/// What a listener takes.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerProtocol {
     Http,
     Https,
-    /// TLS that is ended here (`tls.mode: Terminate`).
+    /// TLS that the gateway terminates (`tls.mode: Terminate`).
     TlsTerminated,
-    /// TLS that is passed on unopened (`tls.mode: Passthrough`).
+    /// TLS passthrough (`tls.mode: Passthrough`).
     Tls,
     Tcp,
     Udp,
 }
 
 impl ListenerProtocol {
-    /// The kind of route that it leads to, if it is served.
+    /// The kind of route for this protocol, if it is served.
     pub(crate) fn route(self) -> Option<Kind> {
         match self {
             Self::Http | Self::Https | Self::TlsTerminated => None,
@@ -71,7 +71,7 @@ impl ListenerProtocol {
     }
 }
 
-/// As a sentence names it.
+/// The name of the protocol in a sentence.
 impl fmt::Display for ListenerProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -85,10 +85,10 @@ impl fmt::Display for ListenerProtocol {
     }
 }
 
-/// The namespaces whose routes a listener takes (`allowedRoutes.namespaces.from`).
+/// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TakenFrom {
-    /// That of the Gateway.
+    /// The namespace of the Gateway.
     Same,
     All,
     None,
@@ -138,7 +138,7 @@ impl Gateway {
     }
 }
 
-/// The IP addresses among those that are written. If none is, the Gateway must not come to listen everywhere.
+/// The IP addresses of a list. Without any IP address, the Gateway must not listen on all addresses.
 fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) -> Option<Vec<IpAddr>> {
     if written.is_empty() {
         return None;
@@ -199,12 +199,12 @@ impl Listener {
         is_named.then(|| Self { index, name: name.into(), port, protocol, hostname, kinds, from })
     }
 
-    /// Whether it takes routes of this kind.
+    /// Whether it allows routes of this kind.
     pub(crate) fn takes_kind(&self, kind: Kind) -> bool {
         self.protocol.route() == Some(kind) && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Whether it takes routes of this namespace, being a listener of a Gateway in `own`.
+    /// Whether a listener of a Gateway in `own` allows routes of this namespace.
     pub(crate) fn takes_namespace(&self, namespace: &str, own: &str) -> bool {
         match self.from {
             TakenFrom::Same => namespace == own,
@@ -226,7 +226,7 @@ fn check_port(written: Option<i32>, field: &str, findings: &mut Findings) -> Opt
     port
 }
 
-/// What a listener takes, by its `protocol`, and by its `tls.mode` if it has `tls`; or the field that is wrong, and why.
+/// The protocol of a listener, from its `protocol`, and from its `tls.mode` if it has `tls`; or the faulty field and the reason.
 fn check_protocol(
     protocol: Option<&str>,
     tls: Option<Option<&str>>,
@@ -256,7 +256,7 @@ fn check_protocol(
     }
 }
 
-/// The kinds of routes that a listener says it takes, of those that we know.
+/// The known kinds among the kinds of routes that a listener lists.
 fn check_kinds(
     written: Vec<gateway_api::RouteKind>,
     protocol: ListenerProtocol,

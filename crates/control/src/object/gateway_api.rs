@@ -1,9 +1,9 @@
-//! Objects of Gateway API (`gateway.networking.k8s.io`) as they are written, in any version that is read.
+//! Objects of Gateway API (`gateway.networking.k8s.io`) as written, in any version that the gateway reads.
 //!
-//! These are types of our own because those of the `gateway-api` crate have `TCPRoute` and `UDPRoute` in version
-//! `v1alpha2` alone, bring `kube` and `schemars` with them, and answer a missing field or an unknown value with an
-//! error of serde, which takes the whole object away and cannot say what to write instead. Fields that nothing is
-//! done with are here too, so that they are not told to be unknown.
+//! These are types of our own for three reasons. The `gateway-api` crate has `TCPRoute` and `UDPRoute` in version
+//! `v1alpha2` alone. It brings `kube` and `schemars` with it. It reports a missing field or an unknown value as an
+//! error of serde, which discards the whole object and cannot suggest a correction. Unused fields are here too, so that
+//! they are not reported as unknown.
 #![allow(dead_code, reason = "fields are named so that they are known, whether they are used or not")]
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The API group of all of them.
+/// The API group of all these objects.
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
-/// Kinds of [`GROUP`] that are passed over until they are served.
+/// Kinds of [`GROUP`] that the gateway ignores until it serves them.
 pub(crate) const NOT_SERVED: [&str; 4] = ["HTTPRoute", "GRPCRoute", "ListenerSet", "BackendTLSPolicy"];
 
 /// An object with this specification.
@@ -87,7 +87,7 @@ pub(crate) struct ListenerTls {
     pub(crate) mode: Option<String>,
     certificate_refs: Option<Vec<ObjectReference>>,
     options: Option<BTreeMap<String, String>>,
-    /// Of versions before 1.4 of the experimental channel.
+    /// In versions before 1.4 of the experimental channel.
     frontend_validation: Option<Value>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct ObjectReference {
     name: Option<String>,
 }
 
-/// Of a `TLSRoute`.
+/// The specification of a `TLSRoute`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TlsRouteSpec {
@@ -127,7 +127,7 @@ pub(crate) struct TlsRouteSpec {
     pub(crate) rules: Option<Vec<Rule>>,
 }
 
-/// Of a `TCPRoute` or a `UDPRoute`, which have no names.
+/// The specification of a `TCPRoute` or a `UDPRoute`, which have no names.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PortRouteSpec {

@@ -4,7 +4,7 @@ use super::gateway_api::{GROUP, ReferenceGrantSpec, Written};
 use super::{Kind, annotation};
 use crate::problem::Findings;
 
-/// A checked `ReferenceGrant`: whose routes may name which Services of its namespace.
+/// A checked `ReferenceGrant`: the routes that may name Services of its namespace, and the Services.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReferenceGrant {
     /// Routes of this kind in this namespace.
@@ -30,7 +30,7 @@ impl ReferenceGrant {
             let kind = missing(format!("spec.from[{index}].kind"), entry.kind);
             let namespace = missing(format!("spec.from[{index}].namespace"), entry.namespace);
             let (Some(group), Some(kind), Some(namespace)) = (group, kind, namespace) else { continue };
-            // What others may name is their controllers' business.
+            // Other kinds concern their own controllers.
             if let Some(kind) = Kind::parse(&kind).filter(|_| group == GROUP) {
                 from.push((kind, namespace.into()));
             }

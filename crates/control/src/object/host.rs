@@ -2,8 +2,8 @@
 
 use sluicegate_model::HostPattern;
 
-/// Parses `spec.rules[].host` by the rules of Kubernetes' own validation: a lower-case DNS name (RFC 1123), or
-/// one whose first label is `*`, and no IP address. An empty host is any host.
+/// Parses `spec.rules[].host` by the rules of Kubernetes' own validation: a lower-case DNS name (RFC 1123), or a name
+/// whose first label is `*`, and no IP address. An empty host matches any host.
 pub(crate) fn parse(host: &str) -> Result<HostPattern, String> {
     if host.is_empty() {
         return Ok(HostPattern::Any);
@@ -37,8 +37,7 @@ pub(crate) fn parse_suffix(host: &str) -> Result<HostPattern, String> {
     })
 }
 
-/// What keeps `name` from being a DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a
-/// sentence.
+/// The reason why `name` is no DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a sentence.
 pub(crate) fn dns_name_fault(name: &str) -> Option<&'static str> {
     let label_is_valid = |label: &str| {
         !label.is_empty()

@@ -11,7 +11,7 @@ use super::backend::Backend;
 use super::{Kind, ObjectRef, annotation, host, path};
 use crate::problem::Findings;
 
-/// The annotation that named an Ingress' class before `spec.ingressClassName` did.
+/// The annotation for the class of an Ingress before `spec.ingressClassName` existed.
 pub(crate) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// A checked `Ingress`: the parts of it that can be served.
@@ -25,34 +25,34 @@ pub(crate) struct Ingress {
     pub(crate) class_annotation: Option<Box<str>>,
     /// `spec.defaultBackend`.
     pub(crate) default_backend: Option<UpstreamKey>,
-    /// Whether it was written with rules, even if none of them is valid.
+    /// Whether the Ingress has rules, even if none of them is valid.
     pub(crate) has_rules: bool,
     /// Its valid rules.
     pub(crate) rules: Vec<Rule>,
     /// `spec.tls`.
     pub(crate) tls: Vec<Tls>,
-    /// Whether plain HTTP is redirected to HTTPS where the host has TLS, if it says so.
+    /// Whether plain HTTP is redirected to HTTPS for hosts with TLS, if the Ingress sets it.
     pub(crate) ssl_redirect: Option<bool>,
     /// Whether plain HTTP is redirected to HTTPS in any case.
     pub(crate) force_ssl_redirect: bool,
-    /// Whether TLS for its hosts is passed on unopened.
+    /// Whether its hosts use TLS passthrough.
     pub(crate) ssl_passthrough: bool,
-    /// How the endpoints of its routes are spoken with, if it says so.
+    /// The protocol to the endpoints of its routes, if the Ingress sets it.
     pub(crate) backend: Option<Backend>,
-    /// Which clients may connect to its hosts.
+    /// The clients that may connect to its hosts.
     pub(crate) client_auth: Option<ClientAuth>,
-    /// How responses are compressed, if it says so.
+    /// The compression of responses, if the Ingress sets it.
     pub(crate) compression: Option<Codings>,
     /// The annotations of ingress-nginx that restrict access and are not read.
     pub(crate) unread_restrictions: Vec<Box<str>>,
 }
 
-/// Which clients may connect.
+/// The clients that may connect.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ClientAuth {
-    /// The annotation that names the authorities.
+    /// The annotation that names the CA certificates.
     pub(crate) annotation: &'static str,
-    /// Where the authorities are; `None` if that is written wrongly, so that nobody may connect.
+    /// The object with the CA certificates; `None` if the reference is invalid, so that no client may connect.
     pub(crate) authorities: Option<ObjectRef>,
     pub(crate) mode: ClientAuthMode,
     pub(crate) forward: bool,
@@ -61,9 +61,9 @@ pub(crate) struct ClientAuth {
 /// An entry of `spec.tls`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Tls {
-    /// The hosts; none means every host of the Ingress.
+    /// The hosts; an empty list means every host of the Ingress.
     pub(crate) hosts: Vec<HostPattern>,
-    /// Whether hosts were written, even if none of them is valid.
+    /// Whether the entry has hosts, even if none of them is valid.
     pub(crate) has_hosts: bool,
     /// The Secret of the same namespace that holds the certificate.
     pub(crate) secret: Option<Arc<str>>,
@@ -84,7 +84,7 @@ pub(crate) struct RulePath {
     /// Its place in `spec.rules[].http.paths`.
     pub(crate) index: usize,
     pub(crate) pattern: PathPattern,
-    /// What begins all paths that the pattern would take as a regular expression, if it looks like one.
+    /// The common prefix of all paths that the pattern would match as a regular expression, if it looks like one.
     pub(crate) literal: Option<PathPattern>,
     pub(crate) upstream: UpstreamKey,
 }
@@ -152,7 +152,7 @@ impl Ingress {
     }
 }
 
-/// TLS connections are told apart by the name that they ask for, and by nothing else.
+/// The server name alone distinguishes TLS connections.
 fn check_passthrough(has_rules: bool, rules: &[Rule], findings: &mut Findings) {
     if !has_rules {
         let fault = "needs rules with hosts: TLS passthrough routes by the name that clients ask for";
@@ -165,7 +165,7 @@ fn check_passthrough(has_rules: bool, rules: &[Rule], findings: &mut Findings) {
     }
 }
 
-/// How responses are compressed. What cannot be read is off: nobody has asked for anything else.
+/// The compression of responses. An unreadable value turns compression off: no other value was requested.
 fn compression(annotations: &BTreeMap<String, String>, findings: &mut Findings) -> Option<Codings> {
     let value = annotations.get(annotation::COMPRESSION)?;
     let codings = value.parse().unwrap_or_else(|error: CodingsError| {
@@ -287,16 +287,16 @@ impl RulePath {
     }
 }
 
-/// Whether a path was probably written for ingress-nginx' `use-regex` or `rewrite-target`.
+/// Whether a path was probably written for `use-regex` or `rewrite-target` of ingress-nginx.
 fn looks_like_a_regex(path: &str) -> bool {
     path.contains(['(', '[', '{', '|', '^', '$', '*', '\\'])
 }
 
-/// What a path begins with before its first part that is no text to a regular expression.
+/// The beginning of a path before its first special part in a regular expression.
 fn literal_prefix(written: &str) -> Option<PathPattern> {
     let end = written.find(['(', '[', '{', '|', '^', '$', '*', '+', '?', '\\'])?;
     let mut literal = &written[..end];
-    // `*`, `+`, `?` and `{` belong to the character before.
+    // `*`, `+`, `?` and `{` belong to the preceding character.
     if written[end..].starts_with(['*', '+', '?', '{']) {
         literal = &literal[..literal.char_indices().next_back().map_or(0, |(last, _)| last)];
     }

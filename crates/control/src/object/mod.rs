@@ -1,19 +1,19 @@
-//! Kubernetes objects, checked once when they are read and then held in a form that needs no further checks.
+//! Kubernetes objects, checked once when they are read, and stored in a form that needs no further checks.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`ingress`] | `networking.k8s.io/v1` Ingress: rules, paths, backends |
 //! | [`class`] | `networking.k8s.io/v1` IngressClass |
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
-//! | [`grant`] | ReferenceGrant: who may name the Services of a namespace |
-//! | [`gateway_api`] | these as they are written |
+//! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
+//! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
-//! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, authorities |
+//! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, CA certificates |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
-//! | [`backend`] | how endpoints are spoken with over HTTP |
+//! | [`backend`] | the protocol to endpoints over HTTP |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
 
 use std::fmt;
@@ -37,7 +37,7 @@ pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod slice;
 
-/// The kinds of objects that are read; all others are passed over.
+/// The kinds of objects that the gateway reads; it ignores all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `networking.k8s.io/v1` `IngressClass`.
@@ -118,12 +118,12 @@ impl Kind {
         }
     }
 
-    /// Whether its objects live in no namespace.
+    /// Whether its objects have no namespace.
     pub(crate) const fn is_cluster_scoped(self) -> bool {
         matches!(self, Self::IngressClass | Self::GatewayClass)
     }
 
-    /// The API groups and versions that are read, the one to write first.
+    /// The API groups and versions that the gateway reads, the preferred version first.
     pub(crate) const fn api_versions(self) -> &'static [&'static str] {
         match self {
             Self::IngressClass | Self::Ingress => &["networking.k8s.io/v1"],
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with that name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
@@ -165,7 +165,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Which object.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// Its kind.
@@ -177,7 +177,7 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// How the model names it.
+    /// The identifier of the object in the model.
     pub(crate) fn id(&self) -> RouteId {
         RouteId { kind: self.kind.as_str(), namespace: self.namespace.clone(), name: self.name.clone() }
     }
@@ -214,8 +214,8 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// Whether all that it does is to refuse requests, since it has errors: no good form, which a newer one would have to leave in
-    /// service.
+    /// Whether the object only refuses requests, because of errors. Then it is no valid version that a newer faulty
+    /// version would have to leave in service.
     pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::SecurityPolicy(policy) => policy.security.refuses.is_some(),

@@ -1,11 +1,11 @@
-//! The path of a rule, into the normal form in which requests are compared.
+//! The path of a rule, converted to the normal form for comparisons with requests.
 
 use std::fmt::Write as _;
 
 use sluicegate_model::PathPattern;
 
-/// Parses `spec.rules[].http.paths[].path` with its `pathType`. `Err` holds the field at fault (`path` or
-/// `pathType`) and why.
+/// Parses `spec.rules[].http.paths[].path` with its `pathType`. `Err` holds the faulty field (`path` or `pathType`) and
+/// the reason.
 pub(crate) fn parse(path: &str, path_type: &str) -> Result<PathPattern, (&'static str, String)> {
     let in_field = |message| ("path", message);
     match path_type {
@@ -17,7 +17,7 @@ pub(crate) fn parse(path: &str, path_type: &str) -> Result<PathPattern, (&'stati
             }
             Ok(PathPattern::Prefix(path.into()))
         }
-        // An empty path is the whole host here, as in ingress-nginx.
+        // An empty path matches the whole host here, as in ingress-nginx.
         "ImplementationSpecific" => {
             let path = if path.is_empty() { "/" } else { path };
             Ok(PathPattern::Starts(normalise(path).map_err(in_field)?))
@@ -37,9 +37,9 @@ pub(crate) fn parse(path: &str, path_type: &str) -> Result<PathPattern, (&'stati
     }
 }
 
-/// Brings `path` into the normal form of `sluicegate_http1::path::normalise`: what RFC 3986 does not allow in a
-/// path is percent-encoded, unreserved characters are not, escapes are in upper case. Dot segments and empty
-/// segments are refused rather than resolved, as Kubernetes' validation does.
+/// Converts `path` to the normal form of `sluicegate_http1::path::normalise`: characters that RFC 3986 does not allow
+/// in a path are percent-encoded, unreserved characters are not, escapes are in upper case. Dot segments and empty
+/// segments are rejected rather than resolved, as in Kubernetes' validation.
 pub(crate) fn normalise(path: &str) -> Result<Box<str>, String> {
     if !path.starts_with('/') {
         return Err(format!("{path:?} does not begin with '/'"));
@@ -106,12 +106,12 @@ fn hex_value(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// RFC 3986, 2.3: these mean the same escaped and not.
+/// RFC 3986, 2.3: these characters have the same meaning with and without an escape.
 const fn is_unreserved(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~')
 }
 
-/// RFC 3986, 3.3: what may stand in a path as it is, besides escapes (`pchar` and `/`).
+/// RFC 3986, 3.3: the characters that a path may contain without an escape (`pchar` and `/`).
 const fn is_path_byte(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(

@@ -16,11 +16,11 @@ const WEIGHT_MAX: i32 = 1_000_000;
 pub(crate) struct Route {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
-    /// The valid ones of `spec.parentRefs`.
+    /// The valid entries of `spec.parentRefs`.
     pub(crate) parents: Vec<ParentRef>,
-    /// The valid ones of `spec.hostnames`, if there are any; none of them may be valid.
+    /// The valid entries of `spec.hostnames`, if there are any entries; possibly empty, if none is valid.
     pub(crate) hostnames: Option<Vec<Hostname>>,
-    /// Those of the first rule.
+    /// The backends of the first rule.
     pub(crate) backends: Vec<BackendRef>,
 }
 
@@ -32,26 +32,26 @@ pub(crate) struct Hostname {
     pub(crate) pattern: HostPattern,
 }
 
-/// Where a route wants to be attached.
+/// The parent that a route asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ParentRef {
     /// Its place in `spec.parentRefs`.
     pub(crate) index: usize,
-    /// The kind of the parent if it is no Gateway.
+    /// The kind of the parent, if it is not a Gateway.
     pub(crate) other_kind: Option<Box<str>>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// The listener of that name alone.
+    /// The name of the only listener that the route asks for.
     pub(crate) section: Option<Box<str>>,
-    /// The listeners at that port alone.
+    /// The only port whose listeners the route asks for.
     pub(crate) port: Option<u16>,
 }
 
-/// Who gets a part of the connections.
+/// The destination of a part of the connections.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BackendRef {
     pub(crate) weight: u32,
-    /// `None` if it is written wrongly: Gateway API wants its part to be refused.
+    /// `None` if the reference is invalid: Gateway API requires that its part is refused.
     pub(crate) service: Option<ServicePortRef>,
 }
 

@@ -1,4 +1,4 @@
-//! `Secret` and `ConfigMap`: what TLS and policies need of them.
+//! `Secret` and `ConfigMap`: the parts for TLS and policies.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,7 @@ use crate::problem::Findings;
 /// The type of a Secret that holds a certificate and its key.
 pub(crate) const TLS_TYPE: &str = "kubernetes.io/tls";
 
-/// The type of a Secret by which callers prove who they are. All of this type are watched together, so there may be any number of
-/// them.
+/// The type of a Secret with credentials of callers. One watch covers all Secrets of this type, so their number is unlimited.
 pub(crate) const CREDENTIALS_TYPE: &str = "sluicegate.dev/credentials";
 
 /// A checked `Secret`.
@@ -23,7 +22,7 @@ pub(crate) const CREDENTIALS_TYPE: &str = "sluicegate.dev/credentials";
 pub(crate) struct Secret {
     /// Its type.
     pub(crate) kind: Box<str>,
-    /// Its certificate, if it is of [`TLS_TYPE`], or has all that such a Secret has.
+    /// Its certificate, if the Secret is of [`TLS_TYPE`], or has all keys of that type.
     pub(crate) certificate: Option<Arc<Certificate>>,
     pub(crate) data: Data,
 }
@@ -34,13 +33,13 @@ pub(crate) struct ConfigMap {
     pub(crate) data: Data,
 }
 
-/// What is in a Secret or a ConfigMap, by key.
+/// The content of a Secret or a ConfigMap, by key.
 #[derive(PartialEq)]
 pub(crate) struct Data {
     values: BTreeMap<String, Vec<u8>>,
-    /// `ca.crt`: who vouches for others.
+    /// `ca.crt`: the trusted CA certificates.
     pub(crate) authorities: Vec<CertificateDer<'static>>,
-    /// `ca.crl`: whom they no longer vouch for.
+    /// `ca.crl`: the certificates that the CAs have revoked.
     pub(crate) revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
@@ -48,7 +47,7 @@ impl Secret {
     pub(crate) fn check(raw: v1::Secret, object: &ObjectRef, findings: &mut Findings) -> Self {
         let mut values: BTreeMap<String, Vec<u8>> =
             raw.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
-        // As the API server merges them.
+        // Merges as the API server does.
         values.extend(
             raw.string_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes())),
         );
@@ -78,7 +77,7 @@ impl Data {
         if let Some(text) = data.values.get("ca.crt") {
             match certificate::certificates(text) {
                 Ok(authorities) => data.authorities = authorities,
-                // Many Secrets have an empty one.
+                // Many Secrets have an empty value.
                 Err(_) if text.iter().all(u8::is_ascii_whitespace) => {}
                 Err(fault) => findings.error("data[ca.crt]", fault),
             }

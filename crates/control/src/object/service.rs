@@ -18,17 +18,17 @@ pub(crate) struct Service {
     /// `spec.externalName`, if that is the Service's type.
     pub(crate) external_name: Option<Box<str>>,
     pub(crate) ports: Vec<ServicePort>,
-    /// Whether endpoints get requests before they are ready.
+    /// Whether endpoints receive requests before they are ready.
     pub(crate) publish_not_ready: bool,
     pub(crate) balance: Balance,
     pub(crate) limits: UpstreamLimits,
-    /// How its endpoints are spoken with over HTTP, if its annotations say so.
+    /// The protocol to its endpoints over HTTP, if its annotations set one.
     pub(crate) backend: Option<Backend>,
-    /// Whether its endpoints are told whom a TCP connection is from.
+    /// The version of the PROXY protocol for TCP connections to its endpoints, if its annotations set one.
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
 }
 
-/// What a port is for; SCTP is nothing to us.
+/// The protocol of a port; SCTP is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IpProtocol {
     Tcp,
@@ -36,7 +36,7 @@ pub(crate) enum IpProtocol {
 }
 
 impl IpProtocol {
-    /// The protocol of that name, which is TCP if there is none.
+    /// The protocol with that name, TCP by default.
     pub(crate) fn of(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("TCP") => Some(Self::Tcp),
@@ -45,7 +45,7 @@ impl IpProtocol {
         }
     }
 
-    /// What carries that which is spoken with endpoints.
+    /// The transport protocol below the protocol of endpoints.
     pub(crate) fn below(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http | Protocol::Http2 | Protocol::Tcp => Self::Tcp,
@@ -63,20 +63,20 @@ impl fmt::Display for IpProtocol {
     }
 }
 
-/// A port of a Service. Where it leads to is said by the Service's EndpointSlices, under the same name.
+/// A port of a Service. The Service's EndpointSlices give its destination, under the same name.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ServicePort {
     /// Its name, empty for the only port of a Service.
     pub(crate) name: Arc<str>,
     pub(crate) protocol: IpProtocol,
     pub(crate) port: u16,
-    /// What identifies it, however backends name it: its name, by which the slices know it too, so that it stays
-    /// when the number changes. A port without a name is identified by its number.
+    /// The key of the port, however backends name it: its name, which the slices use too, so that the key stays when
+    /// the number changes. The number is the key of a port without a name.
     pub(crate) key: Arc<str>,
-    /// `targetPort` if that is a number, else `port`. Only an external name is asked at this port; for all others
-    /// the slices say it.
+    /// `targetPort` if it is a number, else `port`. Only an external name uses this port; for all others the slices
+    /// give the port.
     pub(crate) target: u16,
-    /// How its endpoints are spoken with over HTTP, if `appProtocol` says so.
+    /// The protocol to its endpoints over HTTP, if `appProtocol` sets one.
     pub(crate) backend: Option<Backend>,
 }
 
@@ -106,8 +106,7 @@ impl Service {
         }
     }
 
-    /// The port of this protocol that a backend names by its number or its name. `53` may be two ports, one for TCP
-    /// and one for UDP.
+    /// The port of this protocol that a backend names by its number or its name. `53` may be two ports: TCP and UDP.
     pub(crate) fn port(&self, named: &str, protocol: IpProtocol) -> Option<&ServicePort> {
         let mut ports = self.ports.iter().filter(|port| port.protocol == protocol);
         match named.parse::<u16>() {

@@ -10,14 +10,14 @@ use super::service::{IpProtocol, ServicePort};
 use super::{Kind, annotation};
 use crate::problem::Findings;
 
-/// The label that says whose endpoints a slice holds.
+/// The label with the Service of a slice.
 pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// A checked `EndpointSlice`. A fault in an endpoint costs that endpoint alone and is no error, as long as there
-/// are others: what the slice says of them, such as that one is gone, must take effect.
+/// A checked `EndpointSlice`. A fault in an endpoint removes that endpoint alone and is no error, as long as there are
+/// other endpoints: news of the others, such as the removal of an endpoint, must take effect.
 #[derive(Debug, PartialEq)]
 pub(crate) struct EndpointSlice {
-    /// The Service that it belongs to.
+    /// The Service of the slice.
     pub(crate) service: Option<Arc<str>>,
     pub(crate) ports: Vec<SlicePort>,
     pub(crate) endpoints: Vec<(IpAddr, Conditions)>,
@@ -68,7 +68,7 @@ impl EndpointSlice {
         let written = raw.endpoints.unwrap_or_default();
         let is_empty = written.is_empty();
         for (index, endpoint) in written.into_iter().enumerate() {
-            // An endpoint's addresses are all the same to it, and clients may use the first alone.
+            // All addresses of an endpoint are equivalent, and clients may use the first address alone.
             let Some(written) = endpoint.addresses.first() else {
                 findings
                     .warning(format!("endpoints[{index}].addresses"), "is missing; the endpoint is ignored");
@@ -95,7 +95,7 @@ impl EndpointSlice {
 }
 
 impl SlicePort {
-    /// Whether it is where a Service's port leads to.
+    /// Whether it is the destination of a Service's port.
     pub(crate) fn serves(&self, port: &ServicePort) -> bool {
         *self.name == *port.name && self.protocol == port.protocol
     }
@@ -119,7 +119,7 @@ impl SlicePort {
     }
 }
 
-/// Fills in what Kubernetes' defaults are (`EndpointConditions`).
+/// Fills in Kubernetes' defaults (`EndpointConditions`).
 fn conditions(raw: Option<&v1::EndpointConditions>) -> Conditions {
     let ready = raw.and_then(|conditions| conditions.ready).unwrap_or(true);
     Conditions {

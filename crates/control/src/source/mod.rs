@@ -1,11 +1,11 @@
-//! Where objects come from, and how what changes is published.
+//! Sources of objects, and the publication of changes.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`directory`] | following a directory of manifests |
-//! | [`cluster`] | following the Kubernetes API |
-//! | [`output`] | what both have in common: translate, publish, report |
-//! | [`publish`] | the least change that leads from what was published to what should be |
+//! | [`directory`] | follows a directory of manifests |
+//! | [`cluster`] | follows the Kubernetes API |
+//! | [`output`] | the common part: translate, publish, report |
+//! | [`publish`] | the smallest change from the published state to the new state |
 //! | [`resolve`] | addresses of external names |
 
 use crate::object::Kind;
@@ -21,7 +21,7 @@ pub use cluster::ClusterSource;
 pub use directory::{DirectorySource, Loaded, load_once};
 pub use output::Publish;
 
-/// How many Ingresses and Gateways are of other classes, in words, from the notes of them; `None` if none are.
+/// The number of Ingresses and Gateways of other classes, in words, from their notes; `None` without notes.
 pub fn foreign_in_words<'a>(notes: impl IntoIterator<Item = &'a Problem>) -> Option<String> {
     let (mut ingresses, mut gateways) = (0, 0);
     for note in notes {

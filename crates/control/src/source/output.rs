@@ -1,4 +1,4 @@
-//! What sources have in common: from the objects of a store to changes that are published and problems that are told.
+//! The common part of all sources: from the objects of a store to published changes and reported problems.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::store::{ServiceRef, Store, Touched};
 use crate::translate::policy::standing::Standing;
 use crate::translate::{TranslateOptions, Translation, translate, upstream};
 
-/// How long the first configuration waits for the addresses of external names.
+/// The longest wait of the first configuration for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
 
-/// How many Ingresses and Gateways of other classes are named in one line of the log.
+/// The most Ingresses and Gateways of other classes that one line of the log names.
 const FOREIGN_NAMED_MAX: usize = 3;
 
-/// Takes changes, each with the time at which a source heard of what led to it.
+/// Takes changes, each with the time at which a source received its cause.
 pub trait Publish: FnMut(Change, Instant) + Send {}
 
 impl<P: FnMut(Change, Instant) + Send> Publish for P {}
 
-/// Translates a store whenever it changes, and publishes what comes of it.
+/// Translates a store whenever the store changes, and publishes the result.
 pub(super) struct Output<P> {
     options: TranslateOptions,
     problems: state::Sender<Arc<[Problem]>>,
-    /// What was translated last, without its configuration.
+    /// The last translation, without its configuration.
     translation: Option<Translation>,
     /// The upstreams with an external name.
     external: BTreeMap<UpstreamKey, Target>,
@@ -58,23 +58,23 @@ impl<P: Publish> Output<P> {
         }
     }
 
-    /// Whether anything has been published.
+    /// Whether the source has published a configuration.
     pub(super) fn is_serving(&self) -> bool {
         self.translation.is_some()
     }
 
-    /// What was reported last.
+    /// The problems of the last report.
     pub(super) fn problems(&self) -> Arc<[Problem]> {
         self.problems.borrow().clone()
     }
 
-    /// How policies and Consumers stand.
+    /// The state of policies and Consumers.
     pub(super) fn standings(&self) -> &[Standing] {
         self.translation.as_ref().map_or(&[], |translation| &translation.standings)
     }
 
-    /// Publishes what has changed in the store: the endpoints of single upstreams, if nothing else has. Returns whether
-    /// problems may have changed, so that they should be [reported](Self::report).
+    /// Publishes the changes of the store: only the endpoints of single upstreams, if nothing else changed. Returns
+    /// whether problems may have changed, so that the caller should [report](Self::report) them.
     pub(super) async fn apply(&mut self, store: &Store, touched: &Touched, heard: Instant) -> bool {
         if self.translation.is_none() || self.is_routing(touched) {
             let config = self.translate(store);
@@ -87,12 +87,12 @@ impl<P: Publish> Output<P> {
         self.publish_endpoints(store, &touched.services, heard) || touched.problems
     }
 
-    /// Whether what has changed calls for a translation.
+    /// Whether the changes require a translation.
     pub(super) fn is_routing(&self, touched: &Touched) -> bool {
         touched.routing || touched.changed_services.iter().any(|service| self.is_named(service))
     }
 
-    /// Whether a route names this Service, be it there or not.
+    /// Whether a route names this Service, even if the Service does not exist.
     fn is_named(&self, (namespace, service): &ServiceRef) -> bool {
         let Some(config) = self.publisher.config() else { return true };
         let first = UpstreamKey::new(namespace.clone(), service.clone(), "");
@@ -100,7 +100,7 @@ impl<P: Publish> Output<P> {
         next.is_some_and(|(key, _)| key.namespace == *namespace && key.service == *service)
     }
 
-    /// Waits for the address of an external name. Does not lose anything when it is dropped.
+    /// Waits for the address of an external name. A dropped future loses nothing.
     pub(super) async fn answer(&mut self) -> Answer {
         self.resolver.answer().await
     }
@@ -118,7 +118,7 @@ impl<P: Publish> Output<P> {
         }
     }
 
-    /// Translates, and sees to it that external names are looked up.
+    /// Translates, and starts the look-ups of external names.
     fn translate(&mut self, store: &Store) -> Config {
         let mut translation = translate(store, &self.options);
         let config = std::mem::take(&mut translation.config);
@@ -133,7 +133,7 @@ impl<P: Publish> Output<P> {
         config
     }
 
-    /// Tells which Ingresses and Gateways are of other classes, unless it did `before`.
+    /// Logs the Ingresses and Gateways of other classes, unless the translation `before` already named them.
     fn tell_of_foreign(&self, before: Option<&Translation>) {
         let before = before.iter().flat_map(|before| &before.foreign);
         let known: HashSet<_> = before.map(|note| &note.object).collect();
@@ -176,7 +176,7 @@ impl<P: Publish> Output<P> {
 
     fn publish_config(&mut self, mut config: Config, heard: Instant) {
         for (key, target) in &self.external {
-            // Until a name has been looked up, what its upstream had before is better than nothing.
+            // Until the first look-up of a name, the previous endpoints of its upstream are better than none.
             let known = self.resolver.endpoints(target).or_else(|| self.publisher.endpoints(key));
             if let (Some(endpoints), Some(upstream)) = (known, config.upstreams.get_mut(key)) {
                 *upstream = Arc::new(Upstream { endpoints: endpoints.clone(), ..Upstream::clone(upstream) });
@@ -187,7 +187,7 @@ impl<P: Publish> Output<P> {
         }
     }
 
-    /// Publishes the endpoints of these Services, where they changed. Returns whether their problems did.
+    /// Publishes the endpoints of these Services, if they changed. Returns whether the Services' problems changed.
     fn publish_endpoints(&mut self, store: &Store, services: &BTreeSet<ServiceRef>, heard: Instant) -> bool {
         let (Some(config), Some(translation)) = (self.publisher.config().cloned(), &mut self.translation)
         else {
@@ -215,8 +215,7 @@ impl<P: Publish> Output<P> {
         has_problems
     }
 
-    /// Tells what is wrong, where that has changed: with the source and its objects, which it says itself, and between
-    /// objects.
+    /// Reports changed problems: of the source and of its single objects (`of_source`), and between objects.
     pub(super) fn report(&self, store: &Store, of_source: impl Iterator<Item = Problem>) {
         let mut problems: Vec<Problem> = of_source.collect();
         if let Some(translation) = &self.translation {
@@ -249,7 +248,7 @@ impl<P: Publish> Output<P> {
     }
 }
 
-/// One Service may be named by several ports, each with the same problem.
+/// Several ports may name one Service, each with the same problem.
 pub(super) fn without_repeats(mut problems: Vec<Problem>) -> Vec<Problem> {
     let mut seen = HashSet::new();
     problems.retain(|problem| seen.insert(problem.clone()));

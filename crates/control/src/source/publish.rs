@@ -1,5 +1,5 @@
-//! What is published: whole configurations, or the endpoints of single upstreams where no more has changed. Each
-//! leaves a line in the log.
+//! Publishes whole configurations, or the endpoints of single upstreams if nothing else changed. Each change leaves a
+//! line in the log.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,27 +11,27 @@ use sluicegate_model::{
     Change, Config, Endpoint, HostPattern, RouteId, RuleMatch, Tls, Upstream, UpstreamKey, VirtualHost,
 };
 
-/// What was published last, and what follows from it.
+/// The last published configuration, and values derived from it.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
     config: Option<Arc<Config>>,
-    /// The endpoints that were published since.
+    /// The endpoints that were published after the configuration.
     newer: HashMap<UpstreamKey, Arc<[Endpoint]>>,
 }
 
 impl Publisher {
-    /// The configuration that was published last; the endpoints in it may be older.
+    /// The last published configuration; its endpoints may be older.
     pub(super) fn config(&self) -> Option<&Arc<Config>> {
         self.config.as_ref()
     }
 
-    /// The endpoints of an upstream, as they were published last.
+    /// The last published endpoints of an upstream.
     pub(super) fn endpoints(&self, upstream: &UpstreamKey) -> Option<&Arc<[Endpoint]>> {
         let of_config = || Some(&self.config.as_ref()?.upstreams.get(upstream)?.endpoints);
         self.newer.get(upstream).or_else(of_config)
     }
 
-    /// What leads from what was published to `config`.
+    /// The changes from the published configuration to `config`.
     pub(super) fn set_config(&mut self, mut config: Config) -> Vec<Change> {
         let before = self.config.clone().unwrap_or_default();
         self.share(&before, &mut config);
@@ -49,7 +49,7 @@ impl Publisher {
         vec![Change::Config(config)]
     }
 
-    /// What leads from the published endpoints of an upstream to `endpoints`; nothing if they are the same.
+    /// The change from the published endpoints of an upstream to `endpoints`; `None` if they are equal.
     pub(super) fn set_endpoints(
         &mut self,
         upstream: &UpstreamKey,
@@ -63,14 +63,14 @@ impl Publisher {
         Some(Change::Endpoints { upstream: upstream.clone(), endpoints: endpoints.clone() })
     }
 
-    /// Makes that which is the same as before the same [`Arc`], so that whoever takes the configuration need not look at
-    /// it again.
+    /// Replaces each value that equals the previous value by the previous [`Arc`], so that a consumer of the
+    /// configuration need not compare it again.
     fn share(&self, before: &Config, config: &mut Config) {
         let hosts = beside(&config.hosts, &before.hosts, |host| &host.host);
         config.hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
         let consumers = beside(&config.consumers, &before.consumers, |consumer| &consumer.id);
         config.consumers = consumers.map(|(consumer, before)| same(before, consumer).clone()).collect();
-        // Of those that have changed since, the configuration before is not what was published last.
+        // For upstreams with newer endpoints, the previous configuration does not hold the last published value.
         let upstreams: Vec<_> = beside(&config.upstreams, &before.upstreams, |(key, _)| key)
             .map(|((key, upstream), before)| {
                 let before = before.filter(|_| !self.newer.contains_key(key));
@@ -90,12 +90,12 @@ impl Publisher {
     }
 }
 
-/// The one from before, if it is the same.
+/// The previous value, if both are equal.
 fn same<'a, T: Eq>(before: Option<&'a Arc<T>>, now: &'a Arc<T>) -> &'a Arc<T> {
     before.filter(|before| *before == now).unwrap_or(now)
 }
 
-/// Each of `ours` with the one of the same key in `theirs`. Both are in the order of their keys.
+/// Each item of `ours` with the item of the same key in `theirs`. Both are in the order of their keys.
 fn beside<'a, T: Copy, K: Ord + 'a>(
     ours: impl IntoIterator<Item = T>,
     theirs: impl IntoIterator<Item = T>,
@@ -108,7 +108,7 @@ fn beside<'a, T: Copy, K: Ord + 'a>(
     })
 }
 
-/// Says what has come and gone. A route that leads elsewhere, or an upstream with other settings, has done both.
+/// Logs added and removed objects. A route to another upstream, or an upstream with other settings, counts as both.
 fn log(before: &Config, after: &Config) {
     let routes = Difference::between(before, after, |config, other| {
         let others: HashSet<_> = routes(other, config).collect();
@@ -141,15 +141,15 @@ fn log(before: &Config, after: &Config) {
     tracing::info!(%routes, %upstreams, %certificates, policies, consumers, "configuration changed");
 }
 
-/// The hosts that are not the same in the other configuration.
+/// The hosts that differ in the other configuration.
 fn hosts<'a>(config: &'a Config, other: &'a Config) -> impl Iterator<Item = &'a VirtualHost> {
     beside(&config.hosts, &other.hosts, |host| &host.host)
         .filter(|(host, other)| other.as_ref() != Some(host))
         .map(|(host, _)| &**host)
 }
 
-/// Every route as where it is taken, the object that it is written in, and where it leads to; without those of hosts that
-/// are the same in the other configuration.
+/// Every route as its place, its object and its destination; without the routes of hosts that are equal in the other
+/// configuration.
 fn routes<'a>(
     config: &'a Config,
     other: &'a Config,
@@ -181,7 +181,7 @@ enum Policy<'a> {
     Traffic(&'a Traffic),
 }
 
-/// The policies of the routes whose hosts are not the same in the other configuration.
+/// The policies of the routes of hosts that differ in the other configuration.
 fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a RouteId, Policy<'a>> {
     let of_hosts = hosts(config, other).flat_map(|host| host.rules.iter().chain(&host.fallback));
     let routes = of_hosts.chain(&config.default_rule);
@@ -195,16 +195,16 @@ fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a RouteId, P
         .collect()
 }
 
-/// Where a route is taken.
+/// The place of a route.
 #[derive(PartialEq, Eq, Hash)]
 enum Taken<'a> {
     /// The host and the match. The default rule has no host, and fallbacks have no match.
     Match(Option<&'a HostPattern>, Option<&'a RuleMatch>),
-    /// Below HTTP: the address of the listener, or none for what HTTPS listeners pass on.
+    /// Below HTTP: the address of the listener, or none for TLS passthrough of HTTPS listeners.
     Socket { address: Option<&'a SocketAddr>, protocol: &'a str, host: &'a HostPattern, weight: u32 },
 }
 
-/// Every certificate that a host has, as it is sent, and where it is from.
+/// Every certificate of a host, as the gateway sends it, and its origin.
 fn certificates(config: &Config) -> impl Iterator<Item = (&str, &[u8])> {
     let all = config.tls.hosts.iter().flat_map(|host| &host.certificates).chain(&config.tls.default);
     all.map(|certificate| {
@@ -212,14 +212,14 @@ fn certificates(config: &Config) -> impl Iterator<Item = (&str, &[u8])> {
     })
 }
 
-/// How many have come and gone.
+/// The numbers of added and removed objects.
 struct Difference {
     came: usize,
     gone: usize,
 }
 
 impl Difference {
-    /// By how many of one configuration are not in the other.
+    /// The difference between two configurations, by the number of objects that one configuration has and the other does not.
     fn between(before: &Config, after: &Config, count_without: impl Fn(&Config, &Config) -> usize) -> Self {
         Self { came: count_without(after, before), gone: count_without(before, after) }
     }
@@ -240,7 +240,7 @@ fn has_same_settings(one: &Arc<Upstream>, other: &Arc<Upstream>) -> bool {
     if Arc::ptr_eq(one, other) {
         return true;
     }
-    // Named one by one, so that a new field is not forgotten here.
+    // Each field is named, so that the compiler reports a new field.
     let Upstream { balance, limits, external_name, tls, proxy_protocol, health, endpoints: _ } = &**one;
     (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
         && (tls, proxy_protocol, health) == (&other.tls, &other.proxy_protocol, &other.health)

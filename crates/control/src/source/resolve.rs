@@ -1,4 +1,4 @@
-//! The addresses of external names (Services of type `ExternalName`), asked for again and again.
+//! The addresses of external names (Services of type `ExternalName`), with repeated look-ups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,37 +12,38 @@ use tokio::task::AbortHandle;
 /// The time between two look-ups of one name.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// The same, after one that failed.
+/// The time before another look-up after a failure.
 const INTERVAL_AFTER_FAULT: Duration = Duration::from_secs(5);
 
-/// Which addresses external names may have.
+/// The addresses that external names may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// All: who writes the manifests runs the gateway.
+    /// All: the author of the manifests runs the gateway.
     Anywhere,
-    /// None of loopback and link-local networks: who may write a Service in a cluster would reach the gateway's own admin interface
-    /// and its node. Kubernetes takes no such addresses in EndpointSlices either (`ValidateNonSpecialIP`).
+    /// No addresses of loopback and link-local networks. Otherwise the author of a Service in a cluster could reach the
+    /// gateway's own admin interface and its node. Kubernetes also rejects these addresses in EndpointSlices
+    /// (`ValidateNonSpecialIP`).
     BeyondTheNode,
 }
 
 /// A name and the port to connect to.
 pub(super) type Target = (Box<str>, u16);
 
-/// What a name server said.
+/// The answer of a name server.
 #[derive(Debug)]
 pub(super) struct Answer {
     target: Target,
     result: Result<Arc<[Endpoint]>, String>,
 }
 
-/// Looks up names as long as they are wanted.
+/// Looks up names as long as routes need them.
 #[derive(Debug)]
 pub(super) struct Resolver {
     reach: Reach,
     wanted: BTreeMap<Target, AbortHandle>,
-    /// The last good answers.
+    /// The last valid answers.
     known: BTreeMap<Target, Arc<[Endpoint]>>,
-    /// Why the last look-up failed, where it did.
+    /// The reason for each failure of a last look-up.
     faults: BTreeMap<Target, String>,
     answers: mpsc::UnboundedReceiver<Answer>,
     sender: mpsc::UnboundedSender<Answer>,
@@ -61,7 +62,7 @@ impl Resolver {
         }
     }
 
-    /// Looks up these names from now on, and no others.
+    /// Looks up exactly these names from now on.
     pub(super) fn want(&mut self, targets: &BTreeSet<Target>) {
         self.wanted.retain(|target, task| {
             let is_wanted = targets.contains(target);
@@ -80,16 +81,16 @@ impl Resolver {
         }
     }
 
-    /// Waits for something new. Does not lose anything when it is dropped.
+    /// Waits for a new answer. A dropped future loses nothing.
     pub(super) async fn answer(&mut self) -> Answer {
         match self.answers.recv().await {
             Some(answer) => answer,
-            // Never, since there is a sender in `self`.
+            // Never happens, since `self` holds a sender.
             None => std::future::pending().await,
         }
     }
 
-    /// Takes an answer in.
+    /// Takes an answer.
     pub(super) fn take(&mut self, answer: Answer) {
         let Answer { target, result } = answer;
         if !self.wanted.contains_key(&target) {
@@ -106,12 +107,12 @@ impl Resolver {
         }
     }
 
-    /// The last good answer.
+    /// The last valid answer.
     pub(super) fn endpoints(&self, target: &Target) -> Option<&Arc<[Endpoint]>> {
         self.known.get(target)
     }
 
-    /// Why the last look-up failed, if it did.
+    /// The reason for the failure of the last look-up, if it failed.
     pub(super) fn fault(&self, target: &Target) -> Option<&str> {
         self.faults.get(target).map(String::as_str)
     }
@@ -157,7 +158,7 @@ async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>,
     Ok(addresses.into_iter().map(|address| Endpoint { address, conditions: Conditions::READY }).collect())
 }
 
-/// Whether an address says nothing to anybody else, or is that of many.
+/// Whether an address has a meaning on one machine or link alone, or belongs to many machines.
 fn is_special(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

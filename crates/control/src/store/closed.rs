@@ -1,4 +1,4 @@
-//! What is closed because a SecurityPolicy that cannot be read may guard it.
+//! The routes that are closed because an unreadable SecurityPolicy may guard them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use crate::manifest::{Document, Guarded, Manifest};
 use crate::problem::{Origin, Problem, Severity};
 
 impl Store {
-    /// To be called until what there was at the start has been read. Of that which cannot be read nothing is in service, so that
-    /// routes would be open that a SecurityPolicy in it guards: they are closed. Later on what was read before guards them.
+    /// Call this until the initial files have been read. Nothing of an unreadable file is in service, so routes that a
+    /// SecurityPolicy in the file guards would be open: this closes them. Later the last valid version guards them.
     pub(crate) fn close_unknown(&mut self) -> Touched {
         let mut touched = Touched::default();
         let is_open = |entry: &FileEntry| !entry.was_told && entry.closed.is_empty();
@@ -21,8 +21,8 @@ impl Store {
         touched
     }
 
-    /// Takes a file or a folder that cannot be opened. What was read from it before stays. If nothing was, it may hold a
-    /// SecurityPolicy of any namespace: see [`close_unknown`](Self::close_unknown).
+    /// Takes a file or a folder that cannot be opened. Its earlier content stays. Without earlier content, it may hold
+    /// a SecurityPolicy of any namespace: see [`close_unknown`](Self::close_unknown).
     pub(crate) fn set_unopened(&mut self, path: &Path) -> Touched {
         if !self.files.contains_key(path) {
             let manifest = Manifest { documents: vec![(1, Arc::new(Document::unopened()))] };
@@ -32,8 +32,9 @@ impl Store {
         Touched::default()
     }
 
-    /// Takes away a folder that can be opened again, after all files in it have been read, or a file that is gone. Of a folder that
-    /// closed something, the files that cannot be read close what they may guard, as if the source had just started.
+    /// Removes a folder that can be opened again, after all files in it have been read, or a file that is gone. If the
+    /// folder closed routes, its unreadable files close the routes that they may guard, as if the source had just
+    /// started.
     pub(crate) fn remove_unopened(&mut self, path: &Path) -> Touched {
         let closes = self.files.get(path).is_some_and(|entry| entry.is_unopened && !entry.closed.is_empty());
         let is_within = |file: &Path, entry: &FileEntry| {
@@ -45,23 +46,23 @@ impl Store {
         self.remove_file(path)
     }
 
-    /// Whether something is closed because a file or a folder cannot be opened.
+    /// Whether routes are closed because a file or a folder cannot be opened.
     pub(crate) fn waits_for_unopened(&self) -> bool {
         self.files.values().any(|entry| entry.is_unopened && !entry.closed.is_empty())
     }
 
-    /// Whether routes of a namespace are closed because a SecurityPolicy that cannot be read may guard them.
+    /// Whether routes of a namespace are closed because an unreadable SecurityPolicy may guard them.
     pub(crate) fn closes(&self, namespace: &str) -> bool {
         self.closed().any(|(_, closed)| closed.iter().any(|guarded| guarded.has(namespace)))
     }
 
-    /// The files with a SecurityPolicy that cannot be read, and what it may guard.
+    /// The files with an unreadable SecurityPolicy, and the routes that it may guard.
     pub(crate) fn closed(&self) -> impl Iterator<Item = (&Arc<Path>, &[Guarded])> {
         let closed = self.files.iter().map(|(file, entry)| (file, &*entry.closed));
         closed.filter(|(_, closed)| !closed.is_empty())
     }
 
-    /// A file that closes something and goes may have been given another name, under which it cannot be read either.
+    /// Hands on the closed routes of a file that vanished: it may have been renamed, and be unreadable under its new name too.
     pub(super) fn hand_on(&mut self, closed: &[Guarded]) {
         let is_it = |entry: &FileEntry| {
             !closed.is_empty()
@@ -77,14 +78,14 @@ impl Store {
 }
 
 impl FileEntry {
-    /// Closes what policies may guard that cannot be read.
+    /// Closes the routes that unreadable policies may guard.
     fn close(&mut self, file: &Arc<Path>) {
         self.closed = self.manifest.unknown_guards();
         self.faults.extend(told_of_closed(file, &self.closed, self.is_unopened));
     }
 }
 
-/// What a file closes, if it closes something.
+/// The problem of a file that closes routes; `None` if it closes none.
 pub(super) fn told_of_closed(file: &Arc<Path>, closed: &[Guarded], is_unopened: bool) -> Option<Problem> {
     let closed: Vec<String> = closed.iter().map(ToString::to_string).collect();
     let what = closed.join(" and ");

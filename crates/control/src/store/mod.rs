@@ -1,17 +1,17 @@
-//! The objects that a source has read, by name, each in the form that is served.
+//! The objects that a source has read, by name, each in the version in service.
 //!
-//! Nothing that is invalid takes away what is in service:
+//! An invalid object or file removes nothing that is in service:
 //!
-//! - An object with an error does not replace an older form of itself. If there is none, as after a start, it is
-//!   served as far as it is valid.
-//! - A document that cannot be read takes no object away: those that its file held before stay. If it cannot be read from the
-//!   start, and may hold a SecurityPolicy, what that may guard is closed until it can be read. A file or a folder that cannot be
-//!   opened may hold a SecurityPolicy of any namespace.
-//! - An empty file takes nothing away either; it is what an editor or `>` leaves for a moment. Deleting the file
-//!   does.
+//! - An object with an error does not replace its last valid version. Without such a version, as after a start, the
+//!   valid parts of the object are served.
+//! - A document that cannot be read removes no object: the earlier objects of its file stay. If it cannot be read from
+//!   the start, and may hold a SecurityPolicy, the routes that the policy may guard are closed until the document can
+//!   be read. A file or a folder that cannot be opened may hold a SecurityPolicy of any namespace.
+//! - An empty file removes nothing either; an editor or `>` leaves an empty file for a moment. Deleting the file
+//!   removes its objects.
 //!
-//! An object that is written in two files is taken from the first of them, in the order of their paths. Objects of a
-//! cluster come one by one, and are told apart by their names alone.
+//! If two files hold an object, the first file in the order of paths has precedence. Objects of a cluster come one by
+//! one, and differ by their names alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -47,22 +47,22 @@ pub struct Store {
     files: BTreeMap<Arc<Path>, FileEntry>,
     /// The slices of each Service.
     slices: HashMap<ServiceRef, BTreeSet<ObjectRef>>,
-    /// The objects about which there is something to report.
+    /// The objects with problems to report.
     troubled: BTreeSet<ObjectRef>,
 }
 
-/// What is added to an error of a form that is not in service, because an older one is.
+/// The ending of the message of an error in a version that is not in service, because an older version is.
 const KEPT: &str = " (the last valid version stays in service)";
 
 /// A Service by namespace and name.
 pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
 
-/// What a change of the store may change in what is served.
+/// The parts of the configuration that a change of the store may affect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Services whose endpoints may have changed.
     pub(crate) services: BTreeSet<ServiceRef>,
-    /// Services that have changed themselves, or are new or gone. Those that no route names change nothing.
+    /// Services that changed, are new or are gone. Services that no route names have no effect.
     pub(crate) changed_services: BTreeSet<ServiceRef>,
     /// Whether anything else may have changed.
     pub(crate) routing: bool,
@@ -79,7 +79,7 @@ impl Touched {
     }
 }
 
-/// The objects of each kind, which a translation finds by the ten thousand.
+/// The objects of each kind, which a translation looks up by the ten thousand.
 #[derive(Debug, Default)]
 struct Slots([HashMap<ObjectRef, Slot>; Kind::ALL.len()]);
 
@@ -108,12 +108,12 @@ impl Slots {
 #[derive(Debug, Default)]
 struct FileEntry {
     manifest: Manifest,
-    /// The objects of which this file holds, or held, a readable form.
+    /// The objects of which this file holds, or held, a readable version.
     objects: BTreeSet<ObjectRef>,
     faults: Vec<Problem>,
-    /// What is closed because a policy that cannot be read may guard it.
+    /// The routes that are closed because an unreadable policy may guard them.
     closed: Vec<Guarded>,
-    /// Whether there was a form of it of which each policy said what it guards.
+    /// Whether the file had a version in which every policy named its targets.
     was_told: bool,
     /// Whether it is a file or a folder that could never be opened.
     is_unopened: bool,
@@ -128,16 +128,16 @@ struct Slot {
 #[derive(Debug)]
 struct Candidate {
     origin: Origin,
-    /// The form in service.
+    /// The version in service.
     form: Option<Object>,
-    /// What was found in the newest form.
+    /// The findings of the newest version.
     findings: Vec<Finding>,
-    /// Whether the newest form has errors, so that an older one is in service.
+    /// Whether the newest version has errors, so that an older version is in service.
     is_kept: bool,
 }
 
 impl Slot {
-    /// The one in service.
+    /// The candidate in service.
     fn winner(&self) -> Option<&Candidate> {
         self.candidates.iter().find(|candidate| candidate.form.is_some())
     }
@@ -148,8 +148,8 @@ impl Slot {
 }
 
 impl Store {
-    /// Takes the text of a manifest, in place of what was read from this file before. Files whose name ends in
-    /// `.json` (or `.JSON`) are JSON, all others YAML.
+    /// Takes the text of a manifest, which replaces the earlier content of this file. Files whose name ends in `.json`
+    /// (or `.JSON`) are JSON, all others YAML.
     pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
         let (file, previous) = match self.files.remove_entry(file) {
             Some((file, entry)) => (file, entry),
@@ -209,7 +209,7 @@ impl Store {
             }
             objects.extend(missing);
         }
-        // Whoever mends a file step by step opens nothing on the way.
+        // A user who corrects a file step by step opens no route on the way.
         let is_told = manifest.unknown_guards().is_empty();
         let was_told = previous.was_told || is_told;
         let closed = if is_told { Vec::new() } else { previous.closed.clone() };
@@ -236,7 +236,7 @@ impl Store {
         touched
     }
 
-    /// Takes the content of a manifest that is no text, as far as it can be told. What was read from it before stays.
+    /// Takes the content of a manifest that is no text, as far as it can be read. The earlier content of the file stays.
     pub(crate) fn set_unreadable(&mut self, file: &Path, text: &str) -> Touched {
         let documents = vec![(1, Arc::new(Document::unreadable(text)))];
         let manifest = Manifest { documents };
@@ -252,7 +252,7 @@ impl Store {
         touched
     }
 
-    /// Takes away what was read from a file that is gone.
+    /// Removes the objects of a file that is gone.
     pub fn remove_file(&mut self, file: &Path) -> Touched {
         let mut touched = Touched::default();
         if let Some((file, entry)) = self.files.remove_entry(file) {
@@ -266,14 +266,14 @@ impl Store {
         touched
     }
 
-    /// Takes an object of a cluster, in place of its older form.
+    /// Takes an object of a cluster, which replaces its older version.
     pub(crate) fn set_object(&mut self, parsed: &ParsedObject) -> Touched {
         let mut touched = Touched::default();
         self.set_candidate(parsed, Origin::CLUSTER, &mut touched);
         touched
     }
 
-    /// Takes away an object of a cluster.
+    /// Removes an object of a cluster.
     pub(crate) fn remove_object(&mut self, object: &ObjectRef) -> Touched {
         let mut touched = Touched::default();
         self.remove_candidate(object, None, &mut touched);
@@ -285,7 +285,7 @@ impl Store {
         self.files.get(file).is_some_and(|entry| !entry.objects.is_empty() || entry.manifest.is_complete())
     }
 
-    /// Whether all that a file holds is also in other files.
+    /// Whether all objects of a file are also in other files.
     pub(crate) fn is_redundant(&self, file: &Path) -> bool {
         self.files.get(file).is_some_and(|entry| {
             let mut objects = entry.objects.iter();
@@ -302,7 +302,7 @@ impl Store {
         })
     }
 
-    /// What is wrong with files and single objects, in the order of files and lines as far as it is cheap.
+    /// The problems of files and of single objects, in the order of files and lines as far as that is cheap.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let faults = self.files.values().flat_map(|entry| entry.faults.iter().cloned());
         faults.chain(self.troubled.iter().flat_map(|object| self.problems_of(object)))
@@ -361,7 +361,7 @@ impl Store {
         match place {
             Ok(place) => slot.candidates[place] = candidate,
             Err(place) => {
-                // Most objects are in one place.
+                // Most objects have one place.
                 slot.candidates.reserve_exact(1);
                 slot.candidates.insert(place, candidate);
             }
@@ -388,7 +388,7 @@ impl Store {
         let was_troubled =
             if is_troubled { !self.troubled.insert(object.clone()) } else { self.troubled.remove(object) };
         touched.problems |= is_troubled || was_troubled;
-        // One that cannot be read exists all the same.
+        // An unreadable Secret exists all the same.
         touched.routing |= object.kind == Kind::Secret && is_troubled != was_troubled;
         if before == after {
             return;
@@ -443,7 +443,7 @@ impl Store {
             .filter_map(|(object, winner)| winner.form.as_ref().map(|form| (object, form, &winner.origin)))
     }
 
-    /// In any order, as all that follow.
+    /// In any order, as in all functions that follow.
     pub(crate) fn ingresses(&self) -> impl Iterator<Item = (&ObjectRef, &Ingress, &Origin)> {
         self.of_kind(Kind::Ingress).filter_map(|(object, form, origin)| match form {
             Object::Ingress(ingress) => Some((object, &**ingress, origin)),
@@ -511,7 +511,7 @@ impl Store {
         })
     }
 
-    /// Whether the owner of a Service's namespace lets a route of another one name it.
+    /// Whether a ReferenceGrant lets a route of another namespace name the Service.
     pub(crate) fn is_granted(&self, route: &ObjectRef, namespace: &Arc<str>, service: &str) -> bool {
         self.of_kind(Kind::ReferenceGrant).any(|(object, form, _)| match form {
             Object::ReferenceGrant(grant) => {
@@ -537,7 +537,7 @@ impl Store {
         }
     }
 
-    /// What is in a Secret or a ConfigMap.
+    /// The content of a Secret or a ConfigMap.
     pub(crate) fn data(&self, object: &ObjectRef) -> Option<&Data> {
         match self.slots.get(object)?.form()? {
             Object::Secret(secret) => Some(&secret.data),
@@ -546,7 +546,7 @@ impl Store {
         }
     }
 
-    /// What is in a ConfigMap, and where it was written.
+    /// The content of a ConfigMap, and the place where it was written.
     pub(crate) fn configmap(&self, object: &ObjectRef) -> Option<(&Data, &Origin)> {
         let winner = self.slots.get(object)?.winner()?;
         match winner.form.as_ref()? {
@@ -555,7 +555,7 @@ impl Store {
         }
     }
 
-    /// What is wrong with an object in service, or with a newer form of it that is not, if something is.
+    /// The error of an object in service, or of a newer version that is not in service; `None` without an error.
     pub(crate) fn error_of(&self, object: &ObjectRef) -> Option<String> {
         if !self.troubled.contains(object) {
             return None;
@@ -566,7 +566,7 @@ impl Store {
         Some(format!("{}: {}{kept}", error.field, error.message))
     }
 
-    /// Whether an object is written anywhere, even if it cannot be used.
+    /// Whether a source has the object, even if the object is unusable.
     pub(crate) fn knows(&self, object: &ObjectRef) -> bool {
         self.slots.get(object).is_some()
     }
@@ -582,7 +582,7 @@ impl Store {
     }
 }
 
-/// A note of the kinds that users may expect to be served, one for a file.
+/// A note of the kinds that users may expect to be served; one note for a file.
 fn not_served(file: &Arc<Path>, manifest: &Manifest) -> Option<Problem> {
     let kinds: BTreeSet<&str> =
         manifest.documents.iter().flat_map(|(_, document)| &document.not_served).copied().collect();

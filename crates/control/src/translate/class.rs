@@ -1,4 +1,4 @@
-//! Which Ingresses are ours.
+//! The Ingresses that are ours.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use crate::store::Store;
 
 /// The IngressClasses of a store.
 pub(super) struct Classes<'a> {
-    /// The controller of each, by name.
+    /// The controller of each class, by name.
     controllers: HashMap<&'a str, &'a str>,
-    /// The name of the default one, if there is one.
+    /// The name of the default class.
     default: Option<&'a str>,
     options: &'a TranslateOptions,
 }
@@ -46,7 +46,7 @@ impl<'a> Classes<'a> {
         }
     }
 
-    /// Why an Ingress is not served, and what would serve it: the field and the message.
+    /// The reason why an Ingress is not served, and the option that would serve it: the field and the message.
     pub(super) fn refusal(&self, ingress: &Ingress) -> (String, String) {
         let Some((field, name)) = named(ingress) else {
             let default = match self.default {
@@ -67,7 +67,7 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// The class that an Ingress names, and the field that does.
+/// The class that an Ingress names, and the field with the name.
 fn named(ingress: &Ingress) -> Option<(String, &str)> {
     let (field, name) = match (&ingress.class_name, &ingress.class_annotation) {
         (Some(name), _) => ("spec.ingressClassName".to_owned(), name),

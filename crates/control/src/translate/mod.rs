@@ -1,19 +1,19 @@
 //! From the objects of a [`Store`] to a [`Config`], by pure functions.
 //!
-//! Translation only relates objects to one another; each was checked by itself when it was read.
+//! Translation only relates objects to each other; each object was checked by itself when it was read.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`class`] | which Ingresses are ours |
-//! | [`routes`] | hosts and routes; who wins when two Ingresses want the same |
+//! | [`class`] | the Ingresses that are ours |
+//! | [`routes`] | hosts and routes; the precedence in conflicts between Ingresses |
 //! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
 //! | [`tls`] | `spec.tls` and its Secrets |
-//! | [`policy`] | which policies govern which routes, and who calls |
+//! | [`policy`] | the policies of each route, and the Consumers |
 //! | [`gateway`] | Gateways and their routes below HTTP |
-//! | [`passthrough`] | TLS that HTTPS listeners pass on unopened |
-//! | [`named`] | the objects that matter, before anything is translated |
+//! | [`passthrough`] | TLS passthrough of HTTPS listeners |
+//! | [`named`] | the relevant objects, before the translation |
 //! | [`upstream`] | Services and their EndpointSlices |
-//! | [`mod@reference`] | objects that name others |
+//! | [`mod@reference`] | objects that name other objects |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,13 +46,13 @@ mod tests;
 mod tls;
 pub(crate) mod upstream;
 
-/// What the `spec.controller` of our IngressClasses says.
+/// The `spec.controller` of our IngressClasses.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
 
-/// What the `spec.controllerName` of our GatewayClasses says.
+/// The `spec.controllerName` of our GatewayClasses.
 pub const GATEWAY_CONTROLLER: &str = "sluicegate.dev/gateway-controller";
 
-/// How objects are translated.
+/// Options of the translation.
 ///
 /// # Which Ingresses are served
 ///
@@ -72,58 +72,59 @@ pub const GATEWAY_CONTROLLER: &str = "sluicegate.dev/gateway-controller";
 ///
 /// # Which Gateways are served
 ///
-/// Those whose `spec.gatewayClassName` names a GatewayClass with [`GATEWAY_CONTROLLER`] as its `spec.controllerName`,
-/// and those that name [`gateway_class`](Self::gateway_class) where there is no GatewayClass of that name.
+/// Two groups of Gateways are served: Gateways whose `spec.gatewayClassName` names a GatewayClass with
+/// [`GATEWAY_CONTROLLER`] as its `spec.controllerName`, and Gateways that name [`gateway_class`](Self::gateway_class)
+/// if there is no GatewayClass of that name.
 #[derive(Clone, Debug)]
 pub struct TranslateOptions {
-    /// Limits and policies, passed on as they are.
+    /// Limits and policies, which the translation passes on unchanged.
     pub settings: Settings,
     /// The class that is ours even without an IngressClass. Default `sluicegate`.
     pub ingress_class: String,
-    /// Whether Ingresses that name no class are ours, whatever IngressClasses there are. Default no.
+    /// Whether Ingresses that name no class are ours, independent of the IngressClasses. Default no.
     pub watch_ingress_without_class: bool,
     /// The class of Gateways that is ours even without a GatewayClass. Default `sluicegate`.
     pub gateway_class: String,
-    /// Where Gateways without `spec.addresses` listen. Default all IPv4 addresses.
+    /// The addresses of Gateways without `spec.addresses`. Default all IPv4 addresses.
     pub gateway_addresses: Vec<IpAddr>,
     /// The ports at which the process serves HTTP: no Gateway can have them for TCP. Default: none.
     pub http_ports: Vec<u16>,
-    /// The ports at which the process serves HTTPS: what Gateways pass on unopened there is passed on by the HTTPS
-    /// listeners, and they can have them for nothing else. Default: none.
+    /// The ports at which the process serves HTTPS. For Gateways at these ports, the HTTPS listeners provide TLS
+    /// passthrough, and Gateways can use these ports for nothing else. Default: none.
     pub https_ports: Vec<u16>,
     /// The port of the admin interface, which no Gateway can have for TCP. Default: none.
     pub admin_port: Option<u16>,
     /// Whether plain HTTP is redirected to HTTPS where a host has TLS, unless its Ingress says otherwise. Default yes
     /// (ingress-nginx `ssl-redirect`).
     pub ssl_redirect: bool,
-    /// The Secret with the certificate for clients that name no host, or an unknown one, and for hosts without one of
-    /// their own: namespace and name. Default: none, and data planes make one that signs for itself.
+    /// The Secret with the certificate for clients that name no host or an unknown host, and for hosts without a
+    /// certificate: namespace and name. Default: none, and data planes create a self-signed certificate.
     pub default_certificate: Option<ObjectName>,
-    /// The Secret with the secrets that session tickets are sealed with. Default: none.
+    /// The Secret with the secrets that encrypt session tickets. Default: none.
     pub ticket_secret: Option<ObjectName>,
-    /// The ConfigMap with settings that go before [`settings`](Self::settings) and
-    /// [`ssl_redirect`](Self::ssl_redirect). Default: none.
+    /// The ConfigMap with settings that override [`settings`](Self::settings) and [`ssl_redirect`](Self::ssl_redirect).
+    /// Default: none.
     pub configmap: Option<ObjectName>,
-    /// How that is read.
+    /// The function that reads the ConfigMap.
     pub read_globals: ReadGlobals,
-    /// Whether Ingresses are served although they have annotations of ingress-nginx that restrict access and are not read. Default no:
-    /// their routes respond with 503.
+    /// Whether Ingresses are served although they have annotations of ingress-nginx that restrict access and are not
+    /// read. Default no: their routes respond with 503.
     pub ignore_nginx_access_annotations: bool,
 }
 
-/// What a ConfigMap of global settings says, on top of what holds without it.
+/// The global settings of a ConfigMap, merged with the settings without it.
 #[derive(Clone, Debug)]
 pub struct Globals {
     /// Limits and policies.
     pub settings: Settings,
-    /// Whether plain HTTP is redirected to HTTPS where a host has TLS.
+    /// Whether plain HTTP is redirected to HTTPS for a host with TLS.
     pub ssl_redirect: bool,
     /// The fields that are not used, and why.
     pub faults: Vec<(String, String)>,
 }
 
-/// How a ConfigMap of global settings is read: a function of its keys and values, which belongs to the command line,
-/// whose options the keys are.
+/// A function of the keys and values of a ConfigMap of global settings. The function belongs to the command line, whose
+/// options are the keys.
 #[derive(Clone)]
 pub struct ReadGlobals(pub Arc<ReadGlobalsFn>);
 
@@ -170,7 +171,7 @@ impl ObjectName {
     }
 }
 
-/// An Ingress that is ours, and where it was written.
+/// An Ingress that is ours, and the place where it was written.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     object: &'a ObjectRef,
@@ -209,20 +210,20 @@ impl Default for TranslateOptions {
     }
 }
 
-/// What a [`Store`] translates to.
+/// The translation of a [`Store`].
 #[derive(Clone, Debug, Default)]
 pub struct Translation {
-    /// What to serve. Upstreams with an external name have no endpoints in it.
+    /// The configuration to serve. Upstreams with an external name have no endpoints in it.
     pub config: Config,
-    /// What is wrong between objects; see [`Store::problems`] for what is wrong within one.
+    /// The problems between objects; [`Store::problems`] has the problems within one object.
     pub problems: Vec<Problem>,
-    /// What is wrong between a Service and its slices.
+    /// The problems between a Service and its slices.
     pub(crate) upstream_problems: BTreeMap<UpstreamKey, Problem>,
-    /// At which port the upstreams with an external name are asked.
+    /// The port of upstreams with an external name.
     pub(crate) external_ports: BTreeMap<UpstreamKey, u16>,
-    /// The Ingresses and Gateways that are of other classes, each with a note of what would serve it.
+    /// The Ingresses and Gateways of other classes, each with a note of the option that would serve it.
     pub foreign: Vec<Problem>,
-    /// What of each policy is in force, for each of its targets, and how each Consumer stands.
+    /// The state of each policy for each of its targets, and of each Consumer.
     pub standings: Vec<Standing>,
 }
 
@@ -269,7 +270,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     Translation { config, ..translation }
 }
 
-/// The options with what the ConfigMap of global settings says.
+/// The options with the settings of the ConfigMap.
 fn with_globals<'a>(
     store: &Store,
     options: &'a TranslateOptions,
@@ -309,8 +310,8 @@ fn sources(store: &Store) -> impl Iterator<Item = Source<'_>> {
 }
 
 impl Translation {
-    /// Finds the endpoints of all upstreams that are named, and tells what is missing for them. Those that nothing
-    /// leads to, because another object was older, are left out.
+    /// Finds the endpoints of all named upstreams, and reports missing objects. Leaves out references without effect,
+    /// because an older object had precedence.
     fn resolve(
         &mut self,
         store: &Store,
@@ -343,13 +344,13 @@ impl Translation {
                 self.problems.push(reference.problem(within, message.clone()));
             }
         }
-        // Those that refuse what they get are named by nobody.
+        // No object names upstreams that refuse connections.
         for key in layer4 {
             config.upstreams.entry(key).or_default();
         }
     }
 
-    /// Tells which Services ask for the PROXY protocol where it cannot be spoken.
+    /// Reports Services that ask for the PROXY protocol where the gateway cannot send it.
     fn tell_of_proxy_protocol(&mut self, store: &Store, config: &Config) {
         let mut told = HashSet::default();
         for key in config.upstreams.keys() {
@@ -379,8 +380,7 @@ impl Translation {
     }
 }
 
-/// Whether no request can come to an upstream: the hosts of all its routes are passed on over TLS, and plain HTTP is
-/// redirected there.
+/// Whether no request can reach an upstream: TLS passthrough takes all hosts of its routes, and plain HTTP is redirected to TLS.
 fn is_redirected_alone(config: &Config, key: &UpstreamKey) -> bool {
     let is_default = config.default_rule.as_ref().is_some_and(|route| route.upstream == *key);
     let is_reached = config.hosts.iter().any(|host| {

@@ -1,4 +1,4 @@
-//! The objects that matter: the Ingresses that are served, and the Secrets and ConfigMaps that are named for them.
+//! The relevant objects: the Ingresses that are served, and the Secrets and ConfigMaps that are named for them.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::object::backend::Backend;
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
-/// What a source has to know of a store before it can be translated, beside Ingresses, Services and their slices.
+/// The objects that a source must know before the translation of a store, beside Ingresses, Services and their slices.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// The Ingresses that are ours.
@@ -23,7 +23,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Finds them in a store.
+    /// Finds the objects in a store.
     pub(crate) fn find(store: &Store, options: &TranslateOptions) -> Self {
         let mut named = Self::default();
         named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
@@ -37,7 +37,7 @@ impl Named {
         named
     }
 
-    /// The Secrets of policies, and those of Consumers where a policy asks for API keys.
+    /// The Secrets of policies, and the Secrets of Consumers if a policy asks for API keys.
     fn add_policies(&mut self, store: &Store) {
         let mut asks_for_keys = false;
         for (_, policy, _) in store.security_policies() {
@@ -67,7 +67,7 @@ impl Named {
         self.others.extend(paths.chain(&ingress.default_backend).filter_map(of_service));
     }
 
-    /// Whether what is wrong with this object is anybody's business here: a cluster is full of others' objects.
+    /// Whether problems of this object concern the gateway: a cluster is full of objects of other controllers.
     pub(crate) fn concerns(&self, object: &ObjectRef) -> bool {
         match object.kind {
             Kind::Ingress => self.ingresses.contains(object),

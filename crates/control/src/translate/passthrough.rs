@@ -1,5 +1,4 @@
-//! TLS that the HTTPS listeners pass on unopened: by TLSRoutes at their ports, and by the annotation `ssl-passthrough`
-//! of Ingresses.
+//! TLS passthrough of the HTTPS listeners: by TLSRoutes at their ports, and by the annotation `ssl-passthrough` of Ingresses.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,30 +12,30 @@ use crate::object::ingress::{RulePath, path_field};
 use crate::problem::Problem;
 use crate::store::Store;
 
-/// Somebody who wants the connections for a host.
+/// An object that claims the connections for a host.
 pub(super) struct Claim<'a> {
     pub(super) host: HostPattern,
     pub(super) leads_to: Layer4Route,
     pub(super) at: At<'a>,
-    /// When the object was created.
+    /// The creation time of the object.
     pub(super) created: Option<i64>,
-    /// The field that says so.
+    /// The field with the claim.
     pub(super) field: String,
 }
 
-/// What is passed on.
+/// The hosts with TLS passthrough.
 #[derive(Default)]
 pub(super) struct Built<'a> {
-    /// By the text of the pattern: whether `*.example.com` stands for one label or several, two who write it want the
-    /// same.
+    /// By the text of the pattern: `*.example.com` may stand for one label or several, but two objects with this
+    /// pattern conflict.
     routes: BTreeMap<String, TlsRoute>,
     pub(super) references: Vec<Reference<'a>>,
     pub(super) problems: Vec<Problem>,
 }
 
-/// Joins the claims of TLSRoutes with those of Ingresses; both come with the oldest first.
+/// Joins the claims of TLSRoutes with the claims of Ingresses; both come with the oldest first.
 ///
-/// Connections to a restricted Ingress are opened, since none that is passed on could be refused.
+/// The gateway decrypts connections to a restricted Ingress, since it could not refuse a request in a passthrough connection.
 pub(super) fn build<'a>(
     store: &Store,
     ingresses: &[Source<'a>],
@@ -83,7 +82,7 @@ pub(super) fn build<'a>(
     built
 }
 
-/// The oldest Ingress that names each host that is claimed, in a rule or for TLS.
+/// The oldest Ingress that names each claimed host, in a rule or for TLS.
 fn holders<'a>(ingresses: &[Source<'a>], claims: &[Claim<'_>]) -> HashMap<String, Source<'a>> {
     let claimed: HashSet<String> = claims.iter().map(|claim| claim.host.to_string()).collect();
     let mut holders = HashMap::new();
@@ -98,7 +97,7 @@ fn holders<'a>(ingresses: &[Source<'a>], claims: &[Claim<'_>]) -> HashMap<String
 }
 
 impl<'a> Built<'a> {
-    /// Who passes the connections for a host on.
+    /// The object whose passthrough takes the connections for a host.
     pub(super) fn of(&self, host: &HostPattern) -> Option<&RouteId> {
         if self.routes.is_empty() {
             return None;
@@ -113,8 +112,8 @@ impl<'a> Built<'a> {
         routes
     }
 
-    /// What Ingresses claim. A host belongs to the oldest Ingress that names it, as in ingress-nginx: it says whether
-    /// connections for it are passed on, and to whom.
+    /// The claims of Ingresses. A host belongs to the oldest Ingress that names it, as in ingress-nginx: that Ingress
+    /// decides whether connections for the host use passthrough, and to which Service.
     fn of_ingresses(&mut self, store: &Store, ingresses: &[Source<'a>]) -> Vec<Claim<'a>> {
         let field = annotation::field(annotation::SSL_PASSTHROUGH);
         let mut owners: HashMap<&HostPattern, Source<'a>> = HashMap::new();
@@ -123,7 +122,7 @@ impl<'a> Built<'a> {
             for rule in &source.ingress.rules {
                 let is_new = !owners.contains_key(&rule.host);
                 let owner = *owners.entry(&rule.host).or_insert(source);
-                // A rule without a host was told of when the Ingress was read.
+                // The check of the Ingress reported a rule without a host.
                 if !source.ingress.ssl_passthrough || rule.host == HostPattern::Any {
                     continue;
                 }
@@ -141,8 +140,8 @@ impl<'a> Built<'a> {
         claims
     }
 
-    /// What an Ingress claims for one of its hosts: for the Service of the path `/`, else the default backend, else
-    /// that of the first path.
+    /// The claim of an Ingress for one of its hosts: for the Service of the path `/`, else of the default backend, else
+    /// of the first path.
     fn of_host(
         &mut self,
         store: &Store,
@@ -175,7 +174,7 @@ impl<'a> Built<'a> {
         Some(Claim { host: host.clone(), leads_to, at: source.at(), created, field: field.to_owned() })
     }
 
-    /// Tells which paths cannot be reached over TLS, because an Ingress passes their host on to somebody else.
+    /// Reports paths that clients cannot reach over TLS, because an Ingress passes connections for their host to another Service.
     fn tell_of_other_paths(&mut self, store: &Store, ingresses: &[Source<'a>]) {
         for &source in ingresses {
             for rule in &source.ingress.rules {

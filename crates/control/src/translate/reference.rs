@@ -1,4 +1,4 @@
-//! Objects that name others, so that what is wrong between them is told where it is written.
+//! Objects that name other objects, so that a problem between them is reported in the naming object.
 
 use sluicegate_model::{RouteId, UpstreamKey};
 
@@ -9,7 +9,7 @@ use crate::object::route::backend_field;
 use crate::problem::{Origin, Problem, Severity};
 use crate::translate::upstream::ANSWERED;
 
-/// An object, and where it was written.
+/// An object, and the place where it was written.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) object: &'a ObjectRef,
@@ -39,8 +39,8 @@ impl At<'_> {
         self.object.id()
     }
 
-    /// What sorts objects so that the one that wins comes first: the oldest, then the first by name. What has no
-    /// creation time was never created in a cluster, so it counts as youngest.
+    /// A sort key by age and then by name, so that the object with precedence comes first. An object without a creation
+    /// time was never created in a cluster, so it counts as youngest.
     pub(super) fn age(self, created: Option<i64>) -> impl Ord {
         (created.is_none(), created, self.object.namespace.clone(), self.object.name.clone())
     }
@@ -53,7 +53,7 @@ pub(super) struct Reference<'a> {
     pub(super) upstream: UpstreamKey,
 }
 
-/// Where in an object a backend is named.
+/// The place in an object that names a backend.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     /// `spec.defaultBackend` of an Ingress.
@@ -62,14 +62,14 @@ pub(super) enum Place {
     Path(usize, usize),
     /// The backend of a route of Gateway API.
     BackendRef(usize),
-    /// Another Service of a TrafficPolicy, for a share of the requests.
+    /// Another Service of a TrafficPolicy, with a share of the requests.
     Branch(usize),
-    /// The Service of a TrafficPolicy that gets copies of requests.
+    /// The mirror of a TrafficPolicy.
     Mirror,
 }
 
 impl Reference<'_> {
-    /// A problem with what is named here: `within` is the field inside the backend of an Ingress.
+    /// A problem with the object that is named here: `within` is the field inside the backend of an Ingress.
     pub(super) fn problem(&self, within: &str, message: String) -> Problem {
         let field = match self.place {
             Place::DefaultBackend => format!("spec.defaultBackend.{within}"),
@@ -81,7 +81,7 @@ impl Reference<'_> {
                 format!("{}.{}", branch_field(index), within.trim_start_matches("service."))
             }
             Place::Mirror => {
-                // Nobody waits for copies.
+                // No client waits for mirrored requests.
                 let message = message.replace(ANSWERED, "mirrored requests are dropped");
                 let field = format!("{MIRROR_FIELD}.{}", within.trim_start_matches("service."));
                 return self.at.warning(&field, message);

@@ -1,7 +1,7 @@
 //! Ingresses with annotations of ingress-nginx that restrict access.
 //!
-//! Sluicegate does not read these annotations. An Ingress that was written for ingress-nginx would be open without them, so its routes
-//! respond with 503 until the annotations are replaced or the operator says otherwise.
+//! Sluicegate does not read these annotations. An Ingress that was written for ingress-nginx would be open without
+//! them, so its routes respond with 503 until the annotations are replaced or the operator allows the Ingress.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl<'a> Restricted<'a> {
         restricted
     }
 
-    /// What refuses all requests to an Ingress, if something does.
+    /// The policy that refuses all requests to an Ingress; `None` if the Ingress is not restricted.
     pub(super) fn of(&self, ingress: &ObjectRef) -> Option<&Arc<Security>> {
         self.closed.get(ingress)
     }

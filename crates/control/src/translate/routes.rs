@@ -1,4 +1,4 @@
-//! Hosts and routes from Ingresses, and who wins when two of them want the same.
+//! Hosts and routes from Ingresses, and the precedence in conflicts between Ingresses.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -15,23 +15,23 @@ use crate::object::ingress::path_field;
 use crate::problem::Problem;
 use crate::store::Store;
 
-/// What the Ingresses make together.
+/// The result of all Ingresses.
 #[derive(Default)]
 pub(super) struct Built<'a> {
     /// In the order of their patterns.
     pub(super) hosts: Vec<Arc<VirtualHost>>,
     pub(super) default_rule: Option<Rule>,
     pub(super) problems: Vec<Problem>,
-    /// Who named each upstream first, and in which field.
+    /// The first object that named each upstream, and its field.
     pub(super) references: Vec<Reference<'a>>,
 }
 
 /// A host while it is built.
 struct Host<'a> {
-    /// The oldest Ingress that names it: its `defaultBackend` is the host's fallback, as in ingress-nginx.
+    /// The oldest Ingress with the host: its `defaultBackend` is the host's fallback, as in ingress-nginx.
     owner: Source<'a>,
     rules: Vec<Rule>,
-    /// Where each of the rules is written.
+    /// The place of each of the rules.
     places: Vec<(Source<'a>, usize, usize)>,
 }
 
@@ -117,10 +117,11 @@ pub(super) fn build<'a>(
 }
 
 impl Host<'_> {
-    /// Warns where a policy guards an exact path, and the same path with or without a slash at its end is a route without the policy:
-    /// many servers take the two for one.
+    /// Warns if a policy guards an exact path, and a route without the policy serves the same path with or without a
+    /// final slash: many servers treat both paths alike.
     ///
-    /// A route that takes `/admin/` without naming it, such as that of `/`, is left out: the data plane refuses such requests.
+    /// A route that takes `/admin/` without naming it, such as the route of `/`, is left out: the data plane refuses
+    /// such requests.
     fn tell_of_slashes(&self, problems: &mut Vec<Problem>) {
         let guards = self.rules.iter().zip(&self.places).filter_map(|(rule, place)| {
             let PathPattern::Exact(path) = path_of(rule)? else { return None };
@@ -173,14 +174,14 @@ impl<'r> ByPath<'r> {
         Self(by_path)
     }
 
-    /// The route that names a path with a slash at its end: `/admin/`, or `/admin` as a prefix.
+    /// The route that names a path with a final slash: `/admin/`, or `/admin` as a prefix.
     fn naming(&self, twin: &str) -> Option<&'r Rule> {
         let [exact, _, starts] = self.0.get(twin).copied().unwrap_or_default();
         let [_, prefix, bare_starts] = self.0.get(twin.trim_end_matches('/')).copied().unwrap_or_default();
         exact.or(starts).or(prefix).or(bare_starts)
     }
 
-    /// The route of a path without a slash at its end.
+    /// The route of a path without a final slash.
     fn longest(&self, path: &str) -> Option<&'r Rule> {
         let ends = (1..=path.len()).rev().filter(|end| path.is_char_boundary(*end));
         ends.filter_map(|end| {
@@ -193,8 +194,8 @@ impl<'r> ByPath<'r> {
 }
 
 impl<'a> Source<'a> {
-    /// Closes all that the paths of a closed Ingress would take as regular expressions, which no route can: else a less specific route
-    /// of another Ingress would serve it.
+    /// Closes all paths that the paths of a closed Ingress would match as regular expressions, which no route can
+    /// match. Otherwise a less specific route of another Ingress would serve them.
     fn close_literals(
         self,
         store: &Store,

@@ -1,4 +1,4 @@
-//! `spec.tls` of Ingresses and its Secrets: which certificates each host has, and which clients may connect.
+//! `spec.tls` of Ingresses and its Secrets: the certificates of each host, and the clients that may connect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::Problem;
 use crate::store::Store;
 
-/// What the Ingresses say about TLS.
+/// The TLS settings of the Ingresses.
 #[derive(Default)]
 pub(super) struct Built {
     pub(super) tls: Tls,
     pub(super) problems: Vec<Problem>,
-    /// The policies for certificates of clients, by the Ingress that they are written in.
+    /// The policies for client certificates, by their Ingress.
     client_auth: HashMap<ObjectRef, Arc<ClientAuth>>,
     /// The hosts that have TLS.
     hosts: BTreeMap<HostPattern, Host>,
@@ -29,14 +29,14 @@ pub(super) struct Built {
 #[derive(Default)]
 struct Host {
     certificates: Vec<Arc<Certificate>>,
-    /// The namespaces of those that name it, the oldest first. All certificates are of the first: nobody else's is shown beside, however
-    /// it is keyed.
+    /// The namespaces of the Ingresses with this host, the oldest first. All certificates are of the first namespace:
+    /// the gateway sends no certificate of another namespace for the host, whatever its type of key.
     namespaces: Vec<Arc<str>>,
     client_auth: Option<Arc<ClientAuth>>,
 }
 
-/// Builds the certificates of all hosts. Of two certificates for one name with the same kind of key, or of two namespaces, that
-/// of the older Ingress wins.
+/// Builds the certificates of all hosts. If two certificates for one name have the same type of key, or are of two
+/// namespaces, the older Ingress has precedence.
 pub(super) fn build(
     store: &Store,
     ingresses: &[Source<'_>],
@@ -66,8 +66,8 @@ pub(super) fn build(
     built
 }
 
-/// Whose host each is, as far as clients are asked for certificates: of the oldest Ingress that serves it, or of the oldest that names
-/// it for TLS.
+/// The owner of each host, for client certificates: the oldest Ingress that serves the host, or else the oldest Ingress
+/// that names the host for TLS.
 fn owners<'a>(ingresses: &[Source<'a>]) -> HashMap<&'a HostPattern, &'a ObjectRef> {
     let mut owners = HashMap::new();
     if ingresses.iter().all(|source| source.ingress.client_auth.is_none()) {
@@ -112,7 +112,7 @@ impl Built {
         let is_its_own = |pattern: &&HostPattern| {
             ingress.tls.iter().any(|tls| !tls.has_hosts || tls.hosts.contains(pattern))
         };
-        // What other namespaces say of a host counts if they have a certificate for it.
+        // The settings of other namespaces for a host count if these namespaces have a certificate for the host.
         let is_shown = |pattern: &&HostPattern| {
             self.hosts.get(pattern).is_some_and(|known| {
                 known.client_auth.is_some()
@@ -124,13 +124,12 @@ impl Built {
         has_tls && ingress.ssl_redirect.unwrap_or(self.ssl_redirect)
     }
 
-    /// The policy for certificates of clients that the routes of an Ingress are served under.
+    /// The policy for client certificates of the routes of an Ingress.
     pub(super) fn client_auth_of(&self, ingress: &ObjectRef) -> Option<Arc<ClientAuth>> {
         self.client_auth.get(ingress).cloned()
     }
 
-    /// Takes in an entry of `spec.tls`. For a host whose connections are passed on, it redirects plain HTTP and does
-    /// nothing else.
+    /// Takes an entry of `spec.tls`. For a host with TLS passthrough, the entry redirects plain HTTP and does nothing else.
     fn add_entry(
         &mut self,
         store: &Store,
@@ -140,7 +139,7 @@ impl Built {
     ) {
         let entry = &source.ingress.tls[index];
         let field = format!("spec.tls[{index}].secretName");
-        // One that nobody is shown may be missing.
+        // A certificate that no client receives may be missing.
         let is_needed =
             entry.hosts.is_empty() || entry.hosts.iter().any(|host| passthrough.of(host).is_none());
         let certificate = entry.secret.as_ref().filter(|_| is_needed).and_then(|name| {
@@ -203,7 +202,7 @@ impl Built {
         }
     }
 
-    /// Takes in which clients may connect to the hosts of an Ingress.
+    /// Takes the clients that may connect to the hosts of an Ingress.
     fn add_client_auth(
         &mut self,
         store: &Store,
@@ -301,8 +300,8 @@ impl Built {
     }
 }
 
-/// The hosts of an entry that names none: those of the rules that the certificate is good for, and its own names
-/// where rules name no host. Without a certificate all hosts.
+/// The hosts of an entry without hosts: the hosts of the rules that the certificate covers, and the certificate's own
+/// names if rules name no host. Without a certificate all hosts.
 fn hosts_of(ingress: &Ingress, certificate: Option<&Certificate>) -> Vec<HostPattern> {
     let mut hosts: Vec<HostPattern> = Vec::new();
     for rule in &ingress.rules {
@@ -323,7 +322,7 @@ fn hosts_of(ingress: &Ingress, certificate: Option<&Certificate>) -> Vec<HostPat
     hosts
 }
 
-/// Whether a certificate is good for all names of a pattern.
+/// Whether a certificate covers all names of a pattern.
 fn names(certificate: &Certificate, host: &HostPattern) -> bool {
     match host {
         HostPattern::Exact(name) => certificate.covers(name),
@@ -331,7 +330,7 @@ fn names(certificate: &Certificate, host: &HostPattern) -> bool {
     }
 }
 
-/// The certificate of a Secret, or why there is none. What is wrong within the Secret is told of the Secret itself.
+/// The certificate of a Secret, or the reason why there is none. The Secret itself reports its own problems.
 fn certificate(store: &Store, object: &ObjectRef) -> Result<Arc<Certificate>, String> {
     if !store.knows(object) {
         return Err(format!("{object} does not exist as a Secret of type {TLS_TYPE}"));

@@ -15,21 +15,21 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
 
-/// An upstream, and what is wrong with it.
+/// An upstream, and its problems.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
     pub(crate) upstream: Upstream,
-    /// At which port its external name is asked, if it has one.
+    /// The port of its external name, if it has an external name.
     pub(crate) external_port: Option<u16>,
-    /// Why it cannot have endpoints: the field inside the backend that names it, and the message.
+    /// The reason why it cannot have endpoints: the field inside the backend that names it, and the message.
     pub(crate) missing: Option<(&'static str, String)>,
-    /// What is wrong between the Service and its slices.
+    /// The problem between the Service and its slices.
     pub(crate) problem: Option<Problem>,
 }
 
-/// The identity of the upstream that a backend names for HTTP. One Service port is one upstream, whether it is named by its
-/// number or its name, for all who want it spoken with in the same way. What does not exist keeps the name that it was
-/// given. An Ingress' own word (`said`) on how comes before the Service's, and that before its port's.
+/// The identity of the upstream that a backend names for HTTP. One Service port is one upstream for all backends with
+/// the same protocol, whether they name the port by number or by name. A port that does not exist keeps its written
+/// name. The protocol of the Ingress (`said`) has precedence over the Service's, which has precedence over the port's.
 pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) -> UpstreamKey {
     let service = store.service(&named.namespace, &named.service).map(|(service, _)| service);
     let port = service.and_then(|service| service.port(&named.port, IpProtocol::Tcp));
@@ -59,7 +59,7 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
     key
 }
 
-/// The same for that which is passed on without being understood.
+/// The identity of an upstream for connections below HTTP.
 pub(super) fn layer4_key(
     store: &Store,
     (namespace, service, port): (&Arc<str>, &Arc<str>, &Arc<str>),
@@ -72,7 +72,7 @@ pub(super) fn layer4_key(
     UpstreamKey { namespace: namespace.clone(), service: service.clone(), port, transport }
 }
 
-/// How TLS is spoken with the endpoints of an upstream, and what is missing for that.
+/// The TLS settings for the endpoints of an upstream, and the problem if a part is missing.
 fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>) {
     let object = transport.secret.as_ref().and_then(|secret| {
         let (namespace, name) = secret.split_once('/')?;
@@ -108,8 +108,8 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
     (UpstreamTls { server_name, sends_name, verification, identity }, fault)
 }
 
-/// Finds the Service and the port that a backend names, and their endpoints. What is missing leaves an upstream
-/// without endpoints.
+/// Finds the Service and the port that a backend names, and their endpoints. If one of them is missing, the upstream
+/// has no endpoints.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
         let message =
@@ -151,10 +151,10 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
 }
 
-/// What happens to requests for an upstream without endpoints.
+/// The consequence for requests to an upstream without endpoints.
 pub(super) const ANSWERED: &str = "requests receive 503";
 
-/// What happens to clients where an upstream has no endpoints.
+/// The consequence for clients if an upstream has no endpoints.
 fn consequence(key: &UpstreamKey) -> &'static str {
     match key.transport.protocol {
         Protocol::Http | Protocol::Http2 => ANSWERED,
@@ -184,8 +184,8 @@ fn missing_port(key: &UpstreamKey, service: &Service) -> (&'static str, String) 
     ("service.port", message)
 }
 
-/// The endpoints of all slices that serve this port, in the order of their addresses. Of an address that is in
-/// several slices, as happens while an endpoint moves from one to another, the best conditions count.
+/// The endpoints of all slices that serve this port, in the order of their addresses. An address may be in several
+/// slices while an endpoint moves from one to another: then the best conditions count.
 fn endpoints(service: &Service, port: &ServicePort, slices: &[&EndpointSlice]) -> Arc<[Endpoint]> {
     let mut endpoints: Vec<Endpoint> = slices
         .iter()
@@ -210,7 +210,7 @@ fn endpoints(service: &Service, port: &ServicePort, slices: &[&EndpointSlice]) -
     endpoints.into()
 }
 
-/// Why a Service's port can have no endpoints, if its slices do not name it.
+/// The reason why a Service's port has no endpoints, if its slices do not name the port.
 fn mismatch(port: &ServicePort, slices: &[&EndpointSlice]) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
     for slice in slices {

@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! From a request to its response.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -17,32 +17,32 @@ use super::journal::Writer;
 use super::shape::Shape;
 use crate::load::{ID_HEADER, LENGTH_HEADER};
 
-/// Tells which pod answered.
+/// Names the pod of a response.
 const POD_HEADER: &str = "x-lab-pod";
-/// About how much the metadata is, as in the published experiments.
+/// The approximate size of the metadata, as in the published experiments.
 const METADATA: usize = 1024;
-/// What makes it up to that.
+/// Fills the metadata up to that size.
 static PADDING: [u8; METADATA] = padding();
 /// The longest body of a request.
 const LONGEST_BODY: u64 = 16 << 20;
 /// The longest id.
 const LONGEST_ID: usize = 128;
 
-/// What all answers of a pod have in common.
+/// The common data of all responses of a pod.
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) name: HeaderValue,
     pub(super) journal: Option<Writer>,
-    /// What calls of gRPC are answered.
+    /// The response message of gRPC calls.
     pub(super) message: Bytes,
-    /// How long the body of a request may take.
+    /// The timeout of the body of a request.
     pub(super) patience: Duration,
 }
 
-/// Why there is no answer as the URL asks for it.
+/// The reason why the response differs from the request of the URL.
 enum Failure {
     Refused(StatusCode, String),
-    /// The request broke off: there is nobody to be answered.
+    /// The request broke off: there is no client for a response.
     Broken,
 }
 
@@ -52,13 +52,13 @@ enum Failure {
 pub(super) struct Broken;
 
 impl Pod {
-    /// What does not change in the metadata of a connection.
+    /// The constant part of the metadata of a connection.
     pub(super) fn about(&self, address: SocketAddr, peer: SocketAddr) -> String {
         let name = self.name.to_str().unwrap_or_default();
         format!("Server address: {address}\nServer name: {name}\nClient address: {peer}\n")
     }
 
-    /// The answer to a request on the connection that this is about.
+    /// The response to a request on the connection with this constant part.
     pub(super) async fn answer(
         &self,
         about: &str,
@@ -70,7 +70,7 @@ impl Pod {
             Err(Failure::Refused(status, message)) => (status, message.into()),
             Err(Failure::Broken) => return Err(Broken),
         };
-        // RFC 9110, 6.4.1: these have no body.
+        // RFC 9110, 6.4.1: responses with these statuses have no body.
         let is_empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let body = if is_empty { Body::Filler(0) } else { body };
         let length = if head.method == Method::HEAD { 0 } else { body.len() };
@@ -85,7 +85,7 @@ impl Pod {
             headers.insert(POD_HEADER, self.name.clone());
         }
         if status == StatusCode::PAYLOAD_TOO_LARGE && head.version != Version::HTTP_2 {
-            // The rest of the body is not read, so that no further request is found.
+            // The pod does not read the rest of the body, so no further request can be found.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
@@ -97,7 +97,7 @@ impl Pod {
         head: &Parts,
         incoming: Incoming,
     ) -> Result<(StatusCode, Body), Failure> {
-        // The whole request is read before it is answered, as a real application does.
+        // The pod reads the whole request before its response, as a real application does.
         if !incoming.is_end_stream() {
             timeout(self.patience, receive(incoming)).await.map_err(|_| Failure::Broken)??;
         }
@@ -121,7 +121,7 @@ impl Pod {
     }
 }
 
-/// Whether it is a call of gRPC, which goes over HTTP/2 only.
+/// Whether the request is a gRPC call, which requires HTTP/2.
 fn is_call(head: &Parts) -> bool {
     head.version == Version::HTTP_2
         && head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
@@ -145,7 +145,7 @@ async fn receive(mut incoming: Incoming) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Notes that a request came, if it has an id.
+/// Records the request, if it has an id.
 fn record(journal: &Writer, head: &Parts) -> Result<(), Failure> {
     let Some(id) = head.headers.get(ID_HEADER) else { return Ok(()) };
     let id = id.as_bytes();
@@ -160,12 +160,12 @@ fn record(journal: &Writer, head: &Parts) -> Result<(), Failure> {
     })
 }
 
-/// What the server knows of itself and of the request, made up to about 1 KB.
+/// The metadata of the server and of the request, filled up to about 1 KB.
 fn metadata(about: &str, head: &Parts) -> Vec<u8> {
     let mut text = Vec::with_capacity(METADATA + 512);
     text.extend_from_slice(about.as_bytes());
     let date = humantime::format_rfc3339_millis(SystemTime::now());
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(text, "Date: {date}\nMethod: {}\nURI: {}\nRequest ID: ", head.method, head.uri);
     match head.headers.get("x-request-id") {
         Some(id) => text.extend_from_slice(id.as_bytes()),
@@ -181,7 +181,7 @@ fn metadata(about: &str, head: &Parts) -> Vec<u8> {
         text.push(b'\n');
     }
     if let Some(missing) = METADATA.checked_sub(text.len()) {
-        // Its end, where there is the last line's.
+        // The end of the padding, with the end of the last line.
         text.extend_from_slice(&PADDING[METADATA - missing..]);
     }
     text

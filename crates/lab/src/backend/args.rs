@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use hyper::header::HeaderValue;
 
-/// No time of this program makes sense beyond it.
+/// The longest time that makes sense in this program.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The options.
@@ -110,7 +110,7 @@ fn idle(text: &str) -> Result<Duration, String> {
 impl BackendArgs {
     /// The name as a header carries it.
     pub(super) fn name_for_header(&self) -> HeaderValue {
-        // What a name may have, a header may have.
+        // A header may contain every character of a name.
         HeaderValue::from_str(&self.name).unwrap_or(HeaderValue::from_static("backend"))
     }
 }

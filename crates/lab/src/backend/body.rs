@@ -1,4 +1,4 @@
-//! Bodies of answers.
+//! Bodies of responses.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,20 +8,20 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{HeaderName, HeaderValue};
 
-/// A large body is this, again and again: a gigabyte costs no memory.
+/// A large body repeats this: a gigabyte costs no memory.
 static FILLER: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) enum Body {
     Text(Bytes),
-    /// So many bytes of no meaning.
+    /// So many bytes without a meaning.
     Filler(u64),
-    /// A message of gRPC, and then that all is well.
+    /// A gRPC message, followed by the trailers of success.
     Message(Bytes),
-    /// What is left of that after the message.
+    /// The trailers after the message.
     Status,
-    /// Nothing is left.
+    /// The end of the body.
     End,
 }
 
@@ -90,8 +90,8 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// A message with one field, number 1, a string of this length: its length as gRPC frames it, not compressed, then that of
-/// the field as Protocol Buffers write it.
+/// A message with one field, number 1, a string of this length. The gRPC frame header has the length of the
+/// uncompressed message; the field begins with its own length in the form of Protocol Buffers.
 pub(super) fn message(length: u32) -> Bytes {
     let mut field = vec![0x0a];
     let mut rest = length;

@@ -1,5 +1,5 @@
-//! The connections that are open, and how they are closed: when they were idle for long, when the pod drains, or all at
-//! once and without a goodbye.
+//! The open connections, and how they are closed: after a long idle time, when the pod drains, or all at once and
+//! without a notice.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,19 +16,19 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-/// An idle connection is looked at so many times before it is closed.
+/// The number of checks after which an idle connection is closed.
 pub(super) const IDLE_TICKS: u32 = 4;
 
-/// All connections of a pod. Its one thread is the only one that has to do with them: locks are never waited for.
+/// All connections of a pod. Only its single thread uses them: locks never wait.
 #[derive(Debug)]
 pub(super) struct Connections {
     open: Mutex<Open>,
-    /// How many times idle connections were looked for: a clock that costs requests nothing.
+    /// The number of checks for idle connections: a clock without a cost for requests.
     ticks: AtomicU32,
-    /// Whether what is closed is reset, as by a machine that knows nothing of the connection.
+    /// Whether closed connections are reset, as by a machine that does not know the connection.
     is_reset: AtomicBool,
     is_draining: watch::Sender<bool>,
-    /// Told when one is closed.
+    /// Notified when a connection is closed.
     fewer: Notify,
 }
 
@@ -38,13 +38,13 @@ struct Open {
     tasks: HashMap<u64, (AbortHandle, Arc<Activity>)>,
 }
 
-/// What a connection does.
+/// The activity of a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     connections: Arc<Connections>,
-    /// Requests under way.
+    /// Requests in flight.
     requests: AtomicU32,
-    /// The tick of the last one.
+    /// The tick of the last request.
     last: AtomicU32,
 }
 
@@ -59,7 +59,7 @@ impl Connections {
         }
     }
 
-    /// Serves a connection by the future that this makes.
+    /// Serves a connection by the future of this function.
     pub(super) fn spawn<F>(
         self: &Arc<Self>,
         stream: TcpStream,
@@ -82,7 +82,7 @@ impl Connections {
         open.tasks.insert(id, (task.abort_handle(), activity));
     }
 
-    /// To be called at even times: closes what was idle for [`IDLE_TICKS`] of them.
+    /// Must be called at even intervals: closes connections that were idle for [`IDLE_TICKS`] intervals.
     pub(super) fn close_idle(&self) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         for (task, activity) in self.open().tasks.values() {
@@ -93,7 +93,7 @@ impl Connections {
         }
     }
 
-    /// The pod drains from now on.
+    /// Begins the drain of the pod.
     pub(super) fn drain(&self) {
         self.is_draining.send_replace(true);
     }
@@ -102,12 +102,12 @@ impl Connections {
     pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut is_draining = self.is_draining.subscribe();
         async move {
-            // An error is that nobody can tell any more.
+            // An error means that the sender is gone.
             let _ = is_draining.wait_for(|is| *is).await;
         }
     }
 
-    /// Resets all.
+    /// Resets all connections.
     pub(super) async fn reset(&self) {
         self.is_reset.store(true, Ordering::Relaxed);
         for (task, _) in self.open().tasks.values() {
@@ -117,7 +117,7 @@ impl Connections {
         self.is_reset.store(false, Ordering::Relaxed);
     }
 
-    /// Returns when none is open.
+    /// Returns when no connection is open.
     pub(super) async fn all_closed(&self) {
         loop {
             let fewer = self.fewer.notified();
@@ -139,19 +139,19 @@ impl Activity {
         self.connections.draining()
     }
 
-    /// A request is under way until what this gives is dropped.
+    /// A request is in flight until the returned value is dropped.
     pub(super) fn begin(self: Arc<Self>) -> UnderWay {
         self.requests.fetch_add(1, Ordering::Relaxed);
         UnderWay(self)
     }
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Activity>);
 
 impl UnderWay {
-    /// Whether the connection ends with it.
+    /// Whether the connection ends with this request.
     pub(super) fn is_last(&self) -> bool {
         *self.0.connections.is_draining.borrow()
     }
@@ -164,7 +164,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A connection's place among those that are open, until its task ends in whatever way.
+/// A connection's place among the open connections, until its task ends in any way.
 struct Entry {
     id: u64,
     connections: Arc<Connections>,
@@ -177,7 +177,7 @@ impl Drop for Entry {
     }
 }
 
-/// A stream that is closed as its [`Connections`] say.
+/// A stream that is closed as its [`Connections`] require.
 pub(super) struct Socket {
     io: TokioIo<TcpStream>,
     connections: Arc<Connections>,
@@ -186,7 +186,7 @@ pub(super) struct Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.connections.is_reset.load(Ordering::Relaxed) {
-            // Else the kernel would say goodbye. A connection that is gone already cannot be set.
+            // Otherwise the kernel would close the connection properly. The option cannot be set on a connection that is gone.
             let _ = set_socket_linger(self.io.inner(), Some(Duration::ZERO));
         }
     }

@@ -1,7 +1,7 @@
-//! The journal: the ids of requests that must not come twice, as the pods were given them.
+//! The journal: the ids of received requests that must not arrive twice.
 //!
-//! An id is there once its request was received to its end, and before it is answered: what a gateway repeats after a
-//! pod was killed in between is found twice, and nothing else is.
+//! The pod writes an id after the end of the request, and before its response. So if a gateway repeats a request after
+//! a pod was killed in between, the id appears twice, and no other id does.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -17,14 +17,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Goes on where the file ends.
+    /// Continues at the end of the file.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path);
         Ok(Self { file: file.with_context(|| format!("--journal {} cannot be written", path.display()))? })
     }
 
-    /// Appends an id. It is one write(2) to a file opened with O_APPEND: nothing waits in this process where SIGKILL would
-    /// lose it, and pods may share a file.
+    /// Appends an id. The append is one write(2) to a file opened with O_APPEND: no data waits in this process, where
+    /// SIGKILL would lose it, and pods may share a file.
     pub(super) fn append(&self, id: &[u8]) -> io::Result<()> {
         let line = [id, b"\n"].concat();
         let written = (&self.file).write(&line)?;
@@ -35,17 +35,16 @@ impl Writer {
     }
 }
 
-/// What journals tell.
+/// The content of journals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Journal {
-    /// How many different ids there are.
+    /// The number of different ids.
     pub(crate) delivered: u64,
-    /// How many of them are there more than once.
+    /// The number of ids that appear more than once.
     pub(crate) duplicated: u64,
 }
 
-/// Reads the journals of all pods that one load had. A last line that is cut off is passed over: its request was not
-/// answered.
+/// Reads the journals of all pods of one load. Ignores an incomplete last line: its request had no response.
 pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Journal> {
     let mut ids: HashMap<Box<[u8]>, bool> = HashMap::new();
     let mut journal = Journal::default();

@@ -1,4 +1,4 @@
-//! A pod's life: it may start late, it does what signals ask for, and it ends in one of several ways.
+//! The life of a pod: a late start, signals, and several ways to end.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -16,18 +16,18 @@ use super::connections::IDLE_TICKS;
 use super::journal::Writer;
 use super::server::Server;
 
-/// What is left when the pod has done what signals asked for.
+/// The state of the pod after the signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The process exits.
     Exit,
-    /// It stays as it is and does nothing any more.
+    /// The process stays as it is and does nothing more.
     Hang,
 }
 
-/// Lives.
+/// Runs the pod.
 pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
-    // Before it starts up, if it cannot be written.
+    // Fails before the start-up, if the journal cannot be written.
     let journal = args.journal.as_deref().map(Writer::open).transpose()?;
     allow_files();
     let name = args.name_for_header();
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
     let mut server = Server::new(pod, &args.listen);
     let runtime = runtime()?;
     if runtime.block_on(live(args, &mut server))? == End::Hang {
-        // The listeners and connections are in the runtime, which nobody drives any more.
+        // The listeners and connections are in the runtime, which does not run any more.
         self::runtime()?.block_on(async { anyhow::Ok(Signals::listen()?.interrupt.recv().await) })?;
     }
     Ok(ExitCode::SUCCESS)
@@ -51,18 +51,18 @@ async fn live(args: &BackendArgs, server: &mut Server) -> anyhow::Result<End> {
     let mut signals = Signals::listen()?;
     tokio::select! {
         () = tokio::time::sleep(args.start_up) => {}
-        // There is nothing yet that could end in any other way.
+        // There is nothing yet that could end in another way.
         _ = signals.interrupt.recv() => return Ok(End::Exit),
         _ = signals.terminate.recv() => return Ok(End::Exit),
     }
     server.accept().await?;
     if !args.quiet {
         let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-        // A reader that went away is no error.
+        // A closed reader is no error.
         let _ = writeln!(io::stdout(), "{} serves at {}", args.name, addresses.join(", "));
     }
     let mut idle = tokio::time::interval(args.idle_timeout / IDLE_TICKS);
-    // After a standstill, ticks do not come all at once.
+    // After a stall, ticks do not come all at once.
     idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -79,7 +79,7 @@ async fn live(args: &BackendArgs, server: &mut Server) -> anyhow::Result<End> {
     }
 }
 
-/// What SIGTERM does.
+/// Carries out SIGTERM.
 async fn terminate(exit: Exit, drain_timeout: Duration, server: &mut Server) -> End {
     match exit {
         Exit::AtOnce => End::Exit,
@@ -95,7 +95,7 @@ async fn terminate(exit: Exit, drain_timeout: Duration, server: &mut Server) -> 
     }
 }
 
-/// The signals, from when they are listened for.
+/// The signals since the beginning of listening for them.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -114,9 +114,9 @@ impl Signals {
     }
 }
 
-/// Each connection is a file, and a shell mostly allows 1024.
+/// Each connection is a file, and a shell usually allows 1024.
 fn allow_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, connections wait for others to end.
+    // If the limit cannot be raised, connections wait for others to end.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -1,4 +1,4 @@
-//! The listeners of a pod, and what is served at each.
+//! The listeners of a pod, and the service at each.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -18,18 +18,18 @@ use tokio::task::JoinSet;
 use super::answer::{Broken, Pod};
 use super::connections::{Activity, Connections, Socket};
 
-/// The largest head of a request, and so what an unread one takes; it is answered 431 beyond.
+/// The largest head of a request, and therefore the memory for an unread request; for a larger head the response is 431.
 const LARGEST_HEAD: usize = 64 * 1024;
 
-/// Requests at a time on a connection of HTTP/2.
+/// Requests in flight on an HTTP/2 connection.
 const MOST_STREAMS: u32 = 1000;
-/// How long a connection without a request is kept while the pod drains.
+/// The time for which a connection without a request stays open while the pod drains.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// A pod's listeners and connections.
 pub(super) struct Server {
     pod: Arc<Pod>,
-    /// Where it listens; ports are what they became if 0 was asked for.
+    /// The addresses of the listeners; with the actual port if port 0 was requested.
     addresses: Vec<SocketAddr>,
     accepting: JoinSet<()>,
     connections: Arc<Connections>,
@@ -45,7 +45,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Listens at its addresses, unless it does.
+    /// Listens at its addresses, unless it does already.
     pub(super) async fn accept(&mut self) -> anyhow::Result<()> {
         if !self.accepting.is_empty() {
             return Ok(());
@@ -65,14 +65,14 @@ impl Server {
         self.connections.reset().await;
     }
 
-    /// Refuses connects from now on, and closes each connection once its request is answered.
+    /// Refuses connects from now on, and closes each connection after the response to its request.
     pub(super) async fn drain(&mut self, limit: Duration) {
         self.connections.drain();
         let ended = async {
             while self.accepting.join_next().await.is_some() {}
             self.connections.all_closed().await;
         };
-        // What takes longer is cut off when the process ends.
+        // Requests that take longer are cut off when the process ends.
         let _ = tokio::time::timeout(limit, ended).await;
     }
 
@@ -91,11 +91,11 @@ async fn accept(listener: TcpListener, pod: Arc<Pod>, connections: Arc<Connectio
         };
         match accepted {
             Ok((stream, peer)) => begin(stream, peer, &pod, &connections),
-            // It is one of the connection, or this process has no file for it.
+            // The error belongs to the connection, or this process has no file for it.
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
-    // The kernel would reset what it has made and nobody has accepted.
+    // The kernel would reset connections that the process has not accepted yet.
     let Ok(listener) = listener.into_std() else { return };
     while let Ok((stream, peer)) = listener.accept() {
         if stream.set_nonblocking(true).is_ok()
@@ -108,9 +108,9 @@ async fn accept(listener: TcpListener, pod: Arc<Pod>, connections: Arc<Connectio
 
 /// Begins to serve a connection.
 fn begin(stream: TcpStream, peer: SocketAddr, pod: &Arc<Pod>, connections: &Arc<Connections>) {
-    // It only matters for speed.
+    // Only the speed depends on it.
     let _ = stream.set_nodelay(true);
-    // Where all addresses are listened at, this is that of the connection.
+    // If the listener has the wildcard address, this is the address of the connection.
     let about = stream.local_addr().map_or_else(|_| String::new(), |address| pod.about(address, peer));
     let pod = pod.clone();
     connections.spawn(stream, |socket, activity| serve(socket, pod, about.into(), activity));
@@ -123,26 +123,26 @@ async fn serve(socket: Socket, pod: Arc<Pod>, about: Arc<str>, activity: Arc<Act
         let is_http1 = request.version() != Version::HTTP_2;
         async move {
             let mut answer = pod.answer(&about, request).await?;
-            // HTTP/2 has another word for it, which hyper says.
+            // HTTP/2 announces the close in another way, which hyper implements.
             if is_http1 && under_way.is_last() {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Broken>(answer)
         }
     });
-    // HTTP/2 is told by its preface. It costs HTTP/1.1 next to nothing.
+    // The preface identifies HTTP/2. The check costs HTTP/1.1 next to nothing.
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(LARGEST_HEAD);
     builder.http2().max_header_list_size(LARGEST_HEAD as u32).max_concurrent_streams(MOST_STREAMS);
     let mut connection = pin!(builder.serve_connection(socket, service));
     let last = async {
         draining.as_mut().await;
-        // A request that was on its way before anybody could know is answered.
+        // A request that was sent before the client could know receives a response.
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
         biased;
-        // A client that breaks off is its own affair.
+        // A client that aborts is no concern of the pod.
         _ = connection.as_mut() => return,
         () = last => {}
     }

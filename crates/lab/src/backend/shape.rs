@@ -1,25 +1,25 @@
-//! What the URL asks for.
+//! The response that the URL asks for.
 
 use std::time::Duration;
 
 use hyper::StatusCode;
 
-/// The largest body that is answered.
+/// The largest body of a response.
 const LARGEST: u64 = 1 << 30;
 /// The longest delay, in milliseconds.
 const LONGEST: u64 = 600_000;
 
-/// What the URL asks for.
+/// The response that the URL asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Bytes of body; without it, what the server knows of itself and of the request.
+    /// Bytes of body; without it, the metadata of the server and of the request.
     pub(super) size: Option<u64>,
     pub(super) delay: Duration,
     pub(super) status: StatusCode,
 }
 
 impl Shape {
-    /// The shape of a query such as `s=20k&t=500&r=404`, of which other keys are passed over; or what is wrong with it.
+    /// The shape of a query such as `s=20k&t=500&r=404`, without unknown keys; or the error in the query.
     pub(super) fn of(query: &str) -> Result<Self, String> {
         let mut shape = Self { size: None, delay: Duration::ZERO, status: StatusCode::OK };
         if query.is_empty() {
@@ -59,7 +59,7 @@ fn size(value: &str) -> Option<u64> {
     number(digits)?.checked_mul(unit).filter(|size| *size <= LARGEST)
 }
 
-/// Digits alone: `parse` takes a sign too.
+/// Digits alone: `parse` accepts a sign too.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

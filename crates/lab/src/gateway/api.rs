@@ -1,4 +1,4 @@
-//! What an API gateway does with a call beside passing it on, and the calls that show whether it does.
+//! The functions of an API gateway, and the calls that check them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,33 +13,34 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
 use crate::experiment::Functions;
 
-/// Who signs the tokens.
+/// The issuer of the tokens.
 pub(crate) const ISSUER: &str = "https://issuer.example.com";
 
-/// Where callers say their API key.
+/// The header with the API key of a caller.
 pub(crate) const KEY_HEADER: &str = "X-API-Key";
 
-/// What pods get to know a caller by that has an API key.
+/// The header that names the caller with an API key to pods.
 pub(crate) const CONSUMER_HEADER: &str = "X-Consumer-Username";
 
-/// Where callers show their token.
+/// The header with the token of a caller.
 const TOKEN_HEADER: &str = "Authorization";
 
-/// How long a token is good, and how long ago the expired one was: no gateway lets clocks be that far apart.
+/// The validity of a token, and the time since the expiry of the expired token: no gateway tolerates such a difference
+/// between clocks.
 const VALIDITY: Duration = Duration::from_hours(24);
 
-/// What a gateway does with a call beside passing it on.
+/// The functions that a gateway applies to a call beside forwarding it.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Api {
     #[default]
     Nothing,
-    /// It verifies a token.
+    /// Verification of a token.
     Jwt(Box<Jwt>),
-    /// It looks for whose key it is.
+    /// Look-up of the consumer of a key.
     Keys(ApiKeys),
 }
 
-/// Whose tokens are taken, and some of them.
+/// The issuer of accepted tokens, and some of its tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Jwt {
     pub(crate) key: JwtKey,
@@ -48,38 +49,38 @@ pub(crate) struct Jwt {
 
 #[derive(Clone, Debug)]
 struct Tokens {
-    /// One for each caller, all of one length.
+    /// A token for each caller, all of the same length.
     good: Vec<String>,
-    /// What is bad of them, and they.
+    /// Bad tokens, each with its fault.
     bad: Vec<(&'static str, String)>,
 }
 
-/// By what tokens are verified.
+/// The key that verifies tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum JwtKey {
-    /// HS256: what the issuer knows too.
+    /// HS256: the secret that the issuer knows too.
     Secret(String),
     /// RS256: the issuer's public key in PEM, and as a set of JWKs.
     Public { pem: String, jwks: String },
 }
 
-/// Who may call.
+/// The consumers that may call.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiKeys {
-    /// At least one.
+    /// The consumers; at least one.
     pub(crate) consumers: Vec<Consumer>,
-    /// How often each of them may.
+    /// The rate limit of each consumer.
     pub(crate) limit: Option<Limit>,
 }
 
-/// Somebody who calls.
+/// A consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     pub(crate) name: String,
     pub(crate) key: String,
 }
 
-/// How often.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) requests: u32,
@@ -94,31 +95,31 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Its line, or nothing where there is none.
+    /// The line of a header, or an empty text without a header.
     pub(crate) fn line(header: Option<&Self>) -> String {
         header.map_or(String::new(), |Self { name, value }| format!("{name}: {value}\r\n"))
     }
 }
 
-/// A call that shows whether a gateway does what it is there for.
+/// A call that checks a function of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) what: &'static str,
     pub(crate) header: Option<Header>,
-    /// How it has to be answered.
+    /// The required status of the response.
     pub(crate) status: u16,
 }
 
 impl Limit {
-    /// Far above what any load reaches: what the limit costs is measured, not what it refuses.
+    /// Far above the rate of any load: the measurement covers the cost of the limit, not its denials.
     pub(crate) const HIGH: Self = Self { requests: 1_000_000, per: Duration::from_secs(1) };
 
-    /// So low that a few calls are over it, and over so long that it is not filled again meanwhile.
+    /// So low that a few calls exceed it, and over so long a time that it does not refill in the meantime.
     pub(crate) const LOW: Self = Self { requests: 5, per: Duration::from_mins(10) };
 }
 
 impl Api {
-    /// These functions, with keys or tokens of so many callers that are made for it.
+    /// The functions, with newly made keys or tokens of so many callers.
     pub(crate) fn new(functions: Functions, callers: usize, limit: Limit) -> anyhow::Result<Self> {
         let callers = callers.max(1);
         let keys = |limit| -> anyhow::Result<Self> {
@@ -134,7 +135,7 @@ impl Api {
         }
     }
 
-    /// What callers show to be let in, each in its turn; nothing, where nothing is asked for.
+    /// The credentials that admit callers, each in its turn; empty if no credential is necessary.
     pub(crate) fn good(&self) -> Vec<Header> {
         match self {
             Self::Nothing => Vec::new(),
@@ -143,11 +144,11 @@ impl Api {
         }
     }
 
-    /// The calls that show whether it works, but for those over a limit.
+    /// The calls that check the functions, without the calls over a limit.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let refused = |what, header| Call { what, header, status: 401 };
         let mut calls = Vec::new();
-        // The last, which is known once all are.
+        // The last caller is known once all callers are known.
         let last = self.good().pop();
         if last.is_some() {
             calls.push(Call { what: "good", header: last, status: 200 });
@@ -182,7 +183,7 @@ fn bearer(token: &str) -> Header {
 }
 
 impl Consumer {
-    /// As many for each, so that requests with different keys have one length.
+    /// The same length for each, so that requests with different keys have the same length.
     const KEY_LENGTH: usize = 32;
 
     fn new(number: usize) -> anyhow::Result<Self> {
@@ -244,7 +245,7 @@ impl Jwt {
     }
 }
 
-/// A good token for each caller, and bad ones with what is bad of them.
+/// A good token for each caller, and bad tokens with their faults.
 fn tokens(
     algorithm: &str,
     callers: usize,

@@ -1,4 +1,4 @@
-//! Envoy, which watches files for endpoints, routes and the certificate: what its controllers send by xDS, by the file's way.
+//! Envoy, which watches files for endpoints, routes and the certificate: its controllers send the same by xDS.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,13 +26,13 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 fn version(tools: &Path) -> anyhow::Result<String> {
-    // "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL", behind the program's path.
+    // The line is "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL", after the program's path.
     let line = version_of(&program(tools), &["--version"])?;
     let number = line.split('/').rev().nth(3).map(|number| format!("Envoy {number}"));
     Ok(number.unwrap_or(line))
 }
 
-/// Where `scripts/setup peers` puts it, else the one in PATH.
+/// The program in the folder of `scripts/setup peers`, else in PATH.
 fn program(tools: &Path) -> PathBuf {
     Some(tools.join("envoy/bin/envoy")).filter(|file| file.is_file()).unwrap_or_else(|| "envoy".into())
 }
@@ -49,7 +49,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     replace(&file, &bootstrap(site, config, &credentials(&config.api)))?;
     let text = bootstrap(site, config, "              # one line for each consumer");
     let mut command = Command::new(program(&site.tools));
-    // Hot restart wants shared memory that several Envoys would quarrel about.
+    // Hot restart needs shared memory, for which several Envoys would conflict.
     command.arg("--concurrency").arg(site.workers.to_string()).args([
         "--disable-hot-restart",
         "--log-level",
@@ -75,7 +75,7 @@ impl Driver for Envoy {
 }
 
 impl Envoy {
-    /// Envoy looks at a file again when another is renamed to it, which is what [`replace`] does.
+    /// Envoy reads a file again when another file is renamed to its name, as [`replace`] does.
     fn write(&self, part: Part, config: &Config) -> anyhow::Result<()> {
         let (name, text) = match part {
             Part::Endpoints => ("endpoints.yaml", endpoints(config)),
@@ -86,7 +86,7 @@ impl Envoy {
     }
 }
 
-/// The keys of JWTs. A shared secret is one too.
+/// The keys of JWTs. A shared secret is such a key too.
 fn jwks(jwt: &Jwt) -> String {
     match &jwt.key {
         JwtKey::Secret(secret) => {
@@ -184,7 +184,7 @@ fn endpoints(config: &Config) -> String {
 }
 
 fn certificate(Pem { chain, key }: &Pem) -> String {
-    // A string of JSON is one of YAML.
+    // A JSON string is a YAML string.
     let [chain, key] = [chain, key].map(|pem| serde_json::Value::from(pem.as_str()));
     format!(
         "resources:

@@ -1,4 +1,4 @@
-//! The floor: a byte forwarder of this program, which does what no gateway can do without.
+//! The floor: a byte forwarder of this program, which does the unavoidable work of every gateway.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ pub(crate) const KIND: Kind = Kind {
     title: "The floor: bytes forwarded",
     learns: "Nothing: it is told at its start where its connections go, and forwards what comes.",
     version: |_| Ok("recv, send, recv, send".to_owned()),
-    // Of single requests reports say nothing: it opens a connection to a pod for each, which is more than gateways do.
+    // Reports show no single requests: the forwarder opens a connection to a pod for each, which is more than gateways do.
     works: &[Work::Single, Work::Http],
     has_functions: false,
     prepare,

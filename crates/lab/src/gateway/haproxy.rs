@@ -1,5 +1,4 @@
-//! HAProxy that is told of endpoints, certificates and hosts through its runtime API: the way of HAProxy Technologies'
-//! controller.
+//! HAProxy that learns of endpoints, certificates and hosts through its runtime API, as from HAProxy Technologies' controller.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
@@ -32,13 +31,13 @@ pub(crate) const KIND: Kind = Kind {
     prepare,
 };
 
-/// How many slots for endpoints the controller adds at a time (`scale-server-slots`).
+/// The number of slots for endpoints that the controller adds at a time (`scale-server-slots`).
 const SLOTS: usize = 42;
 
-/// For one exchange with the runtime API, and for a reload.
+/// The timeout of one exchange with the runtime API, and of a reload.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What the runtime API takes at once (`tune.bufsize`, less some room for the command).
+/// The most bytes that the runtime API accepts at once (`tune.bufsize`, less some room for the command).
 const AT_ONCE: usize = 15_000;
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
@@ -46,7 +45,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     driver.assign(&config.endpoints);
     driver.write(config)?;
     let mut command = Command::new("haproxy");
-    // -W: a master that reloads; -S: where it answers.
+    // -W: a master that reloads; -S: the address of the master.
     command.args(["-W", "-q", "-S"]).arg(driver.file("master"));
     command.arg("-f").arg(driver.file("haproxy.cfg")).args(&site.options);
     let files = vec![
@@ -59,7 +58,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
 struct Haproxy {
     site: Site,
     protocol: Protocol,
-    /// What each slot is for.
+    /// The endpoint of each slot.
     slots: Vec<Option<SocketAddr>>,
 }
 
@@ -69,7 +68,7 @@ impl Driver for Haproxy {
             Part::Endpoints => {
                 let before = self.slots.clone();
                 self.assign(&config.endpoints);
-                // A reload that comes later must find what is told now.
+                // A later reload must find the new state.
                 self.write(config)?;
                 if self.slots.len() == before.len() {
                     self.set_servers(&before)
@@ -90,7 +89,7 @@ impl Driver for Haproxy {
 }
 
 impl Haproxy {
-    /// Who stays keeps the slot, so that its connections stay too.
+    /// A remaining endpoint keeps its slot, so that its connections stay too.
     fn assign(&mut self, endpoints: &[SocketAddr]) {
         for slot in &mut self.slots {
             slot.take_if(|addr| !endpoints.contains(addr));
@@ -118,7 +117,7 @@ impl Haproxy {
         });
         for batch in batches(commands) {
             let answer = self.ask(&format!("set severity-output number{batch}\n"))?;
-            // From emergency to error, as syslog counts.
+            // The levels from emergency to error, in the order of syslog.
             let is_error =
                 |line: &str| ["[0]:", "[1]:", "[2]:", "[3]:"].iter().any(|level| line.starts_with(level));
             ensure!(!answer.lines().any(is_error), "HAProxy does not take the endpoints: {answer}");
@@ -152,17 +151,18 @@ impl Haproxy {
         Ok(())
     }
 
-    /// Waits until the new worker answers: what the old one is told after the new one read its configuration would be lost.
+    /// Waits until the new worker responds: commands to the old worker would be lost after the new worker has read its
+    /// configuration.
     fn reload(&self, process: &Process) -> anyhow::Result<()> {
         let old = self.worker()?;
-        // A signal is lost on a master that has just started its worker; one that answers has its ears open.
+        // A master that has just started its worker loses a signal; a master that responds is ready for signals.
         wait_until(|| self.ask_at("master", "show proc\n").is_ok())
             .context("HAProxy's master does not answer")?;
         process.signal(Signal::USR2)?;
         wait_until(|| self.worker().is_ok_and(|worker| worker != old)).context("HAProxy does not reload")
     }
 
-    /// The process id of who answers, as a line of text.
+    /// The process id of the responding worker, as a line of text.
     fn worker(&self) -> anyhow::Result<String> {
         let info = self.ask("show info\n")?;
         let line = info.lines().find(|line| line.starts_with("Pid:"));
@@ -179,7 +179,7 @@ impl Haproxy {
             stream.set_read_timeout(Some(LIMIT))?;
             stream.set_write_timeout(Some(LIMIT))?;
             stream.write_all(command.as_bytes())?;
-            // The master answers until nothing more can come.
+            // The master responds until no more input can come.
             stream.shutdown(Shutdown::Write)?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).map(|_| answer)
@@ -237,7 +237,7 @@ fn wait_until(is_so: impl Fn() -> bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// These in as few texts as the runtime API takes.
+/// These texts in as few commands as the runtime API accepts.
 fn batches(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut batches: Vec<String> = Vec::new();
     for text in texts {
@@ -249,7 +249,7 @@ fn batches(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     batches
 }
 
-/// Chain and key in one; no blank lines, since one ends what the runtime API reads.
+/// Chain and key in one text; without blank lines, since a blank line ends the input of the runtime API.
 fn pem(Pem { chain, key }: &Pem) -> String {
     [chain, key]
         .into_iter()

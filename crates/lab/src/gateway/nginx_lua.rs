@@ -1,4 +1,4 @@
-//! nginx that is told of endpoints and certificates through Lua: the way of the community's controller, ingress-nginx.
+//! nginx that learns of endpoints and certificates through Lua, as from the community's controller, ingress-nginx.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -29,15 +29,15 @@ pub(crate) const KIND: Kind = Kind {
     prepare,
 };
 
-/// Where Debian's package puts them.
+/// The folder of the modules in Debian's package.
 const MODULES: &str = "/usr/lib/nginx/modules";
 
-/// For one exchange with the configuration's address, and for all workers to have what was posted.
+/// The timeout of one exchange with the configuration's address, and of the distribution to all workers.
 const LIMIT: Duration = Duration::from_secs(5);
 
 const LUA: &str = include_str!("templates/gateway.lua");
 
-/// The functions of an API gateway, and what they lean on.
+/// The functions of an API gateway, and their dependencies.
 const API: [(&str, &str); 2] =
     [("api.lua", include_str!("templates/api.lua")), ("json.lua", include_str!("templates/json.lua"))];
 
@@ -59,7 +59,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     Ok(Prepared { command: nginx::command(site), files, driver: Box::new(driver) })
 }
 
-/// Writes the functions of an API gateway, with what callers are known by.
+/// Writes the functions of an API gateway, with the credentials of callers.
 fn write_api(site: &Site, api: &Api) -> anyhow::Result<Vec<ConfigFile>> {
     let (functions, name, secret) = match api {
         Api::Nothing => return Ok(Vec::new()),
@@ -92,11 +92,11 @@ struct NginxLua {
 
 impl Driver for NginxLua {
     fn started(&mut self, _: &Process, config: &Config) -> anyhow::Result<()> {
-        // It listens at one address after the other, and those of users may be first.
+        // nginx listens at one address after the other, and the addresses for clients may be first.
         until("nginx does not listen for its certificate", || TcpStream::connect(self.site.admin).is_ok())?;
         self.post_certificate(config)?;
         self.post_endpoints(config)?;
-        // One worker that has them answers 200 while another has none yet and answers 503.
+        // A worker with endpoints responds with 200 while a worker without endpoints responds with 503.
         until("the workers of nginx do not take the endpoints", || {
             ask(self.site.admin, "GET", "/synced", "").is_ok()
         })
@@ -118,7 +118,7 @@ impl NginxLua {
     fn post_endpoints(&self, config: &Config) -> anyhow::Result<()> {
         let mut lines = String::new();
         for endpoint in &config.endpoints {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(lines, "{} {}", endpoint.ip(), endpoint.port());
         }
         ask(self.site.admin, "POST", "/endpoints", &lines)
@@ -126,7 +126,7 @@ impl NginxLua {
 
     fn post_certificate(&self, config: &Config) -> anyhow::Result<()> {
         let Pem { chain, key } = &config.certificate;
-        // In one, so that no handshake sees the one without the other.
+        // Both in one request, so that no handshake sees one without the other.
         ask(self.site.admin, "POST", "/certificate", &format!("{chain}\n{key}"))
     }
 
@@ -172,7 +172,7 @@ fn until(otherwise: &'static str, holds: impl Fn() -> bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// One HTTP request; an error unless it is answered 200.
+/// One HTTP request; an error unless the response has status 200.
 fn ask(addr: SocketAddr, method: &str, path: &str, body: &str) -> anyhow::Result<()> {
     let exchange = || {
         let mut stream = TcpStream::connect_timeout(&addr, LIMIT)?;

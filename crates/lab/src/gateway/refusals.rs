@@ -1,10 +1,10 @@
-//! Whether a gateway does what an API gateway is there for: it lets the good call in, and no other.
+//! Whether a gateway has the functions of an API gateway: it accepts the good call, and denies all others.
 
 use super::Api;
 use super::api::{Call, Header};
 use crate::results::Checked;
 
-/// Makes the calls that show it; `ask` gives the status of an answer, or nothing if there is none.
+/// Makes the calls of the check; `ask` returns the status of a response, or `None` without a response.
 pub(crate) fn check(api: &Api, mut ask: impl FnMut(Option<&Header>) -> Option<u16>) -> Vec<Checked> {
     let mut checked: Vec<Checked> = Vec::new();
     for Call { what, header, status } in api.calls() {
@@ -13,7 +13,7 @@ pub(crate) fn check(api: &Api, mut ask: impl FnMut(Option<&Header>) -> Option<u1
     }
     let good = api.good();
     let (Some(limit), Some(one)) = (api.limit(), good.last()) else { return checked };
-    // A window that ends meanwhile begins with as many once more.
+    // If a window ends in the meantime, the next window allows the same number again.
     let tries = 2 * limit.requests + 1;
     let answers = (0..tries).map(|_| ask(Some(one)));
     let mut last = None;

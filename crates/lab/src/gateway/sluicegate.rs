@@ -1,4 +1,4 @@
-//! Sluicegate: manifests in a directory, of which each is replaced when it changes.
+//! Sluicegate: manifests in a directory, each of which is replaced when it changes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,8 +25,9 @@ pub(crate) const KIND: Kind = Kind {
     prepare,
 };
 
-/// The fault that the lab has to find: each request has one try, and what does not answer is waited for. Endpoints take turns,
-/// since one that was slow once could be spared, and its death would not be felt.
+/// The fault that the lab has to find: each request has one attempt, and waits for an endpoint that does not respond.
+/// Endpoints take turns, since otherwise the gateway could avoid an endpoint that was slow once, and its death would
+/// have no effect.
 pub(crate) const BARE: Kind = Kind {
     name: "sluicegate-bare",
     title: "Sluicegate, retries and hedging off",
@@ -37,21 +38,21 @@ pub(crate) const BARE: Kind = Kind {
     prepare: prepare_bare,
 };
 
-/// What [`BARE`] is told beside the rest.
+/// The additional options of [`BARE`].
 const ONE_TRY: [&str; 8] =
     ["--attempts", "1", "--connect-hedge", "0s", "--unacknowledged-timeout", "0s", "--endpoint-wait", "0s"];
 
-/// The one that was built together with this program, else the one in PATH.
+/// The program that was built together with this program, else the program in PATH.
 fn program() -> PathBuf {
     let built = std::env::current_exe().ok().and_then(|lab| {
-        // Programs of tests are a folder further down, in deps.
+        // Programs of tests are one folder deeper, in deps.
         lab.ancestors().skip(1).take(2).map(|folder| folder.join("sluicegate")).find(|file| file.is_file())
     });
     built.unwrap_or_else(|| "sluicegate".into())
 }
 
 fn prepare_bare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
-    // First, so that what the user gives still decides.
+    // These options are first, so that the options of the user have precedence.
     let options = ONE_TRY.iter().map(|option| (*option).to_owned()).chain(site.options.clone()).collect();
     prepare_with(&Site { options, ..site.clone() }, config, "{sluicegate.dev/load-balance: round_robin}")
 }
@@ -60,7 +61,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     prepare_with(site, config, "{}")
 }
 
-/// With these annotations of the Service.
+/// Prepares the gateway, with these annotations of the Service.
 fn prepare_with(site: &Site, config: &Config, of_service: &'static str) -> anyhow::Result<Prepared> {
     let manifests = site.directory.join("manifests");
     fs::create_dir(&manifests).with_context(|| format!("making {}", manifests.display()))?;
@@ -120,7 +121,7 @@ spec:
 "
     .to_owned();
     for host in [HOST].into_iter().chain(config.hosts.iter().map(String::as_str)) {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "    - host: {host}
@@ -142,7 +143,7 @@ spec:
     )
 }
 
-/// The pods of a Service have one port.
+/// All pods of a Service have the same port.
 fn endpoints(config: &Config) -> String {
     let port = config.endpoints.first().map_or(80, std::net::SocketAddr::port);
     let mut text = format!(
@@ -175,7 +176,7 @@ data: {{tls.crt: {chain}, tls.key: {key}}}
     )
 }
 
-/// What has to be done with calls, in the words of the policies' users.
+/// The functions for calls, as policies.
 fn policies(api: &Api) -> String {
     let head = |kind: &str| {
         format!(
@@ -219,7 +220,7 @@ spec:
     }
 }
 
-/// What callers are known by.
+/// The credentials of the callers.
 fn callers(api: &Api) -> String {
     let secret = |name: &str, field: &str, value: &str| {
         let value = BASE64_STANDARD.encode(value);

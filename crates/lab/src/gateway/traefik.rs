@@ -28,7 +28,7 @@ fn version(tools: &Path) -> anyhow::Result<String> {
     Ok(line.replacen("Version:", "Traefik", 1).split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Where `scripts/setup peers` puts it, else the one in PATH.
+/// The program in the folder of `scripts/setup peers`, else in PATH.
 fn program(tools: &Path) -> PathBuf {
     Some(tools.join("traefik")).filter(|file| file.is_file()).unwrap_or_else(|| "traefik".into())
 }
@@ -58,9 +58,9 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
 }
 
 struct Traefik {
-    /// Where new files are written.
+    /// The folder where new files are written.
     aside: PathBuf,
-    /// All files in it are one configuration.
+    /// The watched folder: all its files are one configuration.
     watched: PathBuf,
 }
 
@@ -77,7 +77,8 @@ impl Traefik {
             Part::Certificate => ("certificate.yaml", certificate(&config.certificate)),
             Part::Hosts => ("routes.yaml", routes(&config.hosts)),
         };
-        // Not beside the old one: each file that comes and goes there counts as a change, and puts the next ones off.
+        // In another folder: each file that appears or disappears in the watched folder counts as a change, and delays
+        // the next ones.
         let new = self.aside.join(name);
         fs::write(&new, text)
             .and_then(|()| fs::rename(&new, self.watched.join(name)))
@@ -85,11 +86,11 @@ impl Traefik {
     }
 }
 
-/// Two routers for each host, as its Kubernetes provider makes of an Ingress with TLS.
+/// Two routers for each host, as Traefik's Kubernetes provider creates them from an Ingress with TLS.
 fn routes(hosts: &[String]) -> String {
     let mut text = "http:\n  routers:\n".to_owned();
     for (number, host) in [HOST].into_iter().chain(hosts.iter().map(String::as_str)).enumerate() {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(
             text,
             "    http-{number}: {{entryPoints: [http], rule: \"Host(`{host}`)\", service: app}}
@@ -122,9 +123,9 @@ fn endpoints(config: &Config) -> String {
     text
 }
 
-/// For every name, and for clients without one.
+/// The certificate for every name, and for clients without a server name.
 fn certificate(Pem { chain, key }: &Pem) -> String {
-    // A string of JSON is one of YAML.
+    // A JSON string is a YAML string.
     let [chain, key] = [chain, key].map(|pem| serde_json::Value::from(pem.as_str()));
     format!(
         "tls:

@@ -1,4 +1,4 @@
-//! Reading answers, without I/O: heads by `sluicegate-http1`, bodies counted and dropped.
+//! Reads responses, without I/O: heads by `sluicegate-http1`, bodies counted and dropped.
 
 use sluicegate_http1::{
     Chunk, ChunkError, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming,
@@ -8,41 +8,41 @@ use thiserror::Error;
 
 use super::request::{ID_HEADER, Id, LENGTH_HEADER};
 
-/// Reads the answers of one connection, one after another.
+/// Reads the responses of one connection, one after another.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// The bytes of a head or of trailers that are not complete.
+    /// The bytes of an incomplete head or of incomplete trailers.
     partial: Vec<u8>,
     scan: HeadScan,
-    /// What the head said, once it is complete.
+    /// The content of the head, once it is complete.
     answer: Option<Answer>,
     body: Body,
     has_begun: bool,
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     /// Whether the connection can take another request.
     pub(crate) keep_alive: bool,
     pub(crate) echo: Echo,
-    /// How long its body is.
+    /// The length of its body.
     pub(crate) length: u64,
-    /// How long the back end says that it is.
+    /// The length that the backend declares.
     pub(crate) said_length: Option<u64>,
-    /// Whether it was the answer to a call of gRPC and does not say that the call went well.
+    /// Whether it is the response to a gRPC call and does not report the success of the call.
     pub(crate) call_failed: bool,
 }
 
-/// What the back end repeated of the request's id.
+/// The backend's echo of the request's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// It was not looked at.
+    /// The echo was not checked.
     Unknown,
     Missing,
     Same,
-    /// Another id: this is the answer to another request.
+    /// Another id: this is the response to another request.
     Other,
 }
 
@@ -50,13 +50,13 @@ pub(crate) enum Echo {
 enum Body {
     #[default]
     None,
-    /// This much is to come.
+    /// So many bytes follow.
     Length(u64),
     Chunked(ChunkedDecoder),
     UntilClose,
 }
 
-/// Why an answer is not one.
+/// The reason why a response is malformed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Malformed {
     #[error(transparent)]
@@ -68,8 +68,8 @@ pub(crate) enum Malformed {
 }
 
 impl Reader {
-    /// Reads what came. Gives how much of it belongs to this answer, and the answer if it is complete. `head` is room
-    /// that all connections share. With `verify` the echo of the id is looked for.
+    /// Reads input. Returns the number of bytes that belong to this response, and the response if it is complete. All
+    /// connections share the buffer `head`. With `verify`, the echo of the id is checked.
     pub(crate) fn read(
         &mut self,
         input: &[u8],
@@ -85,24 +85,24 @@ impl Reader {
         partial.extend_from_slice(input);
         let (used, answer) = self.read_from(&partial, head, verify)?;
         if self.partial.is_empty() {
-            // Its room is kept.
+            // Its buffer stays.
             partial.clear();
             self.partial = partial;
         }
         Ok((used.saturating_sub(before), answer))
     }
 
-    /// Whether a byte of an answer that is not complete has come.
+    /// Whether a byte of an incomplete response has arrived.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// The connection was closed properly: the answer, if that is its end.
+    /// The connection was closed properly: returns the response, if the close is its end.
     pub(crate) fn close(&mut self) -> Option<Answer> {
         matches!(self.body, Body::UntilClose).then(|| self.finish()).flatten()
     }
 
-    /// Forgets what was read: another connection begins.
+    /// Resets the state for another connection.
     pub(crate) fn reset(&mut self) {
         self.partial.clear();
         self.scan = HeadScan::default();
@@ -166,7 +166,7 @@ impl Reader {
         });
     }
 
-    /// Gives how much was used, and whether the body has ended.
+    /// Returns the number of used bytes, and whether the body has ended.
     fn read_body(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
         let Some(answer) = &mut self.answer else { return Ok((0, false)) };
         match &mut self.body {

@@ -17,10 +17,10 @@ use super::schedule::{Pace, Schedule};
 use super::target::Target;
 use super::tls::{self, TlsOptions};
 
-/// What wrk2 leaves between the connects of a thread.
+/// The time that wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
 
-/// Latency over time is told for each second, or for longer intervals if there were more than this many.
+/// The report has the latency for each second, or for longer intervals beyond this number of intervals.
 const MAX_INTERVALS: u64 = 600;
 
 /// The options, as wrk2 has them and more.
@@ -124,7 +124,7 @@ pub(crate) struct LoadArgs {
     pub(super) fail_on_errors: bool,
 }
 
-/// Which parts of the text are wanted.
+/// The requested parts of the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub(crate) latency: bool,
@@ -133,11 +133,11 @@ pub(crate) struct Parts {
 
 impl LoadArgs {
     pub(super) fn parts(&self) -> Parts {
-        // As wrk2 has it, -U is -L and more.
+        // As in wrk2, -U includes -L.
         Parts { latency: self.latency || self.uncorrected, uncorrected: self.uncorrected }
     }
 
-    /// What the options mean together.
+    /// The plan that the options make together.
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
         let (threads, connections) = (self.threads, self.connections);
         ensure!(

@@ -1,39 +1,39 @@
-//! The state of one connection, without I/O: what may be done when, and which moments a latency lies between.
+//! The state of one connection, without I/O: the permitted next steps, and the times that a latency lies between.
 
 use super::nanos::Nanos;
 use super::schedule::Schedule;
 
-/// After this time at most, a connection that failed again and again is tried once more.
+/// The longest pause before another attempt after repeated failures.
 const MAX_BACKOFF: Nanos = Nanos::from_millis(100);
 
-/// The state of one connection. It is told what happened, and says what is to be done.
+/// The state of one connection. Its methods take events, and return the next steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    /// Its number among all, from 0.
+    /// Its number among all connections, from 0.
     number: u64,
-    /// The number of the next request, from 0. Those before it were sent.
+    /// The number of the next request, from 0. Earlier requests were sent.
     next: u64,
     phase: Phase,
-    /// When it was opened last.
+    /// The time of the last opening.
     opened: Nanos,
-    /// When opening it has taken too long.
+    /// The deadline of the opening.
     deadline: Nanos,
-    /// How many requests were sent of which the answers are not complete.
+    /// The number of sent requests with incomplete responses.
     under_way: usize,
-    /// How many there may be.
+    /// The most such requests.
     at_once: usize,
-    /// How many times in a row it was opened, and was no good.
+    /// The number of openings in a row without a complete response.
     failures: u32,
-    /// Whether an answer has come since it was opened.
+    /// Whether a response has arrived since the opening.
     is_proven: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Not there, and to be opened at some time.
+    /// Closed, and to be opened at some time.
     Down,
     Connecting,
-    /// TLS.
+    /// The TLS handshake is in progress.
     Handshaking,
     Open,
 }
@@ -42,9 +42,9 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub(crate) id: u64,
-    /// When it should have been sent.
+    /// The time at which it should have been sent.
     pub(crate) due: Nanos,
-    /// When it was.
+    /// The time at which it was sent.
     pub(crate) sent: Nanos,
 }
 
@@ -71,12 +71,12 @@ impl Connection {
         self.phase
     }
 
-    /// When it was opened last.
+    /// The time of the last opening.
     pub(crate) fn opened(&self) -> Nanos {
         self.opened
     }
 
-    /// It is being opened. Connecting and the handshake have to be over at the deadline.
+    /// The opening begins. The connect and the handshake must end before the deadline.
     pub(crate) fn open(&mut self, now: Nanos, deadline: Nanos) {
         debug_assert_eq!(self.phase, Phase::Down);
         self.phase = Phase::Connecting;
@@ -89,29 +89,30 @@ impl Connection {
         self.phase = Phase::Handshaking;
     }
 
-    /// It is open, and carries at most so many requests at once.
+    /// The connection is open, and carries at most so many requests at once.
     pub(crate) fn ready(&mut self, at_once: usize) {
         self.phase = Phase::Open;
         self.at_once = at_once;
         self.deadline = Nanos::MAX;
     }
 
-    /// It may carry so many requests at once from now on.
+    /// Limits the requests at once from now on.
     pub(crate) fn limit(&mut self, at_once: usize) {
         self.at_once = at_once;
     }
 
-    /// How many requests were sent of which the answers are not complete.
+    /// The number of sent requests with incomplete responses.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Whether a request is due that was not sent.
+    /// Whether an unsent request is due.
     pub(crate) fn has_due(&self, now: Nanos, schedule: &Schedule) -> bool {
         schedule.released(self.number, self.next, now).is_some()
     }
 
-    /// When the request was due that is to be sent now, if one is. It counts as sent, whatever becomes of it.
+    /// The time at which the request was due that must be sent now, if there is one. The request counts as sent,
+    /// whatever its result.
     pub(crate) fn take_due(&mut self, now: Nanos, schedule: &Schedule) -> Option<Nanos> {
         if self.phase != Phase::Open || self.under_way >= self.at_once {
             return None;
@@ -122,25 +123,25 @@ impl Connection {
         Some(due)
     }
 
-    /// An answer is complete.
+    /// A response is complete.
     pub(crate) fn answered(&mut self) {
         self.under_way -= 1;
         self.failures = 0;
         self.is_proven = true;
     }
 
-    /// A request will not be answered, and the others are none the worse for it.
+    /// A request will have no response, without an effect on the other requests.
     pub(crate) fn give_up(&mut self) {
         self.under_way -= 1;
     }
 
-    /// Whether an answer has come since it was opened.
+    /// Whether a response has arrived since the opening.
     pub(crate) fn is_proven(&self) -> bool {
         self.is_proven
     }
 
-    /// It is closed, by whomever and for whatever reason. Gives when it is to be opened again: at once after it was good for
-    /// an answer, and ever later if it never is, so that a dead server is not hammered.
+    /// The connection is closed, by either side and for any reason. Returns the time of the next opening: at once after
+    /// a complete response, and later and later without one, so that the load does not flood a dead server.
     pub(crate) fn close(&mut self, now: Nanos) -> Nanos {
         let backoff = match self.failures {
             0 => Nanos::ZERO,
@@ -153,7 +154,7 @@ impl Connection {
         now + backoff
     }
 
-    /// Whether opening it has taken too long.
+    /// Whether the opening has exceeded its deadline.
     pub(crate) fn is_expired(&self, now: Nanos) -> bool {
         now >= self.deadline
     }

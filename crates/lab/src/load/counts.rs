@@ -1,41 +1,41 @@
-//! What a thread counts.
+//! The counts of a thread.
 
 use hdrhistogram::Histogram;
 
 use super::nanos::Nanos;
 
-/// Why a request, or an attempt to open a connection, failed.
+/// The reason why a request, or an attempt to open a connection, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nobody listens.
+    /// No process listens.
     Refused,
     /// Another error of connecting: no route, reset.
     Unreachable,
-    /// This machine has no port or no file descriptor left: it is not the server's fault.
+    /// This machine has no free port or no free file descriptor: the server is not at fault.
     Exhausted,
-    /// The handshake failed: an alert, a certificate that is not good, no common algorithm, not TLS at all.
+    /// The handshake failed: an alert, an invalid certificate, no common algorithm, not TLS at all.
     Handshake,
     /// The connection was closed or reset during the handshake.
     HandshakeClosed,
     ConnectTimeout,
     HandshakeTimeout,
-    /// The answer was not complete in time.
+    /// The response was not complete in time.
     AnswerTimeout,
-    /// Closed before the first byte of the answer.
+    /// The connection was closed before the first byte of the response.
     Closed,
-    /// Reset before the first byte of the answer.
+    /// The connection was reset before the first byte of the response.
     Reset,
-    /// Ended by a TLS alert instead of an answer, as when a certificate of the client's is asked for in vain.
+    /// A TLS alert came instead of a response, such as when the server requires a client certificate.
     Alert,
-    /// Closed or reset within an answer.
+    /// The connection was closed or reset within a response.
     Truncated,
-    /// The server took back a stream of HTTP/2 that it had not looked at: REFUSED_STREAM.
+    /// The server refused an HTTP/2 stream that it had not processed: REFUSED_STREAM.
     StreamRefused,
-    /// The server reset a stream of HTTP/2, for another reason, before the first byte of the answer.
+    /// The server reset an HTTP/2 stream, for another reason, before the first byte of the response.
     StreamReset,
-    /// The server said by GOAWAY that it will not look at the request's stream.
+    /// The server announced by GOAWAY that it will not process the request's stream.
     GoneAway,
-    /// What came is not HTTP, or its TLS records are broken.
+    /// The input is not HTTP, or its TLS records are invalid.
     Malformed,
     Write,
 }
@@ -112,18 +112,18 @@ impl Failure {
     }
 }
 
-/// What is wrong with a complete answer.
+/// The fault of a complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It does not repeat the id of the request.
+    /// The response does not repeat the id of the request.
     MissingId,
-    /// It repeats another id.
+    /// The response repeats another id.
     OtherId,
-    /// Its body is not as long as the back end says.
+    /// The body has another length than the backend declares.
     Length,
-    /// Bytes came that belong to no answer.
+    /// Bytes arrived that belong to no response.
     Surplus,
-    /// Its trailers do not say that the call went well: no grpc-status, or one that is not 0.
+    /// The trailers do not report the success of the call: no grpc-status, or another value than 0.
     Call,
 }
 
@@ -143,43 +143,43 @@ impl Wrong {
     }
 }
 
-/// What a thread counts; and all threads together, once it is added up.
+/// The counts of a thread; after [`add`](Self::add), of all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    /// Requests that were sent. Each is answered, or failed by another failure than one of connecting.
+    /// Requests that were sent. Each has a response, or failed by another failure than a failed connect.
     pub(crate) sent: u64,
-    /// How many of them were POSTs.
+    /// The number of POSTs among them.
     pub(crate) posts: u64,
-    /// Complete answers of any status.
+    /// Complete responses of any status.
     pub(crate) answered: u64,
-    /// Connections that were made, with the handshake.
+    /// Opened connections, with the handshake.
     pub(crate) connected: u64,
-    /// Connections that the server closed between two requests, or after an answer that said so.
+    /// Connections that the server closed between two requests, or after a response that announced the close.
     pub(crate) closed_idle: u64,
-    /// Bytes of answers, without TLS.
+    /// Bytes of responses, without TLS.
     pub(crate) bytes: u64,
     failures: [u64; Failure::ALL.len()],
     wrong: [u64; Wrong::ALL.len()],
     statuses: Vec<u64>,
-    /// In microseconds, from when a request was due to the end of its answer.
+    /// In microseconds, from the time at which a request was due to the end of its response.
     pub(crate) latency: Histogram<u64>,
-    /// In microseconds, from when it was sent.
+    /// In microseconds, from the time at which a request was sent.
     pub(crate) uncorrected: Histogram<u64>,
-    /// In microseconds, how late a request was sent although its connection was idle: this program's own delay.
+    /// In microseconds, the lateness of a request whose connection was idle: this program's own delay.
     pub(crate) lateness: Histogram<u64>,
-    /// Answers a second, in intervals of a tenth of one.
+    /// Responses per second, in intervals of a tenth of a second.
     pub(crate) rates: Vec<f64>,
-    /// The run in intervals, from when the first request was due.
+    /// The run in intervals, from the time at which the first request was due.
     pub(crate) intervals: Vec<Interval>,
     first: Nanos,
     interval: Nanos,
 }
 
-/// What became of the requests that were due in an interval of a run.
+/// The results of the requests that were due in an interval of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
     pub(crate) answered: u64,
-    /// Errors of all kinds; those of connecting by when they happened.
+    /// Errors of all kinds; errors of connects count at their own time.
     pub(crate) errors: u64,
     /// In microseconds, corrected, to two significant digits: 13 KiB.
     pub(crate) latency: Histogram<u32>,
@@ -187,7 +187,7 @@ pub(crate) struct Interval {
 
 impl Interval {
     fn new() -> Self {
-        // As below.
+        // The bounds are valid, as below.
         let latency = Histogram::new_with_bounds(1, MAX_MICROS, 2).expect("valid bounds");
         Self { answered: 0, errors: 0, latency }
     }
@@ -198,7 +198,7 @@ const MAX_MICROS: u64 = 3_600_000_000;
 
 impl Counts {
     pub(crate) fn new(first: Nanos, interval: Nanos) -> Self {
-        // At three significant digits, as wrk2 has it; these bounds are valid.
+        // At three significant digits, as in wrk2; these bounds are valid.
         let histogram = Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("valid bounds");
         Self {
             sent: 0,
@@ -220,10 +220,10 @@ impl Counts {
         }
     }
 
-    /// An answer to a request that was due and sent at these times.
+    /// Counts the response to a request that was due and sent at these times.
     pub(crate) fn answer(&mut self, status: u16, due: Nanos, sent: Nanos, now: Nanos) {
         self.answered += 1;
-        // Three digits always fit.
+        // A status has three digits and always fits.
         self.statuses[usize::from(status)] += 1;
         let latency = (now - due).micros();
         self.latency.saturating_record(latency);
@@ -235,19 +235,19 @@ impl Counts {
         self.uncorrected.saturating_record((now - sent).micros());
     }
 
-    /// A failure that belongs to this moment.
+    /// Counts a failure at this time.
     pub(crate) fn fail(&mut self, failure: Failure, at: Nanos) {
         self.failures[failure as usize] += 1;
         self.interval_of(at).errors += 1;
     }
 
-    /// Something wrong that belongs to this moment.
+    /// Counts a wrong response at this time.
     pub(crate) fn wrong(&mut self, wrong: Wrong, at: Nanos) {
         self.wrong[wrong as usize] += 1;
         self.interval_of(at).errors += 1;
     }
 
-    /// What is before the first request belongs to its interval.
+    /// A time before the first request belongs to its interval.
     fn interval_of(&mut self, at: Nanos) -> &mut Interval {
         let index = ((at - self.first).0 / self.interval.0) as usize;
         while self.intervals.len() <= index {
@@ -269,22 +269,22 @@ impl Counts {
         self.wrong[wrong as usize]
     }
 
-    /// The statuses that came, with how often.
+    /// The received statuses, with their counts.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> {
         (0..).zip(self.statuses.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// How many answers had a status that is not 2xx.
+    /// The number of responses with another status than 2xx.
     pub(crate) fn not_2xx(&self) -> u64 {
         self.statuses().filter(|(status, _)| !(200..300).contains(status)).map(|(_, count)| count).sum()
     }
 
-    /// Everything that went wrong, whatever it was.
+    /// The number of all errors.
     pub(crate) fn errors(&self) -> u64 {
         self.failures.iter().sum::<u64>() + self.wrong.iter().sum::<u64>() + self.not_2xx()
     }
 
-    /// Takes in what another thread counted.
+    /// Adds the counts of another thread.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.posts += other.posts;

@@ -1,12 +1,12 @@
-//! HTTP/2 (RFC 9113) as a client that sends the same request again and again: written for that, because a library for all
-//! uses takes several times the CPU time for each request, which the gateway beside it has not. No I/O.
+//! HTTP/2 (RFC 9113) for a client that repeats the same request. A general library takes several times the CPU time per
+//! request, which the gateway on the same machine would lack. No I/O.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`request`] | the request as a frame, in which only the id changes |
 //! | [`session`] | a connection: streams, windows, settings |
 //! | [`exchange`] | a request and its answer |
-//! | [`frame`] | what both are cut into |
+//! | [`frame`] | the frames of requests and responses |
 //! | [`hpack`], [`huffman`] | header lists |
 
 mod exchange;

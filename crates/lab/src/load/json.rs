@@ -1,4 +1,4 @@
-//! What came of a load, for programs: as [`results::Load`] has it, which experiments store as it is.
+//! The results of a load, for programs: in the form of [`results::Load`], which experiments store unchanged.
 
 use std::time::UNIX_EPOCH;
 
@@ -61,7 +61,7 @@ fn document(outcome: &Outcome) -> results::Load {
     }
 }
 
-/// These words as a shell takes them.
+/// These words, quoted for a shell.
 fn command(words: impl Iterator<Item = String>) -> String {
     let is_plain = |word: &str| {
         !word.is_empty()

@@ -3,7 +3,7 @@
 use std::ops::{Add, Sub};
 use std::time::{Duration, Instant};
 
-/// Nanoseconds: since a run began, or between two such moments. Good for 584 years.
+/// Nanoseconds: since a run began, or between two such moments. Covers 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nanos(pub(crate) u64);
 
@@ -39,7 +39,7 @@ impl Add for Nanos {
     }
 }
 
-/// No less than zero.
+/// The difference, at least zero.
 impl Sub for Nanos {
     type Output = Self;
 
@@ -48,7 +48,7 @@ impl Sub for Nanos {
     }
 }
 
-/// Tells the time since a run began.
+/// Returns the time since a run began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,

@@ -1,4 +1,4 @@
-//! What all threads of a load counted, and what follows from it.
+//! The counts of all threads of a load, and values derived from them.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,18 +8,18 @@ use super::plan::Plan;
 use super::schedule::Pace;
 use super::stop::Signal;
 
-/// A lateness of this program's own at which its latencies are not the server's any more.
+/// The lateness of this program at which its latencies are no longer the server's.
 const LATE: u64 = 1000;
 
-/// What a load came to.
+/// The results of a load.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
-    /// Of all threads.
+    /// The counts of all threads.
     pub(crate) counts: Counts,
-    /// When the first request was due.
+    /// The time at which the first request was due.
     pub(crate) started: SystemTime,
-    /// How long requests were due; until the last answer in a closed loop, and if some were never sent.
+    /// The time in which requests were due; until the last response in a closed loop, and if some were never sent.
     pub(crate) elapsed: Nanos,
     /// Requests that were due before the end and never sent; unknown in a closed loop.
     pub(crate) unsent: Option<u64>,
@@ -30,8 +30,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// `began`: when the clock began by which everything ended at `ended`. `stopped`: when, and by what, no more requests
-    /// were due before the plan's time was over.
+    /// `began`: the start of the clock, on which everything ended at `ended`. `stopped`: the time after which no more
+    /// requests were due, and the signal, if the load ended before the plan's time was over.
     pub(super) fn new(
         plan: Plan,
         threads: &[Counts],
@@ -66,18 +66,18 @@ impl Outcome {
         self.counts.bytes as f64 / self.elapsed.seconds().max(1e-9)
     }
 
-    /// The CPU time of this program for each answer, in microseconds.
+    /// The CPU time of this program for each response, in microseconds.
     pub(crate) fn cpu_per_request(&self) -> Option<f64> {
         let answered = self.counts.answered;
         (answered > 0).then(|| self.cpu.0 as f64 / 1e3 / answered as f64)
     }
 
-    /// Whether nothing went wrong and everything was sent.
+    /// Whether there was no error and everything was sent.
     pub(crate) fn is_clean(&self) -> bool {
         self.counts.errors() == 0 && self.unsent.unwrap_or(0) == 0
     }
 
-    /// Why the figures may be this program's rather than the server's.
+    /// The reasons why the figures may be this program's rather than the server's.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(signal) = self.ended_by {

@@ -1,4 +1,4 @@
-//! What a load does: options that were understood and belong together.
+//! The plan of a load: parsed and consistent options.
 
 use std::net::SocketAddr;
 
@@ -8,40 +8,40 @@ use super::schedule::Schedule;
 use super::target::Target;
 use super::tls::TlsOptions;
 
-/// What is spoken on connections.
+/// The protocol of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
     Http2 {
-        /// How many requests a connection carries at once.
+        /// The most requests in flight on a connection.
         streams: usize,
-        /// Whether requests are calls of gRPC.
+        /// Whether requests are gRPC calls.
         is_grpc: bool,
     },
 }
 
-/// What a load does.
+/// The plan of a load.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) target: Target,
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<TlsOptions>,
-    /// From 1 to the number of connections.
+    /// The number of threads, from 1 to the number of connections.
     pub(crate) threads: usize,
     pub(crate) schedule: Schedule,
-    /// Of connecting with the handshake, and of a request.
+    /// The timeout of a connect with its handshake, and of a request.
     pub(crate) timeout: Nanos,
     pub(crate) get: Request,
     pub(crate) post: Request,
-    /// Which requests are POSTs.
+    /// The requests that are POSTs.
     pub(crate) posts: Posts,
     pub(crate) protocol: Protocol,
-    /// Whether each request has a connection of its own, which is opened when it is due.
+    /// Whether each request has its own connection, which opens when the request is due.
     pub(crate) is_new_each: bool,
-    /// How finely latency over time is told.
+    /// The length of an interval of latency over time.
     pub(crate) interval: Nanos,
-    /// Whether the echo of ids is looked at.
+    /// Whether the echo of ids is checked.
     pub(crate) verify: bool,
-    /// The run's own number, in each id.
+    /// The number of the run, which is part of each id.
     pub(crate) run: u32,
 }

@@ -13,15 +13,15 @@ use super::text::micros;
 /// One line on the terminal, written anew each second.
 pub(crate) struct Progress {
     heard: Receiver<Sample>,
-    /// What each thread said last.
+    /// The last sample of each thread.
     threads: Vec<Option<Sample>>,
     duration: Nanos,
 }
 
-/// What a thread counted so far.
+/// The counts of a thread so far.
 pub(crate) struct Sample {
     pub(crate) thread: usize,
-    /// Since the first request was due.
+    /// The time since the first request was due.
     pub(crate) at: Nanos,
     pub(crate) answered: u64,
     pub(crate) errors: u64,
@@ -29,14 +29,14 @@ pub(crate) struct Sample {
 }
 
 impl Progress {
-    /// For a load, and where its threads say once a second what they counted.
+    /// The progress of a load, and the channel for the samples that its threads send once a second.
     pub(crate) fn of(plan: &Plan) -> (Self, SyncSender<Sample>) {
         let (watch, heard) = sync_channel(plan.threads);
         let threads = (0..plan.threads).map(|_| None).collect();
         (Self { heard, threads, duration: plan.schedule.end - plan.schedule.first }, watch)
     }
 
-    /// Shows it until the last thread has ended.
+    /// Shows the line until the last thread has ended.
     pub(crate) fn show(mut self) {
         let mut before = (0, Nanos::ZERO);
         let mut samples = 0;
@@ -61,7 +61,7 @@ impl Progress {
             let rate = answered.saturating_sub(before.0) as f64 / (at - before.1).seconds().max(1e-3);
             let errors: u64 = heard.iter().map(|sample| sample.errors).sum();
             let mut terminal = std::io::stderr().lock();
-            // A terminal that went away needs no progress.
+            // A closed terminal needs no progress.
             let _ = write!(
                 terminal,
                 "\r\x1b[K  {:.0}s of {:.0}s: {rate:.0} requests/s, {errors} errors, p50 {}, p99 {}",

@@ -1,12 +1,12 @@
-//! The requests, written once; only their ids change, and a header if its values are given.
+//! The requests, written once; only their ids change, and a header with given values.
 
 use std::sync::Arc;
 
 use super::target::Target;
 
-/// Carries the id of a request; a back end that helps to verify answers repeats it.
+/// Carries the id of a request; a backend with verification repeats it in the response.
 pub(crate) const ID_HEADER: &str = "x-lab-id";
-/// In which a back end may say how long the body is that it sent, whatever becomes of it on its way.
+/// The header in which a backend may declare the length of the body that it sent, even if the body changes on the way.
 pub(crate) const LENGTH_HEADER: &str = "x-lab-length";
 
 /// The id of a request: the run's number and the request's, in hexadecimal digits.
@@ -36,31 +36,31 @@ fn write_hex(out: &mut [u8], number: u64) {
     }
 }
 
-/// What a POST carries: as little as makes it one.
+/// The body of a POST: as little as a POST needs.
 pub(crate) const BODY: &[u8; 64] = b"This request must not be delivered twice: it could be an order.\n";
 
-/// Which requests of a load are POSTs.
+/// The requests of a load that are POSTs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posts {
-    /// So many of 100: 0 to 100.
+    /// The percentage: 0 to 100.
     pub(crate) percent: u64,
 }
 
 impl Posts {
-    /// Whether the request of this number is one. They are spread evenly, and the same ones in each run.
+    /// Whether the request with this number is a POST. POSTs are spread evenly, and are the same in each run.
     pub(crate) fn contain(self, number: u64) -> bool {
-        // The multiples of the golden ratio, of which only what is behind the point counts, lie evenly. Every fifth request
-        // would be even too, and all on one of five connections.
+        // The fractional parts of the multiples of the golden ratio are spread evenly. Every fifth request would be
+        // even too, but all of them would be on one of five connections.
         let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (u128::from(place) * 100) >> 64 < u128::from(self.percent)
     }
 }
 
-/// What a request asks for.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
-    /// Which nobody may repeat, because it may have been delivered (RFC 9110, 9.2.2).
+    /// A request that must not be repeated, because it may have been delivered (RFC 9110, 9.2.2).
     Post,
 }
 
@@ -68,11 +68,11 @@ pub(crate) enum Method {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     bytes: Vec<u8>,
-    /// Where the id lies.
+    /// The place of the id.
     id: usize,
-    /// What follows them, if not at once.
+    /// The body, if it is not part of the bytes.
     body: &'static [u8],
-    /// Where the header lies of which each has another value, and all of these.
+    /// The place of the header whose value differs in each request, and all its values.
     varied: Option<(usize, Values)>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Request {
 pub(crate) struct Values(Arc<[Box<str>]>);
 
 impl Values {
-    /// The lines of a text, or what is wrong with them.
+    /// The lines of a text, or the error in them.
     pub(crate) fn of(text: &str) -> Result<Self, String> {
         let lines: Arc<[Box<str>]> = text.lines().map(Into::into).collect();
         let length = lines.first().ok_or("it has no line")?.len();
@@ -94,20 +94,20 @@ impl Values {
         Ok(Self(lines))
     }
 
-    /// The one of this request.
+    /// The value for this request.
     fn get(&self, number: u64) -> &str {
-        // There are fewer than fit into memory.
+        // The values fit into memory, so their number does.
         &self.0[(number % self.0.len() as u64) as usize]
     }
 }
 
 impl Request {
-    /// These bytes, with the id at this place.
+    /// A request of these bytes, with the id at this place.
     pub(crate) fn from_parts(bytes: Vec<u8>, id: usize, body: &'static [u8]) -> Self {
         Self { bytes, id, body, varied: None }
     }
 
-    /// One with these further header lines, of which Host replaces its own.
+    /// A request with these further header lines; Host replaces the URL's host.
     pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)]) -> Self {
         let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let (name, body) = match method {
@@ -133,7 +133,7 @@ impl Request {
         Self { bytes, id, body: b"", varied: None }
     }
 
-    /// The same with a further header, of which each request has the next value.
+    /// The request with a further header, of which each request has the next value.
     pub(crate) fn with_values(mut self, name: &str, values: &Values) -> Self {
         let line = format!("{name}: {}\r\n{ID_HEADER}: ", values.get(0));
         let start = self.id - format!("{ID_HEADER}: ").len();
@@ -143,7 +143,7 @@ impl Request {
         self
     }
 
-    /// Gives it the value of the request with this number.
+    /// Sets the value for the request with this number.
     pub(crate) fn vary(&mut self, number: u64) {
         if let Some((start, values)) = &self.varied {
             let value = values.get(number).as_bytes();
@@ -151,12 +151,12 @@ impl Request {
         }
     }
 
-    /// What is to be sent after its bytes as soon as the server has room for it.
+    /// The data to send after the bytes, as soon as the server has room for it.
     pub(crate) fn body(&self) -> &'static [u8] {
         self.body
     }
 
-    /// Its bytes with this id.
+    /// The bytes with this id.
     pub(crate) fn with_id(&mut self, id: Id) -> &[u8] {
         self.bytes[self.id..self.id + Id::LEN].copy_from_slice(id.as_bytes());
         &self.bytes

@@ -1,48 +1,48 @@
-//! When each request is due.
+//! The times at which requests are due.
 
 use super::nanos::Nanos;
 
-/// How late a request may be sent that was due before the end: a machine that is busy for a moment at the end of a run has
-/// lost nothing, and a server that is overloaded is not asked for its whole backlog.
+/// The longest lateness of a request that was due before the end. A machine that is busy for a moment at the end of a
+/// run loses nothing, and an overloaded server does not receive its whole backlog.
 const GRACE: Nanos = Nanos::from_millis(100);
 
-/// When each request is due. It depends on nothing that the server does, which is what makes a load open-loop.
+/// The times at which requests are due. They depend on nothing that the server does, which makes a load open-loop.
 ///
-/// All requests of a run are due at even distances. They are dealt out to the connections in turn, so that those of
-/// one connection are due at even distances too, and no two connections at once.
+/// All requests of a run are due at even distances. They are assigned to the connections in turn, so that the requests
+/// of one connection are due at even distances too, and no two connections at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    /// When connections begin to be opened, at even distances until `first`.
+    /// The number of connections. They begin to open at even distances until `first`.
     pub(crate) connections: u64,
-    /// When the first request is due.
+    /// The time at which the first request is due.
     pub(crate) first: Nanos,
     /// No request is due at this time or later.
     pub(crate) end: Nanos,
     pub(crate) pace: Pace,
 }
 
-/// How requests follow each other.
+/// The pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// This many a second, of all connections together.
+    /// So many requests per second, of all connections together.
     Rate(f64),
-    /// Each connection sends the next one when the last one is answered: a closed loop.
+    /// Each connection sends the next request after the last response: a closed loop.
     Closed,
 }
 
 impl Schedule {
-    /// The same until this time at most.
+    /// The same schedule, until this time at most.
     pub(crate) fn until(self, end: Nanos) -> Self {
         Self { end: self.end.min(end), ..self }
     }
 
-    /// When a connection is opened for the first time.
+    /// The time of the first opening of a connection.
     pub(crate) fn opens(&self, connection: u64) -> Nanos {
         Nanos((u128::from(self.first.0) * u128::from(connection) / u128::from(self.connections)) as u64)
     }
 
-    /// When the request of this number (from 0) of this connection (from 0) is due, if there is one and that is known
-    /// beforehand: in a closed loop it is not.
+    /// The time at which the request with this number (from 0) of this connection (from 0) is due, if there is one.
+    /// Unknown in a closed loop.
     pub(crate) fn due(&self, connection: u64, number: u64) -> Option<Nanos> {
         let Pace::Rate(rate) = self.pace else { return None };
         let place = number.checked_mul(self.connections)?.checked_add(connection)?;
@@ -51,7 +51,7 @@ impl Schedule {
         (due < self.end).then_some(due)
     }
 
-    /// Whether the request of this number of this connection may be sent now; and when it was due.
+    /// The time at which the request with this number of this connection was due, if it may be sent now.
     pub(crate) fn released(&self, connection: u64, number: u64, now: Nanos) -> Option<Nanos> {
         if now < self.first || now >= self.last_send() {
             return None;
@@ -62,7 +62,7 @@ impl Schedule {
         }
     }
 
-    /// From when on nothing is sent any more.
+    /// The end of all sending.
     pub(crate) fn last_send(&self) -> Nanos {
         match self.pace {
             Pace::Rate(_) => self.end + GRACE,
@@ -70,13 +70,13 @@ impl Schedule {
         }
     }
 
-    /// How many requests of this connection are due; unknown in a closed loop.
+    /// The number of requests of this connection that are due; unknown in a closed loop.
     pub(crate) fn requests_of(&self, connection: u64) -> Option<u64> {
         let before = self.requests()?.saturating_sub(connection);
         Some(before.div_ceil(self.connections))
     }
 
-    /// How many requests are due in all; unknown in a closed loop.
+    /// The number of requests that are due in all; unknown in a closed loop.
     pub(crate) fn requests(&self) -> Option<u64> {
         let all = Self { connections: 1, ..*self };
         let Pace::Rate(rate) = self.pace else { return None };

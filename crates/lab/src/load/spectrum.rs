@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
 
-/// The percentiles that reports name, with their quantiles.
+/// The percentiles in reports, with their quantiles.
 pub(crate) const PERCENTILES: [(&str, f64); 9] = [
     ("50", 0.5),
     ("75", 0.75),
@@ -17,7 +17,7 @@ pub(crate) const PERCENTILES: [(&str, f64); 9] = [
     ("99.9999", 0.999_999),
 ];
 
-/// How finely a spectrum is cut: 5 steps to each halving of the rest, as wrk2 does.
+/// The resolution of a spectrum: 5 steps for each halving of the rest, as in wrk2.
 const STEPS: u32 = 5;
 
 /// One line of a spectrum.
@@ -27,7 +27,7 @@ pub(crate) struct Point {
     pub(crate) value: u64,
     /// 0 to 1.
     pub(crate) quantile: f64,
-    /// How many lie at the value or below.
+    /// The number of requests at or below the value.
     pub(crate) count: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn percentile(histogram: &Histogram<u64>, quantile: f64) -> u64 {
     histogram.value_at_quantile(quantile).min(histogram.max())
 }
 
-/// The spectrum of what was recorded.
+/// The spectrum of a histogram.
 pub(crate) fn points(histogram: &Histogram<u64>) -> impl Iterator<Item = Point> {
     let mut count = 0;
     histogram.iter_quantiles(STEPS).map(move |step| {
@@ -56,7 +56,7 @@ pub(crate) fn hgrm(histogram: &Histogram<u64>) -> String {
     spectrum(histogram, [14, 10, 14], 12)
 }
 
-/// With columns of these widths behind the value's, and so many digits of each quantile.
+/// The spectrum, with columns of these widths after the value's, and so many digits of each quantile.
 fn spectrum(histogram: &Histogram<u64>, [share, total, rest]: [usize; 3], digits: usize) -> String {
     let mut out = format!(
         "{:>12} {:>share$} {:>total$} {:>rest$}\n\n",
@@ -65,7 +65,7 @@ fn spectrum(histogram: &Histogram<u64>, [share, total, rest]: [usize; 3], digits
     for Point { value, quantile, count } in points(histogram) {
         let millis = value as f64 / 1e3;
         let inverse = inverse(quantile);
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "{millis:12.3} {quantile:share$.digits$} {count:total$} {inverse:>rest$}");
     }
     out + &footer(histogram)

@@ -1,4 +1,4 @@
-//! Signals, which end a load early: the first one lets it tell what it counted, a second one kills it.
+//! Signals, which end a load early: after the first signal the load prints its results, a second signal kills the load.
 
 use std::fmt;
 use std::io;
@@ -10,16 +10,16 @@ use signal_hook::flag;
 
 use super::nanos::Nanos;
 
-/// How long after a signal was seen the last requests are due. Each thread looks for it more often than this, so that all
-/// end at the same time and what was due until then is known.
+/// The time between the detection of a signal and the last due requests. Each thread checks for the signal more often
+/// than this, so that all threads end at the same time and the number of due requests is known.
 const NOTICE: Nanos = Nanos::from_millis(150);
 
-/// Whether a load is to end early, for all of its threads.
+/// Whether a load must end early, for all of its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
-    /// The number of the signal that came; 0 for none.
+    /// The number of the received signal; 0 for none.
     signal: Arc<AtomicUsize>,
-    /// When it ends: 0 until a thread has seen the signal.
+    /// The time of the end: 0 until a thread has seen the signal.
     end: AtomicU64,
 }
 
@@ -32,12 +32,12 @@ pub(crate) enum Signal {
 }
 
 impl Stop {
-    /// Listens to signals from now on.
+    /// Listens for signals from now on.
     pub(crate) fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
         let is_second = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds that it is not the second one.
+            // The order matters: at the first signal, the conditional handler finds that it is not the second.
             flag::register_conditional_default(signal, is_second.clone())?;
             flag::register(signal, is_second.clone())?;
             flag::register_usize(signal, stop.signal.clone(), signal.unsigned_abs() as usize)?;
@@ -45,9 +45,9 @@ impl Stop {
         Ok(stop)
     }
 
-    /// When the load ends, if a signal says so.
+    /// The end of the load, if a signal requires it.
     pub(crate) fn end(&self, now: Nanos) -> Option<Nanos> {
-        // It is looked at often, and is hardly ever there.
+        // The check is frequent, and a signal is rare.
         if self.signal.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -56,7 +56,7 @@ impl Stop {
         Some(Nanos(set.err().unwrap_or(end)))
     }
 
-    /// When it was ended early, and by what.
+    /// The time of the early end, and its signal.
     pub(crate) fn ended(&self) -> Option<(Nanos, Signal)> {
         let signal = match self.signal.load(Ordering::Relaxed) as i32 {
             SIGINT => Signal::Interrupt,
@@ -64,7 +64,7 @@ impl Stop {
             _ => return None,
         };
         let end = self.end.load(Ordering::Relaxed);
-        // A signal that nobody has seen came after everything was over.
+        // A signal that no thread has seen came after the end.
         (end > 0).then_some((Nanos(end), signal))
     }
 }

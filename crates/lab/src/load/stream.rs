@@ -1,4 +1,4 @@
-//! A nonblocking connection, with or without TLS. Buffers for what is under way belong to the thread.
+//! A nonblocking connection, with or without TLS. The thread owns the buffers for data in transit.
 
 use std::net::SocketAddr;
 
@@ -10,14 +10,14 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::tls::{Progress, Tls, TlsOptions};
 
-/// How much is read at once.
+/// The number of bytes for one read.
 const READ: usize = 64 * 1024;
 
-/// What all connections of a thread share while one of them is served.
+/// The buffers that all connections of a thread share while one of them is served.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     incoming: Vec<u8>,
-    /// What was received, without TLS.
+    /// Received data, without TLS.
     pub(crate) plain: Vec<u8>,
     outgoing: Vec<u8>,
 }
@@ -32,27 +32,27 @@ impl Scratch {
 pub(crate) struct Stream {
     socket: OwnedFd,
     tls: Option<Box<Tls>>,
-    /// What the kernel did not take yet.
+    /// Data that the kernel has not accepted yet.
     unsent: Vec<u8>,
 }
 
-/// What came.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// Something, and there may be more to be read.
+    /// Data, and more may be available.
     More,
-    /// Something or nothing, and the kernel will tell when there is more.
+    /// Data or nothing; the kernel will report further data.
     Drained,
-    /// Nothing more will come. What came before lies in [`Scratch::plain`].
+    /// The end. Earlier data is in [`Scratch::plain`].
     Ended,
 }
 
-/// Why a connection is of no further use.
+/// The reason why a connection is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     Socket,
     Tls,
-    /// The peer has said why it ends it (RFC 8446, 6).
+    /// The peer sent an alert before the end (RFC 8446, 6).
     Alert,
 }
 
@@ -69,7 +69,7 @@ impl From<rustls::Error> for Broken {
 }
 
 impl Stream {
-    /// Begins to connect. Gives whether that is done already.
+    /// Begins to connect. Returns whether the connect is already complete.
     pub(crate) fn connect(address: &SocketAddr) -> Result<(Self, bool), Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -83,7 +83,7 @@ impl Stream {
         Ok((Self { socket, tls: None, unsent: Vec::new() }, connected))
     }
 
-    /// What became of connecting.
+    /// The result of the connect.
     pub(crate) fn connected(&self) -> Result<(), Errno> {
         socket_error(&self.socket)?
     }
@@ -94,8 +94,8 @@ impl Stream {
         Ok(self.transmit(&scratch.outgoing)?)
     }
 
-    /// Reads once. What came lies in [`Scratch::plain`], also if there is an error. `to_the_end`: the kernel has said that
-    /// the end of the connection is there to be read.
+    /// Reads once. The data is in [`Scratch::plain`], also if there is an error. `to_the_end`: the kernel has reported
+    /// the end of the connection.
     pub(crate) fn receive(
         &mut self,
         scratch: &mut Scratch,
@@ -119,7 +119,7 @@ impl Stream {
         Ok((received, Some(progress)))
     }
 
-    /// Sends this, now or as soon as the kernel takes it.
+    /// Sends the data, now or as soon as the kernel accepts it.
     pub(crate) fn send(&mut self, data: &[u8], scratch: &mut Scratch) -> Result<(), Broken> {
         let Some(tls) = &mut self.tls else { return Ok(self.transmit(data)?) };
         scratch.outgoing.clear();
@@ -127,7 +127,7 @@ impl Stream {
         Ok(self.transmit(&scratch.outgoing)?)
     }
 
-    /// The kernel takes data again.
+    /// The kernel accepts data again.
     pub(crate) fn flush(&mut self) -> Result<(), Errno> {
         if self.unsent.is_empty() {
             return Ok(());
@@ -136,12 +136,12 @@ impl Stream {
         self.transmit(&unsent)
     }
 
-    /// Whether a proper end is told from one that was cut off.
+    /// Whether a proper end differs from a cut-off connection.
     pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether the server has agreed to speak HTTP/2; without TLS it is not asked.
+    /// Whether the server has agreed to HTTP/2; without TLS there is no negotiation.
     pub(crate) fn is_http2(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_http2())
     }
@@ -171,14 +171,14 @@ fn transmit(socket: &OwnedFd, unsent: &mut Vec<u8>, data: &[u8]) -> Result<(), E
     Ok(())
 }
 
-/// Reads once into the room that there is.
+/// Reads once into the available room.
 fn recv(socket: &OwnedFd, into: &mut Vec<u8>, to_the_end: bool) -> Result<Received, Errno> {
     let room = into.capacity() - into.len();
     loop {
         return match rustix::net::recv(socket, spare_capacity(into), RecvFlags::empty()) {
             Ok((_, 0)) => Ok(Received::Ended),
             Ok((_, read)) if read == room || to_the_end => Ok(Received::More),
-            // As epoll(7) has it: a short read says that there was no more.
+            // According to epoll(7), a short read means that there was no more.
             Ok(_) | Err(Errno::AGAIN) => Ok(Received::Drained),
             Err(Errno::INTR) => continue,
             Err(error) => Err(error),

@@ -1,4 +1,4 @@
-//! What is loaded: a URL.
+//! The target of a load: a URL.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// What is loaded.
+/// The target of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) url: String,
@@ -14,14 +14,14 @@ pub(crate) struct Target {
     /// A name or an IP address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// What Host says: without the port if it is the scheme's.
+    /// The value of Host: without the port if it is the default port of the scheme.
     pub(crate) authority: String,
     /// The path with its query; not empty.
     pub(crate) path: String,
 }
 
 impl Target {
-    /// Where the connections go. Of several addresses, as `localhost` has them, the first one where somebody listens.
+    /// The destination of the connections. Of several addresses, such as those of `localhost`, the first address with a listener.
     pub(crate) fn resolve(&self) -> anyhow::Result<SocketAddr> {
         let name = (self.host.as_str(), self.port);
         let unknown = || format!("{}: the host {:?} has no address", self.url, self.host);

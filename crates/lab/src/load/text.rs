@@ -1,4 +1,4 @@
-//! What came of a load, in wrk2's layout.
+//! The results of a load, in wrk2's layout.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::plan::{Plan, Protocol};
 use super::schedule::Pace;
 use super::spectrum::{self, PERCENTILES, percentile};
 
-/// What is printed before the load begins.
+/// The text before the load.
 pub(crate) fn heading(plan: &Plan) -> String {
     let schedule = &plan.schedule;
     let pace = match schedule.pace {
@@ -33,11 +33,11 @@ pub(crate) fn heading(plan: &Plan) -> String {
     )
 }
 
-/// What is printed after it.
+/// The text after the load.
 pub(crate) fn of(outcome: &Outcome, parts: Parts) -> String {
     let counts = &outcome.counts;
     let mut out = "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n".to_owned();
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = write!(out, "{}{}", latency_line(&counts.latency), rate_line(&counts.rates));
     if parts.latency {
         out += &distribution("Recorded Latency", &counts.latency);
@@ -77,7 +77,7 @@ fn errors(outcome: &Outcome) -> String {
         let kinds = Failure::ALL.iter().map(|failure| (failure.name(), counts.failures(*failure)));
         let _ = writeln!(out, "    of which: {}", listed(kinds));
     }
-    // wrk's words, and its limit: what is below 400 is no error to it.
+    // wrk's words, and its limit: statuses below 400 are no errors to wrk.
     let bad: u64 = counts.statuses().filter(|(status, _)| *status >= 400).map(|(_, count)| count).sum();
     if bad > 0 {
         let _ = writeln!(out, "  Non-2xx or 3xx responses: {bad}");
@@ -96,7 +96,7 @@ fn errors(outcome: &Outcome) -> String {
     out
 }
 
-/// Those that are there.
+/// The names with counts above 0.
 fn listed<'n>(counts: impl Iterator<Item = (&'n str, u64)>) -> String {
     let present = counts.filter(|(_, count)| *count > 0);
     present.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
@@ -130,7 +130,7 @@ fn stats_line(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> Strin
     format!("    {name:<10}{columns}{:8.2}%\n", within * 100.0)
 }
 
-/// As wrk does it: to the right, but for the room that a unit of two letters takes.
+/// The text right-aligned as in wrk, except for the room of a unit with two letters.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.bytes().rev().take(2).take_while(u8::is_ascii_alphabetic).count();
     let pad = 2 - letters;
@@ -140,7 +140,7 @@ fn padded(text: &str, width: usize) -> String {
 fn distribution(title: &str, histogram: &Histogram<u64>) -> String {
     let mut out = format!("  Latency Distribution (HdrHistogram - {title})\n");
     for (name, quantile) in PERCENTILES {
-        // wrk2 has three decimals, which the last one needs another of.
+        // wrk2 prints three decimals; the last percentile needs another.
         let decimals = name.split_once('.').map_or(0, |(_, decimals)| decimals.len()).max(3);
         let value = micros(percentile(histogram, quantile) as f64);
         let _ = writeln!(out, "{:>7}%{}", format!("{:.decimals$}", quantile * 100.0), padded(&value, 10));
@@ -151,7 +151,7 @@ fn distribution(title: &str, histogram: &Histogram<u64>) -> String {
         + "----------------------------------------------------------\n"
 }
 
-/// A unit, and those above it, each this many times the one before.
+/// A unit and the next larger units, each with this factor to the previous unit.
 struct Units {
     factor: f64,
     names: &'static [&'static str],
@@ -162,7 +162,7 @@ const BINARY: Units = Units { factor: 1024.0, names: &["", "K", "M", "G", "T", "
 const MICROS: Units = Units { factor: 1000.0, names: &["us", "ms"] };
 const SECONDS: Units = Units { factor: 60.0, names: &["s", "m", "h"] };
 
-/// With two decimals, in the unit in which wrk would print it: the next one from 85 % of it on.
+/// A number with two decimals, in the unit that wrk would print: the next unit from 85 % of it on.
 fn scaled(number: f64, units: &Units) -> String {
     let (mut number, mut unit) = (number, 0);
     while unit + 1 < units.names.len() && number >= units.factor * 0.85 {
@@ -172,7 +172,7 @@ fn scaled(number: f64, units: &Units) -> String {
     format!("{number:.2}{}", units.names[unit])
 }
 
-/// A time in microseconds, in the unit that suits it.
+/// A time in microseconds, in a suitable unit.
 pub(crate) fn micros(micros: f64) -> String {
     if micros >= 1e6 { scaled(micros / 1e6, &SECONDS) } else { scaled(micros, &MICROS) }
 }

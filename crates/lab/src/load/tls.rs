@@ -1,4 +1,4 @@
-//! TLS, driven by hand over rustls' core without I/O: an idle connection has no buffers.
+//! TLS, driven directly over rustls' core without I/O: an idle connection has no buffers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use super::target::Target;
 
-/// HTTP/2 as ALPN names it (RFC 9113, 3.2).
+/// The ALPN name of HTTP/2 (RFC 9113, 3.2).
 const HTTP2: &[u8] = b"h2";
 
-/// What is needed to open TLS connections.
+/// The options of TLS connections.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsOptions {
     config: Arc<ClientConfig>,
@@ -25,8 +25,8 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// With `authorities`, a file in PEM, servers have to have a certificate of theirs.
-    /// With `groups`, keys are exchanged by one of these, the first the server likes.
+    /// With `authorities`, a PEM file, servers need a certificate of these CAs. With `groups`, the key exchange uses
+    /// one of these groups: the server's preferred group.
     pub(crate) fn new(
         target: &Target,
         authorities: Option<&Path>,
@@ -47,7 +47,7 @@ impl TlsOptions {
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
                 .with_no_client_auth(),
         };
-        // Each handshake is a full one, as those of new users are.
+        // Each handshake is a full handshake, as for new users.
         config.resumption = Resumption::disabled();
         let protocol = if is_http2 { HTTP2 } else { b"http/1.1" };
         config.alpn_protocols = vec![protocol.to_vec()];
@@ -58,7 +58,7 @@ impl TlsOptions {
     }
 }
 
-/// How keys are exchanged, by the name that TLS and curl have for it.
+/// The key exchange group by its name in TLS and curl.
 pub(crate) fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, String> {
     match name.to_ascii_uppercase().as_str() {
         "X25519MLKEM768" => Ok(aws_lc_rs::kx_group::X25519MLKEM768),
@@ -79,7 +79,7 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Takes any certificate, as wrk does, but not any signature: the server must have the certificate's key.
+/// Accepts any certificate, as wrk does, but not any signature: the server must have the certificate's key.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -125,11 +125,11 @@ impl ServerCertVerifier for AnyCertificate {
 /// The client's side of a TLS connection.
 pub(crate) struct Tls {
     session: UnbufferedClientConnection,
-    /// The beginning of a record, or of several that belong together.
+    /// The beginning of a record, or of several connected records.
     partial: Vec<u8>,
 }
 
-/// How far the records that came have led.
+/// The state after the received records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Handshaking,
@@ -142,7 +142,7 @@ pub(crate) enum Progress {
 const MAX_PARTIAL: usize = 256 * 1024;
 
 impl Tls {
-    /// Begins: the first message lies in `outgoing`.
+    /// Begins the handshake: the first message is in `outgoing`.
     pub(crate) fn new(options: &TlsOptions, outgoing: &mut Vec<u8>) -> Result<Self, Error> {
         let session = UnbufferedClientConnection::new(options.config.clone(), options.name.clone())?;
         let mut tls = Self { session, partial: Vec::new() };
@@ -150,7 +150,7 @@ impl Tls {
         Ok(tls)
     }
 
-    /// Reads records. What is in them is appended to `plain`, what TLS has to say to `outgoing`.
+    /// Reads records. Appends their content to `plain`, and the output of TLS to `outgoing`.
     pub(crate) fn read(
         &mut self,
         records: &mut [u8],
@@ -171,19 +171,19 @@ impl Tls {
         Ok(progress)
     }
 
-    /// Whether the server has agreed to speak HTTP/2.
+    /// Whether the server has agreed to HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.session.alpn_protocol() == Some(HTTP2)
     }
 
-    /// Seals `data` into `outgoing`.
+    /// Encrypts `data` into `outgoing`.
     pub(crate) fn write(&mut self, data: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
         loop {
             let status = self.session.process_tls_records(&mut []);
             match status.state? {
                 ConnectionState::WriteTraffic(mut traffic) => {
                     let start = outgoing.len();
-                    // At most 29 bytes are around the data of each record.
+                    // Each record adds at most 29 bytes to its data.
                     let mut size = data.len() + 32 * (1 + data.len() / (16 * 1024));
                     loop {
                         outgoing.resize(start + size, 0);
@@ -205,7 +205,7 @@ impl Tls {
     }
 }
 
-/// Gives how many bytes of the records are used up.
+/// Returns the number of used bytes of the records.
 fn process(
     session: &mut UnbufferedClientConnection,
     records: &mut [u8],
@@ -230,7 +230,7 @@ fn process(
                 None
             }
             ConnectionState::TransmitTlsData(data) => {
-                // It lies in `outgoing`, and goes out before anything else.
+                // The output is in `outgoing`, and is sent before anything else.
                 data.done();
                 None
             }

@@ -1,11 +1,11 @@
-//! A thread of a load: an event loop of its own, with connections, time and counts that nobody else writes to.
+//! A thread of a load: a separate event loop, with connections, time and counts that no other thread writes.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`slot`] | a connection's place |
-//! | [`opening`] | how connections are opened, and given up |
-//! | [`receiving`] | what comes on them |
-//! | [`http1`], [`http2`] | as part of answers |
+//! | [`opening`] | opening and closing of connections |
+//! | [`receiving`] | the input of connections |
+//! | [`http1`], [`http2`] | the input as part of responses |
 
 mod http1;
 mod http2;
@@ -38,65 +38,65 @@ use super::schedule::{Pace, Schedule};
 use super::stop::Stop;
 use super::stream::Scratch;
 
-/// How often limits are looked at, at least, and rates are taken.
+/// The longest time between two checks of timeouts, and between two samples of the rate.
 const TICK: Nanos = Nanos::from_millis(100);
 
-/// How many sockets are served before requests are looked for that became due meanwhile: half a millisecond's work.
+/// The number of sockets to serve before the next check for due requests: half a millisecond's work.
 const EVENTS: usize = 64;
 
-/// Told once of each change, and never asked again: no system call but send and receive for each request.
+/// The kernel reports each change once, so a request needs no system calls but send and receive.
 const EVENTS_OF_STREAMS: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// How often [`Worker::watch`] is told.
+/// The time between two samples for [`Worker::watch`].
 const SECOND: Nanos = Nanos::from_millis(1000);
 
-/// The bits of an id that count the requests of a thread. Those above are the thread's number.
+/// The bits of an id that count the requests of a thread. The higher bits are the thread's number.
 const IDS: u64 = (1 << 48) - 1;
 
 pub(crate) struct Worker<'p> {
     plan: &'p Plan,
-    /// The plan's, until something stops it.
+    /// The plan's schedule, until a signal shortens it.
     schedule: Schedule,
     clock: Clock,
     stop: &'p Stop,
     epoll: OwnedFd,
-    /// The connections, to which requests are dealt out; behind them, those that only carry what is under way to its end.
+    /// The connections that requests are assigned to; behind them, connections that only finish their requests in flight.
     slots: Vec<Slot>,
-    /// How many requests are dealt out to.
+    /// The number of connections that requests are assigned to.
     dealt: usize,
-    /// Places behind them that are free.
+    /// Free places behind them.
     spare: Vec<usize>,
     counts: Counts,
     get: Request,
     post: Request,
-    /// The next request's, of this run.
+    /// The id of the next request of this run.
     next_id: u64,
     scratch: Scratch,
-    /// What HTTP/2 has to say on the connection that is served.
+    /// The output of HTTP/2 for the current connection.
     outgoing: Vec<u8>,
-    /// What became of requests on it.
+    /// The results of requests on the current connection.
     finished: Vec<Finished>,
     head: ResponseHead,
-    /// When connections are to be opened.
+    /// The times of scheduled openings.
     openings: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Requests of this thread that became due, in the order in which they do: the number of the next one. Those of
-    /// connections that were busy then are sent as soon as they are not.
+    /// The number of this thread's next request to become due, in the order of their times. Requests whose connection
+    /// was busy are sent as soon as the connection is free.
     cursor: u64,
-    /// How many requests of this thread are due in all; unknown in a closed loop.
+    /// The number of requests of this thread that are due in all; unknown in a closed loop.
     to_send: Option<u64>,
-    /// Requests under way.
+    /// Requests in flight.
     waiting: usize,
     next_tick: Nanos,
-    /// What had been answered at the last tick, and when it was.
+    /// The number of responses at the last tick, and the time of that tick.
     ticked: (u64, Nanos),
-    /// Who is told what was counted so far, once a second.
+    /// The receiver of the counts, once a second.
     watch: Option<SyncSender<Sample>>,
     next_watch: Nanos,
     index: usize,
 }
 
-/// Whether the stream that was served is still there.
+/// Whether the current stream is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
     Open,
@@ -104,7 +104,7 @@ enum Stays {
 }
 
 impl<'p> Worker<'p> {
-    /// The worker of this index below `plan.threads`.
+    /// The worker with this index below `plan.threads`.
     pub(crate) fn new(
         plan: &'p Plan,
         clock: Clock,
@@ -113,7 +113,7 @@ impl<'p> Worker<'p> {
         watch: Option<SyncSender<Sample>>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        // Connections are dealt out to threads in turn, so that the requests of a thread are due at even distances.
+        // Connections are assigned to threads in turn, so that the requests of a thread are due at even distances.
         let numbers = (index as u64..plan.schedule.connections).step_by(plan.threads);
         let slots: Vec<Slot> = numbers
             .map(|number| Slot {
@@ -155,9 +155,9 @@ impl<'p> Worker<'p> {
         })
     }
 
-    /// Loads until the schedule is over and every answer has come or is too late.
+    /// Runs until the schedule is over and every response has arrived or is too late.
     pub(crate) fn run(mut self) -> Result<Counts, Errno> {
-        // A thread sleeps 50 us longer than it is told unless it says that it minds.
+        // A thread sleeps 50 us longer than requested unless it sets its timer slack.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
@@ -185,14 +185,14 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Whether nothing more is to be sent.
+    /// Whether all requests have been sent.
     fn is_over(&self, now: Nanos) -> bool {
         let schedule = &self.schedule;
         let all_sent = self.to_send.is_some_and(|to_send| self.counts.sent >= to_send);
         now >= schedule.last_send() || now >= schedule.end && all_sent
     }
 
-    /// When something is to be done even if nothing comes.
+    /// The time of the next work without any input.
     fn next_moment(&self) -> Nanos {
         let opening = self.openings.peek().map_or(Nanos::MAX, |Reverse((at, _))| *at);
         let due = self.cursor_due().unwrap_or(Nanos::MAX);
@@ -202,7 +202,7 @@ impl<'p> Worker<'p> {
         opening.min(due).min(end.unwrap_or(Nanos::MAX)).min(self.next_tick)
     }
 
-    /// When the request at the cursor is due; in a closed loop the first ones, of all connections.
+    /// The time at which the request at the cursor is due; in a closed loop only the first requests, of all connections.
     fn cursor_due(&self) -> Option<Nanos> {
         if self.schedule.pace == Pace::Closed {
             return (self.cursor == 0).then_some(self.schedule.first);
@@ -215,10 +215,10 @@ impl<'p> Worker<'p> {
         (self.cursor % self.dealt as u64) as usize
     }
 
-    /// Sends what has become due.
+    /// Sends due requests.
     fn release(&mut self, now: Nanos) {
         if self.schedule.pace == Pace::Closed {
-            // The first requests; each answer is followed by the next one.
+            // The first requests; each response is followed by the next request.
             if self.cursor == 0 && now >= self.schedule.first {
                 self.cursor = 1;
                 for at in 0..self.dealt {
@@ -250,11 +250,11 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Sends the next requests of a connection that are due, as many as it takes.
+    /// Sends the next due requests of a connection, as many as it accepts.
     fn proceed(&mut self, at: usize) -> Stays {
         let now = self.clock.now();
         while let Some(due) = self.slots[at].connection.take_due(now, &self.schedule) {
-            // In a closed loop nothing waits for a connection, so opening one is part of the request.
+            // In a closed loop no request waits for a connection, so the opening is part of the request.
             let due = if self.plan.is_new_each { due.min(self.slots[at].connection.opened()) } else { due };
             if self.send(at, due, now) == Stays::Closed {
                 return Stays::Closed;
@@ -263,7 +263,7 @@ impl<'p> Worker<'p> {
         self.transmit(at)
     }
 
-    /// Sends a request; in HTTP/2 it is to be transmitted.
+    /// Sends a request; in HTTP/2 its bytes still need [`transmit`](Self::transmit).
     fn send(&mut self, at: usize, due: Nanos, now: Nanos) -> Stays {
         let id = self.next_id;
         self.next_id += 1;
@@ -289,7 +289,7 @@ impl<'p> Worker<'p> {
         Stays::Open
     }
 
-    /// Transmits what HTTP/2 has to say on a connection: all of it at once.
+    /// Sends the output of HTTP/2 on a connection, all of it at once.
     fn transmit(&mut self, at: usize) -> Stays {
         if self.outgoing.is_empty() {
             return Stays::Open;
@@ -303,9 +303,9 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Looks at limits, and takes the rate.
+    /// Checks timeouts, and samples the rate.
     fn tick(&mut self, now: Nanos) {
-        // Limits are kept to within a twentieth.
+        // Timeouts are exact to a twentieth.
         self.next_tick = now + TICK.min(Nanos((self.plan.timeout.0 / 20).max(1_000_000)));
         for at in 0..self.slots.len() {
             let connection = &self.slots[at].connection;
@@ -331,7 +331,7 @@ impl<'p> Worker<'p> {
             && let Some(watch) = &self.watch
         {
             self.next_watch = now + SECOND;
-            // Whoever shows it and is slow misses one.
+            // A slow receiver misses a sample.
             let latency = self.counts.latency.clone();
             let (answered, errors) = (self.counts.answered, self.counts.errors());
             let _ = watch.try_send(Sample {

@@ -1,4 +1,4 @@
-//! API gateways: what each refuses, what it adds to one request, what its functions cost, and the study beside.
+//! API gateways: denied calls, the latency added to one request, the cost of functions, and the study beside.
 
 use super::contest::OURS;
 use super::costs::{Measured, Work};
@@ -7,7 +7,7 @@ use super::words::{count, number, ratio, time};
 use crate::published::{Claim, Measure, Published};
 use crate::results::{Checked, Checks, OfGateway, Results};
 
-/// All tables, in the order in which they are shown.
+/// All tables, in the order of the report.
 pub(super) fn tables(results: &Results, works: &[Work<'_>], published: Option<&Published>) -> Vec<Table> {
     let mut all = Vec::new();
     all.extend(checks(results));
@@ -18,7 +18,7 @@ pub(super) fn tables(results: &Results, works: &[Work<'_>], published: Option<&P
     all
 }
 
-/// What became of the calls that each gateway has to let in or to refuse.
+/// The results of the calls that each gateway must accept or deny.
 fn checks(results: &Results) -> Option<Table> {
     let gateways = columns_of(results, |gateway| !gateway.checks.is_empty());
     let mut calls: Vec<(&str, &Checked)> = Vec::new();
@@ -64,12 +64,12 @@ fn status(checks: &Checks, call: &str) -> Cell {
     }
 }
 
-/// Those of whom something is shown, in their order.
+/// The gateways with figures to show, in their order.
 fn columns_of(results: &Results, is_shown: impl Fn(&OfGateway) -> bool) -> Vec<&OfGateway> {
     results.gateways.iter().filter(|gateway| is_shown(gateway)).collect()
 }
 
-/// What each gateway adds to the latency of one request.
+/// The latency that each gateway adds to one request.
 fn added(work: &Work<'_>) -> Option<Table> {
     let ours = work.measured.iter().find(|each| each.gateway.name == OURS).and_then(Measured::added);
     let columns = vec![
@@ -102,7 +102,7 @@ fn added(work: &Work<'_>) -> Option<Table> {
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
-/// What functions cost: a row for each, a column for each gateway, and what was published.
+/// The cost of functions: a row for each, a column for each gateway, and the published figures.
 fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published>) -> Option<Table> {
     let with: Vec<&Work<'_>> = works.iter().filter(|work| work.functions().is_some()).collect();
     let gateways = columns_of(results, |gateway| with.iter().any(|work| work.of(gateway).is_some()));
@@ -130,9 +130,9 @@ fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published
             let rps = |name: &str| {
                 published.functions.iter().find(|each| each.functions == name).map(|each| each.rps)
             };
-            // The first is without.
+            // The first entry is without functions.
             let whole = published.functions.first().map(|each| each.rps);
-            // Of one caller.
+            // The published figures are for one caller.
             let share = rps(&functions.name).zip(whole).filter(|_| functions.callers <= 1);
             cells.push(share.map_or(Cell::quiet("–"), |(part, whole)| Cell::plain(ratio(part, whole))));
         }
@@ -143,7 +143,7 @@ fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
-/// What many callers cost beside few.
+/// The cost of many callers compared with few.
 fn callers(results: &Results, works: &[Work<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
     let gateways = columns_of(results, |gateway| {
@@ -186,7 +186,7 @@ fn callers(results: &Results, works: &[Work<'_>]) -> Option<Table> {
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
-/// How much better Sluicegate is than each other, beside how much better the study's gateway was than Kong.
+/// The advantage of Sluicegate over each other gateway, beside the advantage of the study's gateway over Kong.
 fn beside(results: &Results, works: &[Work<'_>], published: &Published) -> Option<Table> {
     let ours = results.gateways.iter().find(|gateway| gateway.name == OURS)?;
     let others = columns_of(results, |gateway| {
@@ -221,7 +221,7 @@ fn beside(results: &Results, works: &[Work<'_>], published: &Published) -> Optio
     (!rows.is_empty() && !others.is_empty()).then_some(Table { caption, columns, rows })
 }
 
-/// How many times as good we are.
+/// The factor of our advantage.
 fn advantage(claim: &Claim, work: &Work<'_>, ours: &OfGateway, other: &OfGateway) -> Option<String> {
     let (one, two) = match claim.measure {
         Measure::Cpu => at_one_rate(work, ours, other)?,
@@ -233,7 +233,7 @@ fn advantage(claim: &Claim, work: &Work<'_>, ours: &OfGateway, other: &OfGateway
             let ([_, ours], [_, theirs]) = (one.added()?, two.added()?);
             Some(ratio(theirs.median, ours.median))
         }
-        // Where the load is slower than the gateways, only what they do with a second of CPU tells them apart.
+        // If the load is slower than the gateways, only the requests per second of CPU time distinguish them.
         Measure::Calls => {
             let calls = ratio(one.requests_per_s().median, two.requests_per_s().median);
             Some(format!("{calls}, by CPU {}", cost()))
@@ -245,7 +245,7 @@ fn advantage(claim: &Claim, work: &Work<'_>, ours: &OfGateway, other: &OfGateway
     }
 }
 
-/// Both at the highest rate that both keep.
+/// Both gateways at the highest rate that both sustain.
 fn at_one_rate<'w, 'r>(
     work: &'w Work<'r>,
     ours: &OfGateway,
@@ -262,7 +262,7 @@ fn at_one_rate<'w, 'r>(
     both.max_by(|(one, _), (two, _)| one.rate.unwrap_or(0.0).total_cmp(&two.rate.unwrap_or(0.0)))
 }
 
-/// What does not refuse what it has to, or does not let the good call in.
+/// The calls that the gateway should deny or accept, but did not.
 pub(super) fn broken(gateway: &OfGateway) -> Option<String> {
     let broken = gateway.checks.iter().filter(|checks| !checks.are_kept());
     let each: Vec<String> = broken

@@ -1,4 +1,4 @@
-//! What each kind of work costs, gateway by gateway.
+//! The cost of each kind of work, gateway by gateway.
 
 use super::contest::OURS;
 use super::costs::{Measured, Work};
@@ -55,7 +55,7 @@ pub(super) fn table(work: &Work<'_>) -> Table {
     Table { caption: work.name.to_owned(), columns, rows }
 }
 
-/// What others are compared with: Sluicegate, or what costs least.
+/// The figures that the others are compared with: Sluicegate, or the lowest cost.
 fn reference<'w, 'r>(work: &'w Work<'r>) -> Option<&'w Measured<'r>> {
     let ours = work.measured.iter().find(|each| each.gateway.name == OURS);
     ours.or_else(|| {
@@ -63,7 +63,7 @@ fn reference<'w, 'r>(work: &'w Work<'r>) -> Option<&'w Measured<'r>> {
     })
 }
 
-/// A bar for each gateway, with its spread; a kind of work has a scale of its own.
+/// A bar for each gateway, with its spread; each kind of work has its own scale.
 pub(super) fn plot(work: &Work<'_>) -> Plot {
     let most = work.measured.iter().map(|each| each.cost().most).fold(0.0, f64::max);
     let frame = Frame {

@@ -1,24 +1,24 @@
-//! Who is compared: each gateway's run, with the same gateway's baseline.
+//! The compared runs: each gateway's run, with the same gateway's baseline.
 
 use crate::results::{Latency, OfGateway, Requests, Results, Run};
 
 /// A gateway's run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contestant<'r> {
-    /// The place of its gateway, which has its colour and its mark: the same in all plots of a report.
+    /// The number of its gateway, which determines its colour and its mark: the same in all plots of a report.
     pub(super) slot: usize,
     pub(super) gateway: &'r OfGateway,
     pub(super) run: &'r Run,
-    /// The same gateway while nothing changed.
+    /// The run of the same gateway while nothing changed.
     pub(super) baseline: Option<&'r Run>,
-    /// Whether the gateway has several runs, which are told apart by their labels then.
+    /// Whether the gateway has several runs, which differ by their labels.
     is_one_of_several: bool,
 }
 
 /// Sluicegate's name in results.
 pub(super) const OURS: &str = "sluicegate";
 
-/// All that ran under a load, in the order of the results.
+/// All runs under a load, in the order of the results.
 pub(super) fn contestants(results: &Results) -> Vec<Contestant<'_>> {
     let mut all = Vec::new();
     for (index, gateway) in results.gateways.iter().enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn contestants(results: &Results) -> Vec<Contestant<'_>> {
         let changed: Vec<&Run> = gateway.runs.iter().filter(|run| !run.is_baseline).collect();
         let is_one_of_several = changed.len() > 1;
         match (changed.is_empty(), baseline) {
-            // Nothing changes in it: the baseline is what is asked for.
+            // Nothing changes in this experiment: the baseline is the subject.
             (true, Some(run)) => {
                 all.push(Contestant { slot, gateway, run, baseline: None, is_one_of_several });
             }
@@ -43,12 +43,12 @@ pub(super) fn contestants(results: &Results) -> Vec<Contestant<'_>> {
     all
 }
 
-/// The place of a gateway: the first is Sluicegate's, whether or not it takes part, so that its look is the same everywhere.
+/// The number of a gateway: Sluicegate is the first, whether it takes part or not, so that its look is always the same.
 pub(super) fn slot(results: &Results, index: usize) -> usize {
     if results.gateways.get(index).is_some_and(|gateway| gateway.name == OURS) {
         return 0;
     }
-    // There are eight further colours and marks; a ninth gateway shares those of the first.
+    // There are eight further colours and marks; a ninth gateway shares the look of the first.
     1 + results.gateways.iter().take(index).filter(|gateway| gateway.name != OURS).count() % 8
 }
 
@@ -61,7 +61,7 @@ impl Contestant<'_> {
         }
     }
 
-    /// For files and ids.
+    /// The name for files and ids.
     pub(super) fn name(&self) -> String {
         let label = if self.is_one_of_several { self.run.label.as_str() } else { "" };
         super::words::slug(&format!("{} {label}", self.gateway.name))
@@ -71,17 +71,17 @@ impl Contestant<'_> {
         due(&self.run.load.requests)
     }
 
-    /// Requests that were due and have no answer, and so are in no percentile: they failed, or were never sent.
+    /// Requests that were due and have no response, and so are in no percentile: they failed, or were never sent.
     pub(super) fn unanswered(&self) -> u64 {
         let (requests, errors) = (&self.run.load.requests, &self.run.load.errors);
         match requests.due {
             Some(due) => due.saturating_sub(requests.answered),
-            // In a closed loop the end cuts requests off, which is nobody's fault.
+            // In a closed loop the end cuts requests off, which is no fault of the gateway.
             None => errors.timeout + errors.read + errors.write,
         }
     }
 
-    /// Whether its answers tell p99.9 of its requests: with more than one in a thousand unanswered, none of them would do.
+    /// Whether its responses determine p99.9 of its requests: with more than one in a thousand without a response, they do not.
     pub(super) fn is_told_by_answers(&self) -> bool {
         self.unanswered() * 1000 <= self.due()
     }
@@ -90,7 +90,7 @@ impl Contestant<'_> {
         self.run.deliveries.map_or(0, |deliveries| deliveries.duplicated)
     }
 
-    /// Changes that it did not follow within the limit.
+    /// The number of changes without an effect within the limit.
     pub(super) fn never_followed(&self) -> usize {
         self.run
             .followed
@@ -99,7 +99,7 @@ impl Contestant<'_> {
             .count()
     }
 
-    /// Whether every request that was due had the right answer, and was delivered once.
+    /// Whether every request that was due had the correct response, and was delivered once.
     pub(super) fn is_clean(&self) -> bool {
         self.run.load.errors.total == 0
             && self.unanswered() == 0
@@ -113,8 +113,8 @@ fn due(requests: &Requests) -> u64 {
     requests.due.unwrap_or(requests.sent).max(requests.answered)
 }
 
-/// The value of a percentile in milliseconds: [`None`] if there are too few answers to know it. One in N answers says
-/// something about the share 1 - 1/N, and nothing beyond.
+/// The value of a percentile in milliseconds: [`None`] if there are too few responses for this percentile. One in N
+/// responses determines the share 1 - 1/N, and no higher share.
 pub(super) fn percentile(latency: &Latency, name: &str) -> Option<f64> {
     let quantile = name.parse::<f64>().ok()? / 100.0;
     if !is_known(latency, quantile) {
@@ -124,11 +124,11 @@ pub(super) fn percentile(latency: &Latency, name: &str) -> Option<f64> {
 }
 
 pub(super) fn is_known(latency: &Latency, quantile: f64) -> bool {
-    // The last answer of all is known whatever rounding does to 1 - 1/N.
+    // The last response is known despite the rounding of 1 - 1/N.
     latency.count > 0 && (1.0 - quantile) * latency.count as f64 >= 1.0 - 1e-6
 }
 
-/// The middle of what was measured in several turns.
+/// The median of several turns.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);

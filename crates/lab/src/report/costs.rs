@@ -1,20 +1,20 @@
-//! Single figures, put together: what each gateway did of a kind of work, over several turns.
+//! Single figures, combined: the results of each gateway for a kind of work, over several turns.
 
 use super::contest::{median, slot};
 use crate::results::{Added, OfGateway, Point, Results, WithFunctions};
 
-/// What is known of a gateway at one kind of work, with so many workers, at one rate.
+/// The figures of a gateway for one kind of work, with so many workers, at one rate.
 #[derive(Clone, Debug)]
 pub(super) struct Measured<'r> {
     pub(super) slot: usize,
     pub(super) gateway: &'r OfGateway,
     pub(super) workers: usize,
     pub(super) rate: Option<f64>,
-    /// One for each turn.
+    /// The figures of each turn.
     points: Vec<&'r Point>,
 }
 
-/// The median of all turns, and the least and the most of them.
+/// The median of all turns, with their minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -27,13 +27,13 @@ pub(super) struct Spread {
 pub(super) struct Work<'r> {
     pub(super) name: &'r str,
     pub(super) shape: Shape,
-    /// The gateways in their order; of each its workers and rates, rising.
+    /// The gateways in their order; for each gateway its workers and rates, ascending.
     pub(super) measured: Vec<Measured<'r>>,
-    /// What bounds it: a byte forwarder, or signing alone.
+    /// The limits of the work: a byte forwarder, or signatures alone.
     pub(super) limits: Vec<Measured<'r>>,
 }
 
-/// What was varied, which decides how it is shown.
+/// The varied quantity, which determines the presentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Nothing: gateways are compared.
@@ -46,13 +46,13 @@ pub(super) enum Shape {
 
 /// The byte forwarder's name in results.
 const FLOOR: &str = "floor";
-/// How works are named that are signing and nothing else; the key follows: `signature, RSA`.
+/// The beginning of the names of works that consist of signatures alone; the key follows: `signature, RSA`.
 const SIGNATURE: &str = "signature";
-/// How works are named in which each request has a connection of its own; the key follows.
+/// The beginning of the names of works in which each request has its own connection; the key follows.
 const NEW_TLS: &str = "new TLS";
 
-/// All kinds of work, in the order in which they are first met. Signing stands beside the new TLS connections that it limits, and
-/// by itself if there are none.
+/// All kinds of work, in the order of their first appearance. Signatures are beside the new TLS connections that they
+/// limit, and separate if there are none.
 pub(super) fn works(results: &Results) -> Vec<Work<'_>> {
     let mut names: Vec<&str> = Vec::new();
     for point in results.gateways.iter().flat_map(|gateway| &gateway.points) {
@@ -78,12 +78,12 @@ fn work<'r>(results: &'r Results, name: &'r str) -> Work<'r> {
         let with_key = format!("{SIGNATURE}{key}");
         limits.extend(of_work(results, &with_key));
         if with_key != SIGNATURE {
-            // Of any key.
+            // Signatures with any key.
             limits.extend(of_work(results, SIGNATURE));
         }
     }
     if measured.is_empty() {
-        // Then the limits are what was asked for.
+        // Then the limits are the subject.
         std::mem::swap(&mut measured, &mut limits);
     }
     let distinct = |value: &dyn Fn(&Measured<'_>) -> u64| {
@@ -147,7 +147,7 @@ impl Measured<'_> {
         self.spread(|point| point.cpus)
     }
 
-    /// What of single requests straight to a pod took, and what they took longer, in milliseconds.
+    /// The latency of single requests directly to a pod, and their additional latency, in milliseconds.
     pub(super) fn added(&self) -> Option<[Spread; 2]> {
         self.points.first()?.added?;
         let of = |value: fn(&Added) -> f64| self.spread(|point| point.added.as_ref().map_or(f64::NAN, value));
@@ -158,14 +158,14 @@ impl Measured<'_> {
         self.points.iter().map(|point| point.errors).sum()
     }
 
-    /// Whether it did less than what was wanted of it: what is answered fast with an error is not done.
+    /// Whether it achieved less than the requested rate: fast error responses do not count.
     pub(super) fn is_saturated(&self) -> bool {
         let requests: u64 = self.points.iter().map(|point| point.requests).sum();
         let fails = self.errors() as f64 > 0.001 * requests as f64;
         self.rate.is_some_and(|rate| fails || self.requests_per_s().median < 0.99 * rate)
     }
 
-    /// For tables: what is limited by it.
+    /// The name of the limit, for tables.
     pub(super) fn limit_name(&self) -> String {
         match self.points.first() {
             Some(point) if point.work.starts_with(SIGNATURE) => "limit: signing alone".to_owned(),
@@ -175,17 +175,17 @@ impl Measured<'_> {
 }
 
 impl<'r> Work<'r> {
-    /// What the gateways did with each request beside passing it on.
+    /// The functions that the gateways applied to each request.
     pub(super) fn functions(&self) -> Option<&'r WithFunctions> {
         self.measured.first()?.points.first()?.functions.as_ref()
     }
 
-    /// What this gateway did.
+    /// The figures of this gateway.
     pub(super) fn of(&self, gateway: &OfGateway) -> Option<&Measured<'r>> {
         self.measured.iter().find(|each| std::ptr::eq(each.gateway, gateway))
     }
 
-    /// What is counted a second.
+    /// The counted unit per second.
     pub(super) fn unit(&self) -> &'static str {
         if self.is_new_tls() {
             "new TLS connections/s"
@@ -200,12 +200,12 @@ impl<'r> Work<'r> {
         self.name.starts_with(NEW_TLS)
     }
 
-    /// What each gateway did, one after the other.
+    /// The figures of each gateway, one after the other.
     pub(super) fn by_gateway(&self) -> Vec<Vec<&Measured<'r>>> {
         by_gateway(&self.measured)
     }
 
-    /// The same of the limits.
+    /// The figures of the limits, one after the other.
     pub(super) fn limits_by_kind(&self) -> Vec<Vec<&Measured<'r>>> {
         let mut all: Vec<Vec<&Measured<'_>>> = Vec::new();
         for measured in &self.limits {

@@ -1,11 +1,11 @@
-//! What a gateway took of the machine while it was loaded, and how long it took to follow what changed.
+//! The CPU time and memory of a gateway under a load, and the time until changes took effect.
 
 use super::contest::{Contestant, median};
 use super::table::{Cell, Column, Row, Table};
 use super::words::{counted, number, time};
 use crate::results::{Followed, Run};
 
-/// CPU time and memory; [`None`] if they were not taken.
+/// CPU time and memory; [`None`] if they were not measured.
 pub(super) fn table(contestants: &[Contestant<'_>]) -> Option<Table> {
     if contestants.iter().all(|each| each.run.cpu.is_empty()) {
         return None;
@@ -70,14 +70,14 @@ fn mean(run: &Run) -> Option<f64> {
     (seconds > 0.0).then(|| busy / seconds)
 }
 
-/// Microseconds.
+/// CPU time per response, in microseconds.
 fn per_answer(run: &Run) -> Option<f64> {
     let (busy, _) = used(run);
     let answered = run.load.requests.answered;
     (answered > 0 && busy > 0.0).then(|| busy * 1e6 / answered as f64)
 }
 
-/// How long changes took to be followed; [`None`] if that was not looked at.
+/// The time until changes took effect; [`None`] if it was not measured.
 pub(super) fn followed(contestants: &[Contestant<'_>]) -> Option<Table> {
     let rows: Vec<Row> = contestants.iter().flat_map(rows).collect();
     let columns = vec![
@@ -93,7 +93,7 @@ pub(super) fn followed(contestants: &[Contestant<'_>]) -> Option<Table> {
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
-/// One for each kind of change.
+/// A row for each kind of change.
 fn rows(each: &Contestant<'_>) -> Vec<Row> {
     let mut kinds: Vec<&str> = Vec::new();
     for followed in &each.run.followed {
@@ -118,7 +118,7 @@ fn rows(each: &Contestant<'_>) -> Vec<Row> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// How many of the changes were never followed, in words.
+/// The number of changes without an effect, in words.
 pub(super) fn never(each: &Contestant<'_>) -> Option<String> {
     let never = each.never_followed() as u64;
     (never > 0).then(|| {

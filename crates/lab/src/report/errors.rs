@@ -1,4 +1,4 @@
-//! What went wrong, in the study's layout: rows of errors, a column for each gateway, and what was published beside.
+//! Errors, in the study's layout: rows of errors, a column for each gateway, and the published figures beside.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::words::{count, share};
 use crate::published::{self, Published};
 use crate::results::Errors;
 
-/// The load's names of errors, with those of readers: what the classes of the study are made of.
+/// The load's names of errors, with names for readers: the parts of the study's classes.
 const CONNECT: [(&str, &str); 5] = [
     ("connect_refused", "refused"),
     ("connect_other", "not reachable"),
@@ -99,7 +99,7 @@ impl<'r> Rows<'_, 'r> {
         self.add(title, false, |each| Some(figure(&each.run.load.errors)), theirs);
     }
 
-    /// What a class is made of: those that happened to anyone.
+    /// The parts of a class: errors that occurred in at least one run.
     fn kinds(&mut self, kinds: &[(&str, &str)], counts: fn(&Errors) -> &BTreeMap<String, u64>) {
         for (name, title) in kinds {
             let of = |each: &Contestant<'r>| counts(&each.run.load.errors).get(*name).copied().unwrap_or(0);
@@ -109,7 +109,7 @@ impl<'r> Rows<'_, 'r> {
         }
     }
 
-    /// Those other than 2xx that anyone gave.
+    /// The statuses other than 2xx in at least one run.
     fn statuses(&mut self) {
         let all = self.contestants.iter().flat_map(|each| each.run.load.statuses.keys().copied());
         let all: BTreeSet<u16> = all.filter(|status| !(200..300).contains(status)).collect();

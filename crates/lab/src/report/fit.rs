@@ -10,7 +10,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// [`None`] if the points do not lie at two places of x at least.
+    /// [`None`] if the points have fewer than two different values of x.
     pub(super) fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
@@ -23,7 +23,7 @@ impl Line {
             return None;
         }
         let slope = xy / xx;
-        // A level line explains points that are all at its height.
+        // A level line explains points that all have its height.
         let r_squared = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
         Some(Self { slope, at_zero: mean_y - slope * mean_x, r_squared })
     }

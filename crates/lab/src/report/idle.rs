@@ -1,11 +1,11 @@
-//! What connections that wait for their next request take of a gateway's memory.
+//! The memory of a gateway for idle connections.
 
 use super::contest::slot;
 use super::table::{Cell, Column, Row, Table};
 use super::words::{count, number};
 use crate::results::{Idle, Results};
 
-/// The table; [`None`] if that was not looked at.
+/// The table; [`None`] if the experiment did not measure it.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let rows = results.gateways.iter().enumerate().filter_map(|(index, gateway)| {
         let Idle { connections, http_kib, https_kib } = gateway.idle?;

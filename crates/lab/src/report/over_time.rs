@@ -1,4 +1,4 @@
-//! A run over time: latency, errors and CPUs above one another, with what changed when. One plot for each gateway, all of
+//! A run over time: latency, errors and CPUs above each other, with the changes. One plot for each gateway, all with
 //! the same scales.
 
 use super::contest::Contestant;
@@ -21,16 +21,16 @@ const LATENCY: f64 = 140.0;
 const STRIP: f64 = 34.0;
 const GAP: f64 = 22.0;
 
-/// The scales that all have in common.
+/// The common scales of all plots.
 struct Scales {
     seconds: Scale,
     latency: Scale,
-    /// A strip is left out if nobody has anything to show in it.
+    /// [`None`] if no run has values for the strip, which is left out then.
     errors: Option<Scale>,
     cpus: Option<Scale>,
 }
 
-/// One for each run that has intervals.
+/// A plot for each run with intervals.
 pub(super) fn plots(contestants: &[Contestant<'_>]) -> Vec<Plot> {
     let shown = || contestants.iter().filter(|each| !each.run.load.intervals.is_empty());
     let Some(scales) = Scales::of(shown().map(|each| each.run)) else { return Vec::new() };
@@ -38,7 +38,7 @@ pub(super) fn plots(contestants: &[Contestant<'_>]) -> Vec<Plot> {
 }
 
 impl Scales {
-    /// [`None`] if nobody answered anything.
+    /// [`None`] if no run has a response.
     fn of<'r>(runs: impl Iterator<Item = &'r Run> + Clone) -> Option<Self> {
         let answered =
             || runs.clone().flat_map(|run| &run.load.intervals).filter(|interval| interval.answered > 0);
@@ -50,7 +50,7 @@ impl Scales {
         (least.is_finite() && seconds > 0.0).then(|| Self {
             seconds: Scale::Linear { low: 0.0, high: seconds },
             latency: Scale::log(least, most),
-            // From below 1, so that one error is seen.
+            // From below 1, so that a single error is visible.
             errors: (errors > 0.0).then(|| Scale::log(0.5, errors.max(1.0))),
             cpus: (cpus > 0.0).then(|| Scale::from_zero(cpus)),
         })
@@ -66,7 +66,7 @@ fn millis(us: u64) -> f64 {
     us.max(1) as f64 / 1e3
 }
 
-/// When, and how many errors a second.
+/// The time of each interval, and its errors per second.
 fn rates(run: &Run) -> impl Iterator<Item = (f64, f64)> {
     let seconds = run.load.interval_s.max(1e-9);
     run.load.intervals.iter().map(move |interval| (interval.at_s, interval.errors as f64 / seconds))
@@ -128,7 +128,7 @@ fn draw_seconds(canvas: &mut Canvas, scale: Scale, bottom: f64) {
     }
 }
 
-/// Thin lines through all strips, named where there is room.
+/// Thin lines through all strips, with names where there is room.
 fn draw_events(canvas: &mut Canvas, frame: &Frame, bottom: f64, run: &Run) {
     let mut free = 0.0;
     let is_crowded = run.events.len() > 30;
@@ -152,7 +152,7 @@ fn draw_events(canvas: &mut Canvas, frame: &Frame, bottom: f64, run: &Run) {
 
 fn draw_latency(canvas: &mut Canvas, frame: &Frame, run: &Run) {
     let half = run.load.interval_s / 2.0;
-    // What a line shows of an interval.
+    // The value that a line shows for an interval.
     type Value = fn(&Interval) -> u64;
     let lines: [(&str, &str, Value); 3] = [
         ("thin line", "max", |interval| interval.max_us),
@@ -185,7 +185,7 @@ fn draw_errors(canvas: &mut Canvas, frame: &Frame, run: &Run) {
     let mut total = 0.0;
     for (at, rate) in rates(run).filter(|(_, rate)| *rate > 0.0) {
         let (left, right) = (frame.at_x(at), frame.at_x(at + seconds));
-        // However few, they are seen.
+        // Even a few errors are visible.
         let height = (frame.bottom() - frame.at_y(rate)).max(2.0);
         let width = (right - left - 0.5).max(0.6);
         canvas.rect("failed", left, frame.bottom() - height, width, height);
@@ -196,7 +196,7 @@ fn draw_errors(canvas: &mut Canvas, frame: &Frame, run: &Run) {
     canvas.text("small", Anchor::End, frame.right(), frame.top - 5.0, &text);
 }
 
-/// `20`, `3k`, for which there is room.
+/// `20`, `3k`: a short form for small room.
 fn short_count(value: f64) -> String {
     if value >= 1e6 {
         format!("{}M", round(value / 1e6))

@@ -1,11 +1,11 @@
-//! The page around what is shown: one file that loads nothing and runs nothing.
+//! The page around the report: one file that loads nothing and runs nothing.
 
 use super::plot::Plot;
 use super::plot::canvas::Canvas;
 use super::plot::mark::Mark;
 use super::words::{escape, glue};
 
-/// The colours, of light and dark screens and of paper.
+/// The colours for light and dark screens, and for paper.
 pub(super) const COLOURS: &str = include_str!("colours.css");
 
 /// The look of plots.
@@ -13,7 +13,7 @@ pub(super) const PLOTS: &str = include_str!("plots.css");
 
 const PAGE: &str = include_str!("page.css");
 
-/// What may be loaded or run by it, even if a name that it shows was made to do harm: nothing.
+/// Forbids the page to load or run anything, even if a displayed name contains an attack.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The whole page.
@@ -27,7 +27,7 @@ pub(super) fn whole(title: &str, body: &str) -> String {
     )
 }
 
-/// A plot in a box of its own, within which it scrolls where it would be too small to be read.
+/// A plot in a separate box, which scrolls if the plot would be too small to read.
 pub(super) fn figure(plot: &Plot) -> String {
     let title = escape(&plot.title);
     format!(
@@ -36,7 +36,7 @@ pub(super) fn figure(plot: &Plot) -> String {
     )
 }
 
-/// Small plots beside one another; nothing if there are none.
+/// Small plots beside each other; empty if there are none.
 pub(super) fn figures(plots: &[Plot]) -> String {
     if plots.is_empty() {
         return String::new();
@@ -45,7 +45,7 @@ pub(super) fn figures(plots: &[Plot]) -> String {
     format!("<div class=\"grid-of-plots\">\n{each}</div>\n")
 }
 
-/// A heading with what stands below it; nothing if that is nothing.
+/// A heading with its body; empty if the body is empty.
 pub(super) fn section(title: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();

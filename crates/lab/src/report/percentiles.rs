@@ -17,13 +17,13 @@ const NAMES: [&str; 6] = ["50", "90", "99", "99.9", "99.99", "99.999"];
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 500.0;
-/// Right of the axis.
+/// The room to the right of the axis.
 const NAMES_ROOM: f64 = 212.0;
 
 /// The shapes of published points: outlines, which no contestant has.
 const PUBLISHED_MARKS: [Mark; 4] = [Mark::Square, Mark::Triangle, Mark::Diamond, Mark::Circle];
 
-/// Everyone's curve; [`None`] if nobody answered anything.
+/// The curves of all runs; [`None`] if no run has a response.
 pub(super) fn plot(
     title: &str,
     contestants: &[Contestant<'_>],
@@ -72,7 +72,7 @@ pub(super) fn plot(
     if let Some(published) = published {
         draw_published(&mut canvas, &frame, published);
     }
-    // Sluicegate last, so that its line is not hidden; all others in their order.
+    // Sluicegate is last, so that its line is not hidden; all others are in their order.
     let mut order: Vec<&Contestant<'_>> = contestants.iter().collect();
     order.sort_by_key(|each| each.slot == 0);
     for each in &order {
@@ -90,7 +90,7 @@ pub(super) fn plot(
     })
 }
 
-/// Quantiles with their latency in milliseconds, up to where the number of answers says something.
+/// Quantiles with their latency in milliseconds, as far as the number of responses determines them.
 pub(super) fn curve(latency: &Latency) -> Vec<(f64, f64)> {
     if latency.count == 0 {
         return Vec::new();
@@ -131,7 +131,7 @@ fn draw(canvas: &mut Canvas, frame: &Frame, each: &Contestant<'_>) {
     canvas.end();
 }
 
-/// Names right of the axis, with a thin line to the end of their curve.
+/// Names to the right of the axis, with a thin line to the end of their curve.
 fn draw_names(canvas: &mut Canvas, frame: &Frame, contestants: &[Contestant<'_>]) {
     let named: Vec<(&Contestant<'_>, (f64, f64))> = contestants
         .iter()
@@ -149,7 +149,7 @@ fn draw_names(canvas: &mut Canvas, frame: &Frame, contestants: &[Contestant<'_>]
     }
 }
 
-/// A title that has so much room, also in a wide and bold font.
+/// A title with limited room, also for a wide and bold font.
 pub(super) fn fit(title: &str, room: f64) -> String {
     let most = (room / 8.0) as usize;
     if title.chars().count() <= most {
@@ -172,7 +172,7 @@ fn draw_published(canvas: &mut Canvas, frame: &Frame, published: &Published) {
             canvas.mark("mark", mark, *point, 4.5);
         }
         if let Some((x, y)) = points.first() {
-            // Where the curves end there is room to the left only.
+            // At the ends of the curves there is room to the left only.
             let is_late = *x > frame.left + frame.width * 0.8;
             let (anchor, x) = if is_late { (Anchor::End, x - 10.0) } else { (Anchor::Start, x + 2.0) };
             let y = if is_late { y + 4.0 } else { y - 10.0 };
@@ -182,7 +182,7 @@ fn draw_published(canvas: &mut Canvas, frame: &Frame, published: &Published) {
     }
 }
 
-/// What kinds of lines and marks there are.
+/// The key to the kinds of lines and marks.
 fn draw_key(
     canvas: &mut Canvas,
     frame: &Frame,
@@ -229,12 +229,12 @@ fn description(contestants: &[Contestant<'_>]) -> String {
     each.collect::<Vec<_>>().join(" ")
 }
 
-/// The class of what belongs to a contestant.
+/// The class of a contestant's elements.
 pub(super) fn series(slot: usize) -> String {
     if slot == 0 { "s0 ours".to_owned() } else { format!("s{slot}") }
 }
 
-/// Percentiles, and what they are of the same gateway's while nothing changed.
+/// Percentiles, and their ratio to the percentiles of the same gateway while nothing changed.
 pub(super) fn table(contestants: &[Contestant<'_>]) -> Table {
     let has_baseline = contestants.iter().any(|each| each.baseline.is_some());
     let mut columns = vec![Column::words("gateway")];

@@ -1,11 +1,11 @@
-//! Plots in SVG, made by hand: nothing is loaded and nothing runs when one is looked at.
+//! Plots in SVG, written directly: a reader's browser loads nothing and runs nothing.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`scale`] | where a value lies on an axis, and its ticks |
+//! | [`scale`] | the place of a value on an axis, and ticks |
 //! | [`canvas`] | lines, areas, bars and text |
-//! | [`frame`] | two axes with their grid, and what is drawn between them |
-//! | [`label`] | names at the ends of lines, kept apart |
+//! | [`frame`] | two axes with their grid, and the drawing between them |
+//! | [`label`] | separate names at the ends of lines |
 //! | [`mark`] | one shape for each contestant, so that grey print can be read |
 
 pub(super) mod canvas;
@@ -19,14 +19,14 @@ use super::words::escape;
 /// A drawing with its name.
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
-    /// For its file, and its id in a page.
+    /// The name of its file, and its id in a page.
     pub(super) name: String,
     pub(super) title: String,
-    /// What it shows, for those who cannot see it.
+    /// A description for readers who cannot see the plot.
     pub(super) description: String,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// What was drawn.
+    /// The drawing.
     pub(super) body: String,
 }
 
@@ -36,12 +36,12 @@ impl Plot {
         format!("{}.svg", self.name)
     }
 
-    /// As a part of a page that has the style of [`super::page`].
+    /// The plot as a part of a page that has the style of [`super::page`].
     pub(super) fn inline(&self) -> String {
         self.svg("", "")
     }
 
-    /// As a file of its own that looks well on light and on dark pages.
+    /// The plot as a separate file that looks good on light and on dark pages.
     pub(super) fn standalone(&self) -> String {
         let style = format!("<style>{}{}</style>", super::page::COLOURS, super::page::PLOTS);
         let backdrop = "<rect class=\"backdrop\" width=\"100%\" height=\"100%\" rx=\"6\"/>";
@@ -51,7 +51,7 @@ impl Plot {
     fn svg(&self, attributes: &str, before: &str) -> String {
         let Self { name, width, height, body, .. } = self;
         let (title, description) = (escape(&self.title), escape(&self.description));
-        // Its own size is what a browser shows it at where no style says otherwise.
+        // Without a style, a browser shows the plot in this size.
         format!(
             "<svg{attributes} class=\"plot\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
              role=\"img\" aria-labelledby=\"{name}-title {name}-desc\"><title id=\"{name}-title\">{title}</title>\

@@ -1,4 +1,4 @@
-//! CPUs busy over the rate of requests: how much a gateway needs for what it is asked, and where it is at its end.
+//! Busy CPUs over the rate of requests: the CPU time of a gateway at a rate, and the rate at which it is saturated.
 
 use super::costs::{Measured, Work};
 use super::percentiles::{fit, series};
@@ -39,7 +39,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
         "requests/s that were wanted",
     );
     let mut groups = work.by_gateway();
-    // Sluicegate last, so that its line is not hidden.
+    // Sluicegate is last, so that its line is not hidden.
     groups.sort_by_key(|group| group[0].slot == 0);
     let ends: Vec<f64> =
         groups.iter().filter_map(|group| group.last()).map(|last| frame.at_y(cpus(last))).collect();
@@ -92,7 +92,7 @@ fn draw(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place: f64)
     canvas.end();
 }
 
-/// What each reached, and what a request cost at half of it.
+/// The highest rate of each gateway, and the cost of a request at half of it.
 pub(super) fn table(work: &Work<'_>) -> Table {
     let columns = vec![
         Column::words("gateway"),

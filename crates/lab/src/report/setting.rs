@@ -1,11 +1,11 @@
-//! How it was measured: what a reader needs to repeat it, and to doubt it.
+//! The setting of the measurement: the facts that a reader needs to repeat it, and to doubt it.
 
 use super::contest::Contestant;
 use super::page::paragraph;
 use super::words::{count, counted, escape, escape_markdown, number, round};
 use crate::results::{Machine, OfGateway, Results};
 
-/// What no run on one machine can show.
+/// The limits of every run on one machine.
 const LIMITS: [&str; 4] = [
     "Gateway, load and pods share one machine, its kernel and its caches, over a bridge in memory: there is no network card, no \
      distance and no other tenant. Ratios between gateways carry over better than absolute figures.",
@@ -94,7 +94,7 @@ fn code(text: &str) -> String {
     format!("<pre class=\"command\">{}</pre>\n", escape(text))
 }
 
-/// On screen it is shown when asked for, on paper always.
+/// A folded text: on screen it opens on request, on paper it is always visible.
 fn folded(name: &str, text: &str) -> String {
     let lines = counted(text.lines().count() as u64, "line");
     format!(
@@ -104,7 +104,7 @@ fn folded(name: &str, text: &str) -> String {
     )
 }
 
-/// In short.
+/// The setting in short.
 pub(super) fn markdown(results: &Results, contestants: &[Contestant<'_>]) -> String {
     let mut out = format!("- Machine: {}\n", escape_markdown(&machine(&results.machine)));
     for line in &results.setting {
@@ -125,7 +125,7 @@ pub(super) fn markdown(results: &Results, contestants: &[Contestant<'_>]) -> Str
     out
 }
 
-/// Code, even if a fence is in it.
+/// Text as code, even if it contains a fence.
 fn fenced(text: &str) -> String {
     let mut fence = "```".to_owned();
     while text.contains(&fence) {

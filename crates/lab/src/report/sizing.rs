@@ -1,4 +1,4 @@
-//! What more workers bring: requests and new TLS connections a second, lines through them, and prices.
+//! The effect of more workers: requests and new TLS connections per second, lines through them, and prices.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::published::{Places, Published, Sizing};
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
 
-/// What hardware with so many CPUs costs.
+/// The price of hardware with so many CPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     by_cpus: BTreeMap<usize, f64>,
-    /// Of the study's hardware, since none were given.
+    /// Whether they are the prices of the study's hardware, since none were given.
     pub(super) are_published: bool,
 }
 
 impl Prices {
-    /// Those that were given, or else those that were published.
+    /// The given prices, or else the published prices.
     pub(super) fn of(given: &BTreeMap<usize, f64>, published: Option<&Published>) -> Self {
         if !given.is_empty() {
             return Self { by_cpus: given.clone(), are_published: false };
@@ -111,7 +111,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     }
 }
 
-/// Nobody has half a worker, so only those that were measured are named.
+/// Only measured numbers of workers have a label, since there is no half worker.
 fn draw_workers(canvas: &mut Canvas, frame: &Frame, work: &Work<'_>) {
     let mut counts: Vec<usize> = work.measured.iter().chain(&work.limits).map(|each| each.workers).collect();
     counts.extend([0]);
@@ -129,7 +129,7 @@ fn draw_workers(canvas: &mut Canvas, frame: &Frame, work: &Work<'_>) {
     frame.draw_base(canvas);
 }
 
-/// Workers, and what they did a second.
+/// The number of workers, and their rate per second.
 fn point(each: &Measured<'_>) -> (f64, f64) {
     (each.workers as f64, each.requests_per_s().median)
 }
@@ -173,7 +173,7 @@ fn draw_limit(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place
     canvas.end();
 }
 
-/// Rows of workers, a column for each gateway, and what was published beside.
+/// Rows of workers, a column for each gateway, and the published figures beside.
 pub(super) fn table(work: &Work<'_>, published: Option<&Published>, prices: &Prices) -> Table {
     let groups = work.by_gateway();
     let limits = work.limits_by_kind();
@@ -235,7 +235,7 @@ fn published_cells(work: &Work<'_>, row: Option<&Sizing>) -> Vec<Cell> {
     cells
 }
 
-/// The lines through all points, and what a dollar buys at best.
+/// The lines through all points, and the best rate per dollar.
 pub(super) fn lines(work: &Work<'_>, prices: &Prices) -> Table {
     let mut columns = vec![
         Column::words("gateway"),

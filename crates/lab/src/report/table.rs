@@ -1,4 +1,4 @@
-//! Tables, which are written as HTML, as Markdown and as plain text.
+//! Tables, with output as HTML, as Markdown and as plain text.
 
 use super::words::{escape, escape_markdown};
 
@@ -17,7 +17,7 @@ pub(super) struct Column {
     /// A second line in smaller letters.
     pub(super) note: String,
     pub(super) is_number: bool,
-    /// Published figures stand apart from measured ones.
+    /// Whether the figures are published, which separates them from measured figures.
     pub(super) is_published: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Column {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) cells: Vec<Cell>,
-    /// One of several that a row above adds up, or a limit beside the figures.
+    /// Whether the row is a part of a sum in a row above, or a limit beside the figures.
     pub(super) is_detail: bool,
 }
 
@@ -36,16 +36,16 @@ pub(super) struct Cell {
     pub(super) tone: Tone,
 }
 
-/// How a cell is to be read.
+/// The tone of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
     Plain,
-    /// Nothing happened, as it should be: in the background.
+    /// Nothing happened, as required: in the background.
     Quiet,
-    /// Something went wrong.
+    /// An error occurred.
     Bad,
-    /// The colour of the contestant at this place, with its mark, leads the text.
+    /// The colour of the contestant at this place, with its mark, precedes the text.
     Contestant(usize),
 }
 
@@ -99,13 +99,13 @@ impl Cell {
         Self { text: text.into(), tone: Tone::Bad }
     }
 
-    /// How often something went wrong.
+    /// The number of errors.
     pub(super) fn errors(count: u64) -> Self {
         let tone = if count > 0 { Tone::Bad } else { Tone::Quiet };
         Self { text: super::words::count(count), tone }
     }
 
-    /// A published figure, or nothing.
+    /// A published figure, or an empty cell.
     pub(super) fn quiet(text: impl Into<String>) -> Self {
         Self { text: text.into(), tone: Tone::Quiet }
     }
@@ -120,10 +120,10 @@ impl Cell {
 }
 
 impl Table {
-    /// In a box of its own, within which a wide one scrolls.
+    /// The table in a separate box, which scrolls if the table is wide.
     pub(super) fn html(&self) -> String {
         let caption = escape(&self.caption);
-        // A box that scrolls has to be reachable by keyboard, and so has to have a name.
+        // Keyboard users must reach a box that scrolls, so it needs a name.
         let mut out =
             format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>");
         out += &format!("<caption>{caption}</caption><thead><tr>");
@@ -172,7 +172,7 @@ impl Table {
         out + "\n"
     }
 
-    /// For a terminal.
+    /// The table for a terminal.
     pub(super) fn text(&self) -> String {
         let heads: Vec<String> = self.heads().collect();
         let rows: Vec<Vec<String>> = self.rows.iter().map(Row::text).collect();

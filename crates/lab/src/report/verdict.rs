@@ -1,4 +1,4 @@
-//! What the figures say, in sentences: of every gateway alike, and first what Sluicegate did wrong, if it did.
+//! The conclusions from the figures, in sentences: for every gateway alike, and first the errors of Sluicegate, if there are any.
 
 use super::api;
 use super::contest::{Contestant, OURS, percentile};
@@ -11,9 +11,9 @@ use crate::results::{OfGateway, Results};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) text: String,
-    /// It says that something went wrong.
+    /// Whether it reports an error.
     pub(super) is_bad: bool,
-    /// It says so of Sluicegate alone.
+    /// Whether it reports an error of Sluicegate alone.
     is_our_fault: bool,
 }
 
@@ -48,12 +48,12 @@ pub(super) fn all(results: &Results, contestants: &[Contestant<'_>], works: &[Wo
         all.extend(most(work));
         all.extend(idle(work));
     }
-    // What Sluicegate did wrong is told before everything else, also where costs are compared.
+    // The errors of Sluicegate precede everything else, also in comparisons of costs.
     all.sort_by_key(|verdict| !verdict.is_our_fault);
     all
 }
 
-/// Who does not refuse what it has to, or not let in what it has to.
+/// The gateways that accept calls that they must deny, or deny calls that they must accept.
 fn lets_in(results: &Results) -> Vec<Verdict> {
     let gateways = results.gateways.iter();
     let broken = gateways.filter_map(|gateway| {
@@ -79,7 +79,7 @@ fn lets_in(results: &Results) -> Vec<Verdict> {
     all
 }
 
-/// What gateways add to the latency of one request.
+/// The latency that gateways add to one request.
 fn adds(work: &Work<'_>) -> Option<Verdict> {
     let mut all: Vec<(f64, &str)> = work
         .measured
@@ -92,13 +92,13 @@ fn adds(work: &Work<'_>) -> Option<Verdict> {
     (!each.is_empty()).then(|| Verdict::good(format!("{}, latency added: {}.", work.name, each.join("; "))))
 }
 
-/// What Sluicegate did wrong.
+/// The errors of Sluicegate.
 fn ours(contestants: &[Contestant<'_>]) -> Vec<Verdict> {
     let failing = contestants.iter().filter(|each| each.gateway.name == OURS && !each.is_clean());
     failing.map(|each| Verdict::bad_of(each.gateway, lost(each))).collect()
 }
 
-/// Who did nothing wrong.
+/// The gateways without errors.
 fn clean(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let clean: Vec<String> =
         contestants.iter().filter(|each| each.is_clean()).map(Contestant::title).collect();
@@ -112,7 +112,7 @@ fn clean(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     Some(Verdict::good(format!("Every request was answered, and rightly, by {by}.")))
 }
 
-/// Who lost most; Sluicegate has had its sentence.
+/// The gateway that lost most requests; Sluicegate has its own sentence.
 fn worst(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let failing = contestants.iter().filter(|each| !each.is_clean() && each.gateway.name != OURS);
     let worst = failing.max_by_key(|each| (each.unanswered(), each.run.load.errors.total))?;
@@ -148,7 +148,7 @@ fn lost(each: &Contestant<'_>) -> String {
     if named.is_empty() { format!("{first}.") } else { format!("{first}: {}.", list(&named)) }
 }
 
-/// The noun is the first word that a plural changes.
+/// A number with its noun, in the plural where necessary. The noun is the first word, which the plural changes.
 fn plural(number: u64, noun: &str) -> String {
     let heads = ["answer of", "request due", "request delivered"];
     match heads.iter().find(|head| noun.starts_with(**head)) {
@@ -160,7 +160,7 @@ fn plural(number: u64, noun: &str) -> String {
     }
 }
 
-/// What was not followed, and what failed while nothing changed.
+/// The changes without an effect, and the errors while nothing changed.
 fn elsewhere(contestants: &[Contestant<'_>]) -> Vec<Verdict> {
     let never: Vec<String> = contestants.iter().filter_map(cpu::never).collect();
     let mut verdicts = Vec::new();
@@ -184,7 +184,7 @@ fn elsewhere(contestants: &[Contestant<'_>]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Whose answers were slow.
+/// The gateways with slow responses.
 fn tail(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let name = "99.9";
     let mut known: Vec<(f64, &Contestant<'_>)> = contestants
@@ -210,7 +210,7 @@ fn tail(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     Some(Verdict::good(text + "."))
 }
 
-/// Whose answers say too little.
+/// The gateways whose responses say too little.
 fn untold(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let untold = contestants.iter().filter(|each| !each.is_told_by_answers());
     let untold: Vec<String> = untold.map(|each| each.title()).collect();
@@ -222,7 +222,7 @@ fn untold(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     })
 }
 
-/// What change made of the same gateway's answers.
+/// The effect of changes on the responses of the same gateway.
 fn against_baseline(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let ratios = contestants.iter().filter(|each| each.is_told_by_answers()).filter_map(|each| {
         let now = percentile(&each.run.load.latency, "99.9")?;
@@ -240,7 +240,7 @@ fn against_baseline(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     })
 }
 
-/// Errors where costs are compared make the costs doubtful.
+/// Errors in a comparison of costs make the costs doubtful.
 fn failed(work: &Work<'_>) -> Vec<Verdict> {
     let groups = work.by_gateway().into_iter();
     let failed = groups.filter_map(|group| {
@@ -301,10 +301,10 @@ fn most(work: &Work<'_>) -> Option<Verdict> {
         .then(|| Verdict::good(format!("{}, most {}: {}.", work.name, work.unit(), texts.join("; "))))
 }
 
-/// How much of its CPUs a gateway that is at its end has at least busy.
+/// The least share of its CPUs that a saturated gateway keeps busy.
 const BUSY: f64 = 0.8;
 
-/// Who did not keep a rate while it had CPU left: then something else was at its end.
+/// The gateways that did not sustain a rate although they had free CPU time: then another part was saturated.
 fn idle(work: &Work<'_>) -> Option<Verdict> {
     let is_idle =
         |each: &&&Measured<'_>| each.is_saturated() && each.cpus().median < BUSY * each.workers as f64;

@@ -1,6 +1,6 @@
-//! Numbers and names as readers see them.
+//! Numbers and names in the form for readers.
 
-/// Text that may stand in HTML, in SVG, and in their attributes.
+/// Text for HTML, for SVG, and for their attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -10,7 +10,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => out += "&gt;",
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
-            // XML has no way to write other control characters.
+            // XML cannot represent other control characters.
             '\n' | '\t' => out.push(character),
             _ if character.is_control() => out.push('\u{fffd}'),
             _ => out.push(character),
@@ -19,7 +19,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// Text that is text in Markdown, and in a table of it.
+/// Text that remains text in Markdown, and in a Markdown table.
 pub(super) fn escape_markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -61,12 +61,12 @@ pub(super) fn count(number: u64) -> String {
     out
 }
 
-/// A count with its noun, which is given for one: `1 request`, `2 requests`.
+/// A count with its noun, which is given in the singular: `1 request`, `2 requests`.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// To three significant digits, and whole numbers from 100 on with commas: `0.042`, `1.25`, `12,300`.
+/// A number to three significant digits, and whole numbers from 100 on with commas: `0.042`, `1.25`, `12,300`.
 pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -101,7 +101,7 @@ pub(super) fn long(seconds: f64) -> String {
     humantime::format_duration(whole).to_string()
 }
 
-/// A round time, as axes have it: `1 ms`, `10 s`.
+/// A round time for an axis: `1 ms`, `10 s`.
 pub(super) fn round_time(millis: f64) -> String {
     let (value, unit) = if millis >= 1000.0 { (millis / 1e3, "s") } else { (millis, "ms") };
     format!("{} {unit}", round(value))
@@ -117,7 +117,7 @@ pub(super) fn round(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.replace('-', "−") }
 }
 
-/// A share of a whole: `2.13 %`; a small one is not made zero: `< 0.001 %`.
+/// A share of a whole: `2.13 %`; a small share does not become zero: `< 0.001 %`.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".to_owned();
@@ -131,7 +131,7 @@ pub(super) fn ratio(value: f64, of: f64) -> String {
     if of > 0.0 { format!("{}×", number(value / of)) } else { "–".to_owned() }
 }
 
-/// The same text with numbers that no line's end parts from their units.
+/// The same text, without line breaks between numbers and their units.
 pub(super) fn glue(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -148,7 +148,7 @@ pub(super) fn glue(text: &str) -> String {
     out + rest
 }
 
-/// `A`, `A and B`, `A, B and C`; with semicolons if a name has a comma itself.
+/// `A`, `A and B`, `A, B and C`; with semicolons if a name contains a comma.
 pub(super) fn list(names: &[String]) -> String {
     let between = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
     match names {

@@ -65,7 +65,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Puts what was typed in the place of what the file says.
+    /// Replaces settings of the file with options of the command line.
     pub(super) fn change(&self, declared: &mut Declared) {
         let load = &mut declared.load;
         load.rate = self.rate.or(load.rate);
@@ -79,7 +79,7 @@ impl RunArgs {
             compare.duration = self.duration.unwrap_or(compare.duration);
             compare.connections = self.connections.unwrap_or(compare.connections);
             compare.turns = self.turns.map_or(compare.turns, |turns| turns as usize);
-            // Of several comparisons, those keep going as fast as they can that were to do so.
+            // Of several comparisons, closed loops without a rate remain closed loops.
             if let Some(rate) = self.rate.filter(|_| !are_several || !compare.rates.is_empty()) {
                 compare.rates = vec![rate];
             }
@@ -113,7 +113,7 @@ impl RunArgs {
         std::path::absolute(&self.tools).context("--tools")
     }
 
-    /// Makes a folder that is not there yet: `results/2026-11-21-193000-dynamic`.
+    /// Creates a new folder: `results/2026-11-21-193000-dynamic`.
     pub(super) fn directory(&self, experiment: &str) -> anyhow::Result<PathBuf> {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let stamp = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
@@ -124,7 +124,7 @@ impl RunArgs {
     }
 }
 
-/// Divides the pauses by this.
+/// Divides the pauses by `speed`.
 fn hasten(steps: &mut [Step], speed: f64) {
     for step in steps {
         match step {

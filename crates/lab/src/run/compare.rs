@@ -1,13 +1,13 @@
-//! What kinds of work cost, gateway beside gateway, on loopback.
+//! The cost of kinds of work, gateway beside gateway, on loopback.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`mod@bench`] | the gateway and its back ends |
-//! | [`task`] | what it is loaded with |
-//! | [`checks`] | whether it refuses what it has to, before anything is measured |
-//! | [`single`] | one request at a time, beside the same without a gateway |
-//! | [`idle`] | memory of connections that wait |
-//! | [`limits`] | what no gateway can do without |
+//! | [`mod@bench`] | the gateway and its backends |
+//! | [`task`] | the load |
+//! | [`checks`] | whether the gateway denies bad calls, before any measurement |
+//! | [`single`] | one request at a time, beside the same request without a gateway |
+//! | [`idle`] | the memory of idle connections |
+//! | [`limits`] | the unavoidable cost of every gateway |
 
 mod bench;
 mod checks;
@@ -33,15 +33,15 @@ use crate::results::{ConfigFile, Load, OfGateway, Point};
 
 pub(super) use self::bench::Bench;
 
-/// How much longer than planned a load may take.
+/// The longest delay of a load beyond its planned duration.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What came of all comparisons.
+/// The results of all comparisons.
 pub(super) struct Compared {
     pub(super) gateways: Vec<OfGateway>,
     pub(super) setting: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// Whose figures at what are not to be had.
+    /// The gateways and tasks without figures.
     failed: Vec<(usize, Task)>,
 }
 
@@ -72,13 +72,13 @@ pub(super) async fn run(
     for compare in compares {
         Comparison { compare, bench, kinds }.run(&mut compared).await?;
     }
-    // Comparisons have most of it in common.
+    // The comparisons share most of these lines.
     compared.setting = unique(std::mem::take(&mut compared.setting));
     compared.warnings = unique(std::mem::take(&mut compared.warnings));
     Ok(compared)
 }
 
-/// The first of each.
+/// The lines without repeats, in their order.
 fn unique(lines: Vec<String>) -> Vec<String> {
     let mut all = Vec::new();
     for line in lines {
@@ -89,7 +89,7 @@ fn unique(lines: Vec<String>) -> Vec<String> {
     all
 }
 
-/// What is compared, and with what.
+/// The compared tasks, and their setting.
 struct Comparison<'c> {
     compare: &'c Compare,
     bench: &'c Bench<'c>,
@@ -102,7 +102,7 @@ impl Comparison<'_> {
             if self.compare.idle > 0 && kind.can(Work::Https) {
                 match idle::measure(self.bench, kind, self.compare.idle).await {
                     Ok(idle) => compared.gateways[index].idle = Some(idle),
-                    // The other figures are good all the same.
+                    // The other figures remain valid.
                     Err(error) => {
                         let warning = format!("{}: no memory of idle connections: {error:#}", kind.title);
                         say(&warning);
@@ -139,7 +139,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// All turns. What is to be compared lies close together: everything has its first turn before anything has its second.
+    /// All turns. Compared figures are close together in time: everything has its first turn before anything has its second.
     fn turns(&self, workers: &[usize]) -> Vec<Turn> {
         let Compare { rates, turns, .. } = self.compare;
         let rates: Vec<Option<f64>> = match rates.is_empty() {
@@ -160,7 +160,8 @@ impl Comparison<'_> {
         all
     }
 
-    /// The gateways that do this, with their places: those that can, do their work, and have not failed.
+    /// The gateways that take part in this task, with their places: they can do the task, passed their checks, and have
+    /// not failed.
     fn able<'s>(&'s self, task: Task, compared: &Compared) -> Vec<(usize, &'s Entrant)> {
         let mut able = Vec::new();
         for (index, entrant) in self.kinds.iter().enumerate() {
@@ -168,7 +169,7 @@ impl Comparison<'_> {
             if !task.suits(kind) || compared.failed.contains(&(index, task)) {
                 continue;
             }
-            // What does not do its work is not measured at it; the report says so.
+            // A gateway that failed its checks is not measured; the report says so.
             let name = task.functions.name();
             let checks = &compared.gateways[index].checks;
             if checks.iter().all(|checks| checks.functions != name || checks.are_kept()) {
@@ -183,7 +184,7 @@ impl Comparison<'_> {
         for (index, Entrant { kind, .. }) in self.able(turn.task, compared) {
             match self.measure(kind, turn).await {
                 Ok((point, standing)) => compared.add(index, kind, point, &standing),
-                // The others' figures are good all the same.
+                // The figures of the other gateways remain valid.
                 Err(error) => compared.fail(index, kind, turn.task, &error),
             }
         }
@@ -200,7 +201,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Loads a gateway that is started for it.
+    /// Starts a gateway and loads it.
     async fn measure(&self, kind: &'static Kind, turn: Turn) -> anyhow::Result<(Point, Standing)> {
         let Turn { task, workers, rate, number } = turn;
         self.bench.divide(workers)?;
@@ -214,7 +215,7 @@ impl Comparison<'_> {
         }
         let json = load.json().to_owned();
         let mut load = load.start()?;
-        // Opening connections is not what is measured, but where it is all that is measured.
+        // The measurement excludes the opening of connections, unless the opening is its subject.
         if !task.is_new_each() {
             sleep(RAMP).await;
         }
@@ -278,7 +279,7 @@ impl Comparison<'_> {
         if self.compare.rates.is_empty() { "As fast as it goes" } else { "At rising rates" }
     }
 
-    /// How many connections there are, for each kind of work.
+    /// The number of connections, for each kind of work.
     fn connections(&self) -> Vec<String> {
         let Compare { works, connections, .. } = self.compare;
         let has = |all: &[Work]| all.iter().any(|work| works.contains(work));
@@ -303,7 +304,7 @@ impl Compared {
         let functions = point.functions.as_ref().map(|functions| functions.name.clone());
         gateway.points.push(point);
         gateway.command.clone_from(&standing.gateway.command);
-        // Those that are different from what is there already, but for ports and the folder.
+        // The files that differ from the stored files, except for ports and the folder.
         let folder = standing.scratch.path().display().to_string();
         for file in &standing.gateway.files {
             let text = file.text.replace(&folder, "FOLDER");

@@ -1,4 +1,4 @@
-//! What an experiment runs on, and who gets which CPU.
+//! The machine of an experiment, and the division of its CPUs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,14 +12,14 @@ use sluicegate_netns::Process;
 
 use crate::results::Machine;
 
-/// The load per CPU from which on a machine is too busy to measure on.
+/// The least load per CPU at which a machine is too busy for a measurement.
 const BUSY: f64 = 0.4;
 
 /// The nice value of the load: the kernel gives it some thirty times the weight of a pod.
 pub(crate) const PRIORITY: i32 = -15;
 
-/// Who gets which CPU: the gateway has some for itself, so that it can be compared; load and pods share the others. A machine
-/// with one CPU has one for all.
+/// The division of the CPUs: the gateway has some for itself, so that its figures are comparable; the load and the pods
+/// share the others. On a machine with one CPU all share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpus {
     pub(crate) gateway: Vec<usize>,
@@ -27,13 +27,13 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// Those that this process may use, before any were divided.
+    /// The CPUs that this process may use, before the division.
     pub(crate) fn all() -> anyhow::Result<Vec<usize>> {
         let all = sched_getaffinity(None).context("asking for this process' CPUs")?;
         Ok((0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect())
     }
 
-    /// With so many of these for the gateway, if one is left for the others. Otherwise all share all.
+    /// The division with so many CPUs for the gateway, if one is left for the others. Otherwise all share all CPUs.
     pub(crate) fn divide(all: &[usize], workers: usize) -> Self {
         if workers >= all.len() {
             return Self { gateway: all.to_vec(), others: all.to_vec() };
@@ -42,17 +42,17 @@ impl Cpus {
         Self { gateway: gateway.to_vec(), others: others.to_vec() }
     }
 
-    /// Puts this thread, and what it starts, on the CPUs of the load and the pods.
+    /// Moves this thread, and the processes that it starts, to the CPUs of the load and the pods.
     pub(crate) fn take_others(&self) -> anyhow::Result<()> {
         take(&self.others)
     }
 
-    /// The same on those of the gateway.
+    /// Moves this thread, and the processes that it starts, to the CPUs of the gateway.
     pub(crate) fn take_gateway(&self) -> anyhow::Result<()> {
         take(&self.gateway)
     }
 
-    /// The machine as it is before the first run.
+    /// The machine before the first run.
     pub(crate) fn machine(&self) -> Machine {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -75,10 +75,10 @@ impl Cpus {
     }
 }
 
-/// Starts the load from a thread that is its alone. It goes before the pods: when it is late, its latencies are not the
-/// gateway's.
+/// Starts the load from a separate thread. The load has a higher priority than the pods: the latencies of a late load
+/// are not the gateway's.
 pub(crate) fn start_load(command: Command) -> anyhow::Result<Process> {
-    // Without root it has to do as it is.
+    // Without root the load keeps its priority.
     let _ = setpriority_process(None, PRIORITY);
     Process::start(command)
 }
@@ -91,7 +91,7 @@ fn take(cpus: &[usize]) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).context("choosing CPUs")
 }
 
-/// Why the figures may be the machine's rather than the gateways'.
+/// The reasons why the figures may be the machine's rather than the gateways'.
 pub(crate) fn warnings(machine: &Machine) -> Vec<String> {
     let mut warnings = Vec::new();
     let Machine { load_before, cpus, .. } = machine;

@@ -1,4 +1,4 @@
-//! Whether a gateway serves what it was told: single requests beside the load, on connections of their own.
+//! Whether a gateway serves its new configuration: single requests beside the load, on separate connections.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,23 +12,23 @@ use sluicegate_netns::Namespace;
 use crate::gateway::HOST;
 use crate::gateway::api::Header;
 
-/// How long one of them may take.
+/// The timeout of a request.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a gateway may take to follow a change.
+/// The longest time until a change takes effect.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time between two looks.
+/// The time between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How much of an answer is read.
+/// The part of a response that is read.
 const MOST: u64 = 64 * 1024;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Which pod it says it is from.
+    /// The pod that the response names.
     pub(crate) pod: Option<String>,
 }
 
@@ -36,12 +36,12 @@ pub(crate) fn accepts(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, LIMIT).is_ok()
 }
 
-/// Asks for a path over plain HTTP.
+/// Requests a path over plain HTTP.
 pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Answer> {
     call(address, host, path, None)
 }
 
-/// The same with a further header.
+/// Requests a path over plain HTTP with a further header.
 pub(crate) fn call(
     address: SocketAddr,
     host: &str,
@@ -68,7 +68,7 @@ fn answer(text: &str) -> Option<Answer> {
     Some(Answer { status, pod: pod.map(|(_, value)| value.to_owned()) })
 }
 
-/// The certificate that a new connection is shown, in DER.
+/// The certificate on a new connection, in DER.
 pub(crate) fn certificate(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Vec<u8>> {
     let mut stream = connect(address)?;
     let name = ServerName::try_from(HOST).map_err(io::Error::other)?;
@@ -87,7 +87,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// How long it takes until this holds, looked at in the namespace as long as it is wanted; [`None`]: too long.
+/// The time until this holds, with checks in the namespace as long as `is_wanted`; [`None`] if it takes too long.
 pub(crate) fn follow(
     namespace: &Namespace,
     mut holds: impl FnMut() -> bool + Send,

@@ -1,4 +1,4 @@
-//! A gateway that is running, and where.
+//! A running gateway, and its place.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::experiment::Work;
 use crate::gateway::{Config, Driver, HOST, Kind, Part, Site};
 use crate::results::ConfigFile;
 
-/// How long anything may take to serve.
+/// The longest time until a server is ready.
 const START: Duration = Duration::from_secs(30);
 
-/// Where something runs.
+/// The place where a process runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// On the machine's own loopback.
@@ -28,7 +28,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Runs this on a thread there. What it starts belongs there, and has the CPUs that it takes.
+    /// Runs this on a thread there. Processes that it starts belong there, and use the CPUs of the thread.
     pub(crate) fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         match self {
             Self::Loopback => std::thread::scope(|scope| {
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-/// A gateway that is running on a stage.
+/// A running gateway on a stage.
 pub(crate) struct Gateway {
     pub(crate) process: Process,
     driver: Box<dyn Driver>,
@@ -51,7 +51,7 @@ pub(crate) struct Gateway {
     place: Place,
 }
 
-/// What a gateway is started with, beside what it serves.
+/// The start of a gateway, without the configuration that it serves.
 pub(crate) struct Start<'s> {
     pub(crate) kind: &'s Kind,
     pub(crate) cpus: &'s Cpus,
@@ -60,17 +60,17 @@ pub(crate) struct Start<'s> {
     pub(crate) kept: u32,
     pub(crate) tools: &'s Path,
     pub(crate) options: Vec<String>,
-    /// Its own, empty.
+    /// The directory of this gateway, empty.
     pub(crate) directory: PathBuf,
     pub(crate) place: Place,
-    /// Where it serves plain HTTP and HTTPS, and where it may have an admin interface.
+    /// The addresses of plain HTTP and HTTPS, and of a possible admin interface.
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
 
 impl Gateway {
-    /// Starts one on the node, and waits until it serves over HTTP and accepts for HTTPS.
+    /// Starts a gateway on the node, and waits until it serves over HTTP and accepts connections for HTTPS.
     pub(crate) async fn start(start: Start<'_>, config: Config) -> anyhow::Result<Self> {
         let Start { kind, cpus, workers, kept, tools, options, directory, place, http, https, admin } = start;
         let site = Site { directory, http, https, admin, workers, kept, tools: tools.to_owned(), options };
@@ -94,21 +94,21 @@ impl Gateway {
             until(place, process, &format!("{address} to accept"), || probe::accepts(address)).await?;
         }
         place.enter(|| driver.started(process, config))??;
-        // Of those that may call the last, which is let in once all are known.
+        // The last permitted caller, which the gateway admits once all callers are known.
         let good = config.api.good().pop();
         let is_ok =
             || probe::call(site.http, HOST, "/", good.as_ref()).is_ok_and(|answer| answer.status == 200);
         until(place, process, &format!("200 from http://{}", site.http), is_ok).await
     }
 
-    /// An error with what it printed, if it has ended.
+    /// An error with the output of the gateway, if it has ended.
     pub(crate) fn ensure_running(&mut self) -> anyhow::Result<()> {
         let process = &mut self.process;
         ensure!(process.is_running(), "it has ended; it printed:\n{}", process.output());
         Ok(())
     }
 
-    /// Makes a part of what it serves new, and tells it.
+    /// Changes a part of the configuration, and notifies the gateway.
     pub(crate) fn change(&mut self, part: Part, change: impl FnOnce(&mut Config)) -> anyhow::Result<()> {
         change(&mut self.config);
         let Self { process, driver, config, place, .. } = self;
@@ -116,7 +116,7 @@ impl Gateway {
     }
 }
 
-/// Waits until a path is answered by 200.
+/// Waits until the response for a path has status 200.
 pub(crate) async fn reach(
     place: &Place,
     process: &mut Process,
@@ -127,7 +127,7 @@ pub(crate) async fn reach(
     until(place, process, &format!("200 from http://{address}{path}"), is_ok).await
 }
 
-/// Waits until this holds in the namespace; an error when the process ends.
+/// Waits until this holds in the namespace; an error if the process ends.
 async fn until(
     place: &Place,
     process: &mut Process,

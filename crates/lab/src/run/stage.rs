@@ -1,4 +1,4 @@
-//! The node of an experiment: its pods, and the gateway before them.
+//! The node of an experiment: its pods, and the gateway in front of them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use sluicegate_netns::{Namespace, Pod as Network, Process};
 use super::running::{Place, reach};
 use crate::experiment::Pods as Declared;
 
-/// Where the pods listen.
+/// The port of the pods.
 const PORT: u16 = 8080;
 
-/// The most pods that a node has addresses for.
+/// The most pods for which a node has addresses.
 const MAX_PODS: usize = 200;
 
-/// A node with its pods. What is in it ends with it.
+/// A node with its pods. Its content ends with it.
 pub(crate) struct Stage {
     pods: Vec<Pod>,
-    /// Whose networks are there already, so that starting one takes no more than a process. The next is the last.
+    /// Networks prepared for pods, so that the start of a pod takes no more than a process. The next pod takes the last network.
     spare: Vec<Network>,
-    /// Those of pods that were killed: taking them down costs more than a pod's life, and must not while others are measured.
+    /// Networks of killed pods: their removal costs more than a pod's life, and must not happen during a measurement.
     gone: Vec<Network>,
     started: usize,
     declared: Declared,
-    /// Where the pods' journals are.
+    /// The folder of the pods' journals.
     directory: PathBuf,
     pub(crate) namespace: Arc<Namespace>,
 }
@@ -36,12 +36,12 @@ struct Pod {
     name: String,
     process: Process,
     network: Network,
-    /// Its address swallows packets.
+    /// Whether its address swallows packets.
     is_silent: bool,
 }
 
 impl Stage {
-    /// With its first pods, of `needed` over time.
+    /// A stage with its first pods, of `needed` pods over time.
     pub(crate) async fn set(declared: &Declared, needed: usize, directory: &Path) -> anyhow::Result<Self> {
         let namespace = Arc::new(Namespace::create()?);
         let mut spare = Vec::new();
@@ -63,7 +63,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Where the pods are, the oldest first, whatever has become of them.
+    /// The addresses of the pods, the oldest first, whatever their state.
     pub(crate) fn endpoints(&self) -> Vec<SocketAddr> {
         self.pods.iter().map(|pod| (pod.network.ip(), PORT).into()).collect()
     }
@@ -72,7 +72,7 @@ impl Stage {
         self.pods.len()
     }
 
-    /// Starts so many pods, and waits until they are ready. Gives their names.
+    /// Starts so many pods, and waits until they are ready. Returns their names.
     pub(crate) async fn add(&mut self, count: usize) -> anyhow::Result<Vec<String>> {
         let first = self.pods.len();
         for _ in 0..count {
@@ -102,7 +102,7 @@ impl Stage {
         Ok(command)
     }
 
-    /// Kills the oldest so many, all at once, as a node does it: the process with SIGKILL, then its address is gone.
+    /// Kills so many of the oldest pods, all at once, as a node does: the process receives SIGKILL, then its address is gone.
     pub(crate) fn kill(&mut self, count: usize) -> anyhow::Result<()> {
         for mut pod in self.pods.drain(..count) {
             pod.process.kill()?;
@@ -112,12 +112,12 @@ impl Stage {
         Ok(())
     }
 
-    /// The addresses of the oldest so many swallow packets from now on.
+    /// The addresses of so many of the oldest pods swallow packets from now on.
     pub(crate) fn blackhole(&mut self, count: usize) -> anyhow::Result<()> {
         self.pods.iter_mut().take(count).try_for_each(Pod::silence)
     }
 
-    /// All that are silent have their addresses again.
+    /// Restores the addresses of all silent pods.
     pub(crate) fn restore(&mut self) -> anyhow::Result<()> {
         for pod in self.pods.iter_mut().filter(|pod| pod.is_silent) {
             pod.network.restore()?;
@@ -126,17 +126,17 @@ impl Stage {
         Ok(())
     }
 
-    /// The oldest so many refuse from now on.
+    /// So many of the oldest pods refuse connects from now on.
     pub(crate) fn refuse(&self, count: usize) -> anyhow::Result<()> {
         self.pods.iter().take(count).try_for_each(|pod| pod.process.signal(Signal::USR1))
     }
 
-    /// All accept; to those that do already it means nothing.
+    /// All pods accept; on pods that accept already it has no effect.
     pub(crate) fn accept(&self) -> anyhow::Result<()> {
         self.pods.iter().try_for_each(|pod| pod.process.signal(Signal::USR2))
     }
 
-    /// The journals of all pods that there were.
+    /// The journals of all pods, including killed pods.
     pub(crate) fn journals(&self) -> Vec<PathBuf> {
         (1..=self.started).map(|number| self.directory.join(format!("pod-{number}.journal"))).collect()
     }

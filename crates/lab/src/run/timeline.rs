@@ -1,4 +1,4 @@
-//! What changes when.
+//! The changes of an experiment, with their times.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::experiment::Step;
 use crate::gateway::{Config, Part};
 use crate::results::Followed;
 
-/// After how long the gateway is told again what it did not take.
+/// The time before the gateway is notified again of a change that it did not accept.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A step at its time, since the first request was due.
+/// A step with its time, since the first request was due.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Moment {
     pub(crate) at: Duration,
     pub(crate) step: Step,
 }
 
-/// The steps of a timeline within this time, with repetitions written out and without the pauses.
+/// The steps of a timeline within this time, with repetitions expanded and without the pauses.
 pub(crate) fn moments(steps: &[Step], within: Duration) -> Vec<Moment> {
     let mut moments = Vec::new();
     let mut at = Duration::ZERO;
@@ -56,7 +56,7 @@ fn unroll(steps: &[Step], within: Duration, at: &mut Duration, moments: &mut Vec
     }
 }
 
-/// How many pods are started in all, with these at the beginning.
+/// The total number of pods that are started, including these first pods.
 pub(crate) fn pods_needed(moments: &[Moment], first: usize) -> usize {
     let (mut now, mut needed) = (first, first);
     for moment in moments {
@@ -72,7 +72,7 @@ pub(crate) fn pods_needed(moments: &[Moment], first: usize) -> usize {
     needed
 }
 
-/// What was done, when, and how it was followed.
+/// The changes, their times, and their effects.
 #[derive(Debug, Default)]
 pub(crate) struct Happened {
     pub(crate) events: Vec<(SystemTime, &'static str, String)>,
@@ -84,14 +84,14 @@ pub(crate) struct Player<'p> {
     pub(crate) stage: &'p mut Stage,
     pub(crate) gateway: &'p mut Gateway,
     pub(crate) issuer: &'p mut Issuer,
-    /// How long the gateway is told later than something happens.
+    /// The delay between an event and the notification of the gateway.
     pub(crate) notice: Duration,
     pub(crate) happened: &'p mut Happened,
     probes: JoinSet<anyhow::Result<(SystemTime, Followed)>>,
-    /// How many changes of each kind it was told.
+    /// The number of changes of each kind that the gateway was notified of.
     told: HashMap<&'static str, Arc<AtomicU64>>,
     generation: usize,
-    /// What could not be told, and is to be told again.
+    /// A change that the gateway did not accept, for another notification.
     untold: Option<Part>,
 }
 
@@ -117,7 +117,7 @@ impl<'p> Player<'p> {
         }
     }
 
-    /// Does what is to be done, from `start` to `end`.
+    /// Carries out the steps, from `start` to `end`.
     pub(crate) async fn play(
         mut self,
         moments: &[Moment],
@@ -126,7 +126,7 @@ impl<'p> Player<'p> {
     ) -> anyhow::Result<()> {
         for Moment { at, step } in moments {
             self.wait(start + *at).await?;
-            // A step that took its time may leave none for the next.
+            // A slow step may leave no time for the next.
             if Instant::now() >= end {
                 break;
             }
@@ -139,7 +139,7 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// Waits; what could not be told is told again meanwhile, as controllers do.
+    /// Waits, and repeats failed notifications in the meantime, as controllers do.
     async fn wait(&mut self, until: Instant) -> anyhow::Result<()> {
         while let Some(part) = self.untold {
             let next = Instant::now() + AGAIN;
@@ -153,8 +153,8 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// Makes a part new and tells the gateway. One that takes nothing at the moment is no reason to end the experiment, but
-    /// is in the report.
+    /// Changes a part and notifies the gateway. A gateway that accepts nothing at the moment does not end the
+    /// experiment, but is in the report.
     fn change(&mut self, part: Part, change: impl FnOnce(&mut Config)) -> anyhow::Result<()> {
         self.gateway.ensure_running()?;
         self.untold = None;
@@ -205,7 +205,7 @@ impl<'p> Player<'p> {
         }
     }
 
-    /// As a Deployment does it: new pods are ready and known before old ones are killed.
+    /// Replaces pods as a Deployment does: new pods are ready and known before old pods are killed.
     async fn roll(&mut self, surge: usize) -> anyhow::Result<()> {
         let mut left = self.stage.len();
         self.happen("roll", format!("restart of {left}"));
@@ -220,7 +220,7 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// Tells the gateway of the pods as they are; these are new.
+    /// Notifies the gateway of the current pods; `new` are new pods.
     async fn tell(&mut self, new: Vec<String>) -> anyhow::Result<()> {
         sleep(self.notice).await;
         let endpoints = self.stage.endpoints();
@@ -265,7 +265,7 @@ impl<'p> Player<'p> {
         self.happened.events.push((SystemTime::now(), kind, text));
     }
 
-    /// Looks beside the load when what the gateway was told holds.
+    /// Checks beside the load when the new configuration takes effect.
     fn probe(&mut self, kind: &'static str, holds: impl FnMut() -> bool + Send + 'static) {
         let (namespace, told): (Arc<Namespace>, _) = (Arc::clone(&self.stage.namespace), SystemTime::now());
         let newest = Arc::clone(self.told.entry(kind).or_default());
@@ -281,7 +281,7 @@ impl<'p> Player<'p> {
 }
 
 impl Drop for Player<'_> {
-    /// Nobody waits for what the probes see any more: they would keep the namespace for seconds.
+    /// Nothing needs the results of the probes any more: they would keep the namespace for seconds.
     fn drop(&mut self) {
         for newest in self.told.values() {
             newest.fetch_add(1, Ordering::Relaxed);

@@ -23,33 +23,33 @@ use crate::experiment::{self, Declared, Experiment, Step};
 use crate::gateway::{Api, Config, HOST, Kind, Protocol};
 use crate::results::{ConfigFile, CpuSample, Deliveries, Event, Load, Machine, Run};
 
-/// What wrk2 leaves between the connects of a thread.
+/// The time that wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Duration = Duration::from_millis(5);
 
-/// How long the closed loop lasts that finds what a gateway can do.
+/// The duration of the closed loop that finds the highest rate of a gateway.
 const SATURATION: Duration = Duration::from_secs(5);
 
-/// How much longer than planned a load may take: answers are awaited until their timeout.
+/// The longest delay of a load beyond its planned duration: the load waits for responses until their timeout.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How many idle connections to pods nginx' controllers keep in the studies.
+/// The number of idle connections to pods that nginx' controllers keep in the studies.
 const KEPT: u32 = 100;
 
-/// One gateway, and what it is loaded with.
+/// One gateway, and its load.
 pub(crate) struct Turn<'t> {
     pub(crate) kind: &'static Kind,
-    /// Requests a second; [`None`]: a closed loop.
+    /// Requests per second; [`None`] for a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) experiment: &'t Experiment,
     pub(crate) cpus: &'t Cpus,
     pub(crate) tools: &'t Path,
     pub(crate) workers: usize,
     pub(crate) options: Vec<String>,
-    /// Where the results go.
+    /// The folder of the results.
     pub(crate) directory: &'t Path,
 }
 
-/// What came of a turn.
+/// The results of a turn.
 pub(crate) struct Done {
     pub(crate) run: Run,
     pub(crate) command: String,
@@ -57,12 +57,12 @@ pub(crate) struct Done {
 }
 
 impl Turn<'_> {
-    /// How many requests a second it does in a closed loop.
+    /// The rate of the gateway in a closed loop, in requests per second.
     pub(crate) async fn saturate(self) -> anyhow::Result<f64> {
         Ok(self.carry_out(&[], SATURATION, "saturation").await?.run.load.requests_per_s)
     }
 
-    /// The run without changes, or the one with them.
+    /// The run without changes, or the run with them.
     pub(crate) async fn run(self, is_baseline: bool) -> anyhow::Result<Done> {
         let Declared { load, timeline, .. } = &self.experiment.declared;
         let duration = load.duration;
@@ -81,7 +81,7 @@ impl Turn<'_> {
         let (start, end) = (Instant::now() + ramp, Instant::now() + ramp + duration);
         let mut load = stage.namespace.enter(|| machine::start_load(load))??;
         let (mut happened, mut seen) = (Happened::default(), Seen::default());
-        // By its id, since the timeline changes the gateway while it is watched.
+        // By its process id, since the timeline changes the gateway during the measurement.
         let watched = gateway.process.pid();
         let notice = self.experiment.declared.pods.notice;
         let player = Player::new(&mut stage, &mut gateway, &mut issuer, notice, &mut happened);
@@ -133,7 +133,7 @@ impl Turn<'_> {
         Ok(Set { gateway, stage, issuer, scratch })
     }
 
-    /// The load's command, and when its first request is due.
+    /// The load's command, and the time at which its first request is due.
     fn load(&self, gateway: &Gateway, duration: Duration, json: &Path) -> (Command, Duration) {
         let declared = &self.experiment.declared.load;
         let ramp = ramp(declared);
@@ -165,12 +165,12 @@ struct Set {
     scratch: TempDir,
 }
 
-/// How long the connections have to be opened.
+/// The time in which the connections are opened.
 pub(crate) fn ramp(load: &experiment::Load) -> Duration {
     BETWEEN_CONNECTS * u32::try_from(load.connections).unwrap_or(u32::MAX)
 }
 
-/// What a run is in the results.
+/// The run as stored in the results.
 fn collect(label: &str, is_baseline: bool, load: Load, happened: &Happened, seen: &Seen) -> Run {
     let start = UNIX_EPOCH + Duration::from_millis(u64::try_from(load.started_unix_ms).unwrap_or(0));
     let since = |at: SystemTime| match at.duration_since(start) {
@@ -193,7 +193,7 @@ fn collect(label: &str, is_baseline: bool, load: Load, happened: &Happened, seen
         let cpus = after.saturating_sub(*before).as_secs_f64() / span.max(1e-9);
         Some(CpuSample { at_s: since(*to), cpus })
     });
-    // What it took to open the connections is not what the requests cost.
+    // The cost of opening the connections is not part of the cost of the requests.
     let cpu = cpu.filter(|sample| sample.at_s > 0.0 && sample.at_s <= load.duration_s).collect();
     Run {
         label: label.to_owned(),
@@ -213,7 +213,7 @@ async fn finish(load: &mut Process, limit: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all gateways were loaded with, in words.
+/// The load of all gateways, in words.
 pub(crate) fn setting(declared: &Declared, rate: f64, workers: usize, machine: &Machine) -> Vec<String> {
     let (load, pods) = (&declared.load, &declared.pods);
     let scheme = if load.tls { "HTTPS (RSA 2048)" } else { "HTTP" };

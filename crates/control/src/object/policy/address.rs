@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::problem::Findings;
 
-/// The networks of a list, without those that are written wrongly.
+/// The networks of a list, without invalid entries.
 pub(crate) fn check(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<IpNet> {
     let mut networks = Vec::with_capacity(written.len());
     for (index, text) in written.into_iter().enumerate() {
@@ -18,8 +18,8 @@ pub(crate) fn check(written: Vec<String>, field: &str, findings: &mut Findings) 
     networks
 }
 
-/// Parses `10.0.0.0/8` or `10.0.0.1`. Clients have IPv4 addresses as such, so those inside IPv6 (RFC 4291, 2.5.5.2) become
-/// them.
+/// Parses `10.0.0.0/8` or `10.0.0.1`. IPv4 clients have plain IPv4 addresses, so IPv4 addresses inside IPv6 (RFC 4291,
+/// 2.5.5.2) become plain too.
 fn parse(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_canonical().into());

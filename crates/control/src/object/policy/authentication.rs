@@ -1,4 +1,4 @@
-//! How callers say who they are.
+//! The authentication of callers.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use super::{external, header, jwt, list, secret};
 use crate::object::host;
 use crate::problem::Findings;
 
-/// How many places a credential can be looked for.
+/// The most places of a credential.
 const PLACES_MAX: usize = 8;
 
-/// Something that a Secret holds of a policy.
+/// A part of a policy that is in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     /// The field that names it.
     pub(crate) field: String,
     pub(crate) value: SecretValue,
-    /// The place of the method that it is for.
+    /// The place of its method.
     pub(crate) method: usize,
     pub(crate) what: Needed,
 }
 
-/// What it is.
+/// The kind of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Needed {
     /// The keys of the provider at that place.
     Keys(usize),
     /// The secret that the provider at that place shares.
     Shared(usize),
-    /// Who vouches for the server from which the provider at that place has its keys.
+    /// The CA certificates for the server that publishes the keys of the provider at that place.
     Authorities(usize, Arc<RemoteKeys>),
     /// Names and passwords.
     Users { realm: Box<str>, forward: bool },
-    /// Who vouches for the server of the service that is asked.
+    /// The CA certificates for the server of the external service.
     Vouchers(Arc<External>),
 }
 
-/// The methods, with what Secrets hold of them left out: they cannot be used without.
+/// The methods, without the values of Secrets: methods are unusable without them.
 pub(crate) fn check(
     written: written::Authentication,
     namespace: &Arc<str>,
@@ -79,7 +79,7 @@ pub(crate) fn check(
         match authorities {
             None => methods.push(Method::External(external)),
             Some((field, value)) => {
-                // Without those who vouch for it, nobody does.
+                // Without its CA certificate, the server cannot be verified.
                 let what = Needed::Vouchers(external);
                 needs.push(Need { field, value, method: methods.len(), what });
                 let reason = "its Secret has not been read".into();
@@ -99,7 +99,7 @@ pub(crate) fn check(
     (Authentication { requires_all, methods, consumers }, needs)
 }
 
-/// The namespaces whose Consumers are known; `None` is all.
+/// The namespaces of known Consumers; `None` for all.
 fn check_scope(written: written::ConsumerScope, findings: &mut Findings) -> Option<Vec<Arc<str>>> {
     let field = "spec.authentication.consumers.namespaces";
     let names = list::filled(Some(written.namespaces), 64, field, findings);
@@ -124,14 +124,14 @@ fn check_realm(written: Option<String>, findings: &mut Findings) -> Box<str> {
     if realm.is_empty() || realm.len() > 128 {
         findings.error(field, "must have 1 to 128 characters");
     }
-    // It is sent as a quoted string (RFC 9110, 5.6.4).
+    // The realm is sent as a quoted string (RFC 9110, 5.6.4).
     if !realm.bytes().all(|byte| matches!(byte, b' '..=b'~')) || realm.contains(['"', '\\']) {
         findings.error(field, format!("{realm:?} has invalid characters: write ASCII without \" and \\"));
     }
     realm.into()
 }
 
-/// The places where a credential is looked for.
+/// The places of a credential in a request.
 pub(super) fn check_places(
     written: Option<Vec<CredentialSource>>,
     default: Credential,

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The authorization of callers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::object::annotation::{closest, edit_distance};
 use crate::object::{host, path};
 use crate::problem::Findings;
 
-/// The rules, of a policy in this namespace that has this authentication.
+/// The rules of a policy in this namespace with this authentication.
 pub(crate) fn check(
     written: written::Authorization,
     namespace: &Arc<str>,
@@ -38,7 +38,7 @@ pub(crate) fn check(
     Authorization { rules, allows_others }
 }
 
-/// Tells of rules behind one that everybody meets.
+/// Reports rules after a rule that every request matches.
 fn tell_of_unmet(rules: &[AuthorizationRule], field: &str, findings: &mut Findings) {
     let meets_all = |rule: &AuthorizationRule| {
         let AuthorizationRule { allows: _, consumers, groups, claims, methods, paths, addresses } = rule;
@@ -57,7 +57,7 @@ fn tell_of_unmet(rules: &[AuthorizationRule], field: &str, findings: &mut Findin
     }
 }
 
-/// Rules about callers need to know who calls: a rule that nobody can meet would deny nobody.
+/// Rules about callers need authentication: a rule that no caller can match would deny no caller.
 fn check_callers(
     rule: &written::Rule,
     authentication: Option<&Authentication>,
@@ -66,7 +66,7 @@ fn check_callers(
 ) {
     let of_consumers =
         [(rule.consumers.is_some(), "consumers"), (rule.groups.is_some(), "groups")].into_iter();
-    // A service that is asked names no Consumer.
+    // An external service names no Consumer.
     let knows_consumers = authentication.is_some_and(|known| {
         let is_service = |method: &Method| match method {
             Method::External(_) => true,
@@ -167,9 +167,9 @@ fn check_methods(written: Vec<String>, field: &str, findings: &mut Findings) -> 
     methods
 }
 
-/// The method that is meant by one that is not known but nearly is.
+/// The method that a misspelt method probably means.
 fn misspelt(method: &str) -> Option<&'static str> {
-    /// Those that are registered with IANA, and some that caches and UPnP know.
+    /// The methods that are registered with IANA, and some that caches and UPnP know.
     const KNOWN: [&str; 45] = [
         "ACL",
         "BAN",
@@ -229,7 +229,7 @@ fn check_paths(written: Vec<PathMatch>, field: &str, findings: &mut Findings) ->
             PathType::Prefix => "Prefix",
         };
         let field = format!("{field}[{index}].value");
-        // Clients that say one of these in a path say it escaped.
+        // Clients escape these characters in a path.
         if let Some(mark) = value.chars().find(|mark| matches!(mark, '?' | '#')) {
             let fault =
                 format!("{value:?} has a {mark:?}, which ends a path: remove it and the text after it");

@@ -10,10 +10,10 @@ use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
 
-/// The fields by which one is known: API keys, tokens, names.
+/// The fields that identify a Consumer: API keys, tokens, names.
 const CREDENTIALS: [&str; 3] = ["apiKeys", "tokens", "basicUsers"];
 
-/// A checked `Consumer`: the parts of it by which it can be known.
+/// A checked `Consumer`: the parts that can identify it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Consumer {
     /// `metadata.creationTimestamp`, in seconds since 1970.
@@ -22,11 +22,11 @@ pub(crate) struct Consumer {
     pub(crate) groups: Vec<Box<str>>,
     /// Its API keys, each with its place in `spec.apiKeys`.
     pub(crate) keys: Vec<(usize, SecretValue)>,
-    /// Each with its place in `spec.tokens`.
+    /// Its tokens, each with its place in `spec.tokens`.
     pub(crate) tokens: Vec<(usize, TokenSubject)>,
-    /// Each with its place in `spec.basicUsers`.
+    /// Its user names, each with its place in `spec.basicUsers`.
     pub(crate) users: Vec<(usize, Box<str>)>,
-    /// Whether nobody gets in as this Consumer, since what is wrong with it may be what keeps it out.
+    /// Whether this Consumer is denied, since its error may be in a restriction.
     pub(crate) is_refused: bool,
 }
 
@@ -49,7 +49,7 @@ impl Consumer {
         let tokens = check_tokens(tokens.into_iter().enumerate(), findings);
         let users = list::bounded(spec.basic_users, 16, "spec.basicUsers", findings);
         let users = check_users(users, findings);
-        // A credential that is wrong is not its own; the others are.
+        // A faulty credential does not identify the Consumer; the others do.
         let is_credential = |field: &str| {
             let (name, rest) = field.split_once('[').unwrap_or((field, ""));
             !rest.is_empty() && name.strip_prefix("spec.").is_some_and(|name| CREDENTIALS.contains(&name))
@@ -71,7 +71,7 @@ impl Consumer {
         }
     }
 
-    /// What can be told of one that cannot be read: whom nobody may pass for. What is wrong with it has been told.
+    /// The credentials of a Consumer that cannot be read: no other caller may pass for it. Its error has been reported.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
         let findings = &mut Findings::default();
         let keys = check_keys(list::readable(raw, "apiKeys"), object, findings);
@@ -83,7 +83,7 @@ impl Consumer {
     }
 }
 
-/// Names of groups, which endpoints get in one header.
+/// Names of groups, which endpoints receive in one header.
 pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
     let mut groups: Vec<Box<str>> = Vec::with_capacity(written.len());
     for (index, group) in written.into_iter().enumerate() {

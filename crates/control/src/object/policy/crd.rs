@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of our kinds, made of the types in [`written`](super::written).
+//! The CustomResourceDefinitions of our kinds, generated from the types in [`written`](super::written).
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, transform};
@@ -17,7 +17,7 @@ use crate::object::Kind;
 pub struct Definition {
     /// Its name, such as `consumers.sluicegate.dev`.
     pub name: String,
-    /// It as YAML, without a `---`.
+    /// The definition as YAML, without a `---`.
     pub yaml: String,
 }
 
@@ -86,7 +86,7 @@ fn definition<Spec: JsonSchema, Status: JsonSchema>(
                     "type": "object",
                     "required": ["spec"],
                     "properties": {
-                        // kubectl explain shows these as it shows those of any kind.
+                        // `kubectl explain` shows these fields as it shows them for any kind.
                         "apiVersion": { "type": "string" },
                         "kind": { "type": "string" },
                         "metadata": { "type": "object" },
@@ -97,12 +97,12 @@ fn definition<Spec: JsonSchema, Status: JsonSchema>(
             }],
         },
     });
-    // Strings, numbers, lists and mappings can always be written.
+    // Strings, numbers, lists and mappings always serialize.
     let yaml = serde_saphyr::to_string(&definition).unwrap_or_default();
     Definition { name, yaml }
 }
 
-/// The schema of a type, in the form that Kubernetes calls structural: without references, without alternatives.
+/// The schema of a type, in the structural form of Kubernetes: without references, without alternatives.
 fn schema<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::openapi3();
     settings.inline_subschemas = true;
@@ -111,12 +111,12 @@ fn schema<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Leaves out what says nothing to Kubernetes, or something else than here.
+/// Removes keywords without a meaning to Kubernetes, or with another meaning than here.
 fn structural(schema: &mut Schema) {
     transform::transform_subschemas(&mut structural, schema);
     schema.remove("title");
     schema.remove("default");
-    // An optional value is left out, and never null.
+    // An optional value is absent, never null.
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|name| name != "null");
         if let [name] = &types[..] {
@@ -127,20 +127,20 @@ fn structural(schema: &mut Schema) {
     if let Some(Value::Array(values)) = schema.get_mut("enum") {
         values.retain(|value| !value.is_null());
     }
-    // Of alternatives of which one is null, the other one is left.
+    // Of two alternatives with null, only the other alternative remains.
     if let Some(Value::Array(alternatives)) = schema.get_mut("anyOf") {
         alternatives.retain(|alternative| alternative.get("type") != Some(&json!("null")));
         if let [Value::Object(only)] = &mut alternatives[..] {
             let only = std::mem::take(only);
             schema.remove("anyOf");
             for (key, value) in only {
-                // What is said of the field goes before what is said of its type.
+                // The description of the field has precedence over the description of its type.
                 schema.ensure_object().entry(key).or_insert(value);
             }
         }
     }
     if let Some(Value::String(text)) = schema.get_mut("description") {
-        // Lines are broken here for people who read the code.
+        // Line breaks in the comments are for readers of the code.
         *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
 }

@@ -1,4 +1,4 @@
-//! Durations as Gateway API writes them (GEP-2257): `1h30m`, `500ms`.
+//! Durations in the notation of Gateway API (GEP-2257): `1h30m`, `500ms`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn parse(text: &str) -> Option<Duration> {
     None
 }
 
-/// A duration within a range, which is `named` in words.
+/// A duration within a range, which `named` states in words.
 pub(crate) fn check(
     text: &str,
     range: RangeInclusive<Duration>,

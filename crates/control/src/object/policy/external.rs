@@ -1,4 +1,4 @@
-//! HTTP services that are asked about requests.
+//! External HTTP services that authorize requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ const FIELD: &str = "spec.authentication.external";
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long answers are good, if a policy does not say.
+/// The default time that a response of the service is cached.
 const ADMITTED: Duration = Duration::from_mins(1);
 const REFUSED: Duration = Duration::from_secs(10);
 const GOOD_MAX: Duration = Duration::from_hours(24);
 
-/// The service, and the field and the Secret of those who vouch for it.
+/// The service, and the field and the Secret of its CA certificates.
 pub(super) fn check(
     written: written::External,
     namespace: &Arc<str>,
@@ -96,7 +96,7 @@ fn check_names(
     names
 }
 
-/// What keeps a header of the client from being told to a service.
+/// The reason why the gateway cannot send a header of the client to a service.
 fn request_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "authorization" | "cookie" => None,
@@ -108,7 +108,7 @@ fn request_fault(lower_case: &str) -> Option<&'static str> {
     }
 }
 
-/// What keeps a header of an answer from being given to endpoints.
+/// The reason why the gateway cannot send a header of a response to endpoints.
 fn response_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "authorization" => None,

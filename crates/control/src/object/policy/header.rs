@@ -1,7 +1,6 @@
-//! Names and values that come or go in heads of requests.
+//! Names and values that policies add to heads of requests, or remove from them.
 
-/// What keeps `name` from being a token (RFC 9110, 5.6.2), which methods and names of headers are, as the rest of a
-/// sentence.
+/// The reason why `name` is no token (RFC 9110, 5.6.2), as the rest of a sentence. Methods and names of headers are tokens.
 pub(crate) fn token_fault(name: &str) -> Option<&'static str> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match name {
@@ -19,7 +18,7 @@ pub(crate) fn name(name: &str) -> Result<Box<str>, String> {
     }
 }
 
-/// What keeps a header from being set by a claim.
+/// The reason why no claim may set a header.
 pub(crate) fn reserved_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "host" | "content-length" | "content-type" | "content-encoding" | "transfer-encoding"
@@ -37,7 +36,7 @@ pub(crate) fn reserved_fault(lower_case: &str) -> Option<&'static str> {
     }
 }
 
-/// What keeps a header from being set, added or removed by a rule, as the rest of a sentence.
+/// The reason why no rule may set, add or remove a header, as the rest of a sentence.
 pub(crate) fn framing_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "host" => Some("can only be changed by rewrite.hostname"),
@@ -55,7 +54,7 @@ pub(crate) fn framing_fault(lower_case: &str) -> Option<&'static str> {
     }
 }
 
-/// What keeps `text` from being the whole value of a header (RFC 9110, 5.5), as a sentence about it.
+/// The reason why `text` cannot be the whole value of a header (RFC 9110, 5.5), as a sentence about it.
 pub(crate) fn line_fault(text: &str) -> Option<&'static str> {
     match text {
         "" => Some("is empty"),
@@ -67,7 +66,7 @@ pub(crate) fn line_fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// What keeps `text` from being a value among others in a header, as the rest of a sentence.
+/// The reason why `text` cannot be a value among others in a header, as the rest of a sentence.
 pub(crate) fn value_fault(text: &str) -> Option<&'static str> {
     match text {
         "" => Some("is empty"),

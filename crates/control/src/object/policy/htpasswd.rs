@@ -1,9 +1,9 @@
-//! Names and hashes of passwords as `htpasswd` writes them.
+//! Names and hashes of passwords in the format of `htpasswd`.
 
-/// The greatest cost of bcrypt: one more doubles the time that a request takes a processor, which is a second here.
+/// The greatest cost of bcrypt: each increment doubles the processor time of a request, which is a second here.
 const BCRYPT_COST_MAX: u32 = 14;
 
-/// What a file holds. Nothing of it is repeated in the faults.
+/// The content of a file. The faults repeat no part of it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Passwords {
     pub(crate) users: Vec<(Box<str>, Box<str>)>,
@@ -11,7 +11,7 @@ pub(crate) struct Passwords {
     pub(crate) faults: Vec<(usize, &'static str)>,
 }
 
-/// Parses lines of `name:hash`. Empty ones and those that begin with `#` are passed over.
+/// Parses lines of `name:hash`. Ignores empty lines and lines that begin with `#`.
 pub(crate) fn parse(text: &[u8]) -> Passwords {
     let mut passwords = Passwords::default();
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {

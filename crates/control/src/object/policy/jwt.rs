@@ -14,13 +14,13 @@ use crate::problem::Findings;
 
 const FIELD: &str = "spec.authentication.jwt";
 
-/// How many providers a policy can have.
+/// The most providers of a policy.
 const PROVIDERS_MAX: usize = 8;
 
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 const CLOCK_SKEW_MAX: Duration = Duration::from_mins(10);
 
-/// The tokens that are taken, being the method at that place. What Secrets hold is added to `needs`.
+/// The JWT method at that place. Values of Secrets are added to `needs`.
 pub(super) fn check(
     written: written::Jwt,
     method: usize,
@@ -45,7 +45,7 @@ pub(super) fn check(
         let of_same_issuer = |other: &&Arc<JwtProvider>| {
             provider.issuer.is_some() && other.issuer.as_deref() == provider.issuer.as_deref()
         };
-        // Who is named by a token decides alone: the second one would never be asked.
+        // The issuer of a token alone selects the provider: the second provider would never be used.
         if let Some(other) = providers.iter().find(of_same_issuer) {
             let fault =
                 format!("is also the issuer of the provider {:?}: merge the two providers", other.name);
@@ -65,7 +65,7 @@ pub(super) fn check(
     Jwt { providers, from, forward: written.forward.unwrap_or(true) }
 }
 
-/// A value of a Secret, the field that names it, and what it is.
+/// A value of a Secret, the field that names it, and its purpose.
 struct NamedKeys {
     field: String,
     value: secret::SecretValue,
@@ -116,7 +116,7 @@ fn check_provider(
     (provider, need)
 }
 
-/// The algorithms of these names.
+/// The algorithms with these names.
 pub(crate) fn algorithms(names: &[Box<str>]) -> Vec<sluicegate_jwt::Algorithm> {
     names.iter().filter_map(|name| sluicegate_jwt::Algorithm::parse(name)).collect()
 }
@@ -125,7 +125,7 @@ fn known(algorithms: &[Algorithm]) -> Vec<sluicegate_jwt::Algorithm> {
     algorithms.iter().filter_map(|algorithm| sluicegate_jwt::Algorithm::parse(algorithm.as_str())).collect()
 }
 
-/// The keys, and the value of a Secret that they are in.
+/// The keys, and the value of a Secret with the keys.
 fn check_keys(
     written: ProviderKeys,
     algorithms: &[Algorithm],
@@ -136,7 +136,7 @@ fn check_keys(
     let keys = format!("{field}.keys");
     let unread = unread_keys;
     let is_shared = written.shared_secret_ref.is_some();
-    // What is public is no secret; JWKs in a Secret say of themselves which of both they are.
+    // Inline and remote keys are public. JWKs in a Secret say for themselves whether they are public or shared.
     let may_be_shared = is_shared || written.secret_ref.is_some();
     let checked = match written {
         ProviderKeys { inline: Some(text), secret_ref: None, shared_secret_ref: None, remote: None } => {
@@ -165,7 +165,7 @@ fn check_keys(
             return (unread(), None);
         }
     };
-    // A public key must never be taken for a secret that both know.
+    // A public key must never be used as a shared secret.
     for (index, algorithm) in algorithms.iter().enumerate() {
         let needed = match algorithm.is_shared() {
             true if !may_be_shared => "keys.sharedSecretRef, or JWKs of kty oct in keys.secretRef",
@@ -182,7 +182,7 @@ fn unread_keys() -> JwtKeys {
     JwtKeys::Unusable("its Secret has not been read".into())
 }
 
-/// Keys that the issuer publishes.
+/// The keys that the issuer publishes.
 fn check_remote(
     written: written::RemoteKeys,
     field: &str,
@@ -209,7 +209,7 @@ fn check_remote(
     let Some(named) = written.ca_certificate_ref else { return (JwtKeys::Remote(keys), None) };
     let field = format!("{field}.caCertificateRef");
     let value = secret::check(named, "ca.crt", namespace, &field, findings);
-    // Without those who vouch for it, nobody does.
+    // Without its CA certificate, the server cannot be verified.
     (unread_keys(), value.map(|value| NamedKeys { field, value, of: Of::Authorities(keys) }))
 }
 

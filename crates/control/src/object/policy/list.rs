@@ -1,12 +1,12 @@
-//! Lists, of which an empty one says something else than none.
+//! Lists, for which an empty list and an absent list differ.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::problem::Findings;
 
-/// A list that must have entries where it is written: `consumers: []` would be nobody to who wrote it, and everybody to
-/// who reads it.
+/// A list that must have entries if it is written. The author of `consumers: []` would mean no caller; a reader would
+/// understand every caller.
 pub(crate) fn filled<T>(
     written: Option<Vec<T>>,
     most: usize,
@@ -33,7 +33,7 @@ pub(crate) fn bounded<T>(
     list
 }
 
-/// The entries of a list that can be read, each with its place, where the object as a whole cannot.
+/// The readable entries of a list, each with its place, if the object as a whole is unreadable.
 pub(crate) fn readable<T: DeserializeOwned>(object: &Value, name: &str) -> Vec<(usize, T)> {
     let list = object.get("spec").and_then(|spec| spec.get(name)).and_then(Value::as_array);
     let entries = list.into_iter().flatten().enumerate();

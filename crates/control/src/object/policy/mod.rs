@@ -1,20 +1,20 @@
-//! Policies and consumers (`sluicegate.dev/v1alpha1`): from what users write to checked forms.
+//! Policies and consumers (`sluicegate.dev/v1alpha1`): from written objects to checked types.
 //!
-//! What is wrong with a policy never makes it weaker: a `SecurityPolicy` with an error refuses every request, and a list
-//! of which no entry is valid is never taken for one that was not written.
+//! An error in a policy never makes the policy weaker. A `SecurityPolicy` with an error refuses every request, and a
+//! list without a valid entry is never treated as an absent list.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`written`] | the kinds as users write them |
 //! | [`crd`] | their CustomResourceDefinitions |
-//! | [`target`] | what a policy is for |
+//! | [`target`] | the targets of a policy |
 //! | [`security`] | `SecurityPolicy`: addresses, cross-origin requests |
 //! | [`authentication`], [`jwt`], [`external`], [`authorization`] | its other parts |
 //! | [`consumer`] | `Consumer` |
 //! | [`traffic`] | `TrafficPolicy` |
-//! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and through what it is shared |
+//! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and the server that shares its counts |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
-//! | [`address`], [`duration`], [`header`], [`list`], [`origin`], [`url`] | what fields hold |
+//! | [`address`], [`duration`], [`header`], [`list`], [`origin`], [`url`] | values of fields |
 
 mod address;
 pub(crate) mod authentication;
@@ -46,7 +46,7 @@ pub(crate) const GROUP: &str = "sluicegate.dev";
 /// Its version.
 pub(crate) const VERSION: &str = "v1alpha1";
 
-/// When an object was made, in seconds since 1970, if that can be read.
+/// The creation time of an object, in seconds since 1970, if it is readable.
 fn created(raw: &Value) -> Option<i64> {
     let text = raw.pointer("/metadata/creationTimestamp")?.as_str()?;
     Some(text.parse::<Timestamp>().ok()?.as_second())

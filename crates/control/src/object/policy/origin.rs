@@ -38,7 +38,7 @@ pub(crate) fn parse(text: &str) -> Result<OriginPattern, String> {
     if let Some(fault) = host::dns_name_fault(name).filter(|_| !is_address) {
         return Err(format!("{text:?}: {name:?} {fault}"));
     }
-    // Browsers leave the scheme's own port out.
+    // Browsers omit the default port of the scheme.
     let own = match scheme {
         "http" | "ws" => Some(80),
         "https" | "wss" => Some(443),
@@ -54,7 +54,7 @@ pub(crate) fn parse(text: &str) -> Result<OriginPattern, String> {
     })
 }
 
-/// The host, and the port if there is one; nothing if it is none.
+/// The host, and the port if there is one; `None` if the text is invalid.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let end = text.rfind(']').map_or(0, |bracket| bracket + 1);
     match text[end..].rsplit_once(':') {

@@ -15,23 +15,23 @@ use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation, host};
 use crate::problem::Findings;
 
-/// How many limits a policy can have.
+/// The most limits of a policy.
 const LIMITS_MAX: usize = 16;
 
-/// How many requests a limit can have.
+/// The most requests of a limit.
 const REQUESTS_MAX: i64 = 1_000_000;
 
 const PER_MIN: Duration = Duration::from_millis(1);
 const PER_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// A checked `RateLimitPolicy`: those limits of it that are valid.
+/// A checked `RateLimitPolicy`: its valid limits.
 #[derive(Debug, PartialEq)]
 pub(crate) struct RateLimitPolicy {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
     pub(crate) targets: Vec<Target>,
     pub(crate) limits: Arc<RateLimits>,
-    /// Through what they are shared, if Secrets hold a part of it.
+    /// The server that shares them, if a part of it is in Secrets.
     pub(crate) sharing: Option<Sharing>,
 }
 
@@ -69,7 +69,7 @@ impl RateLimitPolicy {
         Self { created, targets, limits, sharing }
     }
 
-    /// One that cannot be read as a whole: those targets and limits that can be. The findings say what cannot.
+    /// A policy that cannot be read as a whole: its readable targets and limits. The findings name the unreadable ones.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &mut Findings) -> Self {
         let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
         let (rates, concurrency) = (list::readable(raw, "limits"), list::readable(raw, "concurrency"));
@@ -90,14 +90,14 @@ fn limits(
     Arc::new(RateLimits { id: object.id(), limits, concurrency, headers, shared })
 }
 
-/// Through what limits are shared, if they are to be. `findings` are those of reading it.
+/// The server that shares limits, if the policy has one. `findings` are the findings of reading the object.
 fn check_shared(
     written: Option<Result<written::Shared, serde_json::Error>>,
     object: &ObjectRef,
     findings: &mut Findings,
 ) -> (Option<Shared>, Option<Sharing>) {
     let Some(written) = written else { return (None, None) };
-    // A misspelt name may be that of what protects the password.
+    // A misspelt field may be a field that protects the password.
     let (shared, sharing) = match (shared::fault(findings), written) {
         (None, Ok(written)) => shared::check(written, &object.namespace, findings),
         (Some(fault), _) => (fault, None),
@@ -106,7 +106,7 @@ fn check_shared(
     (Some(shared), sharing)
 }
 
-/// The valid limits. One that is written wrongly limits nothing.
+/// The valid limits. An invalid limit limits nothing.
 fn check_limits(
     rates: Vec<(usize, written::Limit)>,
     concurrency: Vec<(usize, written::Concurrency)>,
@@ -129,7 +129,7 @@ fn check_limits(
     valid
 }
 
-/// Whether no other limit has this name.
+/// Whether no earlier limit has this name.
 fn is_another(names: &mut HashSet<String>, name: &str, field: &str, findings: &mut Findings) -> bool {
     let is_another = names.insert(name.to_owned());
     if !is_another {
@@ -138,7 +138,7 @@ fn is_another(names: &mut HashSet<String>, name: &str, field: &str, findings: &m
     is_another
 }
 
-/// A part, if there is no error in it.
+/// The result of `check`; `None` if there is an error.
 fn checked<T>(findings: &mut Findings, check: impl FnOnce(&mut Findings) -> Option<T>) -> Option<T> {
     let mut of_part = Findings::default();
     let part = check(&mut of_part);
@@ -165,7 +165,7 @@ fn check_name(name: &str, field: &str, findings: &mut Findings) {
     }
 }
 
-/// Whose requests are counted together, and whose at all.
+/// The key that groups requests for counting, and the groups of callers whose requests count.
 fn check_whom(
     key: Option<Vec<written::LimitKey>>,
     groups: Option<Vec<String>>,

@@ -6,14 +6,14 @@ use super::written::credential::SecretKeyRef;
 use crate::object::{Kind, ObjectRef, host};
 use crate::problem::Findings;
 
-/// A value of a Secret in the namespace of who names it.
+/// A value of a Secret in the namespace of the naming object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SecretValue {
     pub(crate) secret: ObjectRef,
     pub(crate) key: Box<str>,
 }
 
-/// The value that is named, with this key if it names none.
+/// The named value, with the default key `key` if the reference has none.
 pub(crate) fn check(
     written: SecretKeyRef,
     key: &str,

@@ -15,13 +15,13 @@ use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
 
-/// The methods of cross-origin requests, if a policy names none.
+/// The methods of cross-origin requests, if a policy lists none.
 const CORS_METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// How long a browser remembers a preflight, if a policy does not say (Fetch standard, "CORS-preflight fetch").
+/// The time that a browser caches a preflight by default (Fetch standard, "CORS-preflight fetch").
 const CORS_MAX_AGE: Duration = Duration::from_secs(5);
 
-/// The most: no browser remembers it for longer.
+/// The longest such time: no browser caches a preflight for longer.
 const CORS_MAX_AGE_MAX: Duration = Duration::from_hours(24);
 
 /// A checked `SecurityPolicy`.
@@ -30,14 +30,14 @@ pub(crate) struct SecurityPolicy {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
     pub(crate) targets: Vec<Target>,
-    /// What it says. What a Secret holds of it cannot be used yet; with an error it refuses everything.
+    /// The policy without the values of Secrets, which are not usable yet. With an error it refuses every request.
     pub(crate) security: Arc<Security>,
-    /// What a Secret holds of it.
+    /// The parts that are in Secrets.
     pub(crate) needs: Vec<Need>,
 }
 
 impl SecurityPolicy {
-    /// `findings` are those of reading it.
+    /// `findings` are the findings of reading the object.
     pub(crate) fn check(
         raw: Written<SecurityPolicySpec>,
         object: &ObjectRef,
@@ -49,7 +49,7 @@ impl SecurityPolicy {
             findings.error("spec", "is missing: write targetRefs and the requirements on callers");
             return Self { created, ..Self::closed(object, Vec::new(), findings) };
         };
-        // A target that is written wrongly is no reason to refuse what comes to the others.
+        // An invalid target is no reason to refuse requests to the other targets.
         let mut of_targets = Findings::default();
         let targets = target::check(spec.target_refs.into_iter().enumerate().collect(), &mut of_targets);
         let access = spec.access.map(|access| check_access(access, findings)).unwrap_or_default();
@@ -70,9 +70,9 @@ impl SecurityPolicy {
         Self { created, targets, security: Arc::new(security), needs: needs.unwrap_or_default() }
     }
 
-    /// One that cannot be read as a whole: it refuses what comes to those targets that can be. The findings say why.
+    /// A policy that cannot be read as a whole: it refuses requests to its readable targets. The findings say why.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &Findings) -> Self {
-        // What is wrong with them has been told, or is told when the rest can be read.
+        // Their problems have been reported, or are reported when the rest can be read.
         let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
         Self { created: created(raw), ..Self::closed(object, targets, findings) }
     }
@@ -84,7 +84,7 @@ impl SecurityPolicy {
     }
 }
 
-/// Why a policy cannot be honoured: the first of its errors.
+/// The reason why a policy cannot be honoured: its first error.
 fn refusal(findings: &Findings) -> Option<Box<str>> {
     let error = findings.0.iter().find(|finding| finding.severity == Severity::Error)?;
     Some(format!("{}: {}", error.field, error.message).into())
@@ -149,7 +149,7 @@ fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
     }
 }
 
-/// Names of methods or headers; `*` is one.
+/// Names of methods or headers; `*` is also such a name.
 fn tokens(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
     let mut tokens = Vec::with_capacity(written.len());
     for (index, name) in written.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Through what the limits of a policy are counted together.
+//! The server that shares the counts of a policy's limits between data planes.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ const DATABASE_MAX: i64 = 65_535;
 const INTERVAL: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A server of which Secrets hold a part.
+/// A server with settings in Secrets.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Sharing {
-    /// Without what they hold.
+    /// The settings without the values of Secrets.
     pub(crate) redis: Redis,
     pub(crate) needs: Vec<Need>,
 }
 
-/// Something that a Secret holds of it.
+/// A setting of the server that is in a Secret.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Need {
     /// The field that names it.
@@ -36,16 +36,16 @@ pub(crate) struct Need {
     pub(crate) what: Needed,
 }
 
-/// What it is.
+/// The kind of the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needed {
     Password,
-    /// Who vouches for the server.
+    /// The CA certificates for the server.
     Authorities,
 }
 
-/// Through what limits are shared; what Secrets hold of it is left out, and it cannot be used without. With an error each
-/// data plane counts for itself.
+/// The server that shares limits, without the values of Secrets: it is unusable without them. With an error, each data
+/// plane counts for itself.
 pub(super) fn check(
     written: written::Shared,
     namespace: &Arc<str>,
@@ -64,7 +64,7 @@ pub(super) fn check(
     }
 }
 
-/// What is wrong with `spec.shared`, as what is shared then.
+/// The error in `spec.shared`, as the sharing that results from it.
 pub(super) fn fault(findings: &Findings) -> Option<Shared> {
     let is_error = |severity, field: &str| severity == Severity::Error && field.starts_with("spec.shared");
     let error = findings.0.iter().find(|finding| is_error(finding.severity, &finding.field))?;

@@ -1,4 +1,4 @@
-//! What a policy is for.
+//! The targets of a policy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::written::target::{TargetKind, TargetRef};
 use crate::object::{Kind, host};
 use crate::problem::Findings;
 
-/// How many targets a policy can have.
+/// The most targets of a policy.
 const TARGETS_MAX: usize = 16;
 
 /// A valid target of a policy, in the policy's namespace.
@@ -17,7 +17,7 @@ pub(crate) struct Target {
     pub(crate) index: usize,
     pub(crate) kind: TargetKind,
     pub(crate) name: Arc<str>,
-    /// The port of a Service of which it is meant alone.
+    /// The only port of a Service that the policy applies to.
     pub(crate) port: Option<Arc<str>>,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for TargetKind {
     }
 }
 
-/// The valid targets among those that are written.
+/// The valid targets of a list.
 pub(crate) fn check(written: Vec<(usize, TargetRef)>, findings: &mut Findings) -> Vec<Target> {
     if written.is_empty() {
         findings.error("spec.targetRefs", "is missing: name an Ingress or a Service");

@@ -1,6 +1,6 @@
 //! `TrafficPolicy`.
 //!
-//! A part with an error does nothing; the others hold.
+//! A part with an error has no effect; the other parts apply.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ const HEADERS_MAX: usize = 32;
 const MATCHES_MAX: usize = 16;
 const BACKENDS_MAX: usize = 8;
 
-/// A checked `TrafficPolicy`. Its upstreams are as they are written: the namespace, the Service and the number of the port.
+/// A checked `TrafficPolicy`. Its upstreams are as written: the namespace, the Service and the number of the port.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TrafficPolicy {
     /// `metadata.creationTimestamp`, in seconds since 1970.
@@ -53,7 +53,7 @@ pub(crate) struct TrafficPolicy {
     pub(crate) service: OfService,
 }
 
-/// What a policy says of the Services that it is for.
+/// The settings of a policy for the Services that it applies to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OfService {
     pub(crate) limits: UpstreamLimits,
@@ -61,7 +61,7 @@ pub(crate) struct OfService {
 }
 
 impl OfService {
-    /// Goes before what the annotations of the Service say.
+    /// Overrides the annotations of the Service.
     pub(crate) fn apply(&self, upstream: &mut Upstream) {
         let UpstreamLimits { max_requests, max_requests_per_endpoint } = &mut upstream.limits;
         *max_requests = self.limits.max_requests.or(*max_requests);
@@ -129,7 +129,7 @@ impl TrafficPolicy {
         Self { created, targets, traffic: Arc::new(traffic), service }
     }
 
-    /// One that cannot be read as a whole: those targets and parts that can be. The findings say what cannot.
+    /// A policy that cannot be read as a whole: its readable targets and parts. The findings name the unreadable ones.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &mut Findings) -> Self {
         let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
         let targeted = |parts: Map<String, Value>| {
@@ -142,7 +142,7 @@ impl TrafficPolicy {
         parts.retain(|name, part| {
             let is_readable = targeted(Map::from_iter([(name.clone(), part.clone())])).is_ok();
             let field = format!("spec.{name}");
-            // The first of them has been told, in more detail.
+            // The first of them has a more detailed problem.
             if !is_readable && !findings.0.iter().any(|finding| finding.field.starts_with(&field)) {
                 findings.error(field, "cannot be read");
             }
@@ -160,7 +160,7 @@ impl TrafficPolicy {
     }
 }
 
-/// A part of the policy, if it has no error.
+/// A part of the policy; `None` if it has an error.
 fn part<W, T>(
     written: Option<W>,
     findings: &mut Findings,
@@ -188,7 +188,7 @@ fn timeouts(written: written::Timeouts, findings: &mut Findings) -> RouteTimeout
     }
 }
 
-/// A number that is within its range, or an error.
+/// A number within its range, or an error.
 fn number<T: TryFrom<i64>>(
     written: i64,
     range: RangeInclusive<i64>,
@@ -233,7 +233,7 @@ fn limit(written: Option<String>, field: &str, findings: &mut Findings) -> Optio
     size(&written?, field, findings)
 }
 
-/// A size as Kubernetes writes quantities: whole numbers with k, M, G, Ki, Mi or Gi.
+/// A size in the notation of Kubernetes quantities: whole numbers with k, M, G, Ki, Mi or Gi.
 fn size(written: &str, field: &str, findings: &mut Findings) -> Option<u64> {
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = written.split_at(digits);
@@ -287,7 +287,7 @@ fn pair(written: written::Header, field: &str, findings: &mut Findings) -> Optio
     Some((name?, written.value.into()))
 }
 
-/// The name of a header that may come or go, as it is written.
+/// The name of a header that a policy may add or remove, as written.
 fn checked_name(name: &str) -> Result<Box<str>, String> {
     let lower_case = header::name(name)?;
     match header::framing_fault(&lower_case) {
@@ -391,7 +391,7 @@ pub(crate) fn branch_field(index: usize) -> String {
     format!("spec.split.backends[{index}].serviceRef")
 }
 
-/// The field of the Service that gets copies.
+/// The field of the mirror's Service.
 pub(crate) const MIRROR_FIELD: &str = "spec.mirror.serviceRef";
 
 fn split(written: written::Split, object: &ObjectRef, findings: &mut Findings) -> Option<Split> {
@@ -522,7 +522,7 @@ fn mirror(written: &written::Mirror, object: &ObjectRef, findings: &mut Findings
     Some(Mirror { upstream: upstream?, percent: percent? })
 }
 
-/// What is said of Services: of an Ingress it would be said of Services that other routes lead to as well.
+/// Settings for Services: on an Ingress, they would also change Services that other routes lead to.
 fn of_service(
     (breaker, check): (Option<written::CircuitBreaker>, Option<written::HealthCheck>),
     is_of_services: bool,
@@ -621,7 +621,7 @@ fn http_check(
     findings: &mut Findings,
 ) -> Option<HealthCheckKind> {
     let path = path.unwrap_or_else(|| "/".to_owned());
-    // It goes into the first line of a request as it is.
+    // The path goes into the first line of a request unchanged.
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
         findings.error(
             "spec.healthCheck.path",

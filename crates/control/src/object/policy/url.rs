@@ -2,7 +2,7 @@
 
 use crate::problem::Findings;
 
-/// A URL of http or https with a host, written like the example. Says whether it is of http.
+/// Checks a URL of http or https with a host, in the form of the example. Returns whether the scheme is http.
 pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findings) -> bool {
     match text.parse::<http::Uri>() {
         _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
@@ -38,7 +38,7 @@ pub(super) fn check(text: &str, field: &str, example: &str, findings: &mut Findi
     }
 }
 
-/// Whether something stands behind the host's colon that is no port.
+/// Whether the text after the host's colon is no port.
 fn has_bad_port(url: &http::Uri) -> bool {
     let Some(authority) = url.authority() else { return false };
     let behind = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, behind)| behind);

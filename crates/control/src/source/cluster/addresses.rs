@@ -1,4 +1,4 @@
-//! Where clients reach the gateway, for the status of Ingresses.
+//! The addresses at which clients reach the gateway, for the status of Ingresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -18,13 +18,13 @@ use crate::object::Kind;
 use crate::problem::{Problem, Severity};
 use crate::translate::ObjectName;
 
-/// The time before what failed is tried again.
+/// The time before a retry.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Nodes are asked for again after this long: their addresses hardly change.
+/// The time between two look-ups of nodes: their addresses hardly change.
 const NODES_AGAIN: Duration = Duration::from_secs(300);
 
-/// Labels that differ between pods of one gateway.
+/// Labels that differ between pods of the same gateway.
 const OWN_LABELS: [&str; 4] = [
     "pod-template-hash",
     "controller-revision-hash",
@@ -32,22 +32,23 @@ const OWN_LABELS: [&str; 4] = [
     "apps.kubernetes.io/pod-index",
 ];
 
-/// Where the addresses are from.
+/// The source of the addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// These: IP addresses and host names.
+    /// Fixed IP addresses and host names.
     Fixed(Vec<Box<str>>),
-    /// A Service: what its load balancer says, its external addresses, or else its cluster address (ingress-nginx
-    /// `publish-service`). While it is missing, or has none of them, the last ones stay: names in DNS that are made of
-    /// them must not go because it is deleted by mistake, or made anew and waits for its load balancer.
+    /// A Service: the addresses of its load balancer, its external addresses, or else its cluster address
+    /// (ingress-nginx `publish-service`). While the Service is missing or has no address, the last addresses stay. DNS
+    /// names that depend on them must survive a Service that is deleted by mistake, or that is created anew and waits
+    /// for its load balancer.
     Service(ObjectName),
     /// The nodes on which pods like this one are ready: their external addresses, or else their internal ones.
     Nodes {
         /// This pod.
         pod: ObjectName,
     },
-    /// A Service as [`Service`](Self::Service) says, and [`Nodes`](Self::Nodes) until the Service has an address: a load balancer may
-    /// never get one where pods use the network of nodes.
+    /// A Service as in [`Service`](Self::Service), and [`Nodes`](Self::Nodes) until the Service has an address: a load
+    /// balancer may never have an address if pods use the network of nodes.
     ServiceElseNodes {
         /// The Service.
         service: ObjectName,
@@ -56,7 +57,7 @@ pub enum Addresses {
     },
 }
 
-/// Keeps the board's addresses as they are, until the future is dropped. `lack` is told why there are none.
+/// Updates the board's addresses until the future is dropped. `lack` receives the reason for missing addresses.
 pub(super) async fn follow(
     client: Client,
     from: &Addresses,
@@ -100,19 +101,19 @@ pub(super) async fn follow(
     }
 }
 
-/// The addresses of a Service, else those of nodes.
+/// The addresses of a Service, or else of nodes.
 #[derive(Debug, Default)]
 struct Choice {
-    /// Nothing until the Service is known.
+    /// `false` until the Service is known.
     is_known: bool,
     service: Vec<Box<str>>,
     nodes: Vec<Box<str>>,
-    /// Why the Service has none now.
+    /// The reason why the Service has no address now.
     fault: Option<String>,
 }
 
 impl Choice {
-    /// A Service that loses its addresses keeps them, so that names in DNS stay.
+    /// A Service that loses its addresses keeps the last addresses, so that DNS names stay.
     fn set_service(&mut self, found: Result<Vec<Box<str>>, String>) {
         self.is_known = true;
         match found {
@@ -125,7 +126,7 @@ impl Choice {
         self.nodes = addresses;
     }
 
-    /// Nothing while Ingresses are to keep what they have.
+    /// `None` while Ingresses should keep their addresses.
     fn addresses(&self) -> Option<&[Box<str>]> {
         let addresses = if self.service.is_empty() { &self.nodes } else { &self.service };
         (self.is_known && !addresses.is_empty()).then_some(addresses)
@@ -136,16 +137,16 @@ impl Choice {
     }
 }
 
-/// What a Service without an address means for the status of Ingresses.
+/// The consequence of a Service without an address for the status of Ingresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
-    /// It keeps the addresses that it has.
+    /// Ingresses keep their addresses.
     Kept,
-    /// It gets those of the nodes.
+    /// Ingresses receive the addresses of the nodes.
     OfNodes,
 }
 
-/// Why a Service has no address, for the log and for an Event about the Service.
+/// The reason why a Service has no address, for the log and for an Event about the Service.
 fn lacks(name: &ObjectName, fault: &str, consequence: Consequence) -> Problem {
     let (severity, then) = match consequence {
         Consequence::Kept => (Severity::Warning, "the status of Ingresses keeps its addresses"),
@@ -158,7 +159,7 @@ fn lacks(name: &ObjectName, fault: &str, consequence: Consequence) -> Problem {
     Problem { severity, object: Some(name.of(Kind::Service)), ..problem }
 }
 
-/// Follows the addresses of a Service, or why it has none.
+/// Follows the addresses of a Service, or the reason why there are none.
 async fn of_balancer(
     client: Client,
     name: &ObjectName,
@@ -172,7 +173,7 @@ async fn of_balancer(
     .await;
 }
 
-/// Follows a few objects, and gives all of them away whenever one changes.
+/// Follows a few objects, and passes all of them on whenever one changes.
 async fn watch<K>(api: Api<K>, config: watcher::Config, mut changed: impl FnMut(&BTreeMap<String, K>))
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
@@ -206,7 +207,7 @@ where
     }
 }
 
-/// The addresses of a Service, or why there are none.
+/// The addresses of a Service, or the reason why there are none.
 fn addresses_of(service: Option<&Service>) -> Result<Vec<Box<str>>, String> {
     let service = service.ok_or("does not exist")?;
     let addresses = of_service(service);
@@ -221,7 +222,7 @@ fn of_service(service: &Service) -> Vec<Box<str>> {
     let mut addresses: Vec<String> = of_balancer.chain(spec.external_ips.unwrap_or_default()).collect();
     match spec.type_.as_deref() {
         Some("ExternalName") => addresses.extend(spec.external_name),
-        // Until its load balancer has an address, nobody can come.
+        // Until its load balancer has an address, clients cannot reach it.
         Some("LoadBalancer") => {}
         _ if addresses.is_empty() => {
             addresses.extend(spec.cluster_ip.filter(|address| address != "None" && !address.is_empty()));
@@ -268,7 +269,7 @@ async fn of_nodes(client: Client, pod: &ObjectName, changed: impl Fn(Vec<Box<str
                     }
                 }
             }
-            // None is none that is ready yet, as at the start.
+            // No addresses means that no node is ready yet, such as at the start.
             if !has_failed && !addresses.is_empty() {
                 changed(addresses);
             }

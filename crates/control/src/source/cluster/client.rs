@@ -1,4 +1,4 @@
-//! How the Kubernetes API is spoken with.
+//! The client of the Kubernetes API.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,56 +10,56 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
 
-/// How long a connect may take. Kubernetes' own clients wait for 30 s; one that comes back is to be noticed sooner.
+/// The connect timeout. Kubernetes' own clients wait for 30 s; this client must notice a returning API server sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A peer that is silent for this long is asked whether it is there,
+/// The time of silence after which the client probes a peer.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// this often,
+/// The time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// and is given up after this long without an answer, or without an acknowledgement of what was sent.
+/// The client drops a peer after this long without a response, or without an acknowledgement of sent data.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the API server is, and who we are there.
+/// The address of the API server, and the identity of the gateway there.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// A kubeconfig. Without one: that of the service account inside a cluster, and otherwise the one that `kubectl`
-    /// would take.
+    /// A kubeconfig. Default: the credentials of the service account inside a cluster, otherwise the kubeconfig that
+    /// `kubectl` would take.
     pub kubeconfig: Option<PathBuf>,
-    /// Which context of the kubeconfig. Default: its current one.
+    /// The context of the kubeconfig. Default: its current context.
     pub context: Option<String>,
 }
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig that was named.
+    /// The named kubeconfig cannot be read.
     #[error("cannot use the kubeconfig {path}: {source}", path = path.display())]
     Kubeconfig {
         /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: kube::config::KubeconfigError,
     },
-    /// Neither a service account nor a kubeconfig.
+    /// There is neither a service account nor a kubeconfig.
     #[error("no credentials for a cluster: {0}; run in a pod with a service account, or set --kubeconfig")]
     Infer(#[from] kube::config::InferConfigError),
-    /// The default kubeconfig, of which a context was named.
+    /// The default kubeconfig cannot be read, although a context was named.
     #[error("cannot use the kubeconfig: {0}")]
     Context(#[from] kube::config::KubeconfigError),
-    /// What it says makes no client.
+    /// The configuration makes no client.
     #[error("cannot use the credentials for the cluster: {0}")]
     Client(#[from] kube::Error),
 }
 
 impl Credentials {
-    /// A client for the cluster. It does not connect yet.
+    /// A client for the cluster, not yet connected.
     ///
     /// # Errors
     ///
-    /// Where there are no credentials, or none that can be read.
+    /// If there are no credentials, or none of them can be read.
     pub async fn client(&self) -> Result<Client, ClientError> {
         let config = self.config().await?;
         Ok(client(config)?)
@@ -79,10 +79,10 @@ impl Credentials {
     }
 }
 
-/// kube's own client tells of each failed request as an error, of which there are some each second while an API server
-/// is away, and does not notice a peer that vanished. So this is put together from kube's parts.
+/// kube's own client logs each failed request as an error, of which there are some each second while an API server is
+/// unreachable. It also does not notice a peer that vanished. So this client consists of kube's parts.
 fn client(config: Config) -> kube::Result<Client> {
-    // kube asks for rustls' default provider, which others in the process may have set.
+    // kube asks for rustls' default provider, which other code in the process may have set.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);

@@ -1,6 +1,6 @@
-//! Which of several processes writes into the cluster: the holder of a Lease (`coordination.k8s.io/v1`), by the rules of
-//! Kubernetes' own components. Clocks of different machines are never compared: a Lease is over when it has not changed for
-//! as long as it says, by the clock of who watches.
+//! The election of the process that writes into the cluster: the holder of a Lease (`coordination.k8s.io/v1`), by the
+//! rules of Kubernetes' own components. The election never compares clocks of different machines: a Lease expires when
+//! it has not changed for its duration, by the clock of the observer.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use tokio::time::{sleep, timeout};
 use super::watch::in_words;
 use crate::translate::ObjectName;
 
-/// How long a Lease is good without being renewed.
+/// The lifetime of a Lease without a renewal.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// A holder that cannot renew it for this long holds it no longer, well before others may take it.
+/// A holder that cannot renew the Lease for this long gives it up, well before others may take it.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long a look at it may take.
+/// The timeout of one look at the Lease.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// The time between two looks at it.
+/// The time between two looks at the Lease.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Takes part in the election for a Lease.
@@ -34,24 +34,24 @@ pub(super) struct Elector {
     name: String,
     identity: String,
     seen: Seen,
-    /// When it was renewed last, if this process holds it.
+    /// The time of the last renewal, if this process holds the Lease.
     held_since: Option<Instant>,
 }
 
-/// A Lease as it was seen last, and since when it has been so.
+/// A Lease as last observed, and the time of its last change.
 #[derive(Debug, Default)]
 struct Seen {
     version: Option<String>,
     since: Option<Instant>,
 }
 
-/// What there is to do about a Lease.
+/// The next step for a Lease.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Create,
-    /// Write our name and the time into it.
+    /// Write our name and the time into the Lease.
     Hold,
-    /// Another holds it.
+    /// Another process holds the Lease.
     Wait,
 }
 
@@ -61,7 +61,7 @@ impl Elector {
         Self { leases, name: lease.name.to_string(), identity, seen: Seen::default(), held_since: None }
     }
 
-    /// Takes part until the future is dropped, and tells whether this process is the holder.
+    /// Takes part until the future is dropped, and reports whether this process is the holder.
     pub(super) async fn run(mut self, holds: &state::Sender<bool>) -> Infallible {
         let mut has_failed = false;
         loop {
@@ -80,7 +80,7 @@ impl Elector {
             self.tell(holds);
             let pause = RETRY.mul_f64(0.9 + fastrand::f64() / 5.0);
             if let Some(left) = self.left().filter(|left| *left < pause) {
-                // It must not be held for as long as it takes to see that it cannot be renewed.
+                // The hold must not last until the attempt to renew fails.
                 sleep(left).await;
                 self.tell(holds);
                 sleep(pause.saturating_sub(left)).await;
@@ -90,13 +90,13 @@ impl Elector {
         }
     }
 
-    /// How long it is still held, if it is.
+    /// The rest of the hold, if this process holds the Lease.
     fn left(&self) -> Option<Duration> {
         let left = RENEW_DEADLINE.checked_sub(self.held_since?.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Tells whether this process is the holder.
+    /// Reports whether this process is the holder.
     fn tell(&self, holds: &state::Sender<bool>) {
         let is_holder = self.left().is_some();
         if holds.send_if_modified(|holds| std::mem::replace(holds, is_holder) != is_holder) {
@@ -105,7 +105,7 @@ impl Elector {
         }
     }
 
-    /// Gives the Lease up, so that the next holder need not wait for its end.
+    /// Releases the Lease, so that the next holder need not wait for its expiry.
     pub(super) async fn release(client: Client, lease: &ObjectName, identity: &str) -> kube::Result<()> {
         let leases: Api<Lease> = Api::namespaced(client, &lease.namespace);
         loop {
@@ -117,7 +117,7 @@ impl Elector {
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
             match leases.replace(&lease.name, &PostParams::default(), &held).await {
-                // It was being renewed when this began.
+                // A renewal was in progress at the start of the release.
                 Err(error) if is_conflict(&error) => {}
                 other => return other.map(|_| ()),
             }
@@ -150,7 +150,7 @@ impl Elector {
                 Ok(())
             }
             Err(error) => {
-                // Another was first.
+                // Another process was first.
                 if is_conflict(&error) {
                     self.held_since = None;
                 }

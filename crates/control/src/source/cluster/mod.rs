@@ -1,21 +1,21 @@
 //! The Kubernetes API as the source of all objects.
 //!
-//! Each kind is watched by a task of its own ([`watch`]), which checks what comes; this one puts it into the store and
-//! publishes what changes, in the order in which it came. Nothing is published before all kinds have been listed once.
-//! While the API server is away, what is known stays in service; when it is back, each watch goes on where it was or lists
-//! all objects anew, and those that are missing then are gone.
+//! A task of its own watches each kind ([`watch`]) and checks the objects. The task in this module puts the objects
+//! into the store and publishes changes, in the order of their arrival. It publishes nothing before all kinds have been
+//! listed once. While the API server is unreachable, known objects stay in service. When the API server is back, each
+//! watch resumes or lists all objects anew; objects that are missing from the list are removed.
 //!
-//! Of Secrets, those of types `kubernetes.io/tls` and `sluicegate.dev/credentials` are watched together, and those of other
-//! types that something names, as ConfigMaps, one by one. What newly names them is served once they are known.
+//! One watch covers all Secrets of types `kubernetes.io/tls` and `sluicegate.dev/credentials`. Named Secrets of other
+//! types, and named ConfigMaps, have a watch each. An object that newly names them is served once they are known.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`client`] | how the Kubernetes API is spoken with |
+//! | [`client`] | the client of the Kubernetes API |
 //! | [`watch`] | one watch of one kind |
-//! | [`lease`] | which of several processes writes into the cluster |
-//! | [`status`], [`standing`], [`policy_status`] | what is written back to Ingresses, policies and Consumers, and what is there |
-//! | [`addresses`] | where clients reach the gateway |
-//! | [`planes`] | the certificates by which two planes know each other |
+//! | [`lease`] | the election of the process that writes into the cluster |
+//! | [`status`], [`standing`], [`policy_status`] | the status of Ingresses, policies and Consumers: intended and current |
+//! | [`addresses`] | the addresses at which clients reach the gateway |
+//! | [`planes`] | the certificates by which the two planes authenticate each other |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -52,36 +52,36 @@ use lease::Elector;
 use status::Board;
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
 
-/// How many pieces of news wait to be taken in; further ones wait at the API server.
+/// The most pieces of news in the queue; further pieces wait at the API server.
 const QUEUE: usize = 1024;
 
-/// After this many pieces of news, what has changed is published.
+/// After this many pieces of news, the changes are published.
 const BATCH: usize = 4096;
 
-/// How many Secrets and ConfigMaps are watched one by one.
+/// The most Secrets and ConfigMaps with a watch each.
 const SINGLE_WATCHES_MAX: usize = 500;
 
-/// How long giving the Lease up may take.
+/// The longest time for the release of the Lease.
 const RESIGNATION_MAX: Duration = Duration::from_secs(2);
 
-/// How long a change of routes waits for objects that it newly names.
+/// The longest wait of a change of routes for objects that it newly names.
 const NAMED_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What is written into the cluster, and by whom.
+/// The status that the gateway writes into the cluster, and the writer.
 #[derive(Clone, Debug)]
 pub struct StatusOptions {
     /// The Lease whose holder writes.
     pub lease: ObjectName,
-    /// How this process is named there: each must be named differently.
+    /// The name of this process in the Lease: each process needs a different name.
     pub identity: String,
-    /// The addresses that Ingresses are given; none leaves theirs alone.
+    /// The addresses that the gateway writes into Ingresses; `None` leaves their addresses alone.
     pub addresses: Option<Addresses>,
 }
 
 /// Follows the Kubernetes API.
 pub struct ClusterSource {
     client: Client,
-    /// Which namespaces; all, if it is empty.
+    /// The namespaces; all, if it is empty.
     namespaces: Vec<Arc<str>>,
     options: TranslateOptions,
     status: Option<StatusOptions>,
@@ -91,8 +91,8 @@ pub struct ClusterSource {
 }
 
 impl ClusterSource {
-    /// A source that follows these namespaces, or all if none is named, and writes back as `status` says, if it says
-    /// anything.
+    /// A source that follows these namespaces, or all if the list is empty. It writes into the cluster as `status`
+    /// says; with `None` it writes nothing.
     #[must_use]
     pub fn new(
         client: Client,
@@ -112,24 +112,24 @@ impl ClusterSource {
         }
     }
 
-    /// The client that it asks with.
+    /// The client for requests to the API server.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether this process holds the Lease, and so writes into the cluster.
+    /// Whether this process holds the Lease, and therefore writes into the cluster.
     #[must_use]
     pub fn leads(&self) -> state::Receiver<bool> {
         self.leads.subscribe()
     }
 
-    /// What makes this process write nothing any more, and gives the Lease up, so that the next holder need not wait for
-    /// its end. The objects are followed all the same.
+    /// A future that ends all writing by this process and releases the Lease, so that the next holder need not wait for
+    /// its expiry. The source still follows the objects.
     pub fn resignation(&self) -> impl Future<Output = ()> + Send + use<> {
         let (client, status, resigned) = (self.client.clone(), self.status.clone(), self.resigned.clone());
         async move {
-            // Also who does not hold it must not take it any more.
+            // A process without the Lease must not take it any more either.
             resigned.send_replace(true);
             let Some(status) = status else { return };
             let released = Elector::release(client, &status.lease, &status.identity);
@@ -139,15 +139,14 @@ impl ClusterSource {
         }
     }
 
-    /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
-    /// once when it is gone.
+    /// The current problems, and every change of them. The log names each problem once when it appears, and once when it is gone.
     #[must_use]
     pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
         self.problems.subscribe()
     }
 
     /// Follows the cluster until the future is dropped. The first change is a complete configuration, as soon as all
-    /// objects are known; until then `publish` is not called. It must not block.
+    /// objects are known; until then `run` does not call `publish`, which must not block.
     pub async fn run(self, publish: impl Publish) -> Infallible {
         let mut resigned = self.resigned.subscribe();
         let board = self.status.as_ref().map(|_| Arc::new(Board::default()));
@@ -215,21 +214,21 @@ async fn write(
                 () = following => {}
                 () = until(&mut elected, false) => {}
             }
-            // Whoever is elected next finds out for itself.
+            // The next elected process finds the problem for itself.
             lack.send_replace(None);
         }
     };
     tokio::join!(elector.run(&leads), writing, addresses).0
 }
 
-/// Waits until it is so; for ever, if nobody can say so any more.
+/// Waits until the state is `wanted`; for ever, if the sender is gone.
 async fn until(state: &mut state::Receiver<bool>, wanted: bool) {
     if state.wait_for(|state| *state == wanted).await.is_err() {
         pending::<()>().await;
     }
 }
 
-/// A cluster that is being followed.
+/// A cluster that the gateway follows.
 struct Follower<P> {
     client: Client,
     options: TranslateOptions,
@@ -240,32 +239,32 @@ struct Follower<P> {
     watches: BTreeMap<usize, Watch>,
     next_watch: usize,
     named: Named,
-    /// What is named, and not watched since there are too many of its kind.
+    /// Named objects without a watch, since there are too many of their kind.
     unwatched: Vec<ObjectRef>,
-    /// What has changed and is not published yet.
+    /// The changes that are not published yet.
     touched: Touched,
-    /// When the first of it was heard of.
+    /// The time of the first unpublished change.
     since: Instant,
-    /// Until when a change of routes waits for objects that it names.
+    /// The end of the wait of a change of routes for named objects.
     waits_until: Option<Instant>,
-    /// How the API server began to be away, until no watch misses it any more.
+    /// The first error of the unreachable API server, until every watch works again.
     away: Option<String>,
-    /// Why there are no addresses to write back.
+    /// The reason why there are no addresses to write.
     lacking: state::Receiver<Option<Problem>>,
-    /// What is written back, if anything is.
+    /// The status to write, if the gateway writes status.
     board: Option<Arc<Board>>,
     output: Output<P>,
 }
 
-/// A watch that is under way.
+/// A watch in progress.
 struct Watch {
     selection: Selection,
     task: AbortHandle,
-    /// Whether all its objects are known, or cannot be.
+    /// Whether all its objects are known, or cannot be known.
     is_settled: bool,
-    /// The objects that it has told of.
+    /// The objects that the watch has reported.
     objects: HashSet<ObjectRef>,
-    /// Those of them that a list which is under way has not named yet.
+    /// The objects that a list in progress has not named yet.
     unlisted: HashSet<ObjectRef>,
     fault: Option<Fault>,
 }
@@ -350,13 +349,13 @@ impl<P: Publish> Follower<P> {
         self.watches.insert(number, watch);
     }
 
-    /// Takes in what a watch heard.
+    /// Takes the news of a watch.
     fn take(&mut self, Heard { watch: number, news, .. }: Heard) {
-        // One that was ended may have left something in the queue.
+        // An ended watch may have left news in the queue.
         let Some(watch) = self.watches.get_mut(&number) else { return };
         if let News::Fault(fault) = news {
             watch.is_settled |= watch.selection.can_do_without(fault.reason);
-            // The first for a reason says how it began.
+            // The first error for a reason says how the failure began.
             if watch.fault.as_ref().is_none_or(|before| before.reason != fault.reason) {
                 self.touched.problems = true;
                 watch.fault = Some(fault);
@@ -387,7 +386,7 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Takes an object away of which a watch has said that it is gone.
+    /// Removes an object that a watch reports as gone.
     fn remove(&mut self, number: usize, object: &ObjectRef) {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         watch.objects.remove(object);
@@ -395,7 +394,7 @@ impl<P: Publish> Follower<P> {
         self.forget(object);
     }
 
-    /// Takes away an object that a watch does not tell of any more, unless another one does.
+    /// Removes an object that a watch no longer reports, unless another watch does.
     fn forget(&mut self, object: &ObjectRef) {
         if !self.watches.values().any(|watch| watch.objects.contains(object)) {
             self.touched.merge(self.store.remove_object(object));
@@ -405,7 +404,7 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Publishes what has changed.
+    /// Publishes the changes.
     async fn settle(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         if touched == Touched::default() && self.output.is_serving() && self.waits_until.is_none() {
@@ -413,14 +412,14 @@ impl<P: Publish> Follower<P> {
         }
         touched.routing = self.output.is_routing(&touched) || self.waits_until.is_some();
         touched.changed_services.clear();
-        // The last of the first lists may be an empty one, or one that cannot be had, which touches nothing.
+        // The last of the first lists may be empty, or may have failed; both touch nothing.
         if touched.routing || !self.output.is_serving() {
             self.find_named();
         }
         let is_due = self.waits_until.is_some_and(|until| until <= Instant::now());
         let is_known = self.is_settled();
         if !self.output.is_serving() && !is_known {
-            // Not before everything has been listed once; endpoints are in the store already.
+            // Not before everything has been listed once. Endpoints are in the store already.
             self.report();
             return;
         }
@@ -435,18 +434,18 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Whether all objects are known that can be.
+    /// Whether all available objects are known.
     fn is_settled(&self) -> bool {
         self.watches.values().all(|watch| watch.is_settled)
     }
 
-    /// Finds out which objects are named, and watches those that no other watch tells of.
+    /// Finds the named objects, and watches named objects that no other watch covers.
     fn find_named(&mut self) {
         self.named = Named::find(&self.store, &self.options);
         let named = &self.named;
         let singly: BTreeSet<ObjectRef> =
             self.watches.values().filter_map(|watch| watch.selection.object()).collect();
-        // Before all have been listed, nobody knows what they lack.
+        // Before the end of all lists, their missing objects are unknown.
         let is_listed =
             self.watches.values().all(|watch| watch.is_settled || watch.selection.object().is_some());
         let (held, mut wanted): (Vec<_>, Vec<_>) =
@@ -458,7 +457,7 @@ impl<P: Publish> Follower<P> {
             |watch: &mut Watch| watch.selection.object().is_some_and(|object| !followed.contains(&object));
         let ended: Vec<Watch> =
             self.watches.extract_if(.., |_, watch| is_over(watch)).map(|(_, watch)| watch).collect();
-        // What is not watched is not known: it is asked for anew if it is named again.
+        // An object without a watch is unknown: a new reference to it starts a new watch.
         for object in ended.iter().flat_map(|watch| &watch.objects) {
             self.forget(object);
         }
@@ -469,9 +468,9 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Tells what is wrong with what concerns us, and with the watches.
+    /// Reports problems of the objects that concern us, and of the watches.
     fn report(&mut self) {
-        // All watches fail one after another and each in its own way, which is one problem.
+        // All watches fail one after another, each in its own way, which is one problem.
         let away = |watch: &Watch| {
             let fault = watch.fault.as_ref().filter(|fault| fault.reason == Reason::Away)?;
             Some(format!("{}: {}", watch.selection, fault.message))
@@ -485,10 +484,10 @@ impl<P: Publish> Follower<P> {
         let mut faults: BTreeMap<(&str, Reason), Vec<&Selection>> = BTreeMap::new();
         for watch in self.watches.values() {
             match &watch.fault {
-                // Gateway API need not be installed, nor our own definitions.
+                // The CRDs of Gateway API need not be installed, and our own CRDs neither.
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
                 Some(fault) if fault.reason == Reason::Away => {}
-                // The right to Secrets of one type is the right to those of another, and has been asked for.
+                // The right to Secrets of one type includes Secrets of other types, and its lack has been reported.
                 Some(fault) if fault.reason == Reason::Forbidden && watch.selection.is_of_credentials() => {}
                 Some(fault) => {
                     faults.entry((&fault.message, fault.reason)).or_default().push(&watch.selection);
@@ -511,7 +510,7 @@ impl<P: Publish> Follower<P> {
 }
 
 impl Selection {
-    /// The object, if it is a single one.
+    /// The object, if the watch covers a single object.
     fn object(&self) -> Option<ObjectRef> {
         let Fields::Name(name) = &self.fields else { return None };
         let namespace = self.namespace.clone().unwrap_or_default();
@@ -522,11 +521,11 @@ impl Selection {
         matches!(self.fields, Fields::Type(CREDENTIALS_TYPE))
     }
 
-    /// Whether there is something to serve without these objects, if they cannot be had for this reason.
+    /// Whether the gateway can serve without these objects, if they are unavailable for this reason.
     fn can_do_without(&self, reason: Reason) -> bool {
         let is_needed = match self.kind {
             Kind::Ingress | Kind::Service | Kind::EndpointSlice => true,
-            // Without them nobody would be kept out. Where there are no such kinds, there is no policy either.
+            // Without these objects every caller would be admitted. If the kinds do not exist, there is no policy either.
             Kind::SecurityPolicy | Kind::Consumer => reason == Reason::Forbidden,
             _ => false,
         };
@@ -534,8 +533,9 @@ impl Selection {
     }
 }
 
-/// Which objects have the room, and which do not: each namespace has as much of it as it wants and the others leave, so that none
-/// takes what others need. Those that come first go before others of their namespace.
+/// The objects within `room`, and the objects beyond it. Each namespace has as much room as it wants and the others
+/// leave, so that no namespace takes what others need. Earlier objects have precedence over later objects of their
+/// namespace.
 fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<ObjectRef>, Vec<ObjectRef>) {
     let mut counts: HashMap<Arc<str>, usize> = HashMap::default();
     let mut ranked: Vec<(usize, ObjectRef)> = objects
@@ -551,7 +551,7 @@ fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<Obj
     (objects(ranked).collect(), objects(others).collect())
 }
 
-/// What is wrong if these are not followed.
+/// The problem with objects that are not watched.
 fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
     let first = unwatched.first()?;
     Some(Problem {
@@ -567,7 +567,7 @@ fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
     })
 }
 
-/// What is wrong with some watches: which, and why.
+/// The problem with some watches (`what`), and its reason.
 fn problem(what: &str, reason: Reason) -> Problem {
     let consequence = match reason {
         Reason::Away => "the last known objects stay in service",

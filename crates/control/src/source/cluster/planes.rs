@@ -1,8 +1,8 @@
-//! The certificates by which the two planes know each other, made and renewed by the control plane: Secrets of its own
-//! namespace, one for itself, with the authority's key, and one that data planes mount.
+//! The certificates by which the two planes authenticate each other. The control plane creates and renews them in
+//! Secrets of its own namespace: a Secret for itself, with the CA's key, and a Secret that data planes mount.
 //!
-//! Any number of control planes do this beside each other: who writes first wins, and the others read what it wrote. The
-//! authority lasts for ten years; it is replaced by deleting both Secrets.
+//! Any number of control planes do this beside each other: the first write wins, and the other control planes read the
+//! result. The CA lasts for ten years; to replace it, delete both Secrets.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -29,41 +29,41 @@ pub const CONTROL_SECRET: &str = "sluicegate-control-tls";
 /// The Secret of data planes.
 pub const PROXY_SECRET: &str = "sluicegate-proxy-tls";
 
-/// The name in the certificate of control planes, which data planes ask for.
+/// The name in the certificate of control planes, which data planes verify.
 pub const CONTROL_NAME: &str = "sluicegate-control";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long the authority is good.
+/// The validity of the CA certificate.
 const AUTHORITY_LASTS: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-/// How long a certificate of a plane is good; it is renewed when a third of that is left.
+/// The validity of a plane's certificate; the control plane renews it when a third is left.
 const LASTS: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// How often it is looked whether something is to be renewed, or is gone.
+/// The time between two checks for expiring and missing certificates.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// After a failure.
+/// The time before a retry after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The certificates of one plane, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PlaneFiles {
-    /// `tls.crt`: what the other side is shown.
+    /// `tls.crt`: the certificate that the other side receives.
     pub certificate: Vec<u8>,
-    /// `tls.key`: its key.
+    /// `tls.key`: the key of the certificate.
     pub key: Vec<u8>,
-    /// `ca.crt`: who vouches for the other side.
+    /// `ca.crt`: the CA certificate for the other side.
     pub authorities: Vec<u8>,
 }
 
-/// Why there are none.
+/// The reason why there are no certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanesError {
-    /// The API server cannot be asked, or refuses.
+    /// The API server is unreachable, or rejects the request.
     #[error("cannot read or write the Secrets {CONTROL_SECRET} and {PROXY_SECRET}: {0}")]
     Api(#[from] kube::Error),
-    /// There are no random numbers, or the Secret holds something else.
+    /// There are no random numbers, or the Secret holds invalid data.
     #[error(
         "Secret {CONTROL_SECRET}: cannot issue a certificate with its CA: {0}. Delete the Secret to create a new CA"
     )]
@@ -76,27 +76,26 @@ pub struct PlaneCertificates {
 }
 
 impl PlaneCertificates {
-    /// Those in this namespace.
+    /// The Secrets in this namespace.
     #[must_use]
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { secrets: Api::namespaced(client, namespace) }
     }
 
-    /// Sees to it that they are there, and that they are good for a while; returns those of the control plane.
-    ///
+    /// Creates or renews the certificates where necessary; returns the certificates of the control plane.
     /// # Errors
-    /// If the API server cannot be asked, or an authority cannot be used.
+    /// If the API server is unreachable, or the CA cannot be used.
     pub async fn ensure(&self) -> Result<PlaneFiles, PlanesError> {
         loop {
             match self.ensure_once().await {
-                // Another was faster: what it wrote is there now.
+                // Another process was faster: its Secret exists now.
                 Err(PlanesError::Api(kube::Error::Api(status))) if status.code == 409 => {}
                 done => return done,
             }
         }
     }
 
-    /// Does so for ever, and tells whenever those of the control plane are others.
+    /// Repeats [`ensure`](Self::ensure) for ever, and calls `changed` with new certificates of the control plane.
     pub async fn follow(self, mut known: PlaneFiles, mut changed: impl FnMut(PlaneFiles)) -> Infallible {
         let mut has_failed = false;
         loop {
@@ -173,12 +172,12 @@ impl PlaneCertificates {
     }
 }
 
-/// What is in a Secret.
+/// The content of a Secret.
 struct Stored {
     certificate: Vec<u8>,
     key: Vec<u8>,
     authorities: Vec<u8>,
-    /// The authority's key, in that of the control plane.
+    /// The CA's key, in the Secret of the control plane.
     authority_key: Vec<u8>,
 }
 
@@ -216,7 +215,7 @@ fn control_of(authority: Authority) -> Result<Stored, rcgen::Error> {
     Ok(Stored { certificate, key, authorities: authority.certificate, authority_key })
 }
 
-/// Who vouches for both planes.
+/// The CA of both planes.
 struct Authority {
     certificate: Vec<u8>,
     key: KeyPair,
@@ -252,7 +251,7 @@ fn params(name: &str, lasts: Duration, names: Vec<String>) -> Result<Certificate
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    // Clocks differ.
+    // Clocks of machines differ.
     params.not_before = (SystemTime::now() - DAY).into();
     params.not_after = (SystemTime::now() + lasts).into();
     Ok(params)
@@ -267,7 +266,7 @@ fn pem(label: &str, der: &[u8]) -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-/// Whether a certificate need not be renewed yet.
+/// Whether a certificate does not need a renewal yet.
 fn lasts(pem: &[u8]) -> bool {
     not_after(pem).is_some_and(|end| end > SystemTime::now() + LASTS / 3)
 }

@@ -1,4 +1,4 @@
-//! The status of a policy or a Consumer: how it stands, and how it should (Gateway API: `PolicyStatus`, GEP-713).
+//! The status of a policy or a Consumer: current and intended (Gateway API: `PolicyStatus`, GEP-713).
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -8,35 +8,35 @@ use sluicegate_model::text::one_line;
 use crate::object::{Kind, ObjectRef};
 use crate::translate::policy::standing::{Reason, Standing as Verdict};
 
-/// Who writes it: others may write beside us.
+/// The controller in our entries: other controllers may write beside us.
 const CONTROLLER: &str = crate::translate::CONTROLLER;
 
-/// What our condition is called.
+/// The type of our condition.
 const ACCEPTED: &str = "Accepted";
 
 /// The longest message of a condition, in bytes.
 const MESSAGE_MAX: usize = 4096;
 
-/// What stands there now.
+/// The current status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PolicyStanding {
     /// `metadata.uid`, by which an Event names it.
     pub(super) uid: Option<Box<str>>,
-    /// `metadata.generation`: the number of what its owner wrote.
+    /// `metadata.generation`: the number of the version of the specification.
     pub(super) generation: Option<i64>,
-    /// `metadata.resourceVersion`, so that nothing is overwritten that we have not seen.
+    /// `metadata.resourceVersion`, so that we overwrite nothing that we have not seen.
     pub(super) version: Option<Box<str>>,
     status: Map<String, Value>,
 }
 
-/// How a policy or a Consumer should stand, as of one of its generations.
+/// The intended status of a policy or a Consumer, for one of its generations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PolicyWish {
     verdicts: Vec<Verdict>,
     generation: Option<i64>,
 }
 
-/// Whether a status of this kind is written.
+/// Whether the gateway writes a status of this kind.
 pub(super) fn has_status(kind: Kind) -> bool {
     matches!(kind, Kind::SecurityPolicy | Kind::RateLimitPolicy | Kind::TrafficPolicy | Kind::Consumer)
 }
@@ -52,7 +52,7 @@ impl PolicyStanding {
         }
     }
 
-    /// The status to write; nothing if it stands there.
+    /// The status to write; `None` if the object has it.
     pub(super) fn task(&self, object: &ObjectRef, wish: &PolicyWish) -> Option<Value> {
         let status = match object.kind {
             Kind::Consumer => self.conditions_of_consumer(wish)?,
@@ -71,7 +71,7 @@ impl PolicyStanding {
         Some(Map::from_iter([("conditions".to_owned(), conditions.into())]))
     }
 
-    /// What others have written stays.
+    /// The entries of other controllers stay.
     fn ancestors_of_policy(&self, object: &ObjectRef, wish: &PolicyWish) -> Map<String, Value> {
         const ANCESTORS_MAX: usize = 16;
         let before = list(self.status.get("ancestors"));
@@ -99,7 +99,7 @@ impl PolicyWish {
     }
 }
 
-/// Which target a verdict is about.
+/// The target of a verdict.
 fn reference(object: &ObjectRef, verdict: &Verdict) -> Option<Value> {
     let target = verdict.target.as_ref()?;
     let group = target.kind.api_versions()[0].split_once('/').map_or("", |(group, _)| group);
@@ -115,7 +115,7 @@ fn reference(object: &ObjectRef, verdict: &Verdict) -> Option<Value> {
     Some(reference)
 }
 
-/// Our condition; it is as old as the one before of the same status.
+/// Our condition. If the previous condition had the same status, its time stays.
 fn condition(before: &[Value], verdict: &Verdict, generation: Option<i64>) -> Value {
     let status = if verdict.reason.is_accepted() { "True" } else { "False" };
     let known = before.iter().find(|condition| is_ours(condition) && condition["status"] == status);

@@ -1,11 +1,11 @@
-//! How an object stands in the cluster: what of it is written by us, and what is there now.
+//! The current state of an object in the cluster, as far as the gateway writes it.
 
 use k8s_openapi::api::networking::v1;
 
 use super::policy_status::PolicyStanding;
 use crate::object::annotation;
 
-/// How an object stands.
+/// The current state of an object.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
     Ingress(IngressStanding),
@@ -13,14 +13,14 @@ pub(super) enum Standing {
     Policy(PolicyStanding),
 }
 
-/// What is written of an Ingress.
+/// The part of an Ingress that the gateway writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IngressStanding {
-    /// `metadata.uid`, by which an Event names it.
+    /// `metadata.uid`, by which an Event names the Ingress.
     pub(super) uid: Option<Box<str>>,
     /// `status.loadBalancer.ingress`: IP addresses and host names.
     pub(super) addresses: Vec<Box<str>>,
-    /// The annotation with what is wrong with it.
+    /// The annotation with the problems of the Ingress.
     pub(super) problems: Option<Box<str>>,
 }
 

@@ -1,8 +1,8 @@
-//! What is written back into the cluster: addresses and problems of Ingresses, the status of policies, and Events.
+//! The status in the cluster: addresses and problems of Ingresses, the status of policies, and Events.
 //!
-//! A board holds how each object stands and how it should; those that differ wait in a queue in which each is once, so
-//! it is never longer than there are objects. The holder of the Lease takes them one by one. What is already as it
-//! should be is not written, whoever wrote it.
+//! A board holds the current and the intended status of each object. Objects whose two states differ wait in a queue.
+//! Each object is in the queue once, so the queue is never longer than the number of objects. The holder of the Lease
+//! takes them one by one. It does not write a status that is already as intended, whichever process wrote that status.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
@@ -29,31 +29,31 @@ use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
 use crate::translate::policy::standing::Standing as Verdict;
 
-/// The time between two writes, so that a thousand Ingresses are no burden on the API server.
+/// The time between two writes, so that the status of a thousand Ingresses is no burden on the API server.
 const PACE: Duration = Duration::from_millis(20);
 
-/// After a write that failed.
+/// The first pause after a failed write.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// The longest of such times.
+/// The longest pause after failed writes.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// How many Events wait; the oldest are left out when there are more.
+/// The most Events in the queue; beyond that, the oldest are dropped.
 const EVENTS_MAX: usize = 1000;
 
 /// The longest value of the annotation, in bytes.
 const PROBLEMS_MAX: usize = 4096;
 
-/// What an Event has told is not told again for so long.
+/// The time before an Event repeats the same message.
 const EVENT_AGAIN: Duration = Duration::from_secs(600);
 
-/// The longest name of who writes an Event, in bytes.
+/// The longest name of the reporter of an Event, in bytes.
 const INSTANCE_MAX: usize = 128;
 
 /// The longest note of an Event (`events.k8s.io/v1`), in bytes.
 const NOTE_MAX: usize = 1024;
 
-/// What should be written, shared by the source, which knows what it is, and the writer.
+/// The status to write, shared by the source, which computes the status, and the writer.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     cards: Mutex<Cards>,
@@ -63,16 +63,16 @@ pub(super) struct Board {
 #[derive(Debug, Default)]
 struct Cards {
     ingresses: HashMap<ObjectRef, Card>,
-    /// Policies and Consumers, and how they should stand once that is known.
+    /// Policies and Consumers, and their intended status once it is known.
     policies: HashMap<ObjectRef, (PolicyStanding, Option<PolicyWish>)>,
     /// The addresses of the gateway, once they are known.
     addresses: Option<Vec<Box<str>>>,
-    /// The objects that may not be as they should.
+    /// The objects whose status may differ from the intended status.
     queue: BTreeSet<ObjectRef>,
-    /// Which was taken last: the others have their turn before it comes again.
+    /// The last object taken from the queue: the other objects take their turn before it returns.
     last: Option<ObjectRef>,
     events: VecDeque<(ObjectRef, String)>,
-    /// The problems of other objects that Events have told of, or that were there before.
+    /// The problems of other objects that Events have reported, or that existed before.
     told: HashSet<(ObjectRef, String)>,
 }
 
@@ -81,23 +81,23 @@ struct Cards {
 struct Card {
     standing: IngressStanding,
     is_ours: bool,
-    /// Whether the annotation is to be taken off again, since it was ours.
+    /// Whether to remove the annotation, since it was ours.
     was_ours: bool,
     problems: Option<Box<str>>,
 }
 
-/// A write that brings an object to where it should be.
+/// A write that gives an object its intended status.
 #[derive(Debug, PartialEq)]
 enum Task {
     Ingress(IngressTask),
-    /// The status of a policy or a Consumer, on top of this version of the object.
+    /// The status of a policy or a Consumer, based on this version of the object.
     Policy {
         status: Value,
         version: Option<Box<str>>,
     },
 }
 
-/// What to write of an Ingress.
+/// The write for an Ingress.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct IngressTask {
     addresses: Option<Vec<Box<str>>>,
@@ -105,14 +105,14 @@ struct IngressTask {
 }
 
 impl Board {
-    /// Takes in how an object stands.
+    /// Takes the current status of an object.
     pub(super) fn observe(&self, object: &ObjectRef, standing: Standing) {
         let mut cards = self.cards();
         cards.stands(object, standing);
         self.queue_up(&mut cards, object);
     }
 
-    /// An object is gone.
+    /// Removes an object that is gone.
     pub(super) fn forget(&self, object: &ObjectRef) {
         let mut cards = self.cards();
         cards.ingresses.remove(object);
@@ -120,7 +120,7 @@ impl Board {
         cards.queue.remove(object);
     }
 
-    /// Takes in the addresses of the gateway.
+    /// Takes the addresses of the gateway.
     pub(super) fn set_addresses(&self, mut addresses: Vec<Box<str>>) {
         addresses.sort();
         addresses.dedup();
@@ -135,7 +135,7 @@ impl Board {
         }
     }
 
-    /// Takes in which Ingresses are ours, what is wrong, and how policies and Consumers should stand.
+    /// Takes our Ingresses, the problems, and the intended status of policies and Consumers.
     pub(super) fn want(
         &self,
         ours: &foldhash::HashSet<ObjectRef>,
@@ -199,7 +199,7 @@ impl Board {
 }
 
 impl Cards {
-    /// Takes in how an object stands.
+    /// Takes the current status of an object.
     fn stands(&mut self, object: &ObjectRef, standing: Standing) {
         match standing {
             Standing::Ingress(standing) => {
@@ -209,7 +209,8 @@ impl Cards {
         }
     }
 
-    /// What was written upon a version stands, before the watch tells it; unless that has told something newer meanwhile.
+    /// Takes a status written for a version, before the watch reports it; unless the watch has reported a newer version
+    /// in the meantime.
     fn wrote(&mut self, object: &ObjectRef, upon: Option<&str>, written: Standing) {
         match written {
             Standing::Ingress(written) => {
@@ -227,7 +228,7 @@ impl Cards {
         }
     }
 
-    /// What there is to write for an object.
+    /// The write for an object.
     fn task(&self, object: &ObjectRef) -> Option<Task> {
         if let Some((standing, wish)) = self.policies.get(object) {
             let status = standing.task(object, wish.as_ref()?)?;
@@ -246,7 +247,7 @@ impl Cards {
         (task != IngressTask::default()).then_some(Task::Ingress(task))
     }
 
-    /// By what Events name an object.
+    /// The uid by which Events name an object.
     fn uid(&self, object: &ObjectRef) -> Option<Box<str>> {
         let of_policy = || self.policies.get(object).map(|(standing, _)| &standing.uid);
         self.ingresses.get(object).map(|card| &card.standing.uid).or_else(of_policy)?.clone()
@@ -269,7 +270,7 @@ impl Cards {
     }
 }
 
-/// Writes what the board wants, while this process holds the Lease.
+/// Writes the intended status of the board, while this process holds the Lease.
 pub(super) async fn write(
     board: Arc<Board>,
     client: Client,
@@ -290,7 +291,7 @@ struct Writer {
     board: Arc<Board>,
     client: Client,
     identity: String,
-    /// What Events have told, and when. (kube's own recorder takes all problems of an object for the first one.)
+    /// The messages of Events, each with its time. (kube's own recorder takes all problems of an object for the first one.)
     told: Mutex<HashMap<(ObjectRef, String), Instant>>,
 }
 
@@ -318,7 +319,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is next; returns whether there was anything.
+    /// Writes the next status; returns whether there was a write.
     async fn next(&self) -> kube::Result<bool> {
         let told = {
             let mut cards = self.board.cards();
@@ -342,7 +343,7 @@ impl Writer {
         };
         match done {
             Ok(()) => {}
-            // It is gone, or has changed meanwhile, which the watch tells as well.
+            // The object is gone or has changed in the meantime, which the watch reports too.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => return Err(error),
         }
@@ -403,7 +404,7 @@ impl Writer {
         self.board.cards().wrote(object, None, Standing::Ingress(IngressStanding::of(ingress)));
     }
 
-    /// Tells of a problem by an Event, which nothing depends on: one that cannot be written is left out.
+    /// Reports a problem by an Event. Nothing depends on Events: an Event that cannot be written is dropped.
     async fn event(&self, object: &ObjectRef, uid: Option<&str>, message: &str) {
         if !self.is_new(object, message) {
             return;
@@ -416,7 +417,7 @@ impl Writer {
             uid: uid.map(ToOwned::to_owned),
             ..ObjectReference::default()
         };
-        // Those of what has no namespace are in this one.
+        // Events about objects without a namespace belong to this namespace.
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let event = Event {
             metadata: ObjectMeta {
@@ -439,7 +440,7 @@ impl Writer {
         }
     }
 
-    /// Whether an Event has not told this lately. Notes that it does now.
+    /// Whether no recent Event had this message. Records the message.
     fn is_new(&self, object: &ObjectRef, message: &str) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, since| since.elapsed() < EVENT_AGAIN);
@@ -450,7 +451,7 @@ impl Writer {
     }
 }
 
-/// An Ingress that goes back into the queue when it is dropped: after an error, and when the Lease is lost meanwhile.
+/// An Ingress that returns to the queue when it is dropped: after an error, and when the Lease is lost in the meantime.
 struct Unwritten<'a> {
     board: &'a Board,
     object: &'a ObjectRef,

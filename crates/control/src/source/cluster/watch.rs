@@ -1,4 +1,4 @@
-//! One watch of one kind: from the API server's events to checked objects, for as long as it is wanted.
+//! One watch of one kind: from the API server's events to checked objects, until the watch is stopped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,48 +25,48 @@ use crate::object::slice::EndpointSlice;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::problem::Findings;
 
-/// The time before a watch that failed is tried again: the first. It doubles, and each is shortened by up to a half at
-/// random, so that not all gateways come at once.
+/// The first pause before a failed watch is retried. The pause doubles. Each pause is shortened by up to a half at
+/// random, so that not all gateways retry at the same time.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 
-/// The longest, so that one is in step soon after the API server is back.
+/// The longest pause, so that a watch is in sync soon after the API server is back.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// The same for a kind that the API server does not know, or does not show us.
+/// The longest pause for a kind that the API server does not know, or does not let us read.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);
 
-/// Only after so many refusals in a row: an API server that starts on a busy machine may take half a minute to know anybody's
-/// rights, and one is to be in step soon after that as well.
+/// [`RETRY_REFUSED`] applies only after this many refusals in a row. An API server that starts on a busy machine may
+/// need half a minute until it knows permissions, and a watch should be in sync soon after that too.
 const REFUSALS_OF_A_START: u32 = 60;
 
-/// So many refusals in a row are not told of: an API server that has just started does not know anybody's rights yet.
+/// This many refusals in a row are not reported: an API server that has just started does not know permissions yet.
 const REFUSALS_BORNE: u32 = 4;
 
-/// A watch that has not failed again for this long goes on: there may be nothing to tell.
+/// A watch without a failure for this long has recovered: there may be no news.
 const RECOVERED_AFTER: Duration = Duration::from_secs(4);
 
-/// How long the next part of a list may take.
+/// The timeout of the next part of a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// After this many refusals in a row all objects are listed anew.
+/// After this many refusals in a row, the watch lists all objects anew.
 const REFUSALS_MAX: u32 = 3;
 
-/// Which objects are watched.
+/// The watched objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Selection {
     pub(super) kind: Kind,
-    /// The namespace; nothing for all of them.
+    /// The namespace; `None` for all namespaces.
     pub(super) namespace: Option<Arc<str>>,
     pub(super) fields: Fields,
 }
 
-/// Which objects of a kind, by their fields.
+/// A selection of objects of a kind, by their fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fields {
     All,
-    /// Those of this `type`.
+    /// The objects of this `type`.
     Type(&'static str),
-    /// The one of this name.
+    /// The object of this name.
     Name(Arc<str>),
 }
 
@@ -83,36 +83,36 @@ impl fmt::Display for Selection {
     }
 }
 
-/// What a watch heard.
+/// News of a watch.
 pub(super) struct Heard {
-    /// Which watch it is from.
+    /// The watch.
     pub(super) watch: usize,
     pub(super) at: Instant,
     pub(super) news: News,
 }
 
-/// What is new.
+/// The news.
 pub(super) enum News {
-    /// All objects come now: what does not come until [`Listed`](Self::Listed) is gone.
+    /// A list of all objects follows: objects that are absent until [`Listed`](Self::Listed) are gone.
     Listing,
-    /// An object in its newest form, and how it stands in the cluster where that is written back.
+    /// The newest version of an object, and its current status if the gateway writes it.
     Object(Box<ParsedObject>, Option<Standing>),
     Gone(ObjectRef),
     Listed,
-    /// The API server can be asked again.
+    /// The API server responds again.
     Recovered,
-    /// The API server cannot be asked, or refuses.
+    /// The API server is unreachable, or rejects the request.
     Fault(Fault),
 }
 
-/// Why a watch fails.
+/// The reason for the failure of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
-    /// It is not known there (404).
+    /// The API server does not know the kind (404).
     Unknown,
-    /// We may not (401, 403).
+    /// We have no permission (401, 403).
     Forbidden,
-    /// Anything else: it will come right.
+    /// Any other error, which is temporary.
     Away,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Fault {
 }
 
 impl Selection {
-    /// Watches until the handle is used, or nobody listens.
+    /// Watches until the handle aborts the task, or the receiver is gone.
     pub(super) fn start(&self, client: &Client, watch: usize, sender: mpsc::Sender<Heard>) -> AbortHandle {
         let config = match &self.fields {
             Fields::All => watcher::Config::default(),
@@ -172,34 +172,34 @@ impl Selection {
     }
 }
 
-/// A watch that tells what it hears.
+/// A watch that sends its news.
 struct Telling {
     kind: Kind,
     watch: usize,
     sender: mpsc::Sender<Heard>,
     delay: Duration,
-    /// Why it failed last.
+    /// The reason for the last failure.
     failed: Reason,
-    /// How often in a row the API server has refused.
+    /// The number of refusals in a row by the API server.
     refusals: u32,
 }
 
-/// What to do after a failure.
+/// The step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Go on where it was.
+    /// Resume from the last version.
     Resume,
     /// List all objects anew.
     Restart,
 }
 
 impl Telling {
-    /// Watches for ever; ends when nobody listens.
+    /// Watches for ever; ends when the receiver is gone.
     async fn run<K: Watched>(mut self, api: Api<K>, config: watcher::Config) {
         while self.follow(&api, &config).await.is_some() {}
     }
 
-    /// The same for a kind of which the API server may know an older version only, or none.
+    /// Watches a kind of which the API server may know only an older version, or none.
     async fn run_versions(mut self, client: Client, namespace: Option<Arc<str>>, config: watcher::Config) {
         for version in self.kind.api_versions().iter().cycle() {
             let (group, version) = version.split_once('/').unwrap_or(("", version));
@@ -217,7 +217,7 @@ impl Telling {
         }
     }
 
-    /// Watches until all objects must be listed anew; nothing when nobody listens.
+    /// Watches until all objects must be listed anew; `None` when the receiver is gone.
     async fn follow<K: Watched>(&mut self, api: &Api<K>, config: &watcher::Config) -> Option<()> {
         let mut events = std::pin::pin!(watcher::watcher(api.clone(), config.clone()));
         let (mut is_listing, mut has_failed) = (true, false);
@@ -273,7 +273,7 @@ impl Telling {
         }
     }
 
-    /// Tells of an error, waits, and says what to do.
+    /// Reports an error, waits, and returns the next step.
     async fn refused(&mut self, error: &watcher::Error) -> Option<Next> {
         let status = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -283,7 +283,7 @@ impl Telling {
             _ => None,
         };
         let code = status.map(|status| status.code);
-        // An old version of what we know has expired.
+        // An old version of a known object has expired.
         if matches!(code, Some(410)) {
             return Some(Next::Restart);
         }
@@ -317,7 +317,7 @@ impl Telling {
         Some(ObjectRef { kind: self.kind, namespace, name: meta.name.as_deref()?.into() })
     }
 
-    /// Checks an object. What the API server has taken has a name.
+    /// Checks an object. Every object that the API server accepted has a name.
     fn checked<K: Watched>(&self, raw: K) -> Option<(ParsedObject, Option<Standing>)> {
         let object = self.name(raw.meta())?;
         let standing = raw.standing(self.kind);
@@ -327,11 +327,12 @@ impl Telling {
     }
 }
 
-/// What to do after an answer with this code, if there was one, and so many refusals in a row.
+/// The step after a response with this code, if there was one, and this many refusals in a row.
 fn next(code: Option<u16>, refusals: u32) -> Next {
     match code {
-        // What comes back after a silence may be another state: a restored backup, of which the versions are lower than
-        // the one that we know. A watch from there would be told nothing until they have grown past it, without an error.
+        // After a silence, the API server may have another state: a restored backup, with lower versions than the last
+        // known version. A watch from the known version would receive nothing until the versions have grown past it,
+        // without an error.
         None => Next::Restart,
         Some(404 | 504) => Next::Restart,
         _ if refusals >= REFUSALS_MAX => Next::Restart,
@@ -339,7 +340,7 @@ fn next(code: Option<u16>, refusals: u32) -> Next {
     }
 }
 
-/// How long to wait at most before the next try, after so many refusals in a row.
+/// The longest pause before the next attempt, after this many refusals in a row.
 fn longest_pause(reason: Reason, refusals: u32) -> Duration {
     match reason {
         Reason::Unknown | Reason::Forbidden if refusals > REFUSALS_OF_A_START => RETRY_REFUSED,
@@ -355,7 +356,7 @@ pub(super) fn in_words(error: &kube::Error) -> String {
     }
 }
 
-/// What is at the bottom of an error; what is above says that it is about a request.
+/// The innermost cause of an error; the outer errors only say that a request failed.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -368,10 +369,10 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 trait Watched:
     Resource<DynamicType: Clone + Send> + Clone + DeserializeOwned + fmt::Debug + Send + 'static
 {
-    /// The checked object, or nothing if it cannot be used at all.
+    /// The checked object; `None` if it is unusable.
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object>;
 
-    /// What of it is written back.
+    /// The part of the object that the gateway writes.
     fn standing(&self, _: Kind) -> Option<Standing> {
         None
     }
@@ -417,7 +418,7 @@ impl Watched for core::ConfigMap {
     }
 }
 
-/// The kinds of CustomResourceDefinitions: those of Gateway API, and our own.
+/// The kinds of CustomResourceDefinitions: Gateway API's kinds, and our own.
 impl Watched for DynamicObject {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         let value = serde_json::to_value(self).ok()?;

@@ -1,5 +1,5 @@
-//! The manifests of a directory as they come, change and go: which must be read, which are being written, and
-//! which are really gone.
+//! The manifests of a directory as they come, change and go: files to read, files that are being written, and files
+//! that are gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -12,26 +12,26 @@ use super::watch::Notice;
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::{Store, Touched};
 
-/// How long a name may be away before its objects go. Editors and git replace a file by unlinking it and making
-/// a new one of the same name, usually within 0.1 ms; on a machine with more work than processors it was over
-/// 5 ms once in some thousand times.
+/// The longest absence of a name before its objects are removed. Editors and git replace a file: they unlink it and
+/// create a new file of the same name, usually within 0.1 ms. On a machine with more work than processors the absence
+/// exceeded 5 ms once in some thousand times.
 const GONE_GRACE: Duration = Duration::from_millis(50);
 
-/// The same for a file that holds EndpointSlices alone: an endpoint that is removed must not wait.
+/// The longest absence of a file that holds EndpointSlices alone: the removal of an endpoint must not wait.
 const GONE_GRACE_OF_SLICES: Duration = Duration::from_millis(5);
 
-/// The same, after the directory itself was away or is another one: it is filled file by file.
+/// The longest absence after the directory itself was absent or was replaced: its files arrive one by one.
 const RETURN_GRACE: Duration = Duration::from_secs(1);
 
-/// A file that is open for writing is read all the same when nothing was written for this long.
+/// The gateway reads a file that is open for writing if it did not change for this long.
 const WRITING_MAX: Duration = Duration::from_secs(60);
 
-/// What the manifests are read for.
+/// The purpose of reading the manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To tell what is wrong.
+    /// Problems are reported.
     Check,
-    /// To serve them.
+    /// The objects are served.
     Serve,
 }
 
@@ -42,17 +42,17 @@ pub(super) struct Files {
     purpose: Purpose,
     pub(super) store: Store,
     stamps: BTreeMap<PathBuf, Stamp>,
-    /// To be read, because of a notice or a walk.
+    /// Files to read, because of a notice or a walk.
     unread: BTreeSet<PathBuf>,
-    /// Changed without a notice, and to be read if a second look finds them the same.
+    /// Files that changed without a notice. The gateway reads them if a second look finds them unchanged.
     unsettled: HashMap<PathBuf, Stamp>,
-    /// Being written, and since when nothing was.
+    /// Files that are being written, each with the time of the last write.
     writing: HashMap<PathBuf, Instant>,
-    /// Gone, and when their objects go.
+    /// Absent files, each with the time at which its objects are removed.
     gone: BTreeMap<PathBuf, Instant>,
-    /// Which directory was found at the last walk, or nothing if there was none.
+    /// The directory that the last walk found; `None` if there was none.
     present: Option<FileId>,
-    /// What cannot be read.
+    /// Problems of files that cannot be read.
     faults: BTreeMap<PathBuf, Problem>,
     root_fault: Option<Problem>,
     touched: Touched,
@@ -76,7 +76,7 @@ impl Files {
         }
     }
 
-    /// Takes a notice in. Returns whether the directory must be walked.
+    /// Takes a notice. Returns whether the directory must be walked.
     pub(super) fn notice(&mut self, notice: &Notice, now: Instant) -> bool {
         match notice {
             Notice::Written(path) => {
@@ -102,7 +102,7 @@ impl Files {
         false
     }
 
-    /// Takes a walk in: what is new or changed will be read, what is missing is gone. Returns whether to walk
+    /// Takes the result of a walk: new and changed files will be read, missing files are gone. Returns whether to walk
     /// again soon.
     pub(super) fn walked(&mut self, walk: io::Result<Listing>, now: Instant) -> bool {
         let listing = match walk {
@@ -122,7 +122,7 @@ impl Files {
             if known == Some(stamp) && !self.faults.contains_key(path) || self.writing.contains_key(path) {
                 continue;
             }
-            // A file that was replaced is complete. One that was changed in place, without a notice, may still be.
+            // A replaced file is complete. A file that changed in place, without a notice, may be incomplete.
             let is_settled = known.is_none_or(|known| known.id != stamp.id)
                 || known == Some(stamp)
                 || was_unsettled.get(path) == Some(stamp);
@@ -136,16 +136,16 @@ impl Files {
         for (path, error) in &listing.faults {
             self.set_fault(path, error);
         }
-        // No notice tells that a mode has changed, and routes are closed until then.
+        // inotify reports no change of a mode, and routes are closed until the mode changes.
         !self.unsettled.is_empty() || self.waits_for_unopened()
     }
 
-    /// Whether something is closed because a file or a folder cannot be opened.
+    /// Whether routes are closed because a file or a folder cannot be opened.
     pub(super) fn waits_for_unopened(&self) -> bool {
         self.store.waits_for_unopened()
     }
 
-    /// The directory is away: what was read from it stays.
+    /// The directory is absent: the objects that were read from it stay.
     fn lose_root(&mut self, error: &io::Error) {
         self.present = None;
         let advice = match (self.purpose, is_absence(error)) {
@@ -160,19 +160,19 @@ impl Files {
     }
 
     fn lose_missing(&mut self, listing: &Listing, grace: Duration, now: Instant) {
-        // Of what is in a folder that cannot be listed, and of the folder itself.
+        // Applies to a folder that cannot be listed, and to the files in it.
         let is_unknown = |path: &Path| listing.faults.iter().any(|(fault, _)| path.starts_with(fault));
         let deadline = now + grace;
         for path in self.stamps.keys().chain(self.faults.keys()) {
             if !listing.files.contains_key(path) && !is_unknown(path) {
                 let due = self.gone.entry(path.clone()).or_insert(deadline);
-                // Those that went before the directory did have waited since.
+                // Files that went before the directory have waited since then.
                 *due = if grace == RETURN_GRACE { deadline } else { *due };
             }
         }
     }
 
-    /// The files to be read, without those that are being written: these come again.
+    /// The files to read, without the files that are being written, which come later.
     pub(super) fn take_unread(&mut self) -> Vec<PathBuf> {
         let paths = std::mem::take(&mut self.unread);
         paths.into_iter().filter(|path| !self.writing.contains_key(path)).collect()
@@ -188,7 +188,7 @@ impl Files {
         self.writing.keys().any(|path| !self.stamps.contains_key(path))
     }
 
-    /// Takes in what was read of a file.
+    /// Takes the result of reading a file.
     pub(super) fn set(&mut self, path: &Path, read: io::Result<(Vec<u8>, Stamp)>, now: Instant) {
         match read {
             Ok((bytes, stamp)) => {
@@ -211,7 +211,7 @@ impl Files {
         }
     }
 
-    /// A name is away: its objects go when it stays so.
+    /// A name is absent: its objects are removed if it stays absent.
     fn lose(&mut self, path: &Path, now: Instant) {
         if self.stamps.contains_key(path) || self.faults.contains_key(path) {
             let grace = if self.store.holds_slices_alone(path) { GONE_GRACE_OF_SLICES } else { GONE_GRACE };
@@ -226,9 +226,9 @@ impl Files {
         self.touched.problems |= self.faults.insert(path.to_owned(), problem.clone()) != Some(problem);
     }
 
-    /// What it means for the service that this file or folder cannot be read, as the rest of a sentence.
+    /// The consequence for the service if this file or folder cannot be read, as the rest of a sentence.
     fn consequence(&self, path: &Path) -> &'static str {
-        // Paths are ordered by their components, so that what is in a folder follows it.
+        // Paths are ordered by their components, so the content of a folder follows the folder.
         let mut within = self.stamps.range(path.to_owned()..).take_while(|(file, _)| file.starts_with(path));
         let had_files = within.any(|(file, _)| self.store.has_read(file));
         match (self.purpose, had_files) {
@@ -241,15 +241,15 @@ impl Files {
         }
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// The time of the next work for [`expire`](Self::expire).
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.present?;
         self.gone.values().min().copied()
     }
 
-    /// Removes the objects of files that are really gone. Returns whether the directory must be walked.
+    /// Removes the objects of files that are gone. Returns whether the directory must be walked.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
-        // A file that was renamed is already known by its new name.
+        // A renamed file is already known by its new name.
         let store = &self.store;
         let due: Vec<PathBuf> = self
             .gone
@@ -260,7 +260,7 @@ impl Files {
         if due.is_empty() || self.present.is_none() {
             return false;
         }
-        // The files of a directory go before the directory does: then they are not gone, it is away.
+        // The files of a directory disappear before the directory does. Then the directory is absent, and the files are not gone.
         if scan::identify(&self.root).ok() != self.present {
             self.present = None;
             return true;
@@ -275,7 +275,7 @@ impl Files {
                     self.set_fault(&path, &error);
                     self.gone.insert(path, now + RETURN_GRACE);
                 }
-                // A folder that can be listed again: what is in it comes first.
+                // The folder can be listed again: its files come first.
                 Ok(_) if self.has_unread_in(&path) => {
                     self.gone.insert(path, now + GONE_GRACE);
                 }
@@ -301,17 +301,17 @@ impl Files {
         self.present.is_some()
     }
 
-    /// Closes what may be guarded by what cannot be read: see [`Store::close_unknown`].
+    /// Closes the routes that an unreadable object may guard: see [`Store::close_unknown`].
     pub(super) fn close_unknown(&mut self) {
         self.touched.merge(self.store.close_unknown());
     }
 
-    /// What has changed since this was asked last.
+    /// The changes since the last call.
     pub(super) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
     }
 
-    /// What is wrong with the directory, its files, and the objects in them.
+    /// The problems of the directory, of its files, and of the objects in them.
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
         self.root_fault.iter().chain(self.faults.values()).cloned().chain(self.store.problems())
     }

@@ -1,17 +1,17 @@
 //! A directory of manifests as the source of all objects.
 //!
-//! A change of a file is applied as soon as the file is closed, without a delay. What only takes something away
-//! by looks does not: a file that is being written is not read; one that cannot be read or parsed keeps its last
-//! good form; a name that is away for a moment, as when an editor or git replaces a file, is waited for (50 ms, or 5 ms if it
-//! holds EndpointSlices alone);
-//! and while the directory itself is away, all that was read from it stays. A file or a folder that cannot be opened at the start closes
-//! all routes, since it may hold a policy: see [`Store`](crate::Store).
+//! The gateway applies a change of a file as soon as the file is closed, without a delay. Some changes only seem to
+//! remove objects, and then the objects stay. The gateway does not read a file that is being written. A file that
+//! cannot be read or parsed keeps its last valid version. A name may be absent for a moment (50 ms, or 5 ms if the file
+//! holds EndpointSlices alone), such as when an editor or git replaces a file. While the directory itself is absent,
+//! its objects stay. A file or a folder that cannot be opened at the start closes all routes, since it may hold a
+//! policy: see [`Store`](crate::Store).
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`scan`] | what is in the directory: files with their stamps, folders |
+//! | [`scan`] | the content of the directory: files with their stamps, folders |
 //! | [`watch`] | notices of changes (inotify) |
-//! | [`files`] | which files to read, and which are really gone |
+//! | [`files`] | the files to read, and the files that are gone |
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -40,15 +40,15 @@ use files::{Files, Purpose};
 use scan::Listing;
 use watch::{Notice, Watch};
 
-/// How changes are noticed.
+/// The ways to notice changes.
 #[derive(Clone, Copy, Debug)]
 struct Attention {
     /// Whether inotify is used.
     notices: bool,
-    /// The time between two walks through the directory, which find what inotify does not tell: changes behind
+    /// The time between two walks through the directory. Walks find changes that inotify does not report: behind
     /// symlinks, on network file systems, through memory maps.
     walk_interval: Duration,
-    /// The same, while there is something to wait for, or no inotify.
+    /// The time between two walks while a change is expected, or without inotify.
     walk_interval_short: Duration,
 }
 
@@ -66,18 +66,18 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// After reading this many files, other tasks get their turn.
 const READ_AT_ONCE: usize = 32;
 
-/// Everything that a directory of manifests holds, read once.
+/// The content of a directory of manifests, read once.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What it translates to. External names are not looked up.
+    /// The translated configuration. External names are not looked up.
     pub config: Config,
-    /// What is wrong, in no particular order.
+    /// The problems, in no particular order.
     pub problems: Vec<Problem>,
-    /// The Ingresses and Gateways that are of other classes, each with a note of what would serve it.
+    /// The Ingresses and Gateways of other classes, each with a note of the option that would serve it.
     pub foreign: Vec<Problem>,
 }
 
-/// Reads a directory of manifests, or a single manifest, once. Never fails: what is wrong is among the problems.
+/// Reads a directory of manifests, or a single manifest, once. Never fails: the problems contain all errors.
 #[must_use]
 pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
     let mut files = Files::new(dir, Purpose::Check);
@@ -122,24 +122,23 @@ pub struct DirectorySource {
 }
 
 impl DirectorySource {
-    /// A source that follows `dir`, or a single manifest. It need not exist yet.
+    /// A source that follows `dir`, or a single manifest. The path need not exist yet.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, options: TranslateOptions) -> Self {
         let problems = state::Sender::new(Arc::default());
         Self { dir: dir.into(), options, attention: Attention::FULL, problems }
     }
 
-    /// What is wrong at present, and every change of it. Each problem is also logged once when it comes, and
-    /// once when it is gone.
+    /// The current problems, and every change of them. The log names each problem once when it appears, and once when it is gone.
     #[must_use]
     pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
         self.problems.subscribe()
     }
 
-    /// Follows the directory until the future is dropped. The first change is a complete configuration, as soon
-    /// as the directory has been read; until then `publish` is not called. It must not block.
+    /// Follows the directory until the future is dropped. The first change is a complete configuration, as soon as the
+    /// directory has been read; until then `run` does not call `publish`, which must not block.
     ///
-    /// Files are read where this runs, a few at a time: run it on the control plane's runtime, not on a worker.
+    /// This task reads the files, a few at a time: run it on the control plane's runtime, not on a worker.
     pub async fn run(self, publish: impl Publish) -> Infallible {
         let watch = self.attention.notices.then(|| Watch::new(&self.dir)).and_then(|watch| {
             watch
@@ -169,29 +168,29 @@ impl DirectorySource {
     }
 }
 
-/// A directory that is being followed.
+/// A directory that the gateway follows.
 struct Follower<P> {
     dir: PathBuf,
     attention: Attention,
     files: Files,
     watch: Option<Watch>,
     walking: Option<JoinHandle<io::Result<Listing>>>,
-    /// When to walk, if not now.
+    /// The time of the next walk; `None` for now.
     next_walk: Option<Instant>,
-    /// Whether something happened during a walk that calls for another.
+    /// Whether an event during a walk requires another walk.
     walk_again: bool,
     /// Whether the directory has been listed once.
     has_walked: bool,
-    /// Whether what there was at the start has been read.
+    /// Whether the initial files have been read.
     has_started: bool,
-    /// When what is being taken in was heard of.
+    /// The time of the notice that led to the current changes.
     heard: Instant,
-    /// When the log repeats that the directory cannot be listed.
+    /// The time at which the log repeats that the directory cannot be listed.
     tell_again: Instant,
     output: Output<P>,
 }
 
-/// What a follower waits for.
+/// An event that a follower waits for.
 enum Event {
     Notices,
     Walked(io::Result<Listing>),
@@ -220,7 +219,7 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Waits. All that it drops when one of them is there can be waited for again.
+    /// Waits for an event. The futures that it drops can be awaited again.
     async fn next_event(&mut self) -> Event {
         let walk_due = self.next_walk.filter(|_| self.walking.is_none());
         let timer = [walk_due, self.files.next_expiry()].into_iter().flatten().min();
@@ -238,7 +237,7 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Takes in all notices that are there, and returns them.
+    /// Takes all available notices, and returns them.
     fn drain(&mut self) -> Vec<Notice> {
         let notices = self.watch.as_mut().map(Watch::drain).unwrap_or_default();
         for notice in &notices {
@@ -269,7 +268,7 @@ impl<P: Publish> Follower<P> {
             watch.set_folders(folders);
         }
         self.has_walked |= walk.is_ok();
-        // What happened during the walk comes before it is taken in.
+        // Events during the walk are handled before the result of the walk.
         self.drain();
         let is_unsettled = self.files.walked(walk, Instant::now());
         let is_watched = is_watched && self.watch.is_some();
@@ -277,7 +276,7 @@ impl<P: Publish> Follower<P> {
         let interval = if is_unsettled || !is_watched { walk_interval_short } else { walk_interval };
         self.next_walk = Some(Instant::now() + interval);
         if !self.has_walked && self.tell_again <= Instant::now() {
-            // The gateway is not ready for as long as this lasts.
+            // The gateway is unready in the meantime.
             self.tell_again = Instant::now() + TELL_AGAIN;
             for problem in self.files.problems() {
                 tracing::error!("{problem}");
@@ -285,23 +284,23 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Reads what is to be read, and publishes what comes of it.
+    /// Reads the due files, and publishes the result.
     async fn read(&mut self) {
         loop {
-            // What comes meanwhile is for the next round, so that no one who writes all the time holds it up.
+            // New notices wait for the next round, so that a constant writer does not delay this round.
             let batch = self.files.take_unread();
             for (nth, path) in batch.iter().enumerate() {
                 if nth % READ_AT_ONCE == READ_AT_ONCE - 1 {
                     tokio::task::yield_now().await;
                 }
                 let read = scan::read(path);
-                // What was read may be half of it if someone has written to it since the notice to read it. Then the
-                // queue says so by now, and again when it is complete.
+                // If a process wrote to the file after the notice to read it, the gateway may have read half of the
+                // file. Then the queue says so by now, and again when the file is complete.
                 if !self.drain().iter().any(|notice| notice.path() == Some(path)) {
                     self.files.set(path, read, Instant::now());
                 }
             }
-            // Only what was gone before this, and has not come back in the meantime, is gone.
+            // A file is gone only if it was absent before this round and has not come back.
             let now = Instant::now();
             self.drain();
             self.walk_again |= self.files.expire(now);
@@ -312,7 +311,7 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// Publishes what has changed.
+    /// Publishes the changes.
     async fn settle(&mut self) {
         if self.has_walked && !self.has_started {
             self.has_started = !self.files.has_unread() && !self.files.awaits_new();

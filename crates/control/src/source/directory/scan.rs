@@ -1,4 +1,4 @@
-//! What is in a directory of manifests.
+//! The content of a directory of manifests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 /// A manifest larger than this is not read.
 const FILE_SIZE_MAX: u64 = 64 * 1024 * 1024;
 
-/// What the names of manifests end in.
+/// The endings of the names of manifests.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// How deep folders may be nested, and symlinks to folders followed.
+/// The greatest depth of nested folders, and of followed symlinks to folders.
 const DEPTH_MAX: usize = 32;
 
-/// Which file or directory something is: device and inode.
+/// The identity of a file or directory: device and inode.
 pub(super) type FileId = (u64, u64);
 
-/// What changes whenever a file's content does, but for two writes within one tick of the file system's clock.
+/// Changes whenever the content of a file changes, except for two writes within one tick of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) id: FileId,
@@ -44,22 +44,22 @@ fn file_id(metadata: &Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// What a directory holds.
+/// The content of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// The manifests, symlinks followed.
     pub(super) files: BTreeMap<PathBuf, Stamp>,
-    /// The directory itself and the folders in it, each with what `watch` returned.
+    /// The directory itself and the folders in it, each with the result of `watch`.
     pub(super) folders: Vec<(PathBuf, Option<i32>)>,
-    /// Folders and files that cannot be looked at.
+    /// Folders and files that cannot be examined.
     pub(super) faults: Vec<(PathBuf, io::Error)>,
-    /// Which directory it is.
+    /// The identity of the directory.
     pub(super) root: FileId,
 }
 
-/// Lists the manifests in `root` and in the folders below it. Each folder is passed to `watch` before it is
-/// listed, so that nothing that changes meanwhile is missed. Fails if `root` cannot be listed. A `root` that is a
-/// file is listed alone.
+/// Lists the manifests in `root` and in the folders below it. Calls `watch` with each folder before it lists the
+/// folder, so that no change in the meantime is missed. Fails if `root` cannot be listed. Lists a `root` that is a file
+/// alone.
 pub(super) fn walk(root: &Path, watch: &dyn Fn(&Path) -> Option<i32>) -> io::Result<Listing> {
     let metadata = fs::metadata(root)?;
     let mut listing = Listing { root: file_id(&metadata), ..Listing::default() };
@@ -71,7 +71,7 @@ pub(super) fn walk(root: &Path, watch: &dyn Fn(&Path) -> Option<i32>) -> io::Res
     Ok(listing)
 }
 
-/// `above` are the folders on the way here, against symlinks that lead back.
+/// `above` are the folders on the path to this folder, to detect symlinks that lead back.
 fn walk_folder(
     folder: &Path,
     above: &mut Vec<FileId>,
@@ -92,7 +92,7 @@ fn walk_folder(
         }
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
-            // Gone meanwhile, or a symlink to nothing.
+            // The file disappeared, or it is a symlink to nothing.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 listing.faults.push((path, error));
@@ -125,19 +125,19 @@ fn walk_folder(
     Ok(())
 }
 
-/// Which directory `root` is now.
+/// The identity of the current `root`.
 pub(super) fn identify(root: &Path) -> io::Result<FileId> {
     fs::metadata(root).map(|metadata| file_id(&metadata))
 }
 
-/// Whether a file of this name is read: `*.yaml`, `*.yml`, `*.json`, in capitals too, and neither hidden nor an
-/// editor's.
+/// Whether the gateway reads a file of this name: `*.yaml`, `*.yml`, `*.json`, in capitals too, and neither hidden nor
+/// a temporary file of an editor.
 pub(super) fn is_manifest(name: &OsStr) -> bool {
     let is_read = |extension: &OsStr| EXTENSIONS.iter().any(|read| extension.eq_ignore_ascii_case(read));
     !is_hidden(name) && Path::new(name).extension().is_some_and(is_read)
 }
 
-/// Whether a file or folder of this name is passed over, as are the `..data` of a mounted ConfigMap and `.git`.
+/// Whether a file or folder of this name is ignored, such as `..data` of a mounted ConfigMap, and `.git`.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
@@ -146,9 +146,9 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
-/// The content of a file, and its stamp from before it was read.
+/// The content of a file, and its stamp before the reading.
 pub(super) fn read(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
-    // A pipe would block when it is opened.
+    // Opening a pipe would block.
     if !fs::metadata(path)?.is_file() {
         return Err(not_regular());
     }

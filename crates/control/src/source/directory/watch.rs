@@ -1,7 +1,7 @@
 //! Notices of changes in a directory of manifests, from inotify.
 //!
-//! The kernel's queue is read here directly: after a file is read, the queue tells for certain whether the file
-//! was being written meanwhile, which a watcher that hands events over from its own thread cannot.
+//! This module reads the kernel's queue directly: after the reading of a file, the queue says for certain whether a
+//! process was writing the file in the meantime. A watcher that hands events over from its own thread cannot say so.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,12 +20,12 @@ use tokio::io::unix::AsyncFd;
 
 use super::scan::{is_hidden, is_manifest};
 
-/// What happened.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// A manifest is complete: it was closed after writing, or moved or linked to this name.
     Written(PathBuf),
-    /// Someone is writing to a manifest; [`Written`](Self::Written) follows.
+    /// A process is writing to a manifest; [`Written`](Self::Written) follows.
     Writing(PathBuf),
     /// A manifest was deleted or moved away.
     Gone(PathBuf),
@@ -36,7 +36,7 @@ pub(super) enum Notice {
 }
 
 impl Notice {
-    /// The manifest that it is about.
+    /// The manifest of the notice.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Written(path) | Self::Writing(path) | Self::Gone(path) => Some(path),
@@ -45,13 +45,13 @@ impl Notice {
     }
 }
 
-/// Where notices come from.
+/// The source of notices.
 pub(super) struct Watch {
     queue: AsyncFd<Arc<OwnedFd>>,
     root: PathBuf,
     /// The watched folders by their watch; symlinks give one folder several paths.
     folders: HashMap<i32, Vec<PathBuf>>,
-    /// The watch on the folder around the root, which tells when the root itself is replaced.
+    /// The watch on the folder around the root, which reports that the root itself was replaced.
     around: Option<i32>,
 }
 
@@ -85,7 +85,7 @@ impl Watch {
         }
     }
 
-    /// Takes over the folders of a walk, and forgets those that are no more.
+    /// Takes the folders of a walk, and forgets folders that no longer exist.
     pub(super) fn set_folders(&mut self, folders: Vec<(PathBuf, Option<i32>)>) {
         let mut watched: HashMap<i32, Vec<PathBuf>> = HashMap::new();
         for (folder, watch) in folders {
@@ -95,7 +95,7 @@ impl Watch {
         }
         for watch in self.folders.keys().filter(|watch| !watched.contains_key(watch)) {
             if self.around != Some(*watch) {
-                // It fails if the folder is gone, and the watch with it.
+                // Fails if the folder is gone; then its watch is gone too.
                 let _ = inotify::remove_watch(self.queue.get_ref(), *watch);
             }
         }
@@ -146,14 +146,14 @@ impl Watch {
             notices.push(Notice::Structure);
         }
         let Some(folders) = self.folders.get(&watch) else {
-            // A folder that is just being walked, whose path is not known yet.
+            // A folder of a walk in progress, whose path is not known yet.
             if self.around != Some(watch) && !events.contains(ReadFlags::IGNORED) {
                 notices.push(Notice::Structure);
             }
             return;
         };
         let Some(name) = name else {
-            // Of the folder itself: deleted, moved, unmounted.
+            // An event of the folder itself: deleted, moved, unmounted.
             notices.push(Notice::Structure);
             if events.contains(ReadFlags::IGNORED) {
                 self.folders.remove(&watch);
@@ -170,12 +170,12 @@ impl Watch {
         }
     }
 
-    /// Whether an event on something that is no manifest may change which manifests there are.
+    /// Whether an event on a file that is no manifest may change the set of manifests.
     fn is_structure(&self, path: &Path, name: &OsStr, events: ReadFlags) -> bool {
         let has_come = events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
         let has_gone = events.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM);
         if name.as_bytes().starts_with(b"..") {
-            // The kubelet makes `..data_tmp` and moves it to `..data`.
+            // The kubelet creates `..data_tmp` and moves it to `..data`.
             return events.contains(ReadFlags::MOVED_TO) || (has_come && name == "..data");
         }
         if is_hidden(name) {
@@ -195,7 +195,7 @@ fn of_manifest(path: PathBuf, events: ReadFlags) -> Option<Notice> {
     } else if events.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
         Some(Notice::Gone(path))
     } else if events.contains(ReadFlags::CREATE) {
-        // A link is complete from the start. Any other file is created empty, written, and closed.
+        // A link is complete from the start. Any other file is created empty, then written and closed.
         let metadata = fs::symlink_metadata(&path).ok()?;
         let is_link = metadata.is_symlink() || metadata.nlink() > 1;
         Some(if is_link { Notice::Written(path) } else { Notice::Writing(path) })
@@ -204,7 +204,7 @@ fn of_manifest(path: PathBuf, events: ReadFlags) -> Option<Notice> {
     }
 }
 
-/// Watches a folder, and returns its watch. Watching it again returns the same.
+/// Watches a folder, and returns the watch. A second call for the folder returns the same watch.
 pub(super) fn watch_folder(queue: &OwnedFd, folder: &Path) -> io::Result<i32> {
     let events = WatchFlags::CREATE
         | WatchFlags::MODIFY

@@ -1,4 +1,4 @@
-//! Which routes belong to which listener.
+//! The attachment of routes to listeners.
 
 use sluicegate_model::HostPattern;
 
@@ -15,7 +15,7 @@ pub(super) struct Attachment {
     pub(super) route: usize,
     /// The place in `spec.parentRefs` that attaches it.
     parent: usize,
-    /// The names that it is attached for: those of the listener and of the route alike.
+    /// The names of the attachment: names that both the listener and the route have.
     pub(super) hosts: Vec<HostPattern>,
 }
 
@@ -61,11 +61,11 @@ pub(super) fn all(
     attached
 }
 
-/// Why a route is not attached.
+/// The reason why a route is not attached.
 struct Refusal {
     severity: Severity,
     message: String,
-    /// How near it came: of several listeners, the one that comes nearest says why.
+    /// How near the route came to an attachment: the nearest of several listeners gives the reason.
     nearness: u8,
 }
 
@@ -79,8 +79,8 @@ impl Refusal {
     }
 }
 
-/// The listeners that a route is attached to by one of its parents, each with the names; none, without a word, if the
-/// parent is somebody else's.
+/// The listeners that a route is attached to by one of its parents, each with the names; none, without a message, if
+/// the parent belongs to another controller.
 fn listeners(
     store: &Store,
     sites: &Sites<'_>,
@@ -118,7 +118,7 @@ fn listeners(
         return Err(refusal);
     }
     if !has_listeners && store.knows(&gateway) {
-        // Of another class, or without a valid listener, which it is told of itself.
+        // The Gateway is of another class, or has no valid listener, which its own problem reports.
         return Ok(found);
     }
     let message = match (&parent.section, parent.port) {
@@ -131,7 +131,7 @@ fn listeners(
     Err(Refusal::warning(0, message))
 }
 
-/// The names that a route is attached to a listener for, or why it is not attached.
+/// The names for which a route is attached to a listener, or the reason why it is not attached.
 fn attach(site: &Site<'_>, candidate: &Candidate<'_>) -> Result<Vec<HostPattern>, Refusal> {
     let (kind, namespace) = (candidate.at.object.kind, &candidate.at.object.namespace);
     let (listener, in_words) = (site.listener, site.in_words());
@@ -174,7 +174,7 @@ fn attach(site: &Site<'_>, candidate: &Candidate<'_>) -> Result<Vec<HostPattern>
     Ok(hosts)
 }
 
-/// The names that are the listener's and the route's alike.
+/// The names that both the listener and the route have.
 fn hosts(listener: &HostPattern, route: &Route) -> Vec<HostPattern> {
     let Some(hostnames) = &route.hostnames else { return vec![listener.clone()] };
     let mut hosts: Vec<HostPattern> =
@@ -184,7 +184,7 @@ fn hosts(listener: &HostPattern, route: &Route) -> Vec<HostPattern> {
     hosts
 }
 
-/// The names that both patterns take, as the narrower of the two; `None` if there are none.
+/// The names that both patterns match, as the narrower of the two; `None` if there are none.
 fn intersection(one: &HostPattern, other: &HostPattern) -> Option<HostPattern> {
     if covers(one, other) {
         Some(other.clone())
@@ -195,7 +195,7 @@ fn intersection(one: &HostPattern, other: &HostPattern) -> Option<HostPattern> {
     }
 }
 
-/// Whether a pattern takes all names of another.
+/// Whether a pattern matches all names of another pattern.
 pub(super) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
     match (wide, narrow) {
         (HostPattern::Any, _) => true,
@@ -205,7 +205,7 @@ pub(super) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
     }
 }
 
-/// Tells which names of a route are none of those that it is attached for.
+/// Reports the names of a route that are outside its attachments.
 fn tell_of_unused_names(candidate: &Candidate<'_>, attached: &[HostPattern], problems: &mut Vec<Problem>) {
     for name in candidate.route.hostnames.iter().flatten() {
         if !attached.iter().any(|host| covers(&name.pattern, host)) {

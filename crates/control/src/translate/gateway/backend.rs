@@ -1,4 +1,4 @@
-//! Who gets the connections of a route.
+//! The backends of a route.
 
 use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUpstream};
 
@@ -10,11 +10,11 @@ use crate::store::Store;
 use crate::translate::reference::{Place, Reference};
 use crate::translate::upstream;
 
-/// The Service of upstreams that refuse what they get. No Service can have this name.
+/// The Service of upstreams that refuse all connections. No Service can have this name.
 const REFUSED: &str = "(refused)";
 
-/// The backends of a route. The part of one that may not be named, or is written wrongly, is refused as Gateway API
-/// wants it: its weight goes to an upstream that never has an endpoint.
+/// The backends of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
+/// requires: its weight goes to an upstream that never has an endpoint.
 pub(super) fn build<'a>(
     store: &Store,
     candidate: &Candidate<'a>,

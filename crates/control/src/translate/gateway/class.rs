@@ -1,4 +1,4 @@
-//! Which Gateways are ours.
+//! The Gateways that are ours.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::translate::{GATEWAY_CONTROLLER, TranslateOptions};
 
 /// The GatewayClasses of a store.
 pub(super) struct Classes<'a> {
-    /// The controller of each, by name.
+    /// The controller of each class, by name.
     controllers: HashMap<&'a str, &'a str>,
     options: &'a TranslateOptions,
 }
@@ -20,7 +20,8 @@ impl<'a> Classes<'a> {
         Self { controllers, options }
     }
 
-    /// Why a Gateway is not served, and what would serve it; `None` if it is ours. See [`TranslateOptions`].
+    /// The reason why a Gateway is not served, and the option that would serve it; `None` if it is ours. See
+    /// [`TranslateOptions`].
     pub(super) fn refusal(&self, gateway: &Gateway) -> Option<String> {
         let name = &*gateway.class_name;
         let way_out = match self.controllers.get(name) {

@@ -1,4 +1,4 @@
-//! Which listeners are served, and where.
+//! The listeners that are served, and their sockets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::object::service::IpProtocol;
 use crate::problem::Problem;
 use crate::translate::TranslateOptions;
 
-/// The listeners of our Gateways, those of the oldest first.
+/// The listeners of our Gateways; the listeners of the oldest Gateway come first.
 pub(super) struct Sites<'a> {
     pub(super) all: Vec<Site<'a>>,
-    /// Which of `all` belong to each Gateway.
+    /// The listeners of each Gateway, as a range in `all`.
     pub(super) of_gateway: HashMap<&'a ObjectRef, Range<usize>>,
-    /// The listeners at each socket, by their places in `all`: one, or several for TLS.
+    /// The listeners at each socket, by their places in `all`: one listener, or several for TLS.
     pub(super) sockets: BTreeMap<Socket, Vec<usize>>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct Sites<'a> {
 pub(super) struct Site<'a> {
     pub(super) gateway: OurGateway<'a>,
     pub(super) listener: &'a Listener,
-    /// Whether it is served at one socket at least.
+    /// Whether at least one socket serves it.
     pub(super) is_served: bool,
 }
 
-/// Where connections or datagrams come in.
+/// The place where connections or datagrams arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Socket {
-    /// The listeners for HTTPS at this port, which the process is started with.
+    /// The HTTPS listeners at this port, which an option of the process sets.
     Https(u16),
     /// A socket of a Gateway's own.
     Own { address: SocketAddr, protocol: IpProtocol },
@@ -45,12 +45,12 @@ impl Site<'_> {
         ListenerId { object: self.gateway.at.id(), name: self.listener.name.clone() }
     }
 
-    /// As a sentence names it.
+    /// The name of the listener in a sentence.
     pub(super) fn in_words(&self) -> String {
         format!("listener {} of {}", self.listener.name, self.gateway.at.object)
     }
 
-    /// The field by which another listener keeps this one from a socket, and why.
+    /// The field by which another listener has precedence at a socket, and the reason.
     fn loses_to(&self, winner: &Site<'_>) -> (String, String) {
         let listener = self.listener;
         let are_tls = [winner.listener, listener].iter().all(|one| one.protocol == ListenerProtocol::Tls);
@@ -123,7 +123,7 @@ impl<'a> Sites<'a> {
         self.all.push(site);
     }
 
-    /// The listener that keeps another one from a socket.
+    /// The listener that has precedence over another listener at a socket.
     fn conflict(&self, site: &Site<'_>, socket: Socket) -> Option<&Site<'a>> {
         let holders = self.sockets.iter().filter(|(other, _)| other.overlaps(socket));
         let mut holders =
@@ -138,7 +138,7 @@ impl<'a> Sites<'a> {
 }
 
 impl Socket {
-    /// Whether what comes in at one may come in at the other.
+    /// Whether both sockets may receive the same traffic.
     fn overlaps(self, other: Self) -> bool {
         match (self, other) {
             (Self::Own { address: one, protocol }, Self::Own { address: other, protocol: others }) => {
@@ -162,7 +162,7 @@ impl fmt::Display for Socket {
     }
 }
 
-/// Where a Gateway listens. An address beside all addresses of its family is nothing of its own.
+/// The addresses of a Gateway. An address is redundant beside the wildcard address of its family.
 fn addresses(gateway: &OurGateway<'_>, options: &TranslateOptions) -> Vec<IpAddr> {
     let written = gateway.gateway.addresses.as_ref().unwrap_or(&options.gateway_addresses);
     let mut addresses = written.clone();
@@ -175,7 +175,7 @@ fn addresses(gateway: &OurGateway<'_>, options: &TranslateOptions) -> Vec<IpAddr
     addresses
 }
 
-/// Where a listener listens, or why it cannot.
+/// The sockets of a listener, or the reason why it has none.
 fn sockets(
     listener: &Listener,
     addresses: &[IpAddr],

@@ -1,11 +1,11 @@
 //! Gateways and their routes below HTTP.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`class`] | which Gateways are ours |
-//! | [`listener`] | which listeners are served, and where |
-//! | [`attach`] | which routes belong to which listener |
-//! | [`backend`] | who gets the connections of a route |
+//! | [`class`] | the Gateways that are ours |
+//! | [`listener`] | the listeners that are served, and their sockets |
+//! | [`attach`] | the routes of each listener |
+//! | [`backend`] | the backends of a route |
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -26,16 +26,16 @@ mod backend;
 mod class;
 mod listener;
 
-/// What the Gateways and their routes make together.
+/// The result of all Gateways and their routes.
 #[derive(Default)]
 pub(super) struct Built<'a> {
     pub(super) listeners: Vec<Listener>,
-    /// What HTTPS listeners are to pass on.
+    /// The TLS passthrough of HTTPS listeners.
     pub(super) claims: Vec<Claim<'a>>,
-    /// The backends of routes that won a place somewhere.
+    /// The backends of routes that are in service at a listener.
     pub(super) references: Vec<Reference<'a>>,
     pub(super) problems: Vec<Problem>,
-    /// The Gateways of other classes, each with a note of what would serve it.
+    /// The Gateways of other classes, each with a note of the option that would serve it.
     pub(super) foreign: Vec<Problem>,
 }
 
@@ -46,15 +46,15 @@ struct OurGateway<'a> {
     gateway: &'a gateway::Gateway,
 }
 
-/// A route, and what it leads to as soon as it has won a place.
+/// A route, and its destination as soon as the route is in service.
 struct Candidate<'a> {
     at: At<'a>,
     route: &'a Route,
     leads_to: Option<Layer4Route>,
 }
 
-/// Builds the listeners of all Gateways that are ours. Of two that want the same the older wins, of Gateways as of
-/// routes.
+/// Builds the listeners of all Gateways that are ours. In a conflict the older object has precedence, for Gateways and
+/// for routes.
 pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'a> {
     let mut built = Built::default();
     let classes = class::Classes::new(store, options);
@@ -78,14 +78,14 @@ pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
     for (socket, listeners) in &sites.sockets {
         built.add_socket(store, *socket, listeners, &sites, &attached, &mut candidates);
     }
-    // One listener may lose the same at several addresses.
+    // One listener may lose the same conflict at several addresses.
     let mut seen = HashSet::new();
     built.problems.retain(|problem| seen.insert(problem.clone()));
     built
 }
 
 impl<'a> Built<'a> {
-    /// Takes in what is served at one socket, for these listeners.
+    /// Adds the socket of these listeners.
     fn add_socket(
         &mut self,
         store: &'a Store,
@@ -122,7 +122,7 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// The one route of a listener without names: the oldest.
+    /// The single route of a listener without hostnames: the oldest route.
     fn only_route(
         &mut self,
         store: &'a Store,
@@ -154,7 +154,8 @@ impl<'a> Built<'a> {
         let mut taken: BTreeMap<HostPattern, &Attachment> = BTreeMap::new();
         for &index in listeners {
             let hostname = &sites.all[index].listener.hostname;
-            // A name belongs to the listener that names it most closely, whether a route of it takes it or not.
+            // A name belongs to the listener with the most specific matching hostname, whether a route of that listener
+            // takes the name or not.
             let others = listeners.iter().map(|other| &sites.all[*other]);
             let closer: Vec<&Site<'a>> = others
                 .filter(|other| {
@@ -199,7 +200,7 @@ impl<'a> Built<'a> {
         routes
     }
 
-    /// What a route leads to, found out once.
+    /// The destination of a route, computed once.
     fn leads_to(&mut self, store: &'a Store, candidate: &mut Candidate<'a>) -> Layer4Route {
         if let Some(known) = &candidate.leads_to {
             return known.clone();

@@ -1,8 +1,9 @@
 //! From policies with their targets to routes (Gateway API: policy attachment, GEP-713).
 //!
-//! One policy of a kind governs a route, as a whole: the most specific, that is one for the port of the Service, then one
-//! for the Service, then one for the Ingress. Of several for the same target the oldest wins. One that is so broken that
-//! nothing of it can be honoured gives way to the others, unless it is to keep somebody out.
+//! One policy of a kind applies to a route, as a whole: the most specific policy. A policy for the port of the Service
+//! comes first, then a policy for the Service, then a policy for the Ingress. Of several for the same target, the
+//! oldest has precedence. If nothing of a policy can be honoured, the other policies apply instead, unless the policy
+//! restricts access.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
@@ -25,13 +26,13 @@ pub(super) struct Policy<'a, V> {
     pub(super) at: At<'a>,
     pub(super) created: Option<i64>,
     pub(super) targets: &'a [Target],
-    /// What it asks for; nothing if there is nothing that can be honoured.
+    /// The effective policy; `None` if nothing of it can be honoured.
     pub(super) value: Option<Arc<V>>,
-    /// What of it cannot be honoured, beside what is wrong with the object itself.
+    /// The part that cannot be honoured, beside the errors of the object itself.
     pub(super) fault: Option<String>,
 }
 
-/// What routes are looked up by.
+/// The key of a look-up of policies for a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Place {
     Ingress(Arc<str>, Arc<str>),
@@ -44,19 +45,20 @@ enum Place {
 pub(super) struct Attached<'a, V> {
     /// The oldest first.
     policies: Vec<Policy<'a, V>>,
-    /// The policy that has each place, and which of its targets it is.
+    /// The policy of each place, and the target of the policy.
     holders: HashMap<Place, (usize, usize)>,
-    /// How each target of each policy stands, but for what is overridden.
+    /// The state of each target of each policy, without overridden policies.
     verdicts: Vec<Vec<(Reason, String)>>,
-    /// For a policy and its target, the policies that govern some of the routes in its place.
+    /// For a policy and its target, the policies that apply to some of the routes in its place.
     overridden: HashMap<(usize, usize), BTreeSet<usize>>,
-    /// Services without the port that a policy names, which may be any of those that they have, and what governs them then.
+    /// Services without the port that a policy names, which may be any of their ports, and the policy that applies to
+    /// them instead.
     closed: HashMap<Place, Arc<V>>,
 }
 
 impl<'a, V> Attached<'a, V> {
-    /// Attaches policies to the Ingresses that are ours, and to Services. `close` says what governs a Service of which a policy
-    /// names a port that it does not have; nothing if it stays open.
+    /// Attaches policies to the Ingresses that are ours, and to Services. A policy may name a port that its Service
+    /// does not have: `close` returns the policy for the whole Service; `None` leaves the Service open.
     pub(super) fn new(
         store: &Store,
         ours: &HashSet<&ObjectRef>,
@@ -105,7 +107,7 @@ impl<'a, V> Attached<'a, V> {
         Self { policies, holders, verdicts, overridden: HashMap::default(), closed }
     }
 
-    /// What the route of this Ingress to this upstream is governed by.
+    /// The policy of the route from this Ingress to this upstream.
     pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Option<Arc<V>> {
         let mut holders = self.holders_of(&ingress.namespace, &ingress.name, upstream);
         let first = holders.next();
@@ -127,7 +129,7 @@ impl<'a, V> Attached<'a, V> {
         self.policies[governor].value.clone()
     }
 
-    /// What an upstream itself is governed by.
+    /// The policy of an upstream itself.
     pub(super) fn of_upstream(&self, upstream: &UpstreamKey) -> Option<&Arc<V>> {
         let nobody = Arc::from("");
         match self.holders_of(&nobody, &nobody, upstream).next() {
@@ -136,14 +138,14 @@ impl<'a, V> Attached<'a, V> {
         }
     }
 
-    /// Notes that something of a policy cannot be honoured.
+    /// Records that a part of a policy cannot be honoured.
     pub(super) fn fault(&mut self, policy: &RouteId, field: &str, message: String) -> Option<Problem> {
         let policy = self.policies.iter_mut().find(|known| known.at.id() == *policy)?;
         policy.fault.get_or_insert_with(|| format!("{field}: {message}"));
         Some(policy.at.problem(Severity::Error, field, message))
     }
 
-    /// The policies that are attached to what a route comes from and leads to, the most specific first.
+    /// The policies that are attached to the source and to the destination of a route, the most specific first.
     fn holders_of(
         &self,
         namespace: &Arc<str>,
@@ -162,7 +164,7 @@ impl<'a, V> Attached<'a, V> {
         found.into_iter().flatten().flatten()
     }
 
-    /// Those that have a target which is there.
+    /// The policies with at least one existing target.
     pub(super) fn in_force(&self) -> impl Iterator<Item = &V> {
         let of_verdicts = self.policies.iter().zip(&self.verdicts);
         of_verdicts
@@ -170,18 +172,18 @@ impl<'a, V> Attached<'a, V> {
             .filter_map(|(policy, _)| policy.value.as_deref())
     }
 
-    /// Each, whether it governs anything or not.
+    /// All policies, whether they apply to any route or not.
     pub(super) fn policies(&self) -> &[Policy<'a, V>] {
         &self.policies
     }
 
-    /// Tells of connections to what is governed that are passed on unopened, so that no policy can do anything.
+    /// Reports TLS passthrough of connections to targets of policies, where no policy can have an effect.
     pub(super) fn tell_of_unopened(&self, config: &Config, problems: &mut Vec<Problem>) {
         let mut told = HashSet::default();
         for (host, route) in config.layer4_routes() {
             for backend in &route.backends {
                 let of_ingress = route.id.kind == Kind::Ingress.as_str();
-                // A route of Gateway API is no Ingress, whatever its name is.
+                // A route of Gateway API is no Ingress, whatever the name is.
                 let name = if of_ingress { route.id.name.clone() } else { "".into() };
                 let holder = self.holders_of(&route.id.namespace, &name, &backend.upstream).next();
                 let Some((policy, target)) = holder.filter(|holder| told.insert((*holder, &route.id))) else {
@@ -197,7 +199,7 @@ impl<'a, V> Attached<'a, V> {
         }
     }
 
-    /// Says how all stand.
+    /// Returns the state of all policies.
     pub(super) fn finish(
         mut self,
         store: &Store,
@@ -242,7 +244,7 @@ impl<'a, V> Attached<'a, V> {
     }
 }
 
-/// Where a target is, and why nothing can be attached there if that is so.
+/// The place of a target, or the reason why nothing can be attached there.
 fn find(
     store: &Store,
     ours: &HashSet<&ObjectRef>,

@@ -1,4 +1,4 @@
-//! The Consumers that policies know, by their credentials.
+//! The Consumers of policies, by their credentials.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::translate::reference::At;
 /// The shortest API key, in bytes.
 const KEY_MIN: usize = 8;
 
-/// One that is shorter than this can be guessed.
+/// A shorter key can be guessed.
 const KEY_GOOD: usize = 16;
 
-/// What the Consumers make together.
+/// The result of all Consumers.
 #[derive(Default)]
 pub(super) struct Built {
     /// In the order of their ids.
@@ -33,7 +33,7 @@ pub(super) struct Built {
     pub(super) standings: Vec<Standing>,
 }
 
-/// The credentials that are asked for.
+/// The kinds of credentials that policies ask for.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     keys: bool,
@@ -41,7 +41,7 @@ struct Asked {
     users: bool,
 }
 
-/// What the policies in force ask of the Consumers of each namespace.
+/// The kinds of credentials that the policies in force ask of the Consumers of each namespace.
 #[derive(Default)]
 struct Scopes {
     of_all: Asked,
@@ -51,7 +51,7 @@ struct Scopes {
     all_are_joined: bool,
 }
 
-/// A credential, by which one Consumer of a namespace is known.
+/// A credential, which identifies one Consumer of a namespace.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Credential {
     Key(KeyHash),
@@ -129,11 +129,11 @@ impl Asked {
     }
 }
 
-/// Consumers while they are taken in, the oldest first.
+/// Consumers while they are collected, the oldest first.
 struct Building<'a> {
     store: &'a Store,
     scopes: &'a Scopes,
-    /// Who has each credential: the oldest of all, and the oldest of each other namespace.
+    /// The holders of each credential: the oldest of all, and the oldest of each other namespace.
     holders: HashMap<Credential, Vec<At<'a>>>,
     built: Built,
 }
@@ -152,7 +152,7 @@ impl<'a> Building<'a> {
         self.built.standings.push(Standing { object: at.object.clone(), target: None, reason, message });
     }
 
-    /// Notes of credentials that nobody asks for.
+    /// Notes of credentials that no policy asks for.
     fn tell_of_unused(&mut self, at: At<'_>, consumer: &object::Consumer, asked: Asked) {
         for (is_written, is_asked, field, what) in [
             (!consumer.keys.is_empty(), asked.keys, "spec.apiKeys", "API keys"),
@@ -168,7 +168,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// A Consumer with those of its credentials that are its own. `fault` is the first that is wrong.
+    /// A Consumer with the credentials that are its own. `fault` is the first faulty credential.
     fn known(&mut self, at: At<'a>, consumer: &object::Consumer, fault: &mut Option<String>) -> Consumer {
         let mut keys = Vec::new();
         for (index, named) in &consumer.keys {
@@ -205,7 +205,7 @@ impl<'a> Building<'a> {
         Consumer { id: at.id(), username, groups, keys, tokens, users, refused: consumer.is_refused }
     }
 
-    /// The key in a Secret, hashed, or why there is none.
+    /// The hash of the key in a Secret, or the reason why there is no key.
     fn key(
         &mut self,
         at: At<'_>,
@@ -234,8 +234,8 @@ impl<'a> Building<'a> {
         Ok(KeyHash(hash))
     }
 
-    /// Whether a credential becomes this Consumer's: of those of a namespace the oldest has it. Others of one
-    /// namespace, and others that a policy knows as well, are told.
+    /// Whether a credential becomes this Consumer's: within a namespace the oldest Consumer owns it. Conflicts within a
+    /// namespace, and between namespaces that one policy knows, are reported.
     fn takes(
         &mut self,
         at: At<'a>,
@@ -245,7 +245,7 @@ impl<'a> Building<'a> {
     ) -> bool {
         let place = match self.holders.entry(credential) {
             Entry::Occupied(place) => place,
-            // Nearly always.
+            // The most frequent case.
             Entry::Vacant(place) => {
                 place.insert(vec![at]);
                 return true;
@@ -254,7 +254,7 @@ impl<'a> Building<'a> {
         let (what, field) = (place.key().in_words(), &*field());
         let holders = place.into_mut();
         let same = holders.iter().find(|holder| holder.object.namespace == at.object.namespace).copied();
-        // One of each namespace is enough to tell of: there may be many.
+        // One Consumer of each namespace is enough for the report: there may be many.
         let joined = || {
             let first = holders.first()?;
             self.scopes.join(&first.object.namespace, &at.object.namespace).then_some(*first)
@@ -293,7 +293,7 @@ impl<'a> Building<'a> {
 }
 
 impl Credential {
-    /// What it is, without repeating a key.
+    /// The credential in words, without a key's value.
     fn in_words(&self) -> String {
         match self {
             Self::Key(_) => "the key".to_owned(),

@@ -1,12 +1,12 @@
-//! Which policies govern which routes, and who calls.
+//! The policies of each route, and the Consumers.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`attach`] | from policies with their targets to routes: who governs, who does not and why |
-//! | [`security`], [`rate_limit`] | what Secrets hold of policies |
+//! | [`attach`] | from policies with their targets to routes: which policies apply, which do not, and why |
+//! | [`security`], [`rate_limit`] | the parts of policies that are in Secrets |
 //! | [`traffic`] | the Services that a TrafficPolicy names |
-//! | [`consumer`] | the Consumers that policies know |
-//! | [`standing`] | what of a policy is in force, for its status |
+//! | [`consumer`] | the Consumers of policies |
+//! | [`standing`] | the parts of a policy that are in force, for its status |
 
 use std::sync::Arc;
 
@@ -32,37 +32,37 @@ mod security;
 pub mod standing;
 mod traffic;
 
-/// The policies of a store, while routes ask for theirs.
+/// The policies of a store, while routes look up their own.
 pub(super) struct Policies<'a> {
-    /// What is closed, whatever else governs it, because a policy that cannot be read may guard it.
+    /// The routes that are closed because an unreadable policy may guard them, whatever other policies apply to them.
     closed: Vec<(Guarded, Arc<Security>)>,
-    /// The Ingresses that are closed, whatever else governs them.
+    /// The closed Ingresses, whatever policies apply to them.
     restricted: &'a Restricted<'a>,
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
-    /// By what they come from, and what guards the route.
+    /// The traffic policies of routes, by the original policy and the SecurityPolicy of the route.
     narrowed: HashMap<(*const Traffic, Option<*const Security>), Arc<Traffic>>,
     problems: Vec<Problem>,
 }
 
-/// What governs a route.
+/// The policies that apply to a route.
 pub(super) struct Governed {
     pub(super) security: Option<Arc<Security>>,
     pub(super) rate_limits: Option<Arc<RateLimits>>,
     pub(super) traffic: Option<Arc<Traffic>>,
 }
 
-/// What is left to say when every route has asked.
+/// The remaining result after all routes have looked up their policies.
 #[derive(Default)]
 pub(super) struct Built<'a> {
-    /// In the order of their ids; none if no policy asks who calls.
+    /// In the order of their ids; none if no policy authenticates callers.
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) problems: Vec<Problem>,
     pub(super) standings: Vec<Standing>,
     /// The Services that policies name.
     pub(super) references: Vec<Reference<'a>>,
-    /// What policies say of upstreams themselves.
+    /// The settings of policies for upstreams themselves.
     pub(super) upstreams: HashMap<UpstreamKey, OfService>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Policies<'a> {
         }
     }
 
-    /// The policies of a route that is written in this Ingress and leads to this upstream.
+    /// The policies of a route that this Ingress defines and that leads to this upstream.
     pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Governed {
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
@@ -129,7 +129,8 @@ impl<'a> Policies<'a> {
         self.restricted.of(ingress).is_some()
     }
 
-    /// Leaves out the Services that another SecurityPolicy guards than the route: whoever may call the route may not call them.
+    /// Removes Services that another SecurityPolicy guards than the route: the callers of the route may have no
+    /// permission to call them.
     fn narrow(&mut self, traffic: Arc<Traffic>, security: Option<&Arc<Security>>) -> Arc<Traffic> {
         let from = (Arc::as_ptr(&traffic), security.map(Arc::as_ptr));
         if let Some(known) = self.narrowed.get(&from) {
@@ -170,7 +171,7 @@ impl<'a> Policies<'a> {
         narrowed
     }
 
-    /// Ends it, when the configuration has all routes.
+    /// Completes the policies, when the configuration has all routes.
     pub(super) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
         let mut built = Built { problems: self.problems, ..Built::default() };
         self.security.tell_of_unopened(config, &mut built.problems);

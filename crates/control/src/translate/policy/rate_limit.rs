@@ -1,4 +1,4 @@
-//! What Secrets hold of RateLimitPolicies.
+//! The parts of RateLimitPolicies that are in Secrets.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::translate::reference::At;
 
-/// What a policy asks for, nothing if that is nothing, and what of it cannot be honoured.
+/// The effective policy, `None` if it is empty, and the parts of it that cannot be honoured.
 pub(super) fn complete(
     store: &Store,
     at: At<'_>,
@@ -43,17 +43,17 @@ pub(super) fn complete(
     (Some(Arc::new(RateLimits { shared: Some(shared), ..RateLimits::clone(limits) })), first)
 }
 
-/// Warns of limits for those who call where nobody asks who they are.
+/// Warns of limits for authenticated callers on routes without authentication.
 pub(super) fn tell_of_unknown_callers(
     attached: &Attached<'_, RateLimits>,
     config: &Config,
     problems: &mut Vec<Problem>,
 ) {
-    // By the limits' addresses: what is said of the first of their routes.
+    // By the limits' addresses: the warning names the first of their routes.
     let mut unknown: HashMap<*const RateLimits, String> = HashMap::default();
     for route in config.rules() {
         let Some(limits) = &route.rate_limits else { continue };
-        // Who is turned away is not counted.
+        // Denied requests are not counted.
         let is_closed = route.security.as_ref().is_some_and(|security| security.refuses.is_some());
         if is_closed || unknown.contains_key(&Arc::as_ptr(limits)) {
             continue;
@@ -85,7 +85,7 @@ pub(super) fn tell_of_unknown_callers(
     }
 }
 
-/// Puts in its place what a Secret holds.
+/// Inserts the value of a Secret.
 fn fill(store: &Store, need: &Need, redis: &mut Redis) -> Result<(), String> {
     match need.what {
         Needed::Password => {

@@ -1,4 +1,4 @@
-//! What Secrets hold of SecurityPolicies.
+//! The parts of SecurityPolicies that are in Secrets.
 
 use std::collections::hash_map::Entry;
 use std::path::Path;
@@ -22,31 +22,31 @@ use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::translate::reference::At;
 
-/// In place of a namespace: whichever.
+/// Stands for any namespace.
 const ANY: &str = "";
 
 /// The Secrets of a store, as policies need them.
 pub(super) struct Secrets<'a> {
     store: &'a Store,
-    /// The groups of Consumers, each with the namespace of one and with [`ANY`], once they are asked for.
+    /// The groups of Consumers, each with the namespace of a Consumer and with [`ANY`], after the first use.
     groups: Option<HashSet<(&'a str, &'a str)>>,
-    /// Keys that have been checked: many policies may name the same.
+    /// Checked keys: many policies may name the same keys.
     keys: HashMap<NamedKeys<'a>, Result<Arc<[u8]>, String>>,
 }
 
-/// Keys as a policy names them.
+/// The keys that a policy names.
 #[derive(PartialEq, Eq, Hash)]
 struct NamedKeys<'a> {
     value: &'a SecretValue,
-    /// Whether it is a secret that both sides know.
+    /// Whether the key is a secret that both sides know.
     is_shared: bool,
     algorithms: Vec<Algorithm>,
 }
 
-/// For what policies may guard that cannot be read. Each is called after its file, since nothing else is known of it.
+/// Policies for the routes that unreadable policies may guard. Each has the name of its file, since nothing else is known of it.
 pub(super) fn closed(store: &Store) -> Vec<(Guarded, Arc<Security>)> {
     let of_file = |(file, guarded): (&Arc<Path>, &[Guarded])| {
-        // As a name is in logs and metrics.
+        // The characters of names in logs and metrics.
         let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name: String = name.chars().map(|char| if is_plain(&char) { char } else { '-' }).collect();
@@ -69,7 +69,7 @@ impl<'a> Secrets<'a> {
         Self { store, groups: None, keys: HashMap::default() }
     }
 
-    /// What a policy asks for, and what of it cannot be honoured.
+    /// The effective policy, and the parts of it that cannot be honoured.
     pub(super) fn complete(
         &mut self,
         at: At<'a>,
@@ -78,7 +78,7 @@ impl<'a> Secrets<'a> {
     ) -> (Arc<Security>, Option<String>) {
         let security = &policy.security;
         if security.refuses.is_some() {
-            // What is wrong with it is told of its field.
+            // The field has a problem of its own.
             let message = match policy.targets.is_empty() {
                 false => {
                     "cannot be used; all routes that it applies to respond with 503. Fix the errors of its fields"
@@ -111,7 +111,7 @@ impl<'a> Secrets<'a> {
         (Arc::new(security), first)
     }
 
-    /// Warns of Consumers and groups in rules that there are not.
+    /// Warns of Consumers and groups in rules that do not exist.
     fn tell_of_unknown_consumers(&mut self, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
         let Some(authorization) = &security.authorization else { return };
         let known =
@@ -143,7 +143,7 @@ impl<'a> Secrets<'a> {
         }
     }
 
-    /// Puts in its place what a Secret holds, or why there is nothing.
+    /// Inserts the value of a Secret, or the reason why there is none.
     fn fill(
         &mut self,
         at: At<'_>,
@@ -246,7 +246,7 @@ impl<'a> Secrets<'a> {
 }
 
 impl NamedKeys<'_> {
-    /// What a Secret holds, if it can be used.
+    /// The value of a Secret, if it is usable.
     fn check(&self, store: &Store) -> Result<Arc<[u8]>, String> {
         let SecretValue { secret, key } = self.value;
         let value = value_of(store, self.value)?;
@@ -260,7 +260,7 @@ impl NamedKeys<'_> {
     }
 }
 
-/// The value that is named, or why there is none.
+/// The named value, or the reason why there is none.
 pub(super) fn value_of<'a>(store: &'a Store, named: &SecretValue) -> Result<&'a [u8], String> {
     let SecretValue { secret, key } = named;
     let data = store.data(secret).ok_or_else(|| match store.knows(secret) {
@@ -270,7 +270,7 @@ pub(super) fn value_of<'a>(store: &'a Store, named: &SecretValue) -> Result<&'a 
     data.get(key).ok_or_else(|| format!("{secret} has no data[{key}]"))
 }
 
-/// Certificates; at least one, since none would be those whom browsers trust.
+/// CA certificates; at least one, since an empty list would mean the CA certificates that browsers trust.
 pub(super) fn authorities(
     store: &Store,
     named: &SecretValue,
@@ -283,7 +283,7 @@ pub(super) fn authorities(
     })
 }
 
-/// The groups of all Consumers, each with the namespace of one and with [`ANY`].
+/// The groups of all Consumers, each with the namespace of a Consumer and with [`ANY`].
 fn groups_of(store: &Store) -> HashSet<(&str, &str)> {
     store
         .consumers()

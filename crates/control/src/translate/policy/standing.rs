@@ -1,23 +1,23 @@
-//! What of a policy is in force.
+//! The parts of a policy that are in force.
 
 use std::sync::Arc;
 
 use crate::object::{Kind, ObjectRef};
 
-/// How a policy stands with one of its targets, or how a Consumer stands.
+/// The state of a policy for one of its targets, or the state of a Consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The policy or the Consumer.
     pub object: ObjectRef,
     /// The target of a policy.
     pub target: Option<TargetName>,
-    /// Whether it is in force, and if not, why.
+    /// Whether the policy or the Consumer is in force, and if not, the reason.
     pub reason: Reason,
-    /// The same as a sentence; empty if there is nothing to add.
+    /// The reason as a sentence; empty if there is nothing to add.
     pub message: String,
 }
 
-/// What a policy names, in its own namespace.
+/// The target of a policy, in the policy's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetName {
     /// `Ingress` or `Service`.
@@ -28,33 +28,33 @@ pub struct TargetName {
     pub section: Option<Arc<str>>,
 }
 
-/// Whether something is in force, and if not, why (Gateway API: `PolicyConditionReason`).
+/// Whether a policy or a Consumer is in force, and if not, the reason (Gateway API: `PolicyConditionReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// It is in force as it is written.
+    /// The policy is in force as written.
     Accepted,
-    /// It is in force, but more specific policies govern some of the routes.
+    /// The policy is in force, but more specific policies apply to some of the routes.
     Overridden,
-    /// It cannot be honoured as it is written; what is done instead is in the message.
+    /// The policy cannot be honoured as written; the message says what the gateway does instead.
     Invalid,
     /// An older policy has the same target.
     Conflicted,
-    /// There is no such target.
+    /// The target does not exist.
     TargetNotFound,
-    /// The Service is there, and has no such port.
+    /// The Service exists, but has no such port.
     NoSuchPort,
-    /// The target is an Ingress of another class, of which others may say how the policy stands.
+    /// The target is an Ingress of another class, whose controller may report the state of the policy.
     Foreign,
 }
 
 impl Reason {
-    /// Whether it is in force as it is written.
+    /// Whether the policy is in force as written.
     #[must_use]
     pub fn is_accepted(self) -> bool {
         matches!(self, Self::Accepted | Self::Overridden)
     }
 
-    /// Its name, as conditions have it.
+    /// The name of the reason in conditions.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

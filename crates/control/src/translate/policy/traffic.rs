@@ -1,4 +1,4 @@
-//! The Services that TrafficPolicies are for, and those that they name.
+//! The Services that TrafficPolicies apply to, and the Services that they name.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::store::Store;
 use crate::translate::reference::{Place, Reference};
 use crate::translate::upstream;
 
-/// What a policy says of routes, and of upstreams.
+/// The parts of a policy for routes, and for upstreams.
 pub(super) struct Value {
     pub(super) traffic: Arc<Traffic>,
     service: OfService,
 }
 
-/// A policy with the identities of the upstreams that it names; nothing if errors have left nothing of it.
+/// A policy with the identities of the upstreams that it names; `None` if errors leave nothing of it.
 pub(super) fn complete(store: &Store, object: &ObjectRef, policy: &TrafficPolicy) -> Option<Arc<Value>> {
     let TrafficPolicy { traffic: written, service, .. } = policy;
     let is_empty = **written == Traffic::new(object.id()) && *service == OfService::default();
@@ -41,7 +41,7 @@ pub(super) fn complete(store: &Store, object: &ObjectRef, policy: &TrafficPolicy
     Some(Arc::new(Value { traffic: Arc::new(traffic), service }))
 }
 
-/// The upstreams of those policies that govern a route.
+/// The upstreams of the policies that apply to a route.
 pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) -> Vec<Reference<'a>> {
     if attached.policies().is_empty() {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
     references.collect()
 }
 
-/// What policies say of the upstreams of all routes, and of those that policies name.
+/// The settings of policies for the upstreams of all routes, and for the upstreams that policies name.
 pub(super) fn upstreams(
     attached: &Attached<'_, Value>,
     config: &Config,
@@ -81,7 +81,7 @@ pub(super) fn upstreams(
     governed.collect()
 }
 
-/// Tells of caches that keep nothing, since the responses of routes are for callers who are known.
+/// Reports caches that store nothing, since the responses of their routes are for authenticated callers.
 pub(super) fn tell_of_idle_caches(
     attached: &Attached<'_, Value>,
     config: &Config,
@@ -110,7 +110,7 @@ pub(super) fn tell_of_idle_caches(
     }
 }
 
-/// Warns of health checks by gRPC for Services that are spoken with in HTTP/1.1.
+/// Warns of gRPC health checks for Services with HTTP/1.1.
 pub(super) fn tell_of_failing_checks(
     attached: &Attached<'_, Value>,
     config: &Config,

@@ -1,4 +1,4 @@
-//! A request on a stream of HTTP/2, and what has come of its answer.
+//! A request on an HTTP/2 stream, and the state of its response.
 
 use super::super::answer::{Answer, Echo};
 use super::super::connection::Pending;
@@ -7,14 +7,14 @@ use super::super::request::{ID_HEADER, Id, LENGTH_HEADER};
 use super::frame::Violation;
 use super::hpack::Decoder;
 
-/// What is looked at in answers.
+/// The checks of responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checks {
-    /// The run's own number, in each id.
+    /// The number of the run, which is part of each id.
     pub(crate) run: u32,
-    /// Whether the echo of ids is looked at.
+    /// Whether the echo of ids is checked.
     pub(crate) verify: bool,
-    /// Whether trailers have to say that a call of gRPC went well.
+    /// Whether trailers must report the success of a gRPC call.
     pub(crate) is_grpc: bool,
 }
 
@@ -23,14 +23,14 @@ pub(crate) struct Checks {
 pub(super) struct Exchange {
     pub(super) stream: u32,
     pub(super) pending: Pending,
-    /// What of the request's body has not been sent.
+    /// The unsent rest of the request's body.
     pub(super) body: &'static [u8],
-    /// How much of it the server takes.
+    /// The window of the server for this stream.
     pub(super) window: i64,
-    /// Bytes that came, and that the server was not told to have been read.
+    /// Received bytes that no WINDOW_UPDATE has acknowledged yet.
     pub(super) unread: u32,
     answer: Option<Answer>,
-    /// How long the answer says that its body is.
+    /// The length of the body that the response declares.
     declared: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Exchange {
         self.answer.is_some()
     }
 
-    /// A header list: of an interim answer, of the answer, or of its trailers.
+    /// A header list: of an interim response, of the response, or of its trailers.
     pub(super) fn headers(
         &mut self,
         list: &[u8],
@@ -77,7 +77,7 @@ impl Exchange {
             (None, Some(100..200)) if !is_end => {}
             (None, Some(status @ 200..)) => {
                 let echo = if checks.verify { echo } else { Echo::Unknown };
-                // Without trailers the only header list says it all.
+                // Without trailers the single header list has everything.
                 let call_failed = checks.is_grpc && call != Some(true);
                 self.answer =
                     Some(Answer { status, keep_alive: true, echo, length: 0, said_length, call_failed });
@@ -94,10 +94,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// The stream has ended: a body that is not as long as it was said to be is not complete (RFC 9113, 8.1.1).
+    /// The stream has ended: a body with another length than declared is incomplete (RFC 9113, 8.1.1).
     pub(super) fn finish(&self) -> Result<Answer, Failure> {
         let answer = self.answer.ok_or(Failure::Malformed)?;
-        // Which says how long the body would have been.
+        // A 304 declares the length that the body would have had.
         let is_complete = answer.status == 304 || self.declared.is_none_or(|length| length == answer.length);
         if is_complete { Ok(answer) } else { Err(Failure::Truncated) }
     }

@@ -4,10 +4,10 @@ use thiserror::Error;
 
 use super::hpack::Unreadable;
 
-/// How long the head of a frame is.
+/// The length of a frame header.
 pub(super) const HEAD: usize = 9;
 
-/// How long the rest may be: nothing else is agreed upon.
+/// The largest payload of a frame: this client agrees on no other size.
 pub(super) const MAX: usize = 16_384;
 
 pub(super) const END_STREAM: u8 = 1;
@@ -28,11 +28,11 @@ pub(super) enum Kind {
     GoAway = 7,
     WindowUpdate = 8,
     Continuation = 9,
-    /// Which is to be ignored (RFC 9113, 5.5).
+    /// A frame of an unknown type, which must be ignored (RFC 9113, 5.5).
     Unknown = 10,
 }
 
-/// What a server must not do. The connection is of no further use.
+/// A violation by the server. The connection is unusable.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Violation {
     #[error("a frame of {0} bytes")]
@@ -68,7 +68,7 @@ pub(super) struct Frame<'b> {
 }
 
 impl<'b> Frame<'b> {
-    /// The first frame, if it has come completely, and what is behind it.
+    /// The first frame, if it is complete, and the bytes after it.
     pub(super) fn first(input: &'b [u8]) -> Result<Option<(Self, &'b [u8])>, Violation> {
         let Some((&[high, middle, low, kind, flags, ref stream @ ..], rest)) =
             input.split_first_chunk::<HEAD>()
@@ -88,7 +88,7 @@ impl<'b> Frame<'b> {
         self.flags & flag != 0
     }
 
-    /// What data or a header list is in it, without padding and priority.
+    /// The data or the header list in the frame, without padding and priority.
     pub(super) fn content(&self) -> Result<&'b [u8], Violation> {
         let mut content = self.payload;
         let mut padding = 0;
@@ -103,7 +103,7 @@ impl<'b> Frame<'b> {
         Ok(&content[..length])
     }
 
-    /// The number of 32 bits that it begins with, if that is all of it, or `more` may follow.
+    /// The 32-bit number at the beginning of the payload, if the payload has nothing else, or `more` may follow.
     pub(super) fn number(&self, more: bool) -> Result<u32, Violation> {
         match self.payload.split_at_checked(4) {
             Some((first, rest)) if more || rest.is_empty() => Ok(number(first)),
@@ -130,10 +130,10 @@ impl From<u8> for Kind {
     }
 }
 
-/// All but a bit that means nothing.
+/// All bits except a reserved bit.
 pub(super) const LOW_31: u32 = u32::MAX >> 1;
 
-/// The first byte weighs most.
+/// The number in network byte order.
 pub(super) fn number(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }

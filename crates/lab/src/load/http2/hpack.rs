@@ -1,4 +1,4 @@
-//! Header lists in HPACK (RFC 7541): reading those of answers, and writing what all requests have in common.
+//! Header lists in HPACK (RFC 7541): reads the lists of responses, and writes the common part of all requests.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::huffman;
 
-/// The table that the standard gives (RFC 7541, appendix A), from index 1 on.
+/// The static table (RFC 7541, appendix A), from index 1 on.
 const STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -71,13 +71,13 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// How large the table of a connection may be as long as nothing else is agreed upon (RFC 9113, 6.5.2), which nothing is.
+/// The largest size of a connection's table without another agreement (RFC 9113, 6.5.2); this client makes no other agreement.
 const MAX_TABLE: usize = 4096;
 
-/// What a line counts for beside its own bytes (RFC 7541, 4.1).
+/// The size of an entry beside its own bytes (RFC 7541, 4.1).
 const LINE: usize = 32;
 
-/// Why a header list cannot be read.
+/// The reason why a header list cannot be read.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     #[error("a header list ends within a line")]
@@ -92,19 +92,19 @@ pub(crate) enum Unreadable {
     TableSize,
 }
 
-/// Reads header lists of one connection, which refer to what came before.
+/// Reads the header lists of one connection, which refer to earlier lists.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The last line first.
+    /// The entries, the newest first.
     table: VecDeque<Line>,
     size: usize,
     max_size: usize,
-    /// Room for strings that were Huffman-coded.
+    /// Buffers for strings in Huffman code.
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// A line of the table.
+/// An entry of the table.
 #[derive(Debug, Default)]
 struct Line {
     /// The name, and the value.
@@ -120,7 +120,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Reads a whole list, and tells each line's name and value.
+    /// Reads a whole list, and passes on the name and the value of each entry.
     pub(super) fn decode(
         &mut self,
         list: &[u8],
@@ -161,7 +161,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Adds a line, for which others may have to go; or all of them, if it is too large itself (RFC 7541, 4.4).
+    /// Adds an entry, for which older entries may be evicted; or all of them, if the entry is too large itself (RFC 7541, 4.4).
     fn keep(&mut self, line: Line) {
         let size = line.size();
         self.evict(self.max_size.saturating_sub(size));
@@ -186,7 +186,7 @@ impl Line {
     }
 }
 
-/// The line of this index, from 1 on: first those that the standard gives, then the table's.
+/// The entry with this index, from 1 on: first the static table, then the dynamic table.
 fn line(table: &VecDeque<Line>, index: usize) -> Result<(&[u8], &[u8]), Unreadable> {
     let place = index.checked_sub(1).ok_or(Unreadable::NoSuchLine(index))?;
     if let Some((name, value)) = STATIC.get(place) {
@@ -208,7 +208,7 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Unreadable> {
     if number < most {
         return Ok(number);
     }
-    // No number that makes sense has more than 28 bits.
+    // No meaningful number has more than 28 bits.
     for shift in [0, 7, 14, 21] {
         let byte = next()?;
         number += (byte & 0x7f) << shift;
@@ -219,7 +219,7 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Unreadable> {
     Err(Unreadable::TooLarge)
 }
 
-/// A string (RFC 7541, 5.2), as it is or in `room`.
+/// A string (RFC 7541, 5.2), in place or in `room`.
 fn string<'l: 's, 's>(rest: &mut &'l [u8], room: &'s mut Vec<u8>) -> Result<&'s [u8], Unreadable> {
     let is_huffman = rest.first().is_some_and(|byte| byte & 0x80 != 0);
     let length = integer(rest, 7)?;
@@ -233,7 +233,7 @@ fn string<'l: 's, 's>(rest: &mut &'l [u8], room: &'s mut Vec<u8>) -> Result<&'s 
     Ok(room)
 }
 
-/// Appends a line as it is, so that the other side keeps nothing of it.
+/// Appends a header as a literal, so that the other side does not add it to its table.
 pub(super) fn write_line(name: &str, value: &str, out: &mut Vec<u8>) {
     if let Some(place) = STATIC.iter().position(|line| *line == (name, value)) {
         out.push(0x80 | (place as u8 + 1));
@@ -254,7 +254,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// With so many bits in the first byte, whose others are 0.
+/// Appends a number with so many bits in the first byte, whose other bits are 0.
 fn write_integer(number: usize, bits: u32, out: &mut Vec<u8>) {
     let most = (1 << bits) - 1;
     if number < most {

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// How many bits the code of each byte has, and that of the end of a string. The codes follow from it: they are those numbers
-/// of each length that come next, in the order of the bytes.
+/// The number of bits in the code of each byte, and of the end of a string. The codes follow from the lengths: the
+/// codes of each length are consecutive numbers, in the order of the bytes.
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
     28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,
@@ -17,15 +17,15 @@ const LENGTHS: [u8; 257] = [
     27, 27, 26, 30,
 ];
 
-/// The end of a string is not written, but the bits that fill its last byte are the beginning of it.
+/// The end of a string is not written, but the bits that fill its last byte are the beginning of this code.
 const END: usize = 256;
 
-/// What four more bits lead to.
+/// The result of four more bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     /// The node of the code's tree.
     next: u8,
-    /// The byte that is complete; a code has five bits at least, so there is one at most.
+    /// The byte that is complete; a code has at least five bits, so there is at most one.
     byte: Option<u8>,
     /// Whether the bits are no code.
     is_bad: bool,
@@ -42,7 +42,7 @@ enum Branch {
     Leaf(usize),
 }
 
-/// The bits are no such string.
+/// The bits are no string in this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotHuffman;
 
@@ -65,7 +65,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), NotHuffman> 
 
 fn steps() -> Vec<[Step; 16]> {
     let tree = tree();
-    // What may be behind the last byte: seven bits at most, all of them ones.
+    // The possible bits after the last byte: at most seven bits, all of them ones.
     let mut ends = vec![0];
     for _ in 0..7 {
         if let Some(Branch::Node(next)) = tree[usize::from(ends[ends.len() - 1])][1] {
@@ -87,7 +87,7 @@ fn steps() -> Vec<[Step; 16]> {
     (0..tree.len()).map(|from| std::array::from_fn(|bits| step(from, bits))).collect()
 }
 
-/// The nodes, the root first: where a 0 leads to from each, and where a 1 does.
+/// The nodes, the root first: the branch for a 0 and the branch for a 1.
 fn tree() -> Vec<[Option<Branch>; 2]> {
     let mut tree = vec![[None; 2]];
     let mut order: Vec<usize> = (0..LENGTHS.len()).collect();

@@ -1,4 +1,4 @@
-//! The request as a frame of HTTP/2, written once; its stream and its id change.
+//! The request as an HTTP/2 frame, written once; only its stream and its id change.
 
 use anyhow::ensure;
 
@@ -7,22 +7,22 @@ use super::super::target::Target;
 use super::frame::{self, END_HEADERS, END_STREAM, Kind};
 use super::hpack;
 
-/// A message of gRPC that is empty, and not compressed.
+/// An empty gRPC message, not compressed.
 const EMPTY_MESSAGE: &[u8; 5] = &[0; 5];
 
-/// What belongs to a connection of HTTP/1 and is in no message of HTTP/2 (RFC 9113, 8.2.2).
+/// Header fields of an HTTP/1 connection, which no HTTP/2 message has (RFC 9113, 8.2.2).
 const OF_CONNECTIONS: [&str; 3] = ["connection", "keep-alive", "proxy-connection"];
 
-/// What a request asks for.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Plain(Method),
-    /// A call of gRPC with an empty message.
+    /// A gRPC call with an empty message.
     Call,
 }
 
-/// A request with these further header lines, of which Host replaces the URL's. Nothing in it refers to tables of the
-/// connection, so each server reads it alike, whenever it comes.
+/// A request with these further header fields; Host replaces the URL's host. The request refers to no table of the
+/// connection, so it has the same meaning for each server at any time.
 pub(crate) fn new(ask: Ask, target: &Target, headers: &[(String, String)]) -> anyhow::Result<Request> {
     let (method, body): (_, &'static [u8]) = match ask {
         Ask::Plain(Method::Get) => ("GET", b""),

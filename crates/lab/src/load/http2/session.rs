@@ -1,5 +1,4 @@
-//! The client's side of a connection in HTTP/2, without I/O: what comes is read from bytes, what is to be sent is appended to
-//! others.
+//! The client's side of an HTTP/2 connection, without I/O: reads input from bytes, and appends output to other bytes.
 
 use std::collections::VecDeque;
 
@@ -12,20 +11,20 @@ use super::exchange::{Checks, Exchange};
 use super::frame::{self, ACK, END_HEADERS, END_STREAM, Frame, Kind, LOW_31, Violation};
 use super::hpack::Decoder;
 
-/// What a client begins with (RFC 9113, 3.4).
+/// The client's connection preface (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How much a server may send before it is told that it was read, of a stream and of a connection: more than any answer, so
-/// that the gateway's speed is measured and not this window. h2load has the same.
+/// The window of a stream and of a connection for data from the server: more than any response, so that the gateway
+/// limits the speed, and this window does not. h2load has the same.
 const WINDOW: u32 = 1 << 30;
 
-/// A window as long as nothing else is said (RFC 9113, 6.9.2).
+/// The default window (RFC 9113, 6.9.2).
 const DEFAULT_WINDOW: u32 = 65_535;
 
-/// How many streams there are at most until the server says how many it takes; it should take so many (RFC 9113, 6.5.2).
+/// The most streams until the server sends its limit; the limit should be at least this (RFC 9113, 6.5.2).
 const FIRST_STREAMS: usize = 100;
 
-/// Header lists of an answer are not longer.
+/// The longest header list of a response.
 const MAX_HEADERS: usize = 256 * 1024;
 
 const CANCEL: u32 = 8;
@@ -35,40 +34,40 @@ const ENABLE_PUSH: u16 = 2;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// What became of a request.
+/// The result of a request.
 pub(crate) type Finished = (Pending, Result<Answer, Failure>);
 
 /// The client's side of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     checks: Checks,
-    /// How many requests may be under way, as far as it is up to the client.
+    /// The most requests in flight, as the client sets.
     streams: usize,
-    /// The same, as far as it is up to the server.
+    /// The most requests in flight, as the server sets.
     allowed: usize,
     next_stream: u32,
-    /// The requests under way, by stream.
+    /// The requests in flight, by stream.
     exchanges: VecDeque<Exchange>,
     decoder: Decoder,
     /// The beginning of a frame.
     partial: Vec<u8>,
-    /// A header list that is not complete: of which stream, whether the stream ends with it, and what came.
+    /// The stream of an incomplete header list, and whether the stream ends with the list.
     list: Option<(u32, bool)>,
     fragments: Vec<u8>,
     has_settings: bool,
-    /// Whether a stream was given up of which something may still come.
+    /// Whether a stream was cancelled for which frames may still arrive.
     has_cancelled: bool,
-    /// Whether the server takes no more requests.
+    /// Whether the server accepts no more requests.
     goes_away: bool,
-    /// How much data the server takes, of all streams, and of each at its beginning.
+    /// The windows of the server for data: of the connection, and the initial window of each stream.
     window: i64,
     first_window: i64,
-    /// Bytes that came, and that the server was not told to have been read.
+    /// Received bytes that no WINDOW_UPDATE has acknowledged yet.
     unread: u32,
 }
 
 impl Session {
-    /// Of a connection that carries at most so many requests at once.
+    /// The session of a connection with at most so many requests in flight.
     pub(crate) fn new(checks: Checks, streams: usize) -> Self {
         Self {
             checks,
@@ -89,7 +88,7 @@ impl Session {
         }
     }
 
-    /// What is to be said before anything else.
+    /// Appends the first output of the connection.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
@@ -101,17 +100,17 @@ impl Session {
         frame::write(Kind::WindowUpdate, 0, 0, &(WINDOW - DEFAULT_WINDOW).to_be_bytes(), out);
     }
 
-    /// How many requests may be under way; none more once the server has said goodbye.
+    /// The most requests in flight; 0 after the server has sent GOAWAY.
     pub(crate) fn at_once(&self) -> usize {
         if self.is_over() { 0 } else { self.streams.min(self.allowed) }
     }
 
-    /// Whether it takes no more requests: the server has said goodbye, or all numbers of streams are used up.
+    /// Whether it takes no more requests: the server has sent GOAWAY, or all stream numbers are used up.
     pub(crate) fn is_over(&self) -> bool {
         self.goes_away || self.next_stream > LOW_31
     }
 
-    /// When the requests under way were due, and whether a part of their answers has come.
+    /// The times at which the requests in flight were due, and whether a part of their responses has arrived.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = (Nanos, bool)> {
         self.exchanges.iter().map(|exchange| (exchange.pending.due, exchange.has_begun()))
     }
@@ -128,9 +127,9 @@ impl Session {
         self.exchanges.push_back(exchange);
     }
 
-    /// Gives up what was sent before this time, and is not answered.
+    /// Cancels requests that were sent before this time and have no response.
     pub(crate) fn expire(&mut self, sent_before: Nanos, out: &mut Vec<u8>, finished: &mut Vec<Finished>) {
-        // They lie in the order in which they were sent.
+        // The exchanges are in the order of their sending.
         if self.exchanges.front().is_none_or(|first| first.pending.sent > sent_before) {
             return;
         }
@@ -145,7 +144,7 @@ impl Session {
         });
     }
 
-    /// Reads what came. What became of requests is appended to `finished`, also if there is an error.
+    /// Reads input. The results of requests are appended to `finished`, also if there is an error.
     pub(crate) fn read(
         &mut self,
         input: &[u8],
@@ -208,12 +207,12 @@ impl Session {
         }
     }
 
-    /// Where the stream of a frame is among the exchanges; [`None`] if it has ended before.
+    /// The place of a frame's stream among the exchanges; [`None`] if the stream has ended before.
     fn place(&self, frame: &Frame<'_>) -> Result<Option<usize>, Violation> {
         if frame.stream.is_multiple_of(2) || frame.stream >= self.next_stream {
             return Err(Violation::Stream(frame.stream));
         }
-        // Answers mostly come in order.
+        // Responses usually come in order.
         if self.exchanges.front().is_some_and(|first| first.stream == frame.stream) {
             return Ok(Some(0));
         }
@@ -227,7 +226,7 @@ impl Session {
 
     fn finish(&mut self, place: usize, finished: &mut Vec<Finished>) {
         if let Some(exchange) = self.exchanges.remove(place) {
-            // Of a request that is not complete the rest is not sent: the server needs none of it.
+            // The rest of an incomplete request is not sent: the server does not need it.
             finished.push((exchange.pending, exchange.finish()));
         }
     }
@@ -280,7 +279,7 @@ impl Session {
         self.header_list(frame, &list, is_end, finished)
     }
 
-    /// A header list that is complete with this frame.
+    /// A header list that this frame completes.
     fn header_list(
         &mut self,
         frame: &Frame<'_>,
@@ -289,7 +288,7 @@ impl Session {
         finished: &mut Vec<Finished>,
     ) -> Result<(), Violation> {
         let Some(place) = self.place(frame)? else {
-            // Whose list it is or not, the tables are changed by it.
+            // The list changes the tables even if its stream is gone.
             return Ok(self.decoder.decode(list, |_, _| {})?);
         };
         self.exchanges[place].headers(list, is_end, &self.checks, &mut self.decoder)?;
@@ -337,7 +336,7 @@ impl Session {
                         exchange.window += more;
                     }
                 }
-                // Requests refer to no table, and none of their frames is larger than all servers take.
+                // Requests refer to no table, and none of their frames exceeds the size that all servers accept.
                 _ => {}
             }
         }
@@ -352,7 +351,7 @@ impl Session {
         }
         self.goes_away = true;
         let last = frame.number(true)? & LOW_31;
-        // What is above was not looked at, and never will be (RFC 9113, 6.8).
+        // The server has not processed higher streams, and never will (RFC 9113, 6.8).
         while let Some(exchange) = self.exchanges.pop_back_if(|exchange| exchange.stream > last) {
             finished.push((exchange.pending, Err(Failure::GoneAway)));
         }
@@ -375,7 +374,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends what the server had no room for.
+    /// Sends data for which the server had no window.
     fn send_bodies(&mut self, out: &mut Vec<u8>) {
         for exchange in &mut self.exchanges {
             send_body(exchange, &mut self.window, out);
@@ -383,7 +382,7 @@ impl Session {
     }
 }
 
-/// Sends of the body what the server has room for.
+/// Sends as much of the body as the server's windows allow.
 fn send_body(exchange: &mut Exchange, window: &mut i64, out: &mut Vec<u8>) {
     let room = exchange.window.min(*window).max(0);
     let (now, later) = exchange.body.split_at(exchange.body.len().min(room as usize));
@@ -397,9 +396,9 @@ fn send_body(exchange: &mut Exchange, window: &mut i64, out: &mut Vec<u8>) {
     *window -= now.len() as i64;
 }
 
-/// Tells the server that data was read, once it is much.
+/// Acknowledges read data to the server, once it is much.
 fn acknowledge(unread: &mut u32, stream: u32, length: usize, out: &mut Vec<u8>) {
-    // A frame has 16 KiB at most.
+    // A frame has at most 16 KiB.
     *unread += length as u32;
     if *unread > WINDOW / 2 {
         frame::write(Kind::WindowUpdate, 0, stream, &unread.to_be_bytes(), out);

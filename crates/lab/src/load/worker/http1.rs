@@ -1,4 +1,4 @@
-//! Answers in HTTP/1: one at a time.
+//! Responses in HTTP/1: one at a time.
 
 use super::super::counts::{Failure, Wrong};
 use super::super::request::Id;
@@ -7,7 +7,7 @@ use super::slot::Protocol;
 use super::{Stays, Worker};
 
 impl Worker<'_> {
-    /// Reads what came.
+    /// Reads input.
     pub(super) fn take_bytes(&mut self, at: usize) -> Stays {
         let Protocol::Http1(http1) = &mut self.slots[at].protocol else { return Stays::Open };
         let plain = &self.scratch.plain;
@@ -36,7 +36,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The connection was closed: which completes an answer that has no other end, if it was done properly.
+    /// The connection was closed. A proper close completes a response that has no other end.
     pub(super) fn end_body(&mut self, at: usize, progress: Option<Progress>) {
         let slot = &mut self.slots[at];
         let is_proper = match &slot.stream {

@@ -1,4 +1,4 @@
-//! Answers in HTTP/2: many at a time.
+//! Responses in HTTP/2: many at a time.
 
 use rustix::event::epoll;
 
@@ -8,7 +8,7 @@ use super::slot::{Protocol, Slot};
 use super::{EVENTS_OF_STREAMS, Stays, Worker};
 
 impl Worker<'_> {
-    /// Reads what came.
+    /// Reads input.
     pub(super) fn take_frames(&mut self, at: usize) -> Stays {
         let slot = &mut self.slots[at];
         let Protocol::Http2(session) = &mut slot.protocol else { return Stays::Open };
@@ -23,7 +23,7 @@ impl Worker<'_> {
                 self.counts.closed_idle += 1;
                 self.close(at)
             }
-            // A connection that was opened for one request has no successor.
+            // A connection for a single request has no successor.
             Ok(()) if is_over && at < self.dealt && !self.plan.is_new_each => self.retire(at),
             Ok(()) => self.proceed(at),
             Err(_) if is_idle => {
@@ -34,8 +34,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The server takes no more requests on a connection, but answers those that are under way: aside, so that another
-    /// connection takes its place at once, as browsers do it.
+    /// The server takes no more requests on a connection, but responds to the requests in flight. The connection moves
+    /// aside, so that another connection takes its place at once, as in browsers.
     fn retire(&mut self, at: usize) -> Stays {
         if self.transmit(at) == Stays::Closed {
             return Stays::Closed;
@@ -52,7 +52,7 @@ impl Worker<'_> {
         };
         let again = slot.connection.close(self.clock.now());
         self.open_at(at, again);
-        // From now on events name the other place; what has come meanwhile is told once more.
+        // From now on events name the other place; input that arrived in the meantime causes another event.
         let told = match &retired.stream {
             Some(stream) => epoll::modify(&self.epoll, stream, retired.event_data(aside), EVENTS_OF_STREAMS),
             None => Ok(()),
@@ -68,7 +68,7 @@ impl Worker<'_> {
         Stays::Closed
     }
 
-    /// Resets streams of which the requests were sent too long ago. The others go on.
+    /// Resets streams whose requests were sent too long ago. The other streams continue.
     pub(super) fn expire_streams(&mut self, at: usize, now: Nanos) {
         let Protocol::Http2(session) = &mut self.slots[at].protocol else { return };
         session.expire(now - self.plan.timeout, &mut self.outgoing, &mut self.finished);
@@ -77,7 +77,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts what became of requests. A connection that was opened for one of them has done its work.
+    /// Counts the results of requests. A connection for a single request is finished then.
     fn settle(&mut self, at: usize) -> Stays {
         if self.finished.is_empty() {
             return Stays::Open;

@@ -1,4 +1,4 @@
-//! How connections are opened, and given up.
+//! Opening and closing of connections.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use super::slot::Protocol;
 use super::{EVENTS_OF_STREAMS, Stays, Worker};
 
 impl Worker<'_> {
-    /// Puts a connection among those to be opened.
+    /// Schedules the opening of a connection.
     pub(super) fn open_at(&mut self, at: usize, when: Nanos) {
         let slot = &mut self.slots[at];
         if !slot.is_to_open {
@@ -84,14 +84,15 @@ impl Worker<'_> {
         self.proceed(at)
     }
 
-    /// Opening it failed.
+    /// The opening failed.
     pub(super) fn fail(&mut self, at: usize, failure: Failure) -> Stays {
         let now = self.clock.now();
         self.counts.fail(failure, now);
         self.leave(at, now)
     }
 
-    /// The connection is lost, and with it each request under way; those of which a part of the answer has come, as `begun`.
+    /// The connection is lost, and with it each request in flight: `begun` is the failure of requests with a part of
+    /// their response, `untouched` of the others.
     pub(super) fn lose(&mut self, at: usize, untouched: Failure, begun: Failure) -> Stays {
         let mut count = |(due, has_begun)| {
             self.counts.fail(if has_begun { begun } else { untouched }, due);
@@ -107,8 +108,8 @@ impl Worker<'_> {
         self.leave(at, self.clock.now())
     }
 
-    /// Drops the stream, which takes it out of the epoll set. Another one is opened in its place; or, if each request has one
-    /// of its own, when the next request is due.
+    /// Drops the stream, which removes it from the epoll set. Another connection opens in its place; if each request
+    /// has its own connection, it opens when the next request is due.
     fn leave(&mut self, at: usize, now: Nanos) -> Stays {
         let slot = &mut self.slots[at];
         slot.stream = None;

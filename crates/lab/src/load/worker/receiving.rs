@@ -1,4 +1,4 @@
-//! What comes on connections: data, ends and errors.
+//! The input of connections: data, ends and errors.
 
 use rustix::event::epoll::{self, EventFlags};
 
@@ -12,7 +12,7 @@ use super::opening::{of_connecting, of_handshake};
 use super::slot::Protocol;
 use super::{EVENTS_OF_STREAMS, Stays, Worker};
 
-/// How many reads of a connection come before others have their turn: 1 MiB.
+/// The number of reads on a connection before other connections take their turn: 1 MiB.
 const READS: usize = 16;
 
 impl Worker<'_> {
@@ -41,7 +41,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Reads what has come. `to_the_end`: the kernel has said that the end is among it.
+    /// Reads available input. `to_the_end`: the kernel has reported that the end of the connection is included.
     fn receive(&mut self, at: usize, to_the_end: bool) {
         for _ in 0..READS {
             let slot = &mut self.slots[at];
@@ -64,7 +64,7 @@ impl Worker<'_> {
                 Err(broken) => return self.broken(at, broken),
             }
         }
-        // To be told once more, after the others had their turn.
+        // Requests another event, after the other connections had their turn.
         let slot = &self.slots[at];
         if let Some(stream) = &slot.stream
             && epoll::modify(&self.epoll, stream, slot.event_data(at), EVENTS_OF_STREAMS).is_err()
@@ -73,7 +73,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Reads what came as part of answers.
+    /// Reads input as part of responses.
     fn take(&mut self, at: usize) -> Stays {
         self.counts.bytes += self.scratch.plain.len() as u64;
         match self.slots[at].protocol {
@@ -82,13 +82,13 @@ impl Worker<'_> {
         }
     }
 
-    /// An answer is complete.
+    /// A response is complete.
     pub(super) fn finish(&mut self, at: usize, pending: Pending, answer: Answer, now: Nanos) {
         self.counts.answer(answer.status, pending.due, pending.sent, now);
         let is_good = (200..300).contains(&answer.status);
         match answer.echo {
             Echo::Unknown | Echo::Same => {}
-            // What a gateway says itself has nobody's id, and its status is counted.
+            // A response of the gateway itself has no id; its status is counted.
             Echo::Missing if !is_good => {}
             Echo::Missing => self.counts.wrong(Wrong::MissingId, pending.due),
             Echo::Other => self.counts.wrong(Wrong::OtherId, pending.due),
@@ -120,7 +120,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Reading, or writing what was left, failed.
+    /// A read, or a write of remaining data, failed.
     fn broken(&mut self, at: usize, broken: Broken) {
         let connection = &self.slots[at].connection;
         match connection.phase() {
@@ -134,22 +134,22 @@ impl Worker<'_> {
                 };
                 self.lose(at, untouched, begun);
             }
-            // A server that does not like what the client ended the handshake with says so only now (RFC 8446, 4.4.2.4).
+            // A server that rejects the client's last message of the handshake reports it only now (RFC 8446, 4.4.2.4).
             Phase::Open if broken == Broken::Alert && !connection.is_proven() => {
                 self.fail(at, Failure::Handshake);
             }
             Phase::Open => {
-                // Nobody was waiting for anything.
+                // No request was waiting for a response.
                 self.counts.closed_idle += 1;
                 self.close(at);
             }
         }
     }
 
-    /// Gives up requests that were sent too long ago.
+    /// Cancels requests that were sent too long ago.
     pub(super) fn expire(&mut self, at: usize, now: Nanos) {
         match &self.slots[at].protocol {
-            // The connection is of no further use, as whatever comes on it comes too late.
+            // The connection is unusable, since any response on it would be too late.
             Protocol::Http1(http1) => {
                 if http1.pending.is_some_and(|pending| now >= pending.sent + self.plan.timeout) {
                     self.lose(at, Failure::AnswerTimeout, Failure::AnswerTimeout);

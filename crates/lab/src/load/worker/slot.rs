@@ -1,4 +1,4 @@
-//! A connection's place, which stays when the connection is made again.
+//! A connection's place, which stays when the connection is opened again.
 
 use rustix::event::epoll::EventData;
 
@@ -16,17 +16,17 @@ pub(super) struct Slot {
     pub(super) protocol: Protocol,
     /// Whether it is among the openings.
     pub(super) is_to_open: bool,
-    /// Tells events of this stream from those of earlier ones.
+    /// Distinguishes events of this stream from events of earlier streams.
     pub(super) generation: u32,
 }
 
-/// What is spoken on it, and which requests are under way.
+/// The protocol of the connection, and its requests in flight.
 pub(super) enum Protocol {
     Http1(Http1),
     Http2(Box<Session>),
 }
 
-/// One request at a time.
+/// The state of HTTP/1.1: one request at a time.
 #[derive(Default)]
 pub(super) struct Http1 {
     pub(super) reader: Reader,
@@ -34,7 +34,7 @@ pub(super) struct Http1 {
 }
 
 impl Slot {
-    /// By which an event names it.
+    /// The data that identifies it in events.
     pub(super) fn event_data(&self, at: usize) -> EventData {
         EventData::new_u64(at as u64 | u64::from(self.generation) << 32)
     }
@@ -51,10 +51,10 @@ impl Protocol {
         }
     }
 
-    /// Forgets everything: another connection begins.
+    /// Resets the state for another connection.
     pub(super) fn reset(&mut self, plan: &Plan) {
         match self {
-            // Its buffers are kept.
+            // Its buffers stay.
             Self::Http1(http1) => {
                 http1.reader.reset();
                 http1.pending = None;
@@ -65,7 +65,7 @@ impl Protocol {
 }
 
 impl Http1 {
-    /// When the request under way was due, if there is one, and whether a part of its answer has come.
+    /// The time at which the request in flight was due, if there is one, and whether a part of its response has arrived.
     pub(super) fn under_way(&self) -> Option<(Nanos, bool)> {
         self.pending.map(|pending| (pending.due, self.reader.has_begun()))
     }

@@ -1,17 +1,17 @@
-//! Lines, areas, bars and text. All look is in classes, so that a page's style decides it.
+//! Lines, areas, bars and text. Classes determine the look, so that a page's style controls it.
 
 use std::fmt::Write as _;
 
 use super::mark::Mark;
 use crate::report::words::escape;
 
-/// What is drawn on.
+/// The drawing.
 #[derive(Clone, Debug, Default)]
 pub(in crate::report) struct Canvas {
     body: String,
 }
 
-/// Which end of a text its place is.
+/// The end of a text at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::report) enum Anchor {
     Start,
@@ -34,7 +34,7 @@ impl Canvas {
         ));
     }
 
-    /// Through these points, in pieces where one is [`None`].
+    /// A line through these points, interrupted at each [`None`].
     pub(in crate::report) fn path(
         &mut self,
         class: &str,
@@ -48,7 +48,7 @@ impl Canvas {
                 // Writing to a String does not fail.
                 let _ = write!(data, "{letter}{} {}", short(x), short(y));
                 if !is_begun {
-                    // A piece of one point is seen as a dot, by the round end of the line.
+                    // A piece of one point appears as a dot, by the round end of the line.
                     let _ = write!(data, "h0");
                 }
             }
@@ -84,7 +84,7 @@ impl Canvas {
         ));
     }
 
-    /// What a pointer that rests on what is drawn next to be told, up to [`Self::end`].
+    /// Begins a group that ends with [`Self::end`], with a hint for a resting pointer.
     pub(in crate::report) fn begin(&mut self, class: &str, hint: &str) {
         self.write(format_args!("<g class=\"{class}\"><title>{}</title>", escape(hint)));
     }
@@ -99,7 +99,7 @@ impl Canvas {
     }
 }
 
-/// A coordinate to a tenth, which no eye sees; a value that is none goes to the corner rather than breaking the drawing.
+/// A coordinate to a tenth, a difference that no eye sees; an invalid value goes to the corner rather than breaking the drawing.
 pub(super) fn short(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();
@@ -112,7 +112,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// About how wide a text is, in the font size of labels; fonts differ, so on the wide side.
+/// The approximate width of a text, in the font size of labels. Fonts differ, so the estimate is large.
 pub(in crate::report) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.58
 }

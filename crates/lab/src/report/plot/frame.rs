@@ -1,4 +1,4 @@
-//! Two axes, and what is drawn between them.
+//! Two axes, and the drawing between them.
 
 use super::canvas::{Anchor, Canvas};
 use super::scale::Scale;
@@ -23,7 +23,7 @@ impl Frame {
         self.top + self.height
     }
 
-    /// Where a value of the horizontal axis is; beyond its ends at them.
+    /// The place of a value on the horizontal axis; values beyond an end are at the end.
     pub(in crate::report) fn at_x(&self, value: f64) -> f64 {
         self.left + self.x.place(value).clamp(0.0, 1.0) * self.width
     }
@@ -48,7 +48,7 @@ impl Frame {
         }
     }
 
-    /// The lines of the horizontal axis with its labels below, and the line that it stands on.
+    /// The lines of the horizontal axis with its labels below, and the base line.
     pub(in crate::report) fn draw_x(&self, canvas: &mut Canvas, label: impl Fn(f64) -> String) {
         for tick in self.x.ticks() {
             let x = self.at_x(tick.value);
@@ -61,7 +61,7 @@ impl Frame {
         self.draw_base(canvas);
     }
 
-    /// Lines at these values of the vertical axis only, where there is no room for more.
+    /// Lines at only these values of the vertical axis, if there is no room for more.
     pub(in crate::report) fn draw_few(
         &self,
         canvas: &mut Canvas,
@@ -75,7 +75,7 @@ impl Frame {
         }
     }
 
-    /// The line that the plot stands on.
+    /// The base line of the plot.
     pub(in crate::report) fn draw_base(&self, canvas: &mut Canvas) {
         canvas.line("axis", (self.left, self.bottom()), (self.right(), self.bottom()));
     }

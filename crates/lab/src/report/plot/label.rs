@@ -1,11 +1,11 @@
 //! Names at the ends of lines.
 
-/// Moves labels apart, and keeps them between `top` and `bottom`: where each comes to stand, in the order given. None moves
-/// further than it must.
+/// Moves labels apart, and keeps them between `top` and `bottom`. Returns the place of each, in the given order. No
+/// label moves further than necessary.
 pub(in crate::report) fn spread(wanted: &[f64], gap: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
-    // Those that touch form a block around the mean of what they want; blocks that touch form one.
+    // Labels that touch form a block around the mean of their wanted places; blocks that touch form one block.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for index in &order {
         let mut block = (wanted[*index], 1);
@@ -25,7 +25,7 @@ pub(in crate::report) fn spread(wanted: &[f64], gap: f64, top: f64, bottom: f64)
         let first = middle - (size as f64 - 1.0) * gap / 2.0;
         places.extend((0..size).map(|index| first + index as f64 * gap));
     }
-    // Down from the top, then up from the bottom, which wins if there is no room for all.
+    // Down from the top, then up from the bottom, which has precedence if there is no room for all.
     let mut least = top;
     for place in &mut places {
         *place = place.max(least);

@@ -1,4 +1,4 @@
-//! Shapes, so that colours are not needed to tell contestants apart.
+//! Shapes, so that readers can distinguish contestants without colours.
 
 use super::canvas::short;
 
@@ -14,12 +14,12 @@ pub(in crate::report) enum Mark {
     Bar,
     Pentagon,
     Ring,
-    /// Kept for the end of a curve that lacks requests without an answer.
+    /// Reserved for the end of a curve that lacks requests without a response.
     Cross,
 }
 
 impl Mark {
-    /// As many as there are colours.
+    /// The shapes, as many as there are colours.
     pub(in crate::report) const ALL: [Self; 9] = [
         Self::Circle,
         Self::Square,
@@ -32,7 +32,7 @@ impl Mark {
         Self::Ring,
     ];
 
-    /// Of the contestant at this place.
+    /// The shape of the contestant at this place.
     pub(in crate::report) fn of(slot: usize) -> Self {
         Self::ALL[slot % Self::ALL.len()]
     }
@@ -41,7 +41,7 @@ impl Mark {
     pub(super) fn path(self, x: f64, y: f64, size: f64) -> String {
         match self {
             Self::Circle => circle(x, y, size),
-            // Wound the other way inside, which leaves a hole.
+            // The inner circle has the opposite direction, which leaves a hole.
             Self::Ring => circle(x, y, size * 1.1) + &hole(x, y, size * 0.5),
             Self::Square => polygon(x, y, size * 1.25, &[45.0, 135.0, 225.0, 315.0]),
             Self::Triangle => polygon(x, y, size * 1.35, &[270.0, 30.0, 150.0]),

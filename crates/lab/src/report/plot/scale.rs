@@ -1,6 +1,6 @@
-//! Where values lie on an axis.
+//! The places of values on an axis.
 
-/// How values become places.
+/// The mapping from values to places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::report) enum Scale {
     Linear {
@@ -12,7 +12,7 @@ pub(in crate::report) enum Scale {
         low: f64,
         high: f64,
     },
-    /// Quantiles from 0 to so many nines, which need not be whole, evenly by nines: 0 %, 90 %, 99 %, 99.9 %, ...
+    /// Quantiles from 0 to so many nines (possibly a fraction), with the same room for each nine: 0 %, 90 %, 99 %, 99.9 %, ...
     Quantile {
         nines: f64,
     },
@@ -22,12 +22,12 @@ pub(in crate::report) enum Scale {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::report) struct Tick {
     pub(in crate::report) value: f64,
-    /// Whether it is strong, and has a label.
+    /// Whether the line is strong, and has a label.
     pub(in crate::report) is_major: bool,
 }
 
 impl Scale {
-    /// From 0 to a round number at or above this one.
+    /// A scale from 0 to a round number at or above `most`.
     pub(in crate::report) fn from_zero(most: f64) -> Self {
         let step = step(most.max(f64::MIN_POSITIVE), 5.0);
         Self::Linear { low: 0.0, high: (most / step - 1e-9).ceil().max(1.0) * step }
@@ -41,7 +41,7 @@ impl Scale {
         if high > low * 1.01 { Self::Log { low, high } } else { Self::Log { low, high: low * 10.0 } }
     }
 
-    /// 0 to 1 within the axis.
+    /// The place of a value within the axis, 0 to 1.
     pub(in crate::report) fn place(&self, value: f64) -> f64 {
         match *self {
             Self::Linear { low, high } => (value - low) / (high - low),
@@ -50,7 +50,7 @@ impl Scale {
         }
     }
 
-    /// In rising order.
+    /// The ticks in ascending order.
     pub(in crate::report) fn ticks(&self) -> Vec<Tick> {
         match *self {
             Self::Linear { low, high } => linear(low, high),
@@ -86,7 +86,7 @@ fn linear(low: f64, high: f64) -> Vec<Tick> {
     (first..=last).map(|index| Tick { value: index as f64 * step, is_major: true }).collect()
 }
 
-/// Powers of ten are major; within less than two of them 2 and 5 are so too.
+/// Powers of ten are major; within less than two powers, 2 and 5 are major too.
 fn logarithmic(low: f64, high: f64) -> Vec<Tick> {
     let is_short = high / low < 99.0;
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
@@ -105,7 +105,7 @@ fn logarithmic(low: f64, high: f64) -> Vec<Tick> {
 
 fn quantiles(nines: f64) -> Vec<Tick> {
     let mut ticks = vec![Tick { value: 0.0, is_major: true }];
-    // A curve may end at its last nine, which is not to be lost by rounding.
+    // A curve may end at its last nine, which rounding must not remove.
     for count in 0..=(nines + 1e-9) as i32 {
         if count > 0 {
             ticks.push(Tick { value: 1.0 - 10f64.powi(-count), is_major: true });
@@ -118,7 +118,7 @@ fn quantiles(nines: f64) -> Vec<Tick> {
     ticks
 }
 
-/// `99.9 %`, of a quantile with so many nines.
+/// `99.9 %`, for a quantile with so many nines.
 pub(in crate::report) fn percent(quantile: f64) -> String {
     let text = format!("{:.6}", quantile * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))

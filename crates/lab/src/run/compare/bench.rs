@@ -1,4 +1,4 @@
-//! Where gateways are compared: on loopback, before back ends that are started with each.
+//! The place of comparisons: loopback, with backends that start with each gateway.
 
 use std::cell::RefCell;
 use std::fs;
@@ -19,28 +19,29 @@ use crate::experiment::Work;
 use crate::gateway::api::Limit;
 use crate::gateway::{Api, Config, Kind, Protocol};
 
-/// How many back ends there are: addresses of one process.
+/// The number of backends: addresses of one process.
 pub(super) const BACKENDS: u8 = 5;
 
-/// How many idle connections to back ends are kept: more than any comparison has, so that none is closed to be opened again.
+/// The number of idle connections to backends that gateways keep: more than any comparison has, so that none is closed
+/// and opened again.
 const KEPT: u32 = 4096;
 
-/// What all comparisons of an experiment share.
+/// The common data of all comparisons of an experiment.
 pub(in super::super) struct Bench<'b> {
     pub(super) all: &'b [usize],
     tools: &'b Path,
     args: &'b RunArgs,
-    /// What was made already: 10,000 signatures take seconds.
+    /// Keys and tokens made already: 10,000 signatures take seconds.
     apis: RefCell<Vec<(Task, Limit, Api)>>,
 }
 
-/// The back ends: they end with it.
+/// The backends, which end with this value.
 pub(super) struct Backends {
     pub(super) addresses: Vec<SocketAddr>,
     _process: Process,
 }
 
-/// A gateway at work, with the folder of its files. Ends with it.
+/// A running gateway, with the folder of its files. The gateway ends with this value.
 pub(super) struct Standing {
     pub(super) gateway: Gateway,
     pub(super) scratch: TempDir,
@@ -51,7 +52,7 @@ impl<'b> Bench<'b> {
         Self { all, tools, args, apis: RefCell::default() }
     }
 
-    /// Keys and tokens for a task: the same for all gateways.
+    /// Keys and tokens for a task, which all gateways share.
     fn api(&self, task: Task, limit: Limit) -> anyhow::Result<Api> {
         let mut apis = self.apis.borrow_mut();
         let is_it =
@@ -64,14 +65,14 @@ impl<'b> Bench<'b> {
         Ok(api)
     }
 
-    /// Gives the load and the back ends, which this thread starts, their CPUs.
+    /// Moves the load and the backends, which this thread starts, to their CPUs.
     pub(super) fn divide(&self, workers: usize) -> anyhow::Result<Cpus> {
         let cpus = Cpus::divide(self.all, workers);
         cpus.take_others()?;
         Ok(cpus)
     }
 
-    /// Starts a gateway for a task, with a limit for consumers where the task has one.
+    /// Starts a gateway for a task, with a limit for consumers if the task has one.
     pub(super) async fn start(
         &self,
         kind: &'static Kind,
@@ -108,7 +109,7 @@ impl<'b> Bench<'b> {
 }
 
 impl Backends {
-    /// Starts them at addresses of loopback that nobody else has, on the CPUs of this thread.
+    /// Starts the backends at otherwise unused addresses of loopback, on the CPUs of this thread.
     pub(super) async fn start() -> anyhow::Result<Self> {
         let port = free_address()?.port();
         let addresses: Vec<SocketAddr> =

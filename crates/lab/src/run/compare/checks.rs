@@ -1,4 +1,4 @@
-//! Whether gateways do what they are there for, before anything is measured: what lets a forged token in is fast for nothing.
+//! Whether gateways have their functions, before any measurement: a gateway that accepts a forged token is fast for nothing.
 
 use super::super::probe;
 use super::super::running::Place;
@@ -10,13 +10,13 @@ use crate::gateway::api::Limit;
 use crate::gateway::{HOST, Kind, refusals};
 use crate::results::{Checked, Checks};
 
-/// So many that some of them call once another is over its limit.
+/// Enough consumers that some can call after another is over its limit.
 const CALLERS: usize = 3;
 
-/// How often a call without an answer is made: a busy machine must not decide.
+/// The attempts of a call without a response: a busy machine must not decide.
 const TRIES: usize = 5;
 
-/// Looks at each gateway with all functions that it is compared in; for each gateway what was found.
+/// Checks each gateway with all functions of its comparisons; returns the results of each gateway.
 pub(super) async fn check(
     compares: &[Compare],
     bench: &Bench<'_>,
@@ -48,7 +48,7 @@ async fn check_one(bench: &Bench<'_>, kind: &'static Kind, functions: Functions)
     let functions = functions.name().to_owned();
     let standing = match bench.start(kind, task, 1, Limit::LOW, &backends).await {
         Ok(standing) => standing,
-        // Others may do better.
+        // Other gateways may do better.
         Err(error) => {
             return Ok(Checks { functions, calls: Vec::new(), failure: Some(format!("{error:#}")) });
         }
@@ -60,7 +60,7 @@ async fn check_one(bench: &Bench<'_>, kind: &'static Kind, functions: Functions)
     Ok(Checks { functions, calls, failure: None })
 }
 
-/// What was found, in one line.
+/// The results in one line.
 fn line(name: &str, checks: &Checks) -> String {
     let Checks { functions, failure, .. } = checks;
     match (failure, &*broken(checks)) {
@@ -70,7 +70,7 @@ fn line(name: &str, checks: &Checks) -> String {
     }
 }
 
-/// Which calls were answered otherwise than they have to be.
+/// The calls whose responses differ from the required responses.
 fn broken(checks: &Checks) -> String {
     let broken = checks.calls.iter().filter(|each| !each.is_kept());
     let each = broken.map(|Checked { call, expected, status }| {

@@ -1,4 +1,4 @@
-//! What a connection that waits for its next request takes of a gateway's memory.
+//! The memory of a gateway for an idle connection.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::gateway::Kind;
 use crate::gateway::api::Limit;
 use crate::results::{Idle, Load};
 
-/// How many connections are there before those whose memory is looked at, so that what all share is not counted.
+/// The number of connections before the measured connections, so that shared memory is not counted.
 const FIRST: u64 = 100;
 
 pub(super) async fn measure(
@@ -26,7 +26,7 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Idle> {
     let mut kib = [0.0; 2];
     for (kib, work) in kib.iter_mut().zip([Work::Http, Work::Https]) {
-        // One for both, so that only the connections are different.
+        // One load for both, so that only the number of connections differs.
         let task = Task::plain(work);
         bench.divide(1)?;
         let backends = Backends::start().await?;

@@ -1,4 +1,4 @@
-//! What the private key's part of a handshake takes by itself: below it no gateway with this library can come.
+//! The cost of the private key operation of a handshake alone: no gateway with this library can cost less.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::certificate::{Issuer, Key};
 use crate::experiment::{Compare, Work};
 use crate::results::Point;
 
-/// For how long signatures are made.
+/// The duration of the signing.
 const SIGNING: Duration = Duration::from_millis(500);
 
-/// Signatures with the keys of the new TLS connections that are compared.
+/// Signatures with the keys of the compared new TLS connections.
 pub(super) fn signatures(compare: &Compare) -> anyhow::Result<Vec<Point>> {
     let mut points = Vec::new();
     for (work, key, name) in

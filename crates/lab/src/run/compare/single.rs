@@ -1,5 +1,5 @@
-//! What a gateway adds to the latency of a single request: the request straight to a pod and through each gateway, in turn,
-//! each on a connection of its own, as curl makes it.
+//! The latency that a gateway adds to a single request: the request directly to a pod and through each gateway, in
+//! turn, each on its own connection, as curl opens it.
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -20,24 +20,24 @@ use crate::report::median;
 use crate::results::{Added, Point};
 use crate::socket::read_some;
 
-/// How many rounds are made before those that count.
+/// The number of rounds before the counted rounds.
 const WARM_UP: usize = 20;
 
-/// How long a request may take.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most that an answer may have, with its head.
+/// The largest response, with its head.
 const MOST: usize = 1 << 21;
 
-/// What single requests took: straight to a pod, and through each gateway.
+/// The times of single requests: directly to a pod, and through each gateway.
 struct Rounds {
     straight: Vec<Duration>,
     through: Vec<Vec<Duration>>,
-    /// For each gateway.
+    /// The errors of each gateway.
     errors: Vec<u64>,
 }
 
-/// One turn: for each gateway its place, its point, and what it was.
+/// One turn: for each gateway its place, its point, and the gateway as it ran.
 pub(super) async fn measure(
     bench: &Bench<'_>,
     kinds: &[(usize, &Entrant)],
@@ -66,7 +66,7 @@ pub(super) async fn measure(
     for (at, ((index, _), mut one)) in kinds.iter().zip(standing).enumerate() {
         one.gateway.ensure_running()?;
         let through = &rounds.through[at];
-        // Signed: noise can make a gateway faster than none.
+        // Signed: noise can make a gateway faster than a direct request.
         let added: Vec<f64> = through
             .iter()
             .zip(&rounds.straight)
@@ -107,7 +107,7 @@ fn median_ms(times: &[Duration]) -> anyhow::Result<f64> {
     median(&millis).context("no request was made")
 }
 
-/// Where a request goes, and what it shows.
+/// The destination of a request, and its credentials.
 struct Target {
     address: SocketAddr,
     path: String,
@@ -124,7 +124,7 @@ impl Target {
         }
     }
 
-    /// How long a request took, from the connect to the last byte, and whether it was answered 200.
+    /// The time of a request, from the connect to the last byte, and whether the status was 200.
     fn ask(&self) -> io::Result<(Duration, bool)> {
         let header = Header::line(self.header.as_ref());
         let request = format!(
@@ -148,10 +148,10 @@ impl Target {
     }
 }
 
-/// Makes the requests, each round in an order of its own, so that none always follows the same other one: what a gateway does
-/// when its answer is sent would be counted to the next.
+/// Makes the requests, each round in a different order, so that no gateway always follows the same gateway: work of a
+/// gateway after its response would count for the next.
 fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> anyhow::Result<Rounds> {
-    // Without root it has to do as it is.
+    // Without root the thread keeps its priority.
     let _ = setpriority_process(None, PRIORITY);
     let pods: Vec<Target> =
         pods.iter().map(|pod| Target { address: *pod, path: path.to_owned(), header: None }).collect();
@@ -172,7 +172,7 @@ fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> a
                     found.straight.push(took);
                 }
                 at => {
-                    // One that fails took all the time that there is, which the median shows if it is no exception.
+                    // A failed request counts as the whole timeout, which the median shows if failures are no exception.
                     let (took, is_ok) = gateways[at - 1].ask().unwrap_or((PATIENCE, false));
                     found.through[at - 1].push(took);
                     found.errors[at - 1] += u64::from(!is_ok);
@@ -183,7 +183,7 @@ fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> a
     Ok(found)
 }
 
-/// One order after the other, the same in every run.
+/// A sequence of orders, the same in every run.
 struct Orders {
     order: Vec<usize>,
     state: u64,
@@ -194,7 +194,7 @@ impl Orders {
         Self { order: (0..length).collect(), state: 0 }
     }
 
-    /// Shuffled (Fisher and Yates).
+    /// A shuffled order (Fisher and Yates).
     fn next(&mut self) -> &[usize] {
         for last in (1..self.order.len()).rev() {
             let other = (self.random() % (last as u64 + 1)) as usize;
@@ -213,7 +213,7 @@ impl Orders {
     }
 }
 
-/// Whether the answer has come to its end, by its Content-Length or its last chunk.
+/// Whether the response is complete, by its Content-Length or its last chunk.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
     let head = String::from_utf8_lossy(&answer[..end]);

@@ -1,4 +1,4 @@
-//! What gateways are loaded with, and the load's command for it.
+//! The load of gateways, and the load's command.
 
 use std::fs;
 use std::path::Path;
@@ -16,29 +16,29 @@ use crate::gateway::{HOST, Kind};
 use crate::report;
 use crate::results::WithFunctions;
 
-/// Connections of HTTP/2, and requests at a time on each.
+/// Connections of HTTP/2, and requests in flight on each.
 pub(super) const HTTP2_CONNECTIONS: u64 = 20;
 pub(super) const STREAMS: u64 = 10;
 
-/// How many new TLS connections are made at a time.
+/// The number of new TLS connections in progress at a time.
 pub(super) const HANDSHAKES: u64 = 16;
 
-/// How long connections take to be opened before the first request.
+/// The time for opening the connections before the first request.
 pub(super) const RAMP: Duration = Duration::from_millis(500);
 
-/// What gateways are loaded with.
+/// The load of gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) work: Work,
-    /// Of the answers' bodies; none: what a pod says of itself.
+    /// The size of response bodies; `None` for the metadata of a pod.
     pub(super) size: Option<Size>,
     pub(super) functions: Functions,
-    /// 0 where nobody needs a key or a token.
+    /// The number of callers; 0 if no key or token is necessary.
     pub(super) callers: usize,
 }
 
 impl Task {
-    /// All that a comparison has, each once.
+    /// All tasks of a comparison, without repeats.
     pub(super) fn all(compare: &Compare) -> Vec<Self> {
         let Compare { works, sizes, functions, callers, .. } = compare;
         let sizes: Vec<Option<Size>> = match sizes.is_empty() {
@@ -62,7 +62,7 @@ impl Task {
         all
     }
 
-    /// Without any functions.
+    /// A task without any functions.
     pub(super) fn plain(work: Work) -> Self {
         Self { work, size: None, functions: Functions::None, callers: 0 }
     }
@@ -76,7 +76,7 @@ impl Task {
         name
     }
 
-    /// The name of the same without functions.
+    /// The name of the same task without functions.
     fn name_without(&self) -> String {
         let size = self.size.map_or(String::new(), |size| format!(", {}", size.name()));
         self.work.name().to_owned() + &size
@@ -90,12 +90,12 @@ impl Task {
         })
     }
 
-    /// Whether a kind of gateway can do it.
+    /// Whether a kind of gateway can do the task.
     pub(super) fn suits(&self, kind: &Kind) -> bool {
         kind.can(self.work) && kind.has(self.functions)
     }
 
-    /// Whether each request has a connection of its own, so that opening them is all that is measured.
+    /// Whether each request has its own connection, so that the measurement covers only the opening of connections.
     pub(super) fn is_new_each(&self) -> bool {
         matches!(self.work, Work::TlsRsa | Work::TlsP256)
     }
@@ -105,7 +105,7 @@ impl Task {
             Work::Single => 1,
             Work::Http | Work::Https => compare.connections,
             Work::Http2 | Work::Grpc => HTTP2_CONNECTIONS,
-            // What all of them can do.
+            // A number that all gateways support.
             Work::TlsRsa | Work::TlsP256 => HANDSHAKES,
         }
     }
@@ -128,7 +128,7 @@ impl Task {
             Work::Single | Work::Http | Work::Https => {}
             Work::Http2 => drop(command.args(["--h2", "--streams"]).arg(STREAMS.to_string())),
             Work::Grpc => drop(command.args(["--h2", "--grpc", "--streams"]).arg(STREAMS.to_string())),
-            // What all of them can do.
+            // A group that all gateways support.
             Work::TlsRsa | Work::TlsP256 => drop(command.args(["--new-connections", "--curves", "X25519"])),
         }
         if !self.is_new_each() {
@@ -154,19 +154,19 @@ impl Task {
     }
 }
 
-/// A load that can be started.
+/// A load that is ready to start.
 pub(super) struct Load {
     pub(super) command: Command,
     json: std::path::PathBuf,
 }
 
 impl Load {
-    /// Starts it from a thread of its own, whose priority it has.
+    /// Starts the load from a separate thread, whose priority the load has.
     pub(super) fn start(self) -> anyhow::Result<Process> {
         Place::Loopback.enter(|| start_load(self.command))?
     }
 
-    /// Where it writes what it counted.
+    /// The file to which the load writes its results.
     pub(super) fn json(&self) -> &Path {
         &self.json
     }
