@@ -94,7 +94,8 @@ fn check_provider(
         );
     }
     let audiences = list::filled(written.audiences, 16, &format!("{field}.audiences"), findings);
-    let algorithms = list::filled(written.algorithms, Algorithm::COUNT, &format!("{field}.algorithms"), findings);
+    let algorithms =
+        list::filled(written.algorithms, Algorithm::COUNT, &format!("{field}.algorithms"), findings);
     let (keys, need) = check_keys(written.keys, &algorithms, field, namespace, findings);
     let clock_skew = written.clock_skew.and_then(|text| {
         let range = Duration::ZERO..=CLOCK_SKEW_MAX;
