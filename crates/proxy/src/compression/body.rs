@@ -101,7 +101,7 @@ impl Compressor {
         Self { encoder, plain, done: 0, state: State::Flushed, taken: 0, in_turn: 0, chunked, place }
     }
 
-    /// One that is counted nowhere.
+    /// A compressor that no place counts.
     #[cfg(test)]
     pub(crate) fn uncounted(coding: ContentCoding, levels: &Levels, chunked: bool) -> Self {
         Self::new(Encoder::new(coding, levels).expect("an encoder"), chunked, None)

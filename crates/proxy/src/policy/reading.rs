@@ -9,7 +9,7 @@
 //! readings for each round of decoding. The first elements that any endpoint sees are the first elements of one of these
 //! readings.
 
-/// How often escapes are decoded. A path with more levels of escapes has too many readings and is rejected.
+/// How often escapes are decoded. The readings of a path with more levels of escapes cannot be listed.
 const ROUNDS: usize = 3;
 
 /// A path as one kind of endpoint reads it: without empty segments, and without dots, spaces and controls at the ends of

@@ -164,7 +164,7 @@ impl Telemetry {
         upstreams
     }
 
-    /// How long changes took from the proxy to its last worker.
+    /// How long changes took from the call of the proxy until its last worker served them.
     #[must_use]
     pub fn propagation(&self) -> HistogramTotal {
         let shards = self.propagation.lock().unwrap_or_else(PoisonError::into_inner);

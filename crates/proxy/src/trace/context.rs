@@ -143,7 +143,7 @@ fn hex(digits: &[u8]) -> Option<u128> {
 #[derive(Debug)]
 pub(crate) struct Followed {
     began: Instant,
-    /// When the next request is due, in nanoseconds since the start.
+    /// When the next request is due, in nanoseconds since `began`.
     due: AtomicU64,
 }
 

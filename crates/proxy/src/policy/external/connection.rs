@@ -50,7 +50,7 @@ const CONNECTS: usize = 4;
 const REFUSED_MOST: usize = 2;
 
 /// The time without an answer after which the next connect, or a connection that became free, races a connect. Twice the
-/// usual connect time, if that is longer.
+/// time of the last connect, if that is longer.
 const HEDGE: Duration = Duration::from_millis(50);
 
 /// The shortest time that the service's kernel has to acknowledge a question: Linux delays an acknowledgement by up to 40
