@@ -121,8 +121,8 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     is_day.then_some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar: years are counted from
-/// March, so that the leap day comes last, in eras of 400 years.
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar. Years are counted from March, so that
+/// the leap day comes last, in eras of 400 years.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

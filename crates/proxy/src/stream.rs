@@ -174,8 +174,8 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// How long the gateway continues to read after it ended a connection, so that the client receives the last bytes rather
-/// than a reset (RFC 9112, 9.6): in total, and between two reads (nginx `lingering_time`, `lingering_timeout`).
+/// How long the gateway continues to read after it ended a connection: in total, and between two reads (nginx
+/// `lingering_time`, `lingering_timeout`). So the client receives the last bytes rather than a reset (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(30);
 const LINGER_STILL: Duration = Duration::from_secs(5);
 /// The total time after a TLS alert, which responds to no request.

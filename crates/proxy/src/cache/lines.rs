@@ -20,8 +20,8 @@ pub(super) fn name_of(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
-/// The values of a request's headers with this name, each after a separator that no value contains: a line end, or
-/// another line end if the name is spelt with `_`, which some endpoints treat as the same name.
+/// The values of a request's headers with this name. Before each value is a separator that no value contains: LF, or CR
+/// if the name is spelt with `_`. Some endpoints treat both spellings as the same name.
 fn values<'r>(request: &'r [u8], name: &'r [u8]) -> impl Iterator<Item = (&'static [u8], &'r [u8])> {
     lines(request).filter_map(move |line| {
         let (found, value) = (name_of(line), line.get(name.len() + 1..)?);

@@ -31,8 +31,8 @@ use crate::telemetry::handshake_index;
 use crate::tls::{self, Accepted, Rejected, Session, TlsStream};
 use crate::worker::{BUFFER, Phase, Scratch, Worker};
 
-/// How long a client may take for its next request after the gateway starts to close idle connections, if the client does
-/// not know that its connection ends.
+/// How long a client may take for its next request after the gateway starts to close idle connections. This applies to
+/// clients that do not know that their connection ends.
 pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
 
 /// A client, for as long as an HTTP/1 connection or an HTTP/2 request lasts.

@@ -236,8 +236,8 @@ const USELESS_PER_SECOND: usize = 1024;
 /// How many requests a client may cancel, unless they are less than half of all requests.
 const GIVEN_UP: u64 = 100;
 
-/// How much memory waiting data may use in addition to its bytes: about 16,000 frames of a few bytes each, such as gRPC
-/// messages that arrive faster than the endpoint accepts them. More end the connection.
+/// How much memory waiting data may use in addition to its bytes. This is enough for about 16,000 frames of a few bytes
+/// each, such as gRPC messages that arrive faster than the endpoint accepts them. More end the connection.
 const SMALL_FRAMES: usize = 4 * 1024 * 1024;
 
 /// How much of a response a stream buffers until the client accepts it.

@@ -5,9 +5,10 @@ use sluicegate_http1::is_token;
 
 /// Whether an endpoint may be asked for these protocols, the value of an Upgrade header.
 ///
-/// Requests inside a tunnel bypass all routes and policies. So the gateway forwards no protocol that carries HTTP: HTTP/2
-/// by any of its names (RFC 9113, 3.1 removed `h2c`), HTTP itself, or TLS, inside which HTTP continues (RFC 2817). It
-/// forwards only `name[/version]` in tokens: an endpoint may parse other values, such as `"h2c"`, less strictly.
+/// Requests inside a tunnel bypass all routes and policies. So the gateway forwards no protocol that carries HTTP. These
+/// are HTTP/2 by any of its names (RFC 9113, 3.1 removed `h2c`), HTTP itself, and TLS, inside which HTTP continues (RFC
+/// 2817). The gateway forwards only `name[/version]` in tokens: an endpoint may parse other values, such as `"h2c"`, less
+/// strictly.
 pub(super) fn may_be_asked(protocols: &[u8]) -> bool {
     elements(protocols).all(|protocol| {
         let slash = memchr::memchr(b'/', protocol).unwrap_or(protocol.len());

@@ -120,8 +120,8 @@ impl Reply<'_> {
     }
 }
 
-/// A failure in the form of gRPC: a response with only trailers (gRPC over HTTP/2, "Responses"), and the code that
-/// clients would derive from the status ("HTTP to gRPC Status Code Mapping").
+/// A failure in the form of gRPC: a response with only trailers (gRPC over HTTP/2, "Responses"). Its code is the code
+/// that clients would derive from the status ("HTTP to gRPC Status Code Mapping").
 fn grpc_failure(status: u16, call: Grpc, date: &HttpDate) -> Response<()> {
     let code = match status {
         _ if call.is_late => 4,

@@ -1,8 +1,8 @@
 //! The ways in which endpoints may read an ambiguous path.
 //!
-//! The gateway forwards a path in the normal form that it matched. Some endpoints read the path further: they decode
-//! `%2F`, once or more often, read `\` as a slash, remove parameters of segments (`/admin;x=1`), or ignore case when they
-//! look for files. A security policy must hold in all of these readings.
+//! The gateway forwards a path in the normal form that it matched. Some endpoints read the path further. They decode
+//! `%2F`, once or more often, read `\` as a slash, or remove parameters of segments (`/admin;x=1`). Others ignore case
+//! when they look for files. A security policy must hold in all of these readings.
 //!
 //! **Dot segments that appear by further reading are rejected.** Their effect depends on the reader:
 //! `/admin%2F%252e%252e/x` is `/admin/%2e%2e/x` to one endpoint and `/x` to another. Without dot segments a path has few
@@ -31,8 +31,9 @@ const ENDS: usize = 4;
 /// The number of ways.
 pub(crate) const WAYS: usize = 8;
 
-/// All different readings of a path. `None` if the readings cannot be listed: a reading has dot segments, the path has
-/// bytes that old UTF-8 decoders read as ASCII (RFC 3629, 10), or the path has too many levels of escapes.
+/// All different readings of a path. `None` if the readings cannot be listed, for one of these reasons: a reading has dot
+/// segments; the path has bytes that old UTF-8 decoders read as ASCII (RFC 3629, 10); the path has too many levels of
+/// escapes.
 pub(crate) fn readings(path: &[u8]) -> Option<Vec<Reading>> {
     let mut readings = Vec::new();
     for decoded in rounds(path)? {

@@ -1,6 +1,6 @@
 //! Endpoints that speak HTTP/2: connections that many requests share.
 //!
-//! To the rest of the data plane, a request's stream looks like a separate HTTP/1.1 connection: bytes written to the
+//! To the rest of the data plane, a request's stream looks like a separate HTTP/1.1 connection. Bytes written to the
 //! stream become a request, and the response is read back as HTTP/1.1. So retries, draining, timeouts and bodies work the
 //! same for both protocols.
 

@@ -56,8 +56,8 @@ impl Stalled {
         self.slot.waker.borrow_mut().clone_from(waker);
     }
 
-    /// Ends the uploads of the endpoint that have stalled for longest, until no more than `most` are left, or no more
-    /// than the other requests in flight there allow.
+    /// Ends the uploads of the endpoint that have stalled for longest. It stops at `most` uploads, or at the number that
+    /// the other requests in flight there allow.
     pub(crate) fn enforce(&self, most: usize) {
         let uploads = &self.endpoint.stalled;
         let in_flight = usize::try_from(self.endpoint.stats().in_flight.get()).unwrap_or(usize::MAX);

@@ -168,8 +168,8 @@ fn is_believed(line: &Line, buf: &[u8]) -> bool {
     }
 }
 
-/// Whether a header makes a request personal to the endpoint: the request wants a range, sets conditions that only the
-/// endpoint can check (RFC 9111, 4.3.2), or names another method, scheme, host or target for some endpoints.
+/// Whether a header makes a request personal to the endpoint. Such a request wants a range or sets conditions that only
+/// the endpoint can check (RFC 9111, 4.3.2). Or it names another method, scheme, host or target for some endpoints.
 fn is_special(name: &[u8]) -> bool {
     const NAMES: [&str; 14] = [
         "range",

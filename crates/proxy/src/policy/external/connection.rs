@@ -1,5 +1,5 @@
-//! The HTTP exchange with a service: a request without a body, the head of its response, and the part of the response's
-//! body that must be read before the connection is used again.
+//! The HTTP exchange with a service. It consists of a request without a body, the head of its response, and a part of the
+//! response's body. This part must be read before the connection is used again.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -3,7 +3,7 @@
 //! A key is the hash of the properties that calls have in common. The place of a key depends on a secret of the process,
 //! so that no client can aim at the place of another key. A key has one of the eight slots of a set. A new key takes an
 //! empty slot, or the slot that is forgotten first. So a flood of keys evicts other keys of the flood, but no key that
-//! has used up its limit, unless the flood uses up the limit of each of its keys too.
+//! has used up its limit. The exception is a flood that uses up the limit of each of its keys too.
 
 use std::array;
 use std::hash::{BuildHasher as _, DefaultHasher, RandomState};

@@ -44,8 +44,8 @@ const NUMBER_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
 /// A state that is more windows ahead of the clock than this is not believed.
 const AHEAD: u64 = 2;
 
-/// The limit of what the calls of several data planes take from a bucket at once, in buckets: a full bucket, and as much
-/// again by which the bucket is overdrawn.
+/// How many buckets the calls of several data planes can take from a bucket at once: a full bucket, and as much again, by
+/// which the bucket is overdrawn.
 pub(super) const BUCKETS_MAX: u64 = 2;
 
 impl Pace {
@@ -121,8 +121,8 @@ impl Pace {
         }
     }
 
-    /// The state of a key that other data planes count too: their count, with the `own` calls that they do not know yet,
-    /// and never less than the count here. At most [`BUCKETS_MAX`] of the others' count is believed.
+    /// The state of a key that other data planes count too. It is their count with the `own` calls that they do not know
+    /// yet, and never less than the count here. At most [`BUCKETS_MAX`] of the others' count is believed.
     pub(super) fn merge(&self, state: u64, others: u64, own: u64, now: u64) -> u64 {
         match *self {
             Self::Bucket { interval, tolerance } => {

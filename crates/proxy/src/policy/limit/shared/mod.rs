@@ -1,10 +1,10 @@
 //! Limits that several data planes count together, through a Redis or Valkey server.
 //!
 //! No request waits for the server. Each process counts and decides alone. In each interval, a task beside the workers
-//! sends the allowed calls to the server, and receives the calls of the other data planes, which count from then on. So
-//! the excess of a limit is at most the calls that the other data planes allow in an interval and a round trip. There is
-//! one count for a process, not for each worker: the workers of a process share exact counts anyway, and the server has
-//! fewer connections.
+//! sends the allowed calls to the server. The task receives the calls of the other data planes, which count from then on.
+//! So the excess of a limit is at most the calls that the other data planes allow in an interval and a round trip. There
+//! is one count for a process, not for each worker: the workers of a process share exact counts anyway, and the server
+//! has fewer connections.
 //!
 //! A failure of the server has only one effect: the process learns no calls of other data planes. Each key on the server
 //! expires when its value has no effect any more, so that no keys are left over. A key that returns after its eviction
