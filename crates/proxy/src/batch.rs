@@ -1,5 +1,5 @@
-//! The bytes below an HTTP/2 connection. Its frames come one by one, many to a turn of the runtime; they are gathered, so
-//! that all of a turn go in one write, and over TLS in one record.
+//! The bytes below an HTTP/2 connection. Frames come one by one, many in a turn of the runtime. They are gathered, so
+//! that all frames of a turn leave in one write, and over TLS in one record.
 
 mod trailers;
 
@@ -19,34 +19,34 @@ use self::trailers::Trailers;
 use crate::stream::Stream;
 use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
-/// How much is gathered at most.
+/// The limit of gathered bytes.
 const MOST: usize = 64 * 1024;
 
-/// How much is read before the worker's other connections get their turn: small frames cost some 40 ns for each byte, so
-/// a connection that has a megabyte of them would keep the others waiting for 40 ms.
+/// How many bytes are read before the worker's other connections have their turn. Small frames cost about 40 ns for each
+/// byte, so a connection with a megabyte of small frames would block the others for 40 ms.
 const TURN: usize = 16 * 1024;
 
-/// A connection, shared by the protocol, which reads and gathers, and by its owner, who sends.
+/// A connection, shared by the protocol, which reads and gathers, and by its owner, which sends.
 #[derive(Clone)]
 pub(crate) struct Batch(Rc<RefCell<Inner>>);
 
 struct Inner {
     stream: Stream,
-    /// What was read before it was known to be HTTP/2.
+    /// The bytes that were read before the connection was known to use HTTP/2.
     preread: Bytes,
     gathered: Option<Buffer>,
-    /// The peer takes nothing more, so that nothing more is gathered.
+    /// The peer accepts no more bytes, so that writes are discarded.
     discards: bool,
     has_received: bool,
-    /// Bytes read since there was nothing to read, or others had their turn.
+    /// Bytes read since nothing was readable, or since other connections had their turn.
     turn: usize,
-    /// Bytes read, less what was allowed for.
+    /// Bytes read, minus explained and allowed bytes.
     unexplained: usize,
-    /// Of them those of frames that carry nothing, such as PING and SETTINGS, less what was allowed for.
+    /// Bytes of frames without content, such as PING and SETTINGS, minus allowed bytes.
     control: usize,
     incoming: Frames,
     outgoing: Frames,
-    /// Requests of whose bodies some may have come that was not read.
+    /// The number of requests with possibly unread bytes of their bodies.
     unread: usize,
     trailers: Trailers,
 }
@@ -54,7 +54,7 @@ struct Inner {
 /// Follows frames through a stream of bytes.
 #[derive(Default)]
 struct Frames {
-    /// What is left of something that is no header of a frame.
+    /// The rest of the bytes before the next frame header.
     skip: usize,
     header: [u8; HEADER],
     have: usize,
@@ -62,26 +62,26 @@ struct Frames {
 
 /// A part of a frame.
 enum Part<'b> {
-    /// Its header, and the length of its payload.
+    /// The frame header, and the length of the payload.
     Header([u8; HEADER], usize),
-    /// Some of its payload, which may be nothing.
+    /// A part of the payload, possibly empty.
     Payload(&'b [u8]),
 }
 
 /// The header of a frame (RFC 9113, 4.1).
 const HEADER: usize = 9;
-/// Where its kind stands in it.
+/// The offset of the frame type in the header.
 const KIND: usize = 3;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// What a peer may say about each frame of data or head that it was sent, and about each request: room for more, that it
-/// gives up, a priority.
+/// How many bytes a peer may send for each received frame of data or head, and for each request: a window update, a
+/// cancellation, a priority.
 const PER_FRAME: usize = 64;
 
 impl Batch {
-    /// `preface` bytes come before the first frame of the sender at the other end.
+    /// `preface`: the number of bytes before the first frame of the peer.
     pub(crate) fn new(stream: Stream, preread: &[u8], preface: usize, sender: Sender) -> Self {
         Self(Rc::new(RefCell::new(Inner {
             stream,
@@ -99,70 +99,70 @@ impl Batch {
         })))
     }
 
-    /// Whether a stream's trailers are `fields` and nothing besides, such as pseudo-header fields.
+    /// Whether the trailers of a stream consist of exactly `fields` fields, without pseudo-header fields.
     pub(crate) fn has_sound_trailers(&self, stream: u32, fields: usize) -> bool {
         let count = self.0.borrow_mut().trailers.take_count(stream);
         count.is_none_or(|count| count == Some(fields))
     }
 
-    /// Whether nothing more is gathered until something was sent.
+    /// Whether the buffer is full until bytes are sent.
     pub(crate) fn is_full(&self) -> bool {
         self.0.borrow().is_full()
     }
 
-    /// Whether anything came yet.
+    /// Whether any bytes have arrived.
     pub(crate) fn has_received(&self) -> bool {
         self.0.borrow().has_received
     }
 
-    /// How many bytes came that nothing explains yet.
+    /// The number of received bytes without a known use.
     pub(crate) fn unexplained(&self) -> usize {
         self.0.borrow().unexplained
     }
 
-    /// How many bytes came of frames that carry nothing, more than were allowed for.
+    /// The number of bytes of frames without content beyond the allowed number.
     pub(crate) fn control(&self) -> usize {
         self.0.borrow().control
     }
 
-    /// So many bytes may come that carry nothing.
+    /// Allows `bytes` more bytes of frames without content.
     pub(crate) fn allow(&self, bytes: usize) {
         self.0.borrow_mut().allow(bytes);
     }
 
-    /// A request came, about which its client may say something.
+    /// Allows the frames that a client may send about a new request.
     pub(crate) fn allow_request(&self) {
         self.allow(PER_FRAME);
     }
 
-    /// So many of the bytes that came were of use.
+    /// Records that `bytes` of the received bytes were useful.
     pub(crate) fn explain(&self, bytes: usize) {
         let mut inner = self.0.borrow_mut();
         inner.unexplained = inner.unexplained.saturating_sub(bytes);
     }
 
-    /// Some of a request's body may have come that is not read yet.
+    /// Records that a request's body may have unread bytes.
     pub(crate) fn is_behind(&self) {
         self.0.borrow_mut().unread += 1;
     }
 
-    /// All of a request's body that has come is read.
+    /// Records that all received bytes of a request's body were read.
     pub(crate) fn is_up_to_date(&self) {
         let mut inner = self.0.borrow_mut();
         inner.unread = inner.unread.saturating_sub(1);
     }
 
-    /// Requests of whose bodies some may have come that is not read yet.
+    /// The number of requests with possibly unread bytes of their bodies.
     pub(crate) fn unread(&self) -> usize {
         self.0.borrow().unread
     }
 
-    /// Asks the connection below something.
+    /// Calls a function with the connection below.
     pub(crate) fn with_stream<T>(&self, ask: impl FnOnce(&Stream) -> T) -> T {
         ask(&self.0.borrow().stream)
     }
 
-    /// Takes what is written from now on, and sends none of it, so that the protocol reads on behind a failed write.
+    /// Accepts and discards later writes, so that the protocol continues to read after a failed write.
     pub(crate) fn discard_writes(&self) {
         let mut inner = self.0.borrow_mut();
         inner.discards = true;
@@ -171,7 +171,7 @@ impl Batch {
         }
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered bytes.
     pub(crate) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_send(cx)
     }
@@ -216,7 +216,7 @@ impl Inner {
 }
 
 impl Frames {
-    /// Tells the header of each frame whose header ends in these bytes, and what comes of payloads.
+    /// Passes the header of each frame whose header ends in these bytes, and the parts of payloads, to `tell`.
     fn follow(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Part<'_>)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -243,8 +243,8 @@ impl AsyncRead for Batch {
         if inner.preread.is_empty() {
             if inner.turn >= TURN {
                 inner.turn = 0;
-                // Unlike a wake, which would put the connection behind those that are known to be ready, this has the
-                // worker look at its sockets first.
+                // A wake would put the connection behind the ready connections. Unlike a wake, `yield_now` makes the
+                // worker check its sockets first.
                 return pin!(yield_now()).poll(cx).map(Ok);
             }
             let before = buf.filled().len();
@@ -285,7 +285,7 @@ impl AsyncWrite for Batch {
             if let Part::Header(header, length) = part
                 && matches!(header[KIND], DATA | HEADERS)
             {
-                // Whoever reads makes room, at the latest for each frame.
+                // A peer that reads sends window updates, at most one for each frame.
                 allowed += PER_FRAME.max(length / 64);
             }
         });

@@ -29,11 +29,11 @@ pub(crate) fn http_date(seconds: u64) -> HttpDate {
     date
 }
 
-/// The number of seconds since 1970 of a date in one of the three forms of RFC 9110, 5.6.7. `now` (in the same unit) decides the
-/// century of a year of two digits. Letters match in any case (RFC 9111, 4.2). The day of the week must be one, and is not
-/// compared with the date.
+/// The number of seconds since 1970 of a date in one of the three forms of RFC 9110, 5.6.7. `now` (in the same unit)
+/// decides the century of a year of two digits. Letters match in any case (RFC 9111, 4.2). The day of the week must be
+/// valid, but is not compared with the date.
 pub(crate) fn parse_http_date(text: &[u8], now: u64) -> Option<u64> {
-    // IMF-fixdate, then what C's asctime() writes, then RFC 850.
+    // IMF-fixdate, then the format of C's asctime(), then RFC 850.
     match text.len() {
         29 => fixdate(text),
         24 => asctime(text),
@@ -74,7 +74,7 @@ fn rfc850(text: &[u8], now: u64) -> Option<u64> {
         && text[11] == b' '
         && text[20..].eq_ignore_ascii_case(b" GMT");
     let (day, month, year) = (number(&text[2..4])?, month(&text[5..8])?, number(&text[9..11])?);
-    // The last such year that is at most 50 years ahead.
+    // The last matching year that is at most 50 years ahead.
     let latest = now + 50 * YEAR;
     let century = civil(now / 86_400).0 / 100 * 100;
     let at = |years: u64| seconds_of(years + year, month, day, &text[12..20]);
@@ -96,7 +96,7 @@ fn month(name: &[u8]) -> Option<u64> {
     Some(at as u64 + 1)
 }
 
-/// A number of decimal digits.
+/// A decimal number.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, |number, byte| match byte {
         b'0'..=b'9' => Some(number * 10 + u64::from(byte - b'0')),
@@ -114,15 +114,15 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     // Counted from March, as below.
     let (shifted, of_year) = if month > 2 { (month - 3, year) } else { (month + 9, year - 1) };
     let days = 365 * of_year + of_year / 4 - of_year / 100 + of_year / 400 + (153 * shifted + 2) / 5 + day;
-    // A day 0 would be the last one of the month before.
+    // A day 0 would be the last day of the previous month.
     let days = days.checked_sub(719_469).filter(|_| day > 0)?;
-    // A day that comes out as another one is no day, such as the 30th of February.
+    // A day that converts to another day does not exist, such as the 30th of February.
     let is_day = civil(days) == (year, month, day);
     is_day.then_some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar: years are counted from
-/// March, so that the leap day comes last, in eras of 400 years.
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar. Years are counted from March, so that
+/// the leap day comes last, in eras of 400 years.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

@@ -1,8 +1,8 @@
 //! One timer for each connection, however often its time limit changes.
 //!
-//! A request sets several limits in a millisecond, and nearly all of them pass unused. Registering each with
-//! the runtime's timer wheel would cost more than parsing the request. So the limit is a plain field, and the
-//! timer below it is only touched when it would fire too late; when it fires early, it is set again.
+//! A request sets several limits in a millisecond, and nearly all of them pass unused. A registration with the runtime's
+//! timer wheel for each limit would cost more than parsing the request. So the limit is a plain field. The timer below is
+//! changed only if it would fire too late. When it fires early, it is set again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,12 +24,12 @@ impl Deadline {
         Self { due, registered: due, sleep: Box::pin(sleep_until(due)) }
     }
 
-    /// From now on the limit is `due`.
+    /// Sets the limit to `due`.
     pub(crate) fn set(&mut self, due: Instant) {
         self.due = due;
     }
 
-    /// From now on the limit is this long from now.
+    /// Sets the limit to `timeout` from now.
     pub(crate) fn set_after(&mut self, timeout: Duration) {
         self.set(after(Instant::now(), timeout));
     }
@@ -56,7 +56,7 @@ impl Deadline {
     }
 }
 
-/// `timeout` from `start`; a limit that is absurdly long is some decades.
+/// `timeout` from `start`. An extremely long timeout becomes a few decades.
 pub(crate) fn after(start: Instant, timeout: Duration) -> Instant {
     start.checked_add(timeout).unwrap_or_else(|| start + Duration::from_secs(1 << 30))
 }

@@ -1,4 +1,4 @@
-//! Why a request failed, and whose doing it was.
+//! Why a request failed, and on whose side.
 
 use std::io;
 
@@ -10,34 +10,34 @@ use crate::compression::EncoderError;
 /// An attempt failed at the upstream's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// There is no endpoint.
+    /// The upstream has no endpoint.
     #[error("the upstream has no endpoint that serves")]
     NoEndpoint,
     /// The upstream's own limit is reached.
     #[error("the upstream is at its limit of requests in flight")]
     Overloaded,
-    /// The endpoint's host answered that nobody listens.
+    /// The endpoint's host refused the connection: no program listens.
     #[error("the connection was refused")]
     ConnectRefused,
-    /// There is no way to the endpoint.
+    /// There is no route to the endpoint.
     #[error("the endpoint is unreachable")]
     ConnectUnreachable,
-    /// Nothing answered in time, or another endpoint was faster.
+    /// The connect was not answered in time, or another endpoint was faster.
     #[error("connecting timed out")]
     ConnectTimeout,
     /// Another error of connecting, such as a lack of local ports.
     #[error("connecting failed")]
     ConnectError,
-    /// The TLS handshake failed: the endpoint's certificate is not accepted, or it does not speak TLS.
+    /// The TLS handshake failed: the endpoint's certificate is not accepted, or the endpoint does not support TLS.
     #[error("the TLS handshake failed")]
     TlsHandshake,
-    /// The endpoint does not speak HTTP/2.
+    /// The endpoint does not support HTTP/2.
     #[error("the endpoint does not speak HTTP/2")]
     NoHttp2,
     /// The endpoint has refused the request before it processed it (`REFUSED_STREAM`, GOAWAY; RFC 9113, 8.7).
     #[error("the endpoint refused the stream")]
     Refused,
-    /// The endpoint's HTTP/2 has no WebSocket (RFC 8441).
+    /// The endpoint's HTTP/2 does not support WebSocket (RFC 8441).
     #[error("the endpoint takes no WebSocket over HTTP/2")]
     NoWebSocket,
     /// A kept-alive connection was closed before the first byte of a response.
@@ -46,28 +46,28 @@ pub enum Failure {
     /// A new connection was closed or reset before the first byte of a response.
     #[error("the connection was closed before a response")]
     Reset,
-    /// The endpoint's kernel did not acknowledge what was sent.
+    /// The endpoint's kernel did not acknowledge sent bytes.
     #[error("the endpoint does not acknowledge the request")]
     Unacknowledged,
-    /// No response in time.
+    /// The endpoint did not respond in time.
     #[error("no response in time")]
     ResponseTimeout,
-    /// The endpoint took no more of the request's body.
+    /// The endpoint accepted no more of the request's body.
     #[error("the endpoint takes no more of the request")]
     WriteTimeout,
-    /// What came is not an acceptable HTTP response.
+    /// The received bytes are not an acceptable HTTP response.
     #[error("bad response: {0}")]
     BadResponse(ResponseError),
     /// The connection ended inside the response's head or body, or the body broke its framing.
     #[error("the response ended early")]
     Truncated,
-    /// The response's body stood still for too long.
+    /// The response's body stalled for too long.
     #[error("the response's body stood still")]
     BodyTimeout,
     /// The endpoint was removed and its drain time is over.
     #[error("the endpoint was removed and its drain time is over")]
     Drained,
-    /// The endpoint changed the protocol although nobody asked.
+    /// The endpoint changed the protocol without a request for it.
     #[error("the endpoint changed the protocol without a request")]
     Unsolicited,
     /// The endpoint changed to a protocol that the request did not name (RFC 9110, 7.8).
@@ -76,13 +76,13 @@ pub enum Failure {
     /// The response is longer than a policy allows.
     #[error("the response is too long")]
     TooLong,
-    /// The endpoint answered by a status after which a policy has another one asked.
+    /// The endpoint responded with a status that a policy retries at another endpoint.
     #[error("the endpoint responded with a status of retries.statuses")]
     Unwanted,
 }
 
 impl Failure {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const COUNT: usize = 23;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
@@ -148,7 +148,7 @@ impl Failure {
         Self::REASONS[self.index()]
     }
 
-    /// What the client is told if the failure is final (RFC 9110, 15.6).
+    /// The status for the client if the failure is final (RFC 9110, 15.6).
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -158,8 +158,8 @@ impl Failure {
         }
     }
 
-    /// Whether another endpoint may be asked although bytes of the request were sent, provided that the
-    /// request is idempotent. A response that came, good or bad, is an answer.
+    /// Whether another attempt may follow although bytes of the request were sent, provided that the request is
+    /// idempotent. A received response is final, good or bad.
     pub(crate) fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -177,16 +177,16 @@ impl Failure {
     }
 }
 
-/// A request ended at the client's side, or was refused by a limit.
+/// A request ended on the client's side, or a limit rejected the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientFault {
-    /// The client closed its connection before the response was complete (499 in logs, as nginx has it).
+    /// The client closed its connection before the response was complete (499 in logs, as in nginx).
     #[error("the client closed the connection")]
     Closed,
-    /// The head did not come in time.
+    /// The head did not arrive in time.
     #[error("the request's head did not come in time")]
     HeadTimeout,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     #[error("the request's body did not come in time")]
     BodyTimeout,
     /// The client does not read.
@@ -195,23 +195,23 @@ pub enum ClientFault {
     /// The body is over the limit.
     #[error("the request's body is over the limit")]
     BodyTooLarge,
-    /// The body's framing is broken.
+    /// The body's framing is invalid.
     #[error("the request's body is malformed")]
     BadBody,
     /// `CONNECT` or `TRACE`.
     #[error("the method is not served")]
     Method,
-    /// The TLS connection was opened for another host, and its certificate or its policy for certificates of
-    /// clients does not hold for this one (RFC 9110, 7.4).
+    /// The TLS connection was opened for another host, and its certificate or its client certificate policy does not
+    /// apply to this host (RFC 9110, 7.4).
     #[error("the connection is not valid for this host")]
     Misdirected,
-    /// The body came more slowly than the least rate.
+    /// The body arrived more slowly than the minimum rate.
     #[error("the request's body comes too slowly")]
     BodyTooSlow,
-    /// The body took longer in all than it may.
+    /// The body took longer in total than the limit.
     #[error("the request's body took too long in all")]
     BodyTotalTimeout,
-    /// The upload was the longest stalled one at an endpoint with too many.
+    /// The upload had stalled for longest at an endpoint with too many stalled uploads.
     #[error("too many uploads at the endpoint are stalled")]
     UploadStalled,
 }
@@ -256,7 +256,7 @@ impl ClientFault {
         }
     }
 
-    /// What the client is told, or what the log says where it cannot be told (499, nginx' code).
+    /// The status for the client, or for the log if the client cannot receive a response (499, nginx' code).
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -277,25 +277,25 @@ impl ClientFault {
 /// A connection ended before its TLS handshake did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFault {
-    /// The client closed the connection, or it broke.
+    /// The client closed the connection, or the connection broke.
     #[error("the connection was closed during the handshake")]
     Closed,
     /// The handshake took too long.
     #[error("the handshake did not end in time")]
     Timeout,
-    /// What came first is no TLS.
+    /// The first bytes are not TLS.
     #[error("the first bytes are not TLS")]
     NotTls,
-    /// A request in plain HTTP came, and was answered 400.
+    /// A plain HTTP request arrived, and the gateway responded with 400.
     #[error("a request in plain HTTP came")]
     ClearText,
-    /// What the client says first is over the limit.
+    /// The ClientHello is over the limit.
     #[error("the ClientHello is over the limit")]
     HelloTooLarge,
-    /// There is no certificate for the name that the client asks for.
+    /// There is no certificate for the requested name.
     #[error("there is no certificate for the name")]
     UnknownName,
-    /// The host cannot be served as it is configured: there is nobody to vouch for its clients, for example.
+    /// The host's configuration is unusable. For example, there is no CA certificate for its clients.
     #[error("the host cannot be served as it is configured")]
     Unusable,
     /// Client and gateway have no version, algorithm or protocol in common.
@@ -304,10 +304,10 @@ pub enum TlsFault {
     /// The client's certificate is missing or not accepted.
     #[error("the client's certificate is missing or not accepted")]
     ClientCertificate,
-    /// The client refused to go on, most likely because it does not trust the certificate.
+    /// The client aborted the handshake, most likely because it does not trust the certificate.
     #[error("the client ended the handshake")]
     Refused,
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     #[error("the client broke the protocol")]
     Protocol,
 }
@@ -363,22 +363,22 @@ impl TlsFault {
     }
 }
 
-/// A connection of a peer that has to say whom it speaks for ended because it did not.
+/// A connection ended because its peer did not send a valid PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderFault {
-    /// The peer closed the connection, or it broke.
+    /// The peer closed the connection, or the connection broke.
     #[error("the connection was closed before its PROXY header")]
     Closed,
-    /// The header did not come in time.
+    /// The header did not arrive in time.
     #[error("the PROXY header did not come in time")]
     Timeout,
-    /// The connection begins with something else.
+    /// The connection begins with other bytes.
     #[error("the connection does not begin with a PROXY header")]
     Missing,
-    /// The header is longer than it may be.
+    /// The header exceeds the length limit.
     #[error("the PROXY header is too long")]
     TooLong,
-    /// The header is not as it has to be.
+    /// The header is invalid.
     #[error("the PROXY header is malformed")]
     Malformed,
 }
@@ -416,79 +416,79 @@ impl From<Malformed> for ProxyHeaderFault {
     }
 }
 
-/// Why a policy turned a request away.
+/// Why a policy denied a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
-    /// The policy cannot be honoured, so nobody gets in.
+    /// The policy cannot be applied, so all requests are denied.
     #[error("the policy cannot be used")]
     Unusable,
-    /// Who the caller is cannot be read, so it does not get in.
+    /// The Consumer is invalid, so the caller is denied.
     #[error("the Consumer cannot be used")]
     Consumer,
-    /// The client's address may not call.
+    /// The client IP is not allowed.
     #[error("the address is not allowed")]
     Address,
-    /// The path may be read in several ways, of which another route guards one.
+    /// The path can be read in several ways, and another route's policy guards one of them.
     #[error("the path is ambiguous")]
     AmbiguousPath,
-    /// No page of this origin may call.
+    /// The origin is not allowed.
     #[error("the origin is not allowed")]
     Origin,
-    /// The caller does not say who it is.
+    /// The request has no credentials.
     #[error("there are no credentials")]
     NoCredentials,
-    /// The caller says it twice.
+    /// The request has two credentials of one kind.
     #[error("there are two credentials of one kind")]
     AmbiguousCredentials,
-    /// Nobody has this API key.
+    /// No consumer has this API key.
     #[error("the API key is unknown")]
     Key,
-    /// The name or the password is wrong, or is none.
+    /// The name or the password is wrong or missing.
     #[error("the name or the password is wrong")]
     Password,
-    /// As many passwords as possible are being checked.
+    /// The limit of concurrent password checks is reached.
     #[error("too many passwords are being checked")]
     PasswordsBusy,
     /// The keys of the token's issuer have not been fetched yet.
     #[error("the issuer's keys are not known yet")]
     KeysUnknown,
-    /// The service that is asked about requests says that the caller has to say who it is.
+    /// The external service requires authentication.
     #[error("the external service does not accept the credentials")]
     CheckUnauthorized,
-    /// It says that the caller may not do this.
+    /// The external service denies the request.
     #[error("the external service denies the request")]
     CheckForbidden,
-    /// It says the former, and the caller is sent where that can be done.
+    /// The external service requires authentication, and the client is redirected to the sign-in page.
     #[error("the caller must sign in")]
     SignIn,
-    /// It did not answer in time.
+    /// The external service did not respond in time.
     #[error("the external service did not respond in time")]
     CheckTimeout,
-    /// It cannot be reached, or closed the connection.
+    /// The external service is unreachable, or closed the connection.
     #[error("the external service is unreachable")]
     CheckUnreachable,
-    /// What it says is no answer.
+    /// The response of the external service is invalid.
     #[error("the external service sent an invalid response")]
     CheckAnswer,
-    /// It is being asked about as many requests as it may be.
+    /// The limit of requests that wait for the external service is reached.
     #[error("too many requests wait for the external service")]
     ChecksBusy,
-    /// The token is not taken.
+    /// The token is invalid.
     #[error("{0}")]
     Token(sluicegate_jwt::Fault),
-    /// The caller may not do this.
+    /// The caller is not authorized.
     #[error("the caller is not authorized")]
     Forbidden,
-    /// The caller did it too often.
+    /// A rate limit is reached.
     #[error("a rate limit is reached")]
     RateLimit,
-    /// As many requests of the caller are under way as may be.
+    /// A concurrency limit is reached.
     #[error("too many requests are in flight")]
     Concurrency,
 }
 
 impl Denial {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const COUNT: usize = 21 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
@@ -583,14 +583,14 @@ impl Denial {
         }
     }
 
-    /// The status that the caller gets.
+    /// The status of the response.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
             Self::Unusable | Self::Consumer | Self::PasswordsBusy | Self::KeysUnknown | Self::ChecksBusy => {
                 503
             }
-            // As nginx has it of `auth_request`.
+            // As nginx does for `auth_request`.
             Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
             Self::SignIn => 302,
             Self::Address | Self::Origin | Self::Forbidden | Self::CheckForbidden => 403,
@@ -598,13 +598,13 @@ impl Denial {
             Self::NoCredentials | Self::Key | Self::Password | Self::CheckUnauthorized | Self::Token(_) => {
                 401
             }
-            // As for rates: it is the caller who does too much (RFC 6585, 4), not the gateway (503).
+            // As for rates: the caller does too much (RFC 6585, 4), not the gateway (503).
             Self::RateLimit | Self::Concurrency => 429,
         }
     }
 }
 
-/// Why an exchange did not come to a good end.
+/// Why an exchange did not end properly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(transparent)]

@@ -1,6 +1,6 @@
-//! What is fuzzed from outside (`fuzz/`).
+//! Functions for the fuzz targets (`fuzz/`).
 
-/// Replies of a server through which limits are shared.
+/// Parses replies of a server that shares limits.
 pub fn check_reply(input: &[u8]) {
     crate::policy::limit::shared::reply::check(input);
 }

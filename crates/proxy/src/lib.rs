@@ -1,29 +1,29 @@
 //! The data plane of Sluicegate.
 //!
-//! What comes in: clients' connections, and [`Change`](sluicegate_model::Change)s from a control plane. What
-//! goes out: requests to endpoints, and [`telemetry`]. A [`Proxy`] has one worker for each CPU: a thread with
-//! its own runtime, listeners, upstream connections and counters. Nothing shared is written on the path of a
-//! request, but by routes that keep responses (`cache`).
+//! What comes in: client connections, and [`Change`](sluicegate_model::Change)s from a control plane. What goes out:
+//! requests to endpoints, and [`telemetry`]. A [`Proxy`] has one worker for each CPU. A worker is a thread with its own
+//! runtime, listeners, upstream connections and counters. Requests write no shared data, except on routes that cache
+//! responses (`cache`).
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`proxy`](Proxy) | starting, changing and stopping it all |
-//! | `publish` | from the model to what workers are given |
+//! | [`proxy`](Proxy) | starts, changes and stops the data plane |
+//! | `publish` | compiles the model for the workers |
 //! | `worker` | threads, mailboxes, accepting, buffers |
 //! | `listener` | listening sockets |
-//! | `proxy_header` | whom a load balancer speaks for |
+//! | `proxy_header` | the client IP from a load balancer's PROXY header |
 //! | `rule` | the compiled routing table |
-//! | `batch` | the bytes below an HTTP/2 connection, gathered |
+//! | `batch` | gathers the bytes of an HTTP/2 connection into few writes |
 //! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
-//! | `relay` | bytes both ways, for tunnels |
+//! | `relay` | copies bytes both ways, for tunnels |
 //! | `http` | a client connection, and the life of a request |
-//! | `layer4` | TCP, TLS that is passed through, UDP |
-//! | `policy` | who may call a route, and how often |
-//! | `cache` | responses that are kept for others |
-//! | `trace` | which requests have a span, and how it comes to a collector |
-//! | `compression` | which responses are compressed, and how |
-//! | [`upstream`] | endpoints: choosing, connecting, health, pools |
-//! | [`failure`] | why requests fail, and who gets the blame |
+//! | `layer4` | TCP, TLS passthrough, UDP |
+//! | `policy` | authentication, authorization, rate limits, traffic |
+//! | `cache` | cached responses |
+//! | `trace` | sampling of requests, and the export of spans to a collector |
+//! | `compression` | the choice of responses to compress, and their encoding |
+//! | [`upstream`] | endpoints: load balancing, connections, health, pools |
+//! | [`failure`] | why requests fail, and on whose side |
 //! | [`telemetry`] | counters, histograms, access log |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 

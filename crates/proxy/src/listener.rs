@@ -1,4 +1,4 @@
-//! Listening sockets: those that a process is started with, and those that configurations bring and take away.
+//! Listening sockets: the sockets of the command line, and the sockets that configurations add and remove.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,22 +12,22 @@ use crate::options::Options;
 use crate::proxy::StartError;
 use crate::telemetry::ListenerState;
 
-/// How many connections the kernel may keep for each worker until it accepts them, if the system allows it
+/// How many connections the kernel may queue for each worker until the worker accepts them, if the system allows it
 /// (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
 
-/// What comes at a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http,
     Https,
-    /// Connections that are not understood, or of TLS that is not ended here.
+    /// TCP connections, and TLS connections that the gateway does not terminate.
     Tcp,
     /// Datagrams.
     Udp,
 }
 
-/// Where a listener is configured to listen, and whether for datagrams: TCP and UDP have ports of their own.
+/// The configured address of a listener, and whether it receives datagrams: TCP and UDP have separate ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) address: SocketAddr,
@@ -42,37 +42,37 @@ pub(crate) struct Listener {
     pub(crate) protocol: Protocol,
 }
 
-/// The sockets of all listeners, each once for every worker.
+/// The sockets of all listeners; one socket for every worker.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     workers: usize,
-    /// Those that the process was started with.
+    /// The sockets of the command line.
     fixed: Vec<Bound>,
-    /// Those of the configuration.
+    /// The sockets of the configuration.
     configured: HashMap<Place, Result<Bound, String>>,
-    /// Those of a process that is being replaced, of which it is not known yet who wants them.
+    /// The sockets of a process that is being replaced, until a listener claims them.
     inherited: Vec<Socket>,
     is_closed: bool,
 }
 
-/// What listens at one address.
+/// The sockets at one address.
 #[derive(Debug)]
 struct Bound {
     address: SocketAddr,
-    /// What every worker's sockets can be handed over as.
+    /// Handles for passing the sockets of all workers to another process.
     sockets: Vec<Socket>,
 }
 
-/// What workers have to do to follow a configuration.
+/// The changes that make workers follow a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    /// What each worker listens at beside what it has.
+    /// The new sockets of each worker.
     pub(crate) opened: Vec<Vec<Listener>>,
     pub(crate) closed: Vec<Place>,
 }
 
 impl Sockets {
-    /// Listens at the addresses that a process is started with. Gives what each worker gets.
+    /// Listens at the addresses of the command line. Also returns the sockets of each worker.
     pub(crate) fn start(options: &Options, workers: usize) -> Result<(Self, Vec<Vec<Listener>>), StartError> {
         let inherited = options.inherited.iter().map(|socket| Ok(socket.try_clone()?.into()));
         let inherited: io::Result<Vec<Socket>> = inherited.collect();
@@ -99,13 +99,13 @@ impl Sockets {
         Ok((sockets, of_workers))
     }
 
-    /// Where the listeners are that the process was started with.
+    /// The addresses of the command line.
     pub(crate) fn fixed(&self) -> Vec<SocketAddr> {
         self.fixed.iter().map(|bound| bound.address).collect()
     }
 
-    /// Opens the listeners of a configuration that are not open, and closes those that are not in it. What cannot be
-    /// opened is said in the log and in [`states`](Self::states), and tried again with the next call.
+    /// Opens the new listeners of a configuration, and closes listeners that are not in the configuration. If a listener
+    /// cannot be opened, the log and [`states`](Self::states) say so, and the next call tries again.
     pub(crate) fn follow(&mut self, wanted: &[model::Listener]) -> Moves {
         let mut moves = Moves { opened: (0..self.workers).map(|_| Vec::new()).collect(), closed: Vec::new() };
         if self.is_closed {
@@ -150,17 +150,17 @@ impl Sockets {
             }
             self.configured.insert(place, bound);
         }
-        // What nobody wanted now was of routes that are gone.
+        // Unclaimed sockets belonged to routes that are gone.
         self.inherited.clear();
         moves
     }
 
-    /// Whether some configured listener does not listen.
+    /// Whether a configured listener does not listen.
     pub(crate) fn has_failures(&self) -> bool {
         self.configured.values().any(Result::is_err)
     }
 
-    /// Where the listeners of a configuration listen, or why they do not.
+    /// The addresses of a configuration's listeners, or why they do not listen.
     pub(crate) fn states(&self, wanted: &[model::Listener]) -> Vec<ListenerState> {
         let state = |listener: &model::Listener| {
             let is_udp = matches!(listener.serves, Layer4::Udp(_));
@@ -179,14 +179,14 @@ impl Sockets {
         wanted.iter().map(state).collect()
     }
 
-    /// Every socket, to be handed to a process that takes over.
+    /// Every socket, for a process that takes over.
     pub(crate) fn all(&self) -> io::Result<Vec<OwnedFd>> {
         let configured = self.configured.values().filter_map(|bound| bound.as_ref().ok());
         let sockets = self.fixed.iter().chain(configured).flat_map(|bound| &bound.sockets);
         sockets.map(|socket| Ok(socket.try_clone()?.into())).collect()
     }
 
-    /// Lets go of all: a socket that stays open takes connections that nobody serves.
+    /// Closes all sockets: a socket that stays open would receive connections that no worker serves.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
         self.fixed.clear();
@@ -194,7 +194,7 @@ impl Sockets {
         self.inherited.clear();
     }
 
-    /// The listener from the command line that takes what comes there.
+    /// The listener of the command line that uses the same address.
     fn conflict(&self, Place { address, is_udp }: Place) -> Option<SocketAddr> {
         let overlaps = |other: &SocketAddr| {
             let is_any = address.ip().is_unspecified() || other.ip().is_unspecified();
@@ -205,11 +205,11 @@ impl Sockets {
         self.fixed.iter().map(|bound| bound.address).find(|other| !is_udp && overlaps(other))
     }
 
-    /// A socket for every worker: those inherited first, and new ones for what is missing.
+    /// A socket for every worker: inherited sockets first, then new sockets.
     fn bind(&mut self, place: Place, protocol: Protocol) -> io::Result<(Bound, Vec<Vec<Listener>>)> {
         let mut of_workers: Vec<Vec<Listener>> = (0..self.workers).map(|_| Vec::new()).collect();
         let mut bound = Bound { address: place.address, sockets: Vec::new() };
-        // Every inherited socket has a queue of its own, which somebody has to empty.
+        // Every inherited socket has its own queue, which a worker must serve.
         let mut inherited = Vec::new();
         for socket in std::mem::take(&mut self.inherited) {
             if is_at(&socket, place)? {
@@ -231,7 +231,7 @@ impl Sockets {
                 listeners.push(Listener { socket, place, protocol });
             }
         }
-        // By what it is called, whatever port the kernel chose.
+        // By the configured address, whatever port the kernel chose.
         let fixed = matches!(protocol, Protocol::Http | Protocol::Https);
         let place = if fixed { Place { address: bound.address, ..place } } else { place };
         of_workers.iter_mut().flatten().for_each(|listener| listener.place = place);
@@ -239,7 +239,7 @@ impl Sockets {
     }
 }
 
-/// Listens at an address beside other workers, among which the kernel shares out connections and datagrams.
+/// Listens at an address together with other workers. The kernel distributes connections and datagrams among them.
 fn open(Place { address, is_udp }: Place) -> io::Result<Socket> {
     let (kind, protocol) = match is_udp {
         true => (Type::DGRAM, socket2::Protocol::UDP),
@@ -247,7 +247,7 @@ fn open(Place { address, is_udp }: Place) -> io::Result<Socket> {
     };
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if address.is_ipv6() {
-        // `[::]` is IPv6 alone, so that `0.0.0.0` can be served beside it.
+        // `[::]` means only IPv6, so that `0.0.0.0` can be served too.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_port(true)?;

@@ -1,23 +1,23 @@
-//! What a proxy is started with and cannot change while it runs.
+//! The options of a proxy, which cannot change while the proxy runs.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use crate::telemetry::access_log::AccessLog;
 
-/// What a proxy is started with.
+/// The options of a proxy.
 #[derive(Debug)]
 pub struct Options {
-    /// Where HTTP is served. Port 0 takes a free one.
+    /// The addresses for HTTP. Port 0 selects a free port.
     pub http: Vec<SocketAddr>,
-    /// Where HTTPS is served.
+    /// The addresses for HTTPS.
     pub https: Vec<SocketAddr>,
-    /// How many workers. Default: one for each CPU that the process may use.
+    /// The number of workers. Default: one for each CPU that the process may use.
     pub workers: usize,
-    /// Where requests are logged, if anywhere. Default: nowhere.
+    /// The target of the access log. Default: no access log.
     pub access_log: Option<AccessLog>,
-    /// The sockets of a process that is being replaced, which this one goes on to take connections and datagrams from:
-    /// at the addresses above, and at those of the first configuration.
+    /// The sockets of a process that is being replaced. The proxy continues to accept connections and datagrams from
+    /// them: at the addresses above, and at the addresses of the first configuration.
     pub inherited: Vec<OwnedFd>,
 }
 

@@ -27,7 +27,7 @@ pub struct Proxy {
     mailboxes: Arc<[Mailbox]>,
     publisher: Mutex<Publisher>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
-    /// The thread that writes the access log, which ends when no worker is left.
+    /// The thread that writes the access log. It ends when no worker is left.
     writer: Mutex<Option<WriterThread>>,
     grace_over: Notify,
 }
@@ -35,15 +35,15 @@ pub struct Proxy {
 /// Why a data plane does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened at.
+    /// The proxy cannot listen at an address.
     #[error("cannot listen at {address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
-    /// An address is to be listened at twice.
+    /// An address is given twice.
     #[error("{0} is given twice; one port serves one protocol")]
     Twice(SocketAddr),
     /// A socket of the process that is being replaced cannot be used.
@@ -54,21 +54,20 @@ pub enum StartError {
     Worker(io::Error),
 }
 
-/// How a data plane comes to its end (Z10). Responses announce `Connection: close` from the first
-/// moment.
+/// How a data plane shuts down (Z10). Responses announce `Connection: close` from the first moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long connections are still accepted, so that load balancers have time to learn. Default 5 s.
+    /// How long the proxy still accepts connections, so that load balancers have time to react. Default 5 s.
     pub grace: Duration,
-    /// For how long after that idle connections are kept: their clients may be about to use them, and then
-    /// learn that the connection ends. Default 5 s.
+    /// How long idle connections stay open after the grace: their clients may be about to send a request, and then learn
+    /// that the connection ends. Default 5 s.
     pub idle: Duration,
-    /// How long after the grace requests in flight may go on. Default 30 s.
+    /// How long requests in flight may continue after the grace. Default 30 s.
     pub timeout: Duration,
 }
 
 impl Drain {
-    /// An end that waits for nothing.
+    /// A shutdown without waiting.
     pub const AT_ONCE: Self = Self { grace: Duration::ZERO, idle: Duration::ZERO, timeout: Duration::ZERO };
 }
 
@@ -79,10 +78,10 @@ impl Default for Drain {
 }
 
 impl Proxy {
-    /// Listens, and starts the workers. They accept connections once they are given a configuration.
+    /// Listens, and starts the workers. The workers accept connections once they have a configuration.
     ///
     /// # Errors
-    /// If an address cannot be listened at, or a thread not be started.
+    /// If the proxy cannot listen at an address, or cannot start a thread.
     pub fn start(options: Options) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let lost = options.access_log.as_ref().map(AccessLog::lost).cloned();
@@ -117,13 +116,13 @@ impl Proxy {
         })
     }
 
-    /// Where it listens, in the order of [`Options::http`] and then [`Options::https`].
+    /// The addresses of the listeners, in the order of [`Options::http`] and then [`Options::https`].
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Every listening socket, to be handed to a process that takes over.
+    /// Every listening socket, for a process that takes over.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -131,26 +130,26 @@ impl Proxy {
         self.publisher().sockets.all()
     }
 
-    /// Tries again to open the listeners of the configuration that could not be opened, as when another process had
-    /// their port.
+    /// Tries again to open listeners of the configuration that could not be opened, for example because another process
+    /// had their port.
     pub fn retry_listeners(&self) {
         self.publisher().retry_listeners();
     }
 
-    /// What it counts.
+    /// The counters.
     #[must_use]
     pub fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
     }
 
-    /// Gives a change to the workers, in order with other changes. The future that it returns is ready once
-    /// every worker serves it; the change takes effect whether or not it is awaited.
+    /// Passes a change to the workers, in order with other changes. The returned future is ready once every worker serves
+    /// the change. The change takes effect whether or not the future is awaited.
     pub fn apply(&self, change: Change) -> impl Future<Output = ()> + Send + use<> {
         self.apply_since(change, std::time::Instant::now())
     }
 
-    /// The same for a change of which a source `heard` before: since then counts
-    /// [`propagation`](Telemetry::propagation).
+    /// Like [`apply`](Self::apply), for a change that its source `heard` earlier: [`propagation`](Telemetry::propagation)
+    /// counts from that time.
     pub fn apply_since(
         &self,
         change: Change,
@@ -166,10 +165,10 @@ impl Proxy {
         }
     }
 
-    /// Comes to an end without losing a request, as [`Drain`] says; sooner once no connection is left.
+    /// Shuts down without losing a request, as [`Drain`] says; sooner if no connection is left.
     pub async fn shutdown(&self, drain: Drain) {
         self.tell(Stop::Announce);
-        // Whether it ran out or was ended: it is over.
+        // After the timeout or the notification, the grace is over.
         let _ = timeout(drain.grace, self.grace_over.notified()).await;
         let end = Instant::now() + drain.timeout;
         self.publisher().sockets.close();
@@ -203,12 +202,12 @@ impl Proxy {
                 tracing::error!("the thread that sends spans panicked");
             }
         });
-        // It only fails if the runtime is going down, which is what we are after.
+        // The join fails only if the runtime shuts down, which is the goal here.
         let _ = join.await;
     }
 
-    /// Ends the grace of a shutdown that is under way or comes: another process accepts at the same sockets, and
-    /// by newer routes.
+    /// Ends the grace of a current or later shutdown: another process accepts connections at the same sockets, with newer
+    /// routes.
     pub fn end_grace(&self) {
         self.grace_over.notify_one();
     }
@@ -223,7 +222,7 @@ impl Proxy {
         }
     }
 
-    /// Returns when no client connection is left and none can come, or it is `end`.
+    /// Returns when no client connection is left and none can come, or at `end`.
     async fn until_empty(&self, end: Instant) {
         const LOOK: Duration = Duration::from_millis(10);
         while Instant::now() < end && !self.is_empty() {
@@ -232,7 +231,7 @@ impl Proxy {
     }
 
     fn is_empty(&self) -> bool {
-        // In the order in which a connection goes.
+        // In the order in which a connection moves.
         self.mailboxes.iter().all(|mailbox| !mailbox.is_accepting() && mailbox.arriving() == 0)
             && self.telemetry.workers().iter().all(|worker| worker.open.get() + worker.udp_flows.get() == 0)
     }

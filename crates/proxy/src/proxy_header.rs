@@ -1,4 +1,4 @@
-//! The PROXY header that a connection of a load balancer begins with.
+//! The PROXY header at the beginning of a connection from a load balancer.
 
 use std::rc::Rc;
 
@@ -10,11 +10,11 @@ use crate::failure::ProxyHeaderFault;
 use crate::layer4::Arrival;
 use crate::worker::Worker;
 
-/// What is looked at once. Nearly all headers are shorter.
+/// How many bytes are parsed at first. Nearly all headers are shorter.
 const LOOK: usize = 256;
 
-/// Reads the header and takes the addresses that it names for those of the connection. False if there is none, so that
-/// the connection has to be closed.
+/// Reads the header and replaces the addresses of the connection. False if there is no valid header, so that the
+/// connection must be closed.
 pub(crate) async fn read(worker: &Rc<Worker>, arrival: &mut Arrival) -> bool {
     let limit = worker.settings().timeouts.proxy_protocol;
     match timeout(limit, header(&arrival.tcp)).await.unwrap_or(Err(ProxyHeaderFault::Timeout)) {
@@ -29,7 +29,7 @@ pub(crate) async fn read(worker: &Rc<Worker>, arrival: &mut Arrival) -> bool {
     true
 }
 
-/// Takes the header off the connection, and nothing of what is behind it.
+/// Removes the header from the connection, and no bytes behind it.
 async fn header(tcp: &TcpStream) -> Result<Header, ProxyHeaderFault> {
     let mut bytes = Vec::with_capacity(LOOK);
     loop {
@@ -41,14 +41,14 @@ async fn header(tcp: &TcpStream) -> Result<Header, ProxyHeaderFault> {
         }
         bytes.truncate(taken + came);
         let header = match parse(&bytes)? {
-            // All of it is of the header.
+            // All bytes belong to the header.
             Parsed::Partial => None,
             Parsed::Whole(header, length) => {
                 bytes.truncate(length);
                 Some(header)
             }
         };
-        // It is there: it was seen.
+        // The bytes are there: the peek has seen them.
         let read = tcp.try_read(&mut bytes[taken..]).map_err(|_| ProxyHeaderFault::Closed)?;
         debug_assert_eq!(read, bytes.len() - taken, "what was seen can be read");
         if let Some(header) = header {

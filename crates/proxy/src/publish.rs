@@ -1,4 +1,4 @@
-//! From the model to what the workers are given.
+//! Compiles the model for the workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::trace::Exporter;
 use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use crate::worker::{Mailbox, Placed};
 
-/// The upstreams that were published, and where the next change goes.
+/// The published upstreams, and the recipients of the next change.
 pub(crate) struct Publisher {
     telemetry: Arc<Telemetry>,
     mailboxes: Arc<[Mailbox]>,
     upstreams: foldhash::HashMap<UpstreamKey, Published>,
     table: Arc<Table>,
-    /// Places in the workers' lists that nobody holds.
+    /// Unused indices of the workers' lists.
     free_slots: Vec<usize>,
     slots: usize,
     tls: Compiler,
@@ -32,17 +32,17 @@ pub(crate) struct Publisher {
     change: u64,
 }
 
-/// An upstream that was published.
+/// A published upstream.
 struct Published {
     shared: Arc<SharedUpstream>,
-    /// As the last configuration had it, as long as nothing else was published of it since.
+    /// The upstream in the last configuration, unless a newer change was published since.
     applied: Option<Arc<Upstream>>,
-    /// The number of the last configuration that had it.
+    /// The number of the last configuration with this upstream.
     change: u64,
 }
 
 impl Publisher {
-    /// A publisher for workers that have an empty table.
+    /// A publisher for workers with an empty table.
     pub(crate) fn new(
         telemetry: Arc<Telemetry>,
         mailboxes: Arc<[Mailbox]>,
@@ -64,7 +64,7 @@ impl Publisher {
         }
     }
 
-    /// Gives the change to every worker. Returns its number.
+    /// Passes the change to every worker. Returns its number.
     pub(crate) fn publish(&mut self, change: Change) -> u64 {
         self.change += 1;
         match change {
@@ -92,8 +92,8 @@ impl Publisher {
         }
     }
 
-    /// Takes in the upstreams of a configuration. Returns those that are new or have changed, and the slots of those that
-    /// are gone.
+    /// Applies the upstreams of a configuration. Returns the new and changed upstreams, and the slots of removed
+    /// upstreams.
     fn publish_upstreams(&mut self, config: &Config) -> (Vec<Placed>, Vec<usize>) {
         let (mut stayed, mut new) = (Vec::new(), Vec::new());
         for (key, upstream) in &config.upstreams {
@@ -115,7 +115,7 @@ impl Publisher {
             }
             stays
         });
-        // Freed before new ones are placed: table and slots change together in each worker.
+        // Slots are freed before new upstreams are placed: each worker changes table and slots together.
         self.free_slots.extend(&gone);
         let mut changed = Vec::new();
         for (shared, upstream) in stayed {
@@ -130,7 +130,8 @@ impl Publisher {
         (changed, gone)
     }
 
-    /// What the workers are given of an upstream of a configuration, and whether that differs from what they had before.
+    /// The endpoints of an upstream in a configuration, for the workers, and whether they differ from the previous
+    /// endpoints.
     fn configured_set(&self, shared: &SharedUpstream, upstream: &Upstream) -> (Arc<EndpointSet>, bool) {
         let wanted = EndpointSet {
             balance: upstream.balance,
@@ -143,7 +144,7 @@ impl Publisher {
         self.endpoint_set(shared, wanted, &upstream.endpoints)
     }
 
-    /// Tries again to open what could not be opened.
+    /// Tries again to open the listeners that could not be opened.
     pub(crate) fn retry_listeners(&mut self) {
         if !self.sockets.has_failures() {
             return;
@@ -160,7 +161,7 @@ impl Publisher {
         moves
     }
 
-    /// The short path: nothing but this upstream is looked at, however much is configured.
+    /// The short path: it touches only this upstream, however large the configuration is.
     fn publish_endpoints(&mut self, key: &UpstreamKey, endpoints: &[Endpoint]) {
         let Some(published) = self.upstreams.get_mut(key) else { return self.post_nothing() };
         published.applied = None;
@@ -193,7 +194,7 @@ impl Publisher {
         }
     }
 
-    /// Gives a new upstream a slot.
+    /// Assigns a slot to a new upstream.
     fn place(&mut self, key: &UpstreamKey, upstream: &Arc<Upstream>) -> Arc<SharedUpstream> {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots += 1;
@@ -206,8 +207,8 @@ impl Publisher {
         shared
     }
 
-    /// `wanted` with these endpoints for the workers, and whether that differs from what they had before. Addresses that stay keep
-    /// their health and counters.
+    /// `wanted` with these endpoints for the workers, and whether the result differs from the previous set. Addresses
+    /// that stay retain their health and counters.
     fn endpoint_set(
         &self,
         shared: &SharedUpstream,
@@ -224,7 +225,7 @@ impl Publisher {
         let known: HashMap<_, _> =
             old.endpoints.iter().map(|(endpoint, _)| (endpoint.address(), endpoint)).collect();
         let endpoint = |endpoint: &Endpoint| {
-            // Only who joins others starts slowly: if all are new, somebody has to do the work.
+            // Slow start is only for endpoints that join others: if all endpoints are new, they must take the full load.
             let new =
                 || Arc::new(SharedEndpoint::new(endpoint.address, self.mailboxes.len(), !known.is_empty()));
             (known.get(&endpoint.address).map_or_else(new, |known| Arc::clone(known)), endpoint.conditions)
@@ -235,7 +236,7 @@ impl Publisher {
         (set, true)
     }
 
-    /// The table of a configuration, of which readers are told.
+    /// Compiles the table of a configuration, and publishes the table to readers.
     fn compile(&mut self, config: &Arc<Config>) -> Arc<Table> {
         let tls = self.tls.compile(&config.tls, &config.settings);
         let of_tls = (tls, self.layer4_table(config));
@@ -262,7 +263,7 @@ impl Publisher {
         table
     }
 
-    /// The translation gives every upstream that a route names; a slot that nobody has answers 503.
+    /// The control plane includes every upstream that a route names. A slot without an upstream responds with 503.
     fn slot(&self, upstream: &UpstreamKey) -> usize {
         self.upstreams.get(upstream).map_or(usize::MAX, |published| published.shared.slot)
     }

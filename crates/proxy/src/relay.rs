@@ -1,4 +1,4 @@
-//! Bytes both ways, whatever they mean, until both sides have ended.
+//! Passes bytes both ways, of any protocol, until both sides have ended.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,36 +13,36 @@ use crate::deadline::{Deadline, after};
 use crate::upstream::LocalEndpoint;
 use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
-/// How often what takes long looks whether its endpoint was removed and its drain time is over.
+/// How often a long exchange checks whether its endpoint was removed and its drain time is over.
 pub(crate) const DRAIN_CHECK: Duration = Duration::from_secs(1);
 
 /// How long the relay waits for the last bytes of a side whose connection broke: the kernel has received them already.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-/// A client and an endpoint that are left to themselves.
+/// A client and an endpoint that exchange bytes.
 pub(crate) struct Relay {
     up: Flow,
     down: Flow,
 }
 
-/// How it ended.
+/// How the relay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Both sides have said all that they had to say.
+    /// Both sides have sent all their bytes.
     Done,
     /// The client's connection broke.
     ClientBroke,
     /// The endpoint's connection broke.
     EndpointBroke,
-    /// The endpoint closed its connection, the client received all of its bytes, and the endpoint takes no more.
+    /// The endpoint closed its connection, the client received all of its bytes, and the endpoint accepts no more.
     EndpointClosed,
-    /// Nothing moved for too long.
+    /// No bytes moved for too long.
     Idle,
     /// The endpoint was removed, and its drain time is over.
     Drained,
 }
 
-/// How far it has come: bytes to the endpoint, and to the client.
+/// The progress of a relay: bytes to the endpoint, and to the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) up: u64,
@@ -50,17 +50,17 @@ pub(crate) struct Moved {
 }
 
 impl Relay {
-    /// `sent` is what the client has sent already, `received` what the endpoint has.
+    /// `sent` holds the bytes that the client has sent already, `received` the bytes of the endpoint.
     pub(crate) fn new(sent: &[u8], received: &[u8]) -> Self {
         Self { up: Flow::new(sent), down: Flow::new(received) }
     }
 
-    /// An endpoint that ends without a word is one that broke, and the client is not told.
+    /// An endpoint that closes without sending a byte counts as broken, and the client is not notified.
     pub(crate) fn expect_answer(&mut self) {
         self.down.may_be_empty = false;
     }
 
-    /// What has come from the client behind its first `count` bytes, if none of that has left for the endpoint.
+    /// The client's bytes behind its first `count` bytes, if none of them have left for the endpoint.
     pub(crate) fn unsent_behind(&self, count: usize) -> Option<&[u8]> {
         let held = self.up.held.as_ref().map_or(&[][..], Buffer::filled);
         let left = usize::try_from(self.up.moved).ok().and_then(|moved| count.checked_sub(moved))?;
@@ -71,11 +71,11 @@ impl Relay {
         Moved { up: self.up.moved, down: self.down.moved }
     }
 
-    /// Passes bytes both ways until both sides have ended, one breaks, nothing moves for `idle`, or the endpoint's
-    /// drain time is over. `progress` is told when bytes were moved.
+    /// Passes bytes both ways until both sides have ended, one breaks, no bytes move for `idle`, or the endpoint's drain
+    /// time is over. Calls `progress` after bytes moved.
     ///
-    /// A side that closes its connection with unread data resets it. A write learns of the reset before the bytes that
-    /// came ahead of it are read, so the relay delivers them first (RFC 9293, 3.10.7.4).
+    /// A side that closes its connection with unread data resets it. A write sees the reset before the bytes that came
+    /// ahead of the reset are read, so the relay delivers these bytes first (RFC 9293, 3.10.7.4).
     pub(crate) async fn run(
         &mut self,
         client: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -117,14 +117,14 @@ impl Relay {
         .await
     }
 
-    /// Moves what can be moved. Gives the end once it has come.
+    /// Moves as many bytes as possible. Returns the end if the relay has ended.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         client: &mut (impl AsyncRead + AsyncWrite + Unpin),
         upstream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> Option<End> {
-        // Another endpoint may need the client's bytes as long as this one has sent none.
+        // Another endpoint may need the client's bytes as long as this endpoint has sent none.
         let has_answered = self.down.moved > 0;
         match self.up.poll(cx, client, upstream, has_answered) {
             Ok(()) => {}
@@ -148,12 +148,12 @@ impl Relay {
         }
     }
 
-    /// How far both directions are.
+    /// The position of both directions.
     fn position(&self) -> (Moved, bool, bool) {
         (self.moved(), self.up.cut, self.down.cut)
     }
 
-    /// The end of a relay that waits for nothing but the last bytes of a broken side.
+    /// The result of a relay that waits only for the last bytes of a broken side.
     fn awaits_last_bytes(&self) -> Option<End> {
         match (self.up.cut, self.down.cut) {
             (true, _) if self.down.held.is_none() => Some(End::EndpointBroke),
@@ -163,18 +163,18 @@ impl Relay {
     }
 }
 
-/// One direction. It has a buffer only while something is under way.
+/// One direction. It has a buffer only while bytes are in flight.
 struct Flow {
     held: Option<Buffer>,
     /// The reading side has ended.
     ended: bool,
-    /// The writing side was told so.
+    /// The end was passed to the writing side.
     closed: bool,
     /// Whether the reading side may end without a byte.
     may_be_empty: bool,
-    /// The writing side takes nothing more.
+    /// The writing side accepts no more bytes.
     cut: bool,
-    /// The reading side was reset, so that its end is no proper one.
+    /// The reading side was reset, so that its end is not a proper end.
     reset: bool,
     moved: u64,
 }
@@ -202,8 +202,8 @@ impl Flow {
         self.reset = !matches!(error, io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected);
     }
 
-    /// Moves bytes as long as both sides let it. After the writing side broke, reads on and discards if `discards`, so that
-    /// the reading side does not block in a write.
+    /// Moves bytes as long as both sides are ready. If the writing side breaks, reads on and discards if `discards`, so
+    /// that the reading side does not block in a write.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

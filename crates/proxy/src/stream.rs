@@ -17,12 +17,12 @@ use crate::worker::BUFFER;
 
 /// A connection to a client or an endpoint.
 ///
-/// A write accepts bytes once they have been handed to the kernel; whoever is told to wait comes again with the
-/// same bytes.
+/// A write accepts bytes once they have been passed to the kernel. After `Pending`, the caller must retry with the same
+/// bytes.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
-    /// A request on a connection that others share.
+    /// A request on a shared connection.
     Http2(Box<Http2Call>),
 }
 
@@ -36,7 +36,7 @@ impl Stream {
         }
     }
 
-    /// Reads the head of the final response, and what came behind it.
+    /// Reads the head of the final response, and the bytes behind it.
     pub(crate) async fn read_response_head(
         &mut self,
         method: Method,
@@ -47,7 +47,7 @@ impl Stream {
         Ok((head, bytes))
     }
 
-    /// Reads the head of the final response. Gives its bytes, and those that came behind it.
+    /// Reads the head of the final response. Returns its bytes, and the bytes behind it.
     pub(crate) async fn read_response(
         &mut self,
         method: Method,
@@ -79,12 +79,12 @@ impl Stream {
         self.tcp().ok_or(io::ErrorKind::Unsupported)?.local_addr()
     }
 
-    /// Whether it is a request on a connection that others share.
+    /// Whether the stream is a request on a shared connection.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Http2(_))
     }
 
-    /// Whether the peer's kernel has acknowledged nothing of late, for so long: of a connection that others share.
+    /// For a shared connection: whether the peer's kernel has acknowledged no bytes for `time`.
     pub(crate) fn is_unacknowledged_for(&self, time: Duration) -> bool {
         match self {
             Self::Http2(call) => call.with_stream(|stream| stream.is_unacknowledged_for(time)),
@@ -95,7 +95,7 @@ impl Stream {
         }
     }
 
-    /// Ready once there may be something to read, or the connection is over.
+    /// Ready once bytes may be readable, or the connection is over.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(tcp) => tcp.poll_read_ready(cx),
@@ -104,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing can be read. If so, the waker is told when that changes.
+    /// Whether nothing can be read. If so, the waker wakes when that changes.
     pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Plain(tcp) => tcp.poll_read_ready(cx).is_pending(),
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Whether part of what is being written has left and part of it has not: nothing else can be written instead.
+    /// Whether a write is incomplete, so that no other response can replace it.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Http2(_) => false,
@@ -121,15 +121,15 @@ impl Stream {
         }
     }
 
-    /// Whether a TLS alert told the peer why the connection ends.
+    /// Whether a TLS alert explained to the peer why the connection ends.
     pub(crate) fn has_alerted(&self) -> bool {
         matches!(self, Self::Tls(tls) if tls.has_alerted())
     }
 
-    /// When it is closed, the peer sees a broken connection instead of a proper end.
+    /// Makes the peer see a broken connection instead of a proper end when the stream closes.
     pub(crate) fn break_off(&mut self) {
         if let Some(tcp) = self.tcp() {
-            // It fails only on a socket that is broken already.
+            // This fails only on a socket that is already broken.
             let _ = tcp.set_zero_linger();
         }
         if let Self::Tls(tls) = self {
@@ -174,13 +174,13 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// How long the gateway reads on after it ended a connection, so that the client receives the last bytes rather than a
-/// reset (RFC 9112, 9.6): in all, and between two reads (nginx `lingering_time`, `lingering_timeout`).
+/// How long the gateway continues to read after it ended a connection: in total, and between two reads (nginx
+/// `lingering_time`, `lingering_timeout`). So the client receives the last bytes rather than a reset (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(30);
 const LINGER_STILL: Duration = Duration::from_secs(5);
-/// The same behind a TLS alert, which answers no request.
+/// The total time after a TLS alert, which responds to no request.
 const LINGER_ALERT: Duration = Duration::from_secs(1);
-/// The pauses between two looks at what a peer has acknowledged: the first, and the longest.
+/// The pauses between two checks of the peer's acknowledgements: the first pause, and the longest.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MOST: Duration = Duration::from_millis(100);
 
@@ -202,7 +202,7 @@ async fn end(mut stream: Stream) {
     }
 }
 
-/// Reads and discards what a peer still sends, behind the end of what it is sent, until the peer closes too.
+/// Reads and discards bytes that a peer still sends after the gateway's end of stream, until the peer closes too.
 pub(crate) async fn discard(tcp: &TcpStream) {
     let until_closed = async {
         // TLS records are not opened.
@@ -218,8 +218,8 @@ pub(crate) async fn discard(tcp: &TcpStream) {
     let _ = timeout(LINGER, until_closed).await;
 }
 
-/// Waits until the peer's kernel has acknowledged all that was sent. Until then a reset, or a close with unread data,
-/// discards it.
+/// Waits until the peer's kernel has acknowledged all sent bytes. Until then a reset, or a close with unread data,
+/// discards them.
 pub(crate) async fn delivered(tcp: &TcpStream) {
     let until_acknowledged = async {
         let (mut pause, mut left, mut still) = (LOOK, usize::MAX, Duration::ZERO);

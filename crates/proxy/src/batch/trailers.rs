@@ -1,7 +1,7 @@
-//! How many fields the trailers of streams have, as they come over the wire.
+//! The number of fields in the trailers of streams, as sent over the wire.
 //!
-//! Pseudo-header fields in trailers make a message malformed (RFC 9113, 8.1). The h2 crate takes them out without a word, so
-//! the number of fields that it gives is compared with the number that came. Heads are not looked at: they pay nothing.
+//! Pseudo-header fields in trailers make a message malformed (RFC 9113, 8.1). The h2 crate silently removes them. So the
+//! number of fields from h2 is compared with the received number. Heads are not parsed, so they cost nothing.
 
 use std::collections::VecDeque;
 
@@ -15,31 +15,31 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// The longest block of trailers that is looked at, in bytes. A longer one counts as malformed.
+/// The longest block of trailers that is parsed, in bytes. A longer block counts as malformed.
 const LONGEST: usize = 16 * 1024;
 
-/// How many streams of a connection are remembered whose trailers have come. They are asked for soon after.
+/// For how many streams of a connection the number is stored after their trailers have arrived. It is used soon after.
 const REMEMBERED: usize = 128;
 
 /// Which end of the connection sends the trailers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// A client: a further HEADERS frame on a stream has its trailers.
+    /// A client: a second HEADERS frame on a stream contains its trailers.
     Client,
-    /// An endpoint: the HEADERS frame that ends a stream has its trailers, unless it has the head.
+    /// An endpoint: the HEADERS frame that ends a stream contains its trailers, unless it contains the head.
     Endpoint,
 }
 
 /// Follows the trailers of a connection.
 pub(super) struct Trailers {
     sender: Sender,
-    /// The highest stream that a HEADERS frame came on.
+    /// The highest stream that has received a HEADERS frame.
     highest: u32,
-    /// The block that is coming, of this stream.
+    /// The block that is arriving, with its stream.
     block: Option<(u32, Vec<u8>)>,
-    /// The frame that is coming, if it is of the block.
+    /// The frame that is arriving, if it belongs to the block.
     frame: Option<Frame>,
-    /// How many fields came, by streams. `None`: their number cannot be told.
+    /// The number of fields for each stream. `None`: the number is unknown.
     counts: VecDeque<(u32, Option<usize>)>,
 }
 
@@ -55,7 +55,7 @@ impl Trailers {
         Self { sender, highest: 0, block: None, frame: None, counts: VecDeque::new() }
     }
 
-    /// Takes note of a frame that begins.
+    /// Records the begin of a frame.
     pub(super) fn begin(&mut self, header: [u8; HEADER]) {
         let [high, mid, low, kind, flags, stream @ ..] = header;
         if !matches!(kind, HEADERS | CONTINUATION) {
@@ -81,11 +81,11 @@ impl Trailers {
         }
     }
 
-    /// Takes what comes of a frame's payload.
+    /// Processes bytes of a frame's payload.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         let (Some(frame), Some((_, block))) = (&mut self.frame, &mut self.block) else { return };
         frame.left = frame.left.saturating_sub(bytes.len());
-        // One byte more than is looked at shows that it is too long.
+        // One byte beyond the limit shows that the block is too long.
         let room = (LONGEST + 1).saturating_sub(block.len());
         block.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if frame.left == 0 {
@@ -93,7 +93,7 @@ impl Trailers {
         }
     }
 
-    /// How many fields the trailers of a stream had; `Some(None)` if that cannot be told. It is forgotten then.
+    /// Removes and returns the number of fields in the trailers of a stream; `Some(None)` if the number is unknown.
     pub(super) fn take_count(&mut self, stream: u32) -> Option<Option<usize>> {
         let at = self.counts.iter().rposition(|(of, _)| *of == stream)?;
         self.counts.remove(at).map(|(_, count)| count)
@@ -107,7 +107,7 @@ impl Trailers {
         };
         if is_first && block.len() <= LONGEST {
             let fragment = fragment(block, flags).map(<[u8]>::to_vec);
-            // h2 ends the connection after a frame that cannot be read.
+            // h2 ends the connection after an invalid frame.
             *block = fragment.unwrap_or_default();
         }
         if flags & END_HEADERS != 0 {
@@ -131,7 +131,7 @@ fn fragment(payload: &[u8], flags: u8) -> Option<&[u8]> {
     payload.get(..payload.len().checked_sub(padding)?)
 }
 
-/// How many fields a block has, whatever they are (RFC 7541, 6).
+/// The number of fields of a block, without decoding them (RFC 7541, 6).
 fn count_fields(mut block: &[u8]) -> Option<usize> {
     let mut fields = 0;
     while let Some(first) = block.first() {
@@ -139,7 +139,7 @@ fn count_fields(mut block: &[u8]) -> Option<usize> {
             0x80.. => (7, false),
             0x40..0x80 => (6, true),
             0x20..0x40 => {
-                // The size of the dynamic table.
+                // An update of the size of the dynamic table.
                 integer(&mut block, 5)?;
                 continue;
             }
@@ -157,7 +157,7 @@ fn count_fields(mut block: &[u8]) -> Option<usize> {
     Some(fields)
 }
 
-/// An integer with a prefix of so many bits (RFC 7541, 5.1).
+/// An integer with a prefix of `prefix` bits (RFC 7541, 5.1).
 fn integer(block: &mut &[u8], prefix: u32) -> Option<usize> {
     let most = (1 << prefix) - 1;
     let mut value = usize::from(take_byte(block)?) & most;

@@ -1,10 +1,10 @@
-//! The bytes that a cache takes.
+//! The memory of a cache, in bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What a cache may take and takes: what it keeps, what is being collected for it, and what it has thrown out that clients are
-/// still being sent.
+/// The memory limit and use of a cache: cached responses, responses that are being collected, and evicted responses that
+/// clients are still receiving.
 #[derive(Debug)]
 pub(super) struct Account {
     max: usize,
@@ -27,7 +27,7 @@ impl Account {
     }
 }
 
-/// Bytes that are taken, and given back in the end.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub(super) struct Charge {
     account: Arc<Account>,
@@ -35,7 +35,7 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// None if there is no room for so many.
+    /// `None` if there is no room for `bytes`.
     pub(super) fn new(account: &Arc<Account>, bytes: usize) -> Option<Self> {
         account.take(bytes).then(|| Self { account: account.clone(), bytes })
     }
@@ -44,7 +44,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Whether there was room for so many more.
+    /// Reserves `bytes` more. Returns whether there was room.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let has_room = self.account.take(bytes);
         if has_room {
@@ -53,7 +53,7 @@ impl Charge {
         has_room
     }
 
-    /// Gives back what is over this many.
+    /// Releases the bytes beyond `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let over = self.bytes.saturating_sub(bytes);
         self.bytes -= over;

@@ -1,4 +1,4 @@
-//! A response on its way to a client, collected.
+//! Collects a response on its way to a client.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::entry::Entry;
 use super::flight::{Flight, Outcome};
 use crate::telemetry::TrafficStats;
 
-/// The least room that is made at once.
+/// The smallest step of growth, in bytes.
 const STEP: usize = 4096;
 
-/// Collects a response. Dropped before it is whole, nothing is kept.
+/// Collects a response. If the collector is dropped before the response is complete, nothing is cached.
 pub(crate) struct Collector {
     flight: Flight,
     draft: Draft,
@@ -23,12 +23,13 @@ pub(crate) struct Collector {
     /// The longest body.
     most: usize,
     decoder: Option<ChunkedDecoder>,
-    /// Whose counters tell of it.
+    /// The statistics of the policy, and the worker.
     stats: (Arc<TrafficStats>, usize),
 }
 
 impl Collector {
-    /// None if there is no room for it, or no telling where it ends: what ends with the connection may have been cut off.
+    /// `None` if there is no room for the response, or if its end is ambiguous: a response that ends with the connection
+    /// may be cut off.
     pub(crate) fn new(
         flight: Flight,
         draft: Draft,
@@ -51,7 +52,7 @@ impl Collector {
             return None;
         }
         let charge = cache.charge(draft.size() + length)?;
-        // As long as it is not whole.
+        // Until the response is complete.
         flight.ends(Outcome::Lost);
         Some(Self { flight, draft, body: Vec::with_capacity(length), charge, most, decoder, stats })
     }
@@ -61,8 +62,8 @@ impl Collector {
         self.most = self.most.min(usize::try_from(most).unwrap_or(usize::MAX));
     }
 
-    /// Takes a piece of the body as the endpoint sent it. How much of it was used: what is behind comes again, with more. None if
-    /// it is not to be kept.
+    /// Processes a part of the body as the endpoint sent it. Returns how many bytes were used: the rest comes again, with
+    /// more. `None` if the response is not to be cached.
     pub(crate) fn take(&mut self, raw: &[u8]) -> Option<usize> {
         let Some(mut decoder) = self.decoder.take() else { return self.add(raw).then_some(raw.len()) };
         let mut taken = 0;
@@ -72,7 +73,7 @@ impl Collector {
             match chunk {
                 Chunk::Data(data) if !self.add(data) => return None,
                 Chunk::Data(_) => {}
-                // Nobody who gets the response later could be told of them before.
+                // Later clients could not learn of the trailers before the body.
                 Chunk::Trailers(_) => {
                     self.flight.is_of_no_use();
                     return None;
@@ -84,12 +85,12 @@ impl Collector {
         Some(taken)
     }
 
-    /// Whether a body that tells its end itself has come to it.
+    /// Whether a body with its own end has ended.
     pub(crate) fn is_at_end(&self) -> bool {
         self.decoder.as_ref().is_some_and(ChunkedDecoder::is_done)
     }
 
-    /// It is not for this client, nor for others.
+    /// The response is neither for this client nor for the cache.
     pub(crate) fn give_up(self) {
         self.flight.is_of_no_use();
     }
@@ -113,7 +114,7 @@ impl Collector {
         true
     }
 
-    /// The whole response was taken: it is kept from here on.
+    /// The whole response was collected: it is cached from here on.
     pub(crate) fn complete(mut self) {
         self.body.shrink_to_fit();
         self.charge.shrink_to(self.draft.size() + self.body.len());

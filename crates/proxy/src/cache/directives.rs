@@ -1,4 +1,4 @@
-//! What heads say of caching: `Cache-Control`, `CDN-Cache-Control` and `Pragma`.
+//! Cache directives in heads: `Cache-Control`, `CDN-Cache-Control` and `Pragma`.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use sluicegate_http1::{Known, Line, RequestHead, ResponseHead};
 use super::draft::is_understood;
 use super::targeted::{Dictionary, Item};
 
-/// The longest time that is believed (RFC 9111, 1.2.2 wants 2^31 s at least for what is too long): ten years.
+/// The longest accepted time (RFC 9111, 1.2.2 requires at least 2^31 s for longer times): ten years.
 pub(super) const LONGEST: u64 = 10 * 365 * 86_400;
 
-/// The most header fields that `no-cache` and `private` of one response may name: each line of the head is compared with each of
-/// them. A directive that names more holds for the whole response.
+/// The limit of header fields that `no-cache` and `private` of one response may name: each line of the head is compared
+/// with each of them. A directive that names more applies to the whole response.
 const UNSHARED_MAX: usize = 32;
 
-/// What a request says (RFC 9111, 5.2.1).
+/// The cache directives of a request (RFC 9111, 5.2.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
     pub(crate) no_store: bool,
@@ -25,7 +25,7 @@ pub(crate) struct RequestDirectives {
     pub(crate) min_fresh: Option<Duration>,
 }
 
-/// The directives of a response (RFC 9111, 5.2.2; RFC 5861), or those that it addresses to caches like this one (RFC 9213).
+/// The directives of a response (RFC 9111, 5.2.2; RFC 5861), or its directives for CDN caches (RFC 9213).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResponseDirectives<'b> {
     pub(super) no_store: bool,
@@ -33,7 +33,7 @@ pub(super) struct ResponseDirectives<'b> {
     pub(super) no_cache: bool,
     /// `private` for the whole response.
     pub(super) private: bool,
-    /// The header fields that `no-cache` and `private` name. They are not stored, and the rest of the response is.
+    /// The header fields that `no-cache` and `private` name. They are not stored, but the rest of the response is.
     pub(super) unshared: Vec<&'b [u8]>,
     pub(super) public: bool,
     pub(super) must_revalidate: bool,
@@ -43,7 +43,7 @@ pub(super) struct ResponseDirectives<'b> {
     pub(super) s_maxage: Option<Duration>,
     pub(super) stale_if_error: Option<Duration>,
     pub(super) stale_while_revalidate: Option<Duration>,
-    /// A targeted field says this, so that `Expires` says nothing (RFC 9213, 2.2).
+    /// The directives come from a targeted field, so that `Expires` is ignored (RFC 9213, 2.2).
     pub(super) is_targeted: bool,
 }
 
@@ -59,7 +59,7 @@ impl RequestDirectives {
                     () if is(name, "no-cache") => found.no_cache = true,
                     () if is(name, "only-if-cached") => found.only_if_cached = true,
                     () if is(name, "max-age") => shortest(&mut found.max_age, value),
-                    // Of two, what asks for more.
+                    // Of two values, the stricter one.
                     () if is(name, "min-fresh") => {
                         found.min_fresh =
                             found.min_fresh.max(Some(value.and_then(seconds).unwrap_or_default()));
@@ -69,7 +69,7 @@ impl RequestDirectives {
             }
         }
         if !has_any {
-            // RFC 9111, 5.4: what HTTP/1.0 had.
+            // RFC 9111, 5.4: the directive of HTTP/1.0.
             let pragma = head.find(buf, "pragma").unwrap_or_default();
             found.no_cache = directives(pragma).any(|(name, _)| is(name, "no-cache"));
         }
@@ -77,7 +77,7 @@ impl RequestDirectives {
     }
 }
 
-/// Whether a response says that older responses to the same request must not be used any more.
+/// Whether a response forbids further use of older responses to the same request.
 pub(crate) fn withdraws(head: &ResponseHead, buf: &[u8]) -> bool {
     let targeted = joined_targeted(&head.lines, buf);
     let directives = ResponseDirectives::of(&head.lines, buf, targeted.as_deref());
@@ -85,21 +85,21 @@ pub(crate) fn withdraws(head: &ResponseHead, buf: &[u8]) -> bool {
 }
 
 impl<'b> ResponseDirectives<'b> {
-    /// `targeted`: what [`joined_targeted`] gives.
+    /// `targeted`: the result of [`joined_targeted`].
     pub(super) fn of(lines: &[Line], buf: &'b [u8], targeted: Option<&'b [u8]>) -> Self {
         targeted.and_then(Self::parse_targeted).unwrap_or_else(|| Self::of_cache_control(lines, buf))
     }
 
-    /// Whether no shared cache may store the response, by what it says itself.
+    /// Whether the directives forbid every shared cache to store the response.
     pub(super) fn forbid_storing(&self, status: u16) -> bool {
-        // RFC 9111, 5.2.2.3: `no-store` is then for caches that do not know `must-understand`.
+        // RFC 9111, 5.2.2.3: `no-store` is then only for caches without support for `must-understand`.
         match self.must_understand {
             true => self.private || !is_understood(status),
             false => self.private || self.no_store,
         }
     }
 
-    /// Whether a field is one that `no-cache` or `private` names.
+    /// Whether `no-cache` or `private` names a field.
     pub(super) fn unshare_field(&self, name: &[u8]) -> bool {
         self.unshared.iter().any(|other| other.eq_ignore_ascii_case(name))
     }
@@ -110,7 +110,7 @@ impl<'b> ResponseDirectives<'b> {
         for line in lines.iter().filter(|line| line.known == Known::CacheControl) {
             has_any = true;
             for (name, value) in directives(line.value.of(buf)) {
-                // It may hide a directive that forbids to share the response.
+                // A malformed directive may hide a directive that forbids sharing.
                 found.private |= !is_well_formed(name, value);
                 match () {
                     () if is(name, "no-store") => found.no_store = true,
@@ -131,7 +131,7 @@ impl<'b> ResponseDirectives<'b> {
             }
         }
         if !has_any {
-            // RFC 9111, 5.4 defines it for requests alone. Old applications send it to keep caches away.
+            // RFC 9111, 5.4 defines `Pragma` only for requests. Old applications send it in responses against caching.
             found.no_cache = lines
                 .iter()
                 .filter(|line| line.known == Known::Other && is(line.name.of(buf), "pragma"))
@@ -141,7 +141,7 @@ impl<'b> ResponseDirectives<'b> {
         found
     }
 
-    /// RFC 9213, 2.1. None if the field is ignored: it is empty, is no dictionary, or a time in it is no integer.
+    /// RFC 9213, 2.1. `None` if the field is ignored: it is empty, is no dictionary, or has a time that is no integer.
     fn parse_targeted(field: &'b [u8]) -> Option<Self> {
         let mut found = Self { is_targeted: true, ..Self::default() };
         let mut has_any = false;
@@ -171,8 +171,8 @@ impl<'b> ResponseDirectives<'b> {
         has_any.then_some(found)
     }
 
-    /// Takes the names of a qualified directive (RFC 9111, 5.2.2.4). False if there is no list of names, or if it names a field
-    /// that decides how the rest is understood or stored: the directive then holds for the whole response.
+    /// Adds the names of a qualified directive (RFC 9111, 5.2.2.4). False if there is no list of names, or if it names a
+    /// field that is essential for the rest: the directive then applies to the whole response.
     fn unshare(&mut self, names: Option<&'b [u8]>) -> bool {
         let before = self.unshared.len();
         let names = names.unwrap_or_default().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
@@ -188,7 +188,7 @@ impl<'b> ResponseDirectives<'b> {
     }
 }
 
-/// Fields without which a stored response would not be understood as the endpoint meant it.
+/// Fields without which a cached response would have another meaning.
 const NEEDED: [&str; 15] = [
     "age",
     "cache-control",
@@ -207,10 +207,10 @@ const NEEDED: [&str; 15] = [
     "vary",
 ];
 
-/// The targeted field that is heeded (RFC 9213, 3).
+/// The supported targeted field (RFC 9213, 3).
 const TARGETED: &str = "cdn-cache-control";
 
-/// The value of the targeted field, over all of its lines. None if there is none.
+/// The value of the targeted field, joined over all of its lines. `None` if there is none.
 pub(super) fn joined_targeted<'b>(lines: &[Line], buf: &'b [u8]) -> Option<Cow<'b, [u8]>> {
     let is_targeted = |line: &&Line| line.known == Known::Other && is(line.name.of(buf), TARGETED);
     let mut values = lines.iter().filter(is_targeted).map(|line| line.value.of(buf));
@@ -223,13 +223,13 @@ pub(super) fn joined_targeted<'b>(lines: &[Line], buf: &'b [u8]) -> Option<Cow<'
     Some(joined)
 }
 
-/// Of a time that is said twice the shortest holds, and one that cannot be read is none at all (RFC 9111, 4.2.1).
+/// Of two times, the shortest applies. An invalid time counts as 0 (RFC 9111, 4.2.1).
 fn shortest(time: &mut Option<Duration>, value: Option<&[u8]>) {
     let said = value.and_then(seconds).unwrap_or_default();
     *time = Some(time.map_or(said, |before| before.min(said)));
 }
 
-/// A number of seconds (RFC 9111, 1.2.2), which some put into quotes.
+/// A number of seconds (RFC 9111, 1.2.2). Some applications put it into quotes.
 pub(super) fn seconds(value: &[u8]) -> Option<Duration> {
     let digits = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -239,10 +239,10 @@ pub(super) fn seconds(value: &[u8]) -> Option<Duration> {
     Some(Duration::from_secs(seconds.min(LONGEST)))
 }
 
-/// The directives of a line, with their values as they are. A comma within quotes separates nothing, unless the quotes have no
-/// end: then nothing is hidden behind them.
+/// The directives of a line, with their raw values. A comma within quotes does not separate directives, unless the quotes
+/// have no end: then they hide no directive.
 fn directives(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-    // Each quote behind quotes without an end is escaped by that reading, and has no end either.
+    // If one quote has no end, each later quote is escaped in that reading, and has no end either.
     let mut may_end = true;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -263,8 +263,8 @@ fn directives(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     })
 }
 
-/// Whether a directive is a name, perhaps with a value (RFC 9111, 5.2). A list may have empty members. A value that is no quoted
-/// string may have bytes that no token has, as applications write them, but for those that part words.
+/// Whether a directive is a name, perhaps with a value (RFC 9111, 5.2). A list may have empty members. An unquoted value
+/// may have bytes that no token allows, because applications write them, but no separators.
 fn is_well_formed(name: &[u8], value: Option<&[u8]>) -> bool {
     match value {
         None => name.is_empty() || is_token(name),
@@ -273,19 +273,19 @@ fn is_well_formed(name: &[u8], value: Option<&[u8]>) -> bool {
     }
 }
 
-/// The text of a quoted string. None if the value is no quoted string, or has escapes.
+/// The text of a quoted string. `None` if the value is no quoted string, or has escapes.
 fn unquoted(value: &[u8]) -> Option<&[u8]> {
     let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!text.contains(&b'\\')).then_some(text)
 }
 
-/// Whether this can be the name of a header (RFC 9110, 5.6.2).
+/// Whether this is a valid name of a header (RFC 9110, 5.6.2).
 pub(super) fn is_token(name: &[u8]) -> bool {
     let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !name.is_empty() && name.iter().all(is_of_token)
 }
 
-/// How long the quoted string at the beginning is.
+/// The length of the quoted string at the beginning.
 fn quoted(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {

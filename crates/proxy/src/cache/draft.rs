@@ -15,37 +15,38 @@ use super::lines::sent;
 use super::validators::Validators;
 use crate::date::{HttpDate, parse_http_date};
 
-/// What an entry takes beside its bytes, generously: its parts, its places in the store, what the allocator adds.
+/// The memory of an entry in addition to its bytes, generously: its parts, its places in the store, the allocator's
+/// overhead.
 const OVERHEAD: usize = 512;
 
-/// A response whose `Vary` names more headers than this is not kept.
+/// A response whose `Vary` names more headers than this is not cached.
 const VARY_MAX: usize = 16;
 
-/// The longest time for which a failure is stored. One request that an endpoint rejects, or one bad moment of the endpoint, does not
-/// close a target to others for longer.
+/// The longest time for which a failure is cached. So one rejected request, or one bad moment of the endpoint, does not
+/// block a target for others for longer.
 const FAILURE_MAX: Duration = Duration::from_secs(10);
 
-/// What is asked for.
+/// The cache's view of a request.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The target's URI (RFC 9111, 2), and the headers that the policy has named.
+    /// The target's URI (RFC 9111, 2), and the headers that the policy names.
     pub(crate) key: Arc<[u8]>,
-    /// Where the key has the path and the query.
+    /// The position of the path and the query in the key.
     pub(crate) target: Range<usize>,
-    /// Who is asked.
+    /// The upstream of the request.
     pub(crate) upstream: UpstreamKey,
-    /// What policies tell the endpoint beside what the client says.
+    /// The header lines that policies add for the endpoint.
     pub(crate) lines: Box<[u8]>,
     pub(crate) directives: RequestDirectives,
-    /// Whether it says by its headers who calls (RFC 9111, 3.5).
+    /// Whether the headers carry credentials (RFC 9111, 3.5).
     pub(crate) has_credentials: bool,
     pub(crate) has_cookie: bool,
-    /// Whether the client has a response already.
+    /// Whether the request has conditions on a response that the client already has.
     pub(crate) is_conditional: bool,
 }
 
 impl Asked {
-    /// The key of another path and query, asked for in the same way.
+    /// The key of a request that differs only in path and query.
     pub(crate) fn key_of(&self, path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
         let mut key = self.key[..self.target.start].to_vec();
         add_target(&mut key, path, query);
@@ -54,7 +55,7 @@ impl Asked {
     }
 }
 
-/// Adds a part to a key, so that no two lists of parts make the same key.
+/// Adds a part to a key. Different lists of parts make different keys.
 pub(crate) fn add_part(key: &mut Vec<u8>, part: &[u8]) {
     key.extend_from_slice(&part.len().to_le_bytes());
     key.extend_from_slice(part);
@@ -67,55 +68,55 @@ pub(crate) fn add_target(key: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>) {
     add_part(key, query.unwrap_or_default());
 }
 
-/// What is kept of the head of a response, and what it says.
+/// The stored part of a response's head, and its meaning for the cache.
 #[derive(Debug)]
 pub(crate) struct Draft {
     key: Arc<[u8]>,
     pub(super) upstream: UpstreamKey,
     pub(super) lines: Box<[u8]>,
-    /// Names that `Vary` has, and what the endpoint was sent by them.
+    /// The names in `Vary`, and the values that the endpoint received.
     pub(super) vary: Vec<Sent>,
     pub(crate) status: u16,
     /// The status line and the lines, without `Age`, `Content-Length` and the blank line.
     pub(super) head: Vec<u8>,
     pub(super) validators: Validators,
     pub(super) received: Instant,
-    /// How old it was then (RFC 9111, 4.2.3).
+    /// The age of the response when it arrived (RFC 9111, 4.2.3).
     pub(super) age: Duration,
-    /// How long it is fresh.
+    /// How long the response is fresh.
     pub(super) lifetime: Duration,
-    /// How long it may be used after that if the endpoint fails.
+    /// How long the stale response may serve if the endpoint fails.
     pub(super) stale_if_error: Duration,
-    /// How long it may be used after that while the endpoint is asked.
+    /// How long the stale response may serve while the endpoint is asked.
     pub(super) stale_while_revalidate: Duration,
-    /// `no-cache`: it is used if the endpoint says that it still holds.
+    /// `no-cache`: the response needs a successful revalidation before each use.
     pub(super) needs_validation: bool,
-    /// Whether it may answer requests that say who calls.
+    /// Whether the response may serve requests with credentials.
     pub(super) is_shareable: bool,
-    /// Whether it answers no request with a `Cookie`: only the policy says that it is fresh, so that nothing says that it is for
-    /// all; or it is a failure, which may be one of the cookie.
+    /// Whether the response serves no request with a `Cookie`. Either only the policy makes the response fresh, so that
+    /// it may be personal, or the response is a failure, which the cookie may have caused.
     pub(super) is_anonymous: bool,
 }
 
-/// What an endpoint was sent by a header.
+/// The values of a header that an endpoint received.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) name: Box<[u8]>,
-    /// As [`sent`] has them.
+    /// In the form of [`sent`].
     pub(super) values: Box<[u8]>,
 }
 
-/// When a response was asked for and came.
+/// When a request was sent and its response arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) asked: Instant,
     pub(crate) now: Instant,
-    /// The same as seconds since 1970, and as a date.
+    /// The arrival in seconds since 1970, and as a date.
     pub(crate) date: (u64, HttpDate),
 }
 
 impl Draft {
-    /// None if the response is not to be kept (RFC 9111, 3). `request` is what was sent to the endpoint.
+    /// `None` if the response is not to be cached (RFC 9111, 3). `request` is the request for the endpoint.
     pub(crate) fn of(
         asked: &Asked,
         request: &[u8],
@@ -123,7 +124,7 @@ impl Draft {
         rules: &model::Cache,
         times: &Times,
     ) -> Option<Self> {
-        // There has to be room for what is said of its age, its length, its date and its part.
+        // The head must have room for lines with its age, its length, its date and its range.
         if head.lines.len() + 4 > MAX_HEADERS {
             return None;
         }
@@ -187,7 +188,7 @@ impl Draft {
         is_of_use.then_some(draft)
     }
 
-    /// How many bytes it takes, without the body.
+    /// The size in bytes, without the body.
     pub(super) fn size(&self) -> usize {
         let vary: usize =
             self.vary.iter().map(|of| size_of::<Sent>() + of.name.len() + of.values.len()).sum();
@@ -198,7 +199,7 @@ impl Draft {
         &self.key
     }
 
-    /// How long it may answer after its lifetime, in one way or the other.
+    /// How long the response may serve after its lifetime, for either reason.
     pub(super) fn stale_time(&self) -> Duration {
         self.stale_if_error.max(self.stale_while_revalidate)
     }
@@ -209,7 +210,7 @@ impl Draft {
     }
 }
 
-/// What a response says beside `Cache-Control`.
+/// The headers of a response that matter for the cache, in addition to `Cache-Control`.
 struct Found<'b> {
     vary: Vec<&'b [u8]>,
     etag: Option<&'b [u8]>,
@@ -220,7 +221,7 @@ struct Found<'b> {
 }
 
 impl<'b> Found<'b> {
-    /// None if it is not to be kept.
+    /// `None` if the response is not to be cached.
     fn of(head: &ResponseHead, buf: &'b [u8], directives: &ResponseDirectives<'_>, now: u64) -> Option<Self> {
         let mut found =
             Self { vary: Vec::new(), etag: None, last_modified: None, date: None, expires: None, age: None };
@@ -244,11 +245,11 @@ impl<'b> Found<'b> {
                 Known::Other if is(name, "last-modified") => found.last_modified = Some(value),
                 // RFC 9213, 2.2.
                 Known::Other if is(name, "expires") && directives.is_targeted => {}
-                // Of two the worse one.
+                // Of two values, the worse one.
                 Known::Other if is(name, "expires") => {
                     found.expires = Some(if found.expires.is_some() { b"" } else { value });
                 }
-                // Of several lines and members the first counts (RFC 9111, 5.1).
+                // Of several lines and members, the first counts (RFC 9111, 5.1).
                 Known::Other if is(name, "age") && found.age.is_none() => found.age = Some(first_age(value)),
                 _ => {}
             }
@@ -256,7 +257,7 @@ impl<'b> Found<'b> {
         (found.vary.len() <= VARY_MAX).then_some(found)
     }
 
-    /// How long it is fresh by its date of expiry; one that cannot be read is over (RFC 9111, 5.3).
+    /// The freshness lifetime by `Expires`; an invalid date counts as expired (RFC 9111, 5.3).
     fn expires(&self, now: u64) -> Option<Duration> {
         let expires = parse_http_date(self.expires?, now).unwrap_or(0);
         Some(Duration::from_secs(expires.saturating_sub(self.date.unwrap_or(now))))
@@ -276,30 +277,30 @@ fn first_age(value: &[u8]) -> Duration {
     seconds(first.trim_ascii()).unwrap_or_default()
 }
 
-/// Whether a response with this status may be kept if it says how long: any final status, but those of a part or of a difference, those
-/// that speak of the one request or connection that they answer, and those that no cache may store (RFC 6585).
+/// Whether a response with this status may be cached if it states a lifetime. All final statuses may, except those of a
+/// range or a difference, those about one request or connection, and those that no cache may store (RFC 6585).
 fn is_storable(status: u16) -> bool {
     let is_of_one =
         matches!(status, 206 | 226 | 304 | 401 | 407 | 408 | 412 | 413 | 416 | 417 | 421 | 425 | 426);
     matches!(status, 200..=599) && !is_of_one && !matches!(status, 428 | 429 | 431 | 511)
 }
 
-/// Statuses whose rules for caches are known (RFC 9110, 15.1), as `must-understand` asks (RFC 9111, 5.2.2.3).
+/// Statuses with known caching rules (RFC 9110, 15.1), as `must-understand` requires (RFC 9111, 5.2.2.3).
 pub(super) fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Whether an endpoint has failed, or has rejected one request. The endpoint may answer other requests otherwise.
+/// Whether an endpoint has failed, or has rejected one request. The endpoint may respond differently to other requests.
 fn is_failure(status: u16) -> bool {
     status >= 400 && !matches!(status, 404 | 405 | 410 | 414 | 451 | 501)
 }
 
-/// Statuses that are kept if only the policy says how long.
+/// Statuses that are cached if only the policy states a lifetime.
 fn is_cacheable_by_default(status: u16) -> bool {
     matches!(status, 200 | 203 | 301 | 308)
 }
 
-/// What is kept of a head.
+/// The stored part of a head.
 fn kept_head(head: &ResponseHead, buf: &[u8], date: &HttpDate, unshared: &[&[u8]]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(head.len + 64);
     // Writing to a Vec does not fail.

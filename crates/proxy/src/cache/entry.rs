@@ -1,4 +1,4 @@
-//! A response that is kept.
+//! A cached response.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -17,25 +17,25 @@ use super::lines::{first_line, has_sent, lines, name_of, value_of, without_condi
 use super::range::Part;
 use super::validators::opaque;
 
-/// A response that is kept. It never changes.
+/// A cached response, immutable.
 #[derive(Debug)]
 pub(crate) struct Entry {
     draft: Draft,
     pub(crate) body: Bytes,
     charge: Charge,
-    /// Whether it answered somebody since it was last looked at.
+    /// Whether the response has served a request since the last check.
     used: AtomicBool,
 }
 
-/// The form in which a client receives a stored response.
+/// The form in which a client receives a cached response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Whole,
     /// The client has the response already: 304.
     Known,
-    /// These bytes of the body: 206.
+    /// This range of the body: 206.
     Part(Range<usize>),
-    /// The body ends before the part that the client asks for: 416.
+    /// The body ends before the requested range: 416.
     NoPart,
 }
 
@@ -44,7 +44,7 @@ impl Entry {
         Self { draft, body, charge, used: AtomicBool::new(false) }
     }
 
-    /// The same with another head. None if there is no room for it.
+    /// The same response with another head. `None` if there is no room.
     pub(crate) fn renewed(&self, draft: Draft, cache: &Cache) -> Option<Self> {
         let charge = cache.charge(draft.size() + self.body.len())?;
         Some(Self::new(draft, self.body.clone(), charge))
@@ -68,7 +68,7 @@ impl Entry {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether this is what the endpoint would be asked for. `request` is what it would be sent.
+    /// Whether the response serves this request. `request` is the request for the endpoint.
     pub(super) fn answers(&self, asked: &Asked, request: &[u8]) -> bool {
         let Draft { upstream, lines, vary, is_shareable, is_anonymous, .. } = &self.draft;
         *upstream == asked.upstream
@@ -78,25 +78,25 @@ impl Entry {
             && vary.iter().all(|of| has_sent(request, &of.name, &of.values))
     }
 
-    /// Whether another one answers whatever this would.
+    /// Whether `other` serves all requests that this response would serve.
     pub(super) fn is_replaced_by(&self, other: &Self) -> bool {
         let (old, new) = (&self.draft, &other.draft);
         old.upstream == new.upstream && old.lines == new.lines && old.vary == new.vary
     }
 
-    /// Whether the other one is a failure, and this one can still serve: fresh, or stale by its rules.
+    /// Whether `other` is a failure, and this response can still serve: fresh, or stale within its rules.
     pub(super) fn outlasts(&self, other: &Self, now: Instant) -> bool {
         let own = &self.draft;
         let usable = own.lifetime + own.stale_time();
         other.draft.is_failure() && !own.is_failure() && !own.needs_validation && self.age(now) < usable
     }
 
-    /// Whether its head came later.
+    /// Whether the head of this response arrived later.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         self.draft.received > other.draft.received
     }
 
-    /// Whether it is the answer without asking.
+    /// Whether the response serves the request without revalidation.
     pub(super) fn is_fresh(&self, asked: &Asked, now: Instant) -> bool {
         let RequestDirectives { no_cache, max_age, min_fresh, .. } = asked.directives;
         let age = self.age(now);
@@ -106,40 +106,40 @@ impl Entry {
             && age + min_fresh.unwrap_or_default() < self.draft.lifetime
     }
 
-    /// Whether it is the answer without asking, for whoever does not want more than others.
+    /// Whether the response serves requests without special demands without revalidation.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         !self.draft.needs_validation && self.age(now) < self.draft.lifetime
     }
 
-    /// How old it is (RFC 9111, 4.2.3).
+    /// The age of the response (RFC 9111, 4.2.3).
     pub(crate) fn age(&self, now: Instant) -> Duration {
         self.draft.age + now.saturating_duration_since(self.draft.received)
     }
 
-    /// How long it will be fresh, in seconds; below 0 if it is not.
+    /// The remaining freshness, in seconds; below 0 if the response is stale.
     pub(crate) fn ttl(&self, now: Instant) -> i64 {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         seconds(self.draft.lifetime) - seconds(self.age(now))
     }
 
-    /// Whether it may be used since the endpoint has failed (RFC 5861, 4). A response that answers while the endpoint is asked may
-    /// do so after that, too.
+    /// Whether the response may serve because the endpoint has failed (RFC 5861, 4). A response that may serve while the
+    /// endpoint is asked may also serve after that.
     pub(crate) fn may_stand_in(&self, asked: &Asked, now: Instant) -> bool {
         let RequestDirectives { no_cache, max_age, .. } = asked.directives;
-        // Who asks for it anew wants to see the failure, unless somebody has said otherwise (RFC 9111, 5.2.1.4).
+        // A client that reloads wants to see the failure, unless a directive says otherwise (RFC 9111, 5.2.1.4).
         let is_reload = no_cache || max_age.is_some();
         let is_welcome = !is_reload || !self.draft.stale_if_error.is_zero();
         let time = if is_reload { self.draft.stale_if_error } else { self.draft.stale_time() };
         is_welcome && !self.draft.needs_validation && self.age(now) < self.draft.lifetime + time
     }
 
-    /// Whether a 304 with this entity tag is of another response (RFC 9111, 4.3.4).
+    /// Whether a 304 with this entity tag belongs to another response (RFC 9111, 4.3.4).
     pub(crate) fn is_other_than(&self, etag: Option<&[u8]>) -> bool {
-        // Servers that compress as they go weaken the tag of what they send, and not that of a 304.
+        // Servers that compress on the fly weaken the tag of a 200, but not of a 304.
         etag.zip(self.draft.validators.etag.as_deref()).is_some_and(|(new, own)| opaque(new) != opaque(own))
     }
 
-    /// Whether it may be used while the endpoint is being asked (RFC 5861, 3).
+    /// Whether the stale response may serve while the endpoint is asked (RFC 5861, 3).
     pub(super) fn may_bridge(&self, asked: &Asked, now: Instant) -> bool {
         let RequestDirectives { no_cache, max_age, min_fresh, .. } = asked.directives;
         !no_cache
@@ -149,7 +149,7 @@ impl Entry {
             && self.age(now) < self.draft.lifetime + self.draft.stale_while_revalidate
     }
 
-    /// The form in which a client receives it, by the conditions of the client's request.
+    /// The form in which a client receives the response, by the conditions of its request.
     pub(crate) fn shape(&self, head: &RequestHead, buf: &[u8], part: Option<Part>) -> Shape {
         if self.draft.status != 200 {
             return Shape::Whole;
@@ -163,12 +163,12 @@ impl Entry {
         }
     }
 
-    /// Whether it can be cut into parts.
+    /// Whether the response supports ranges.
     pub(crate) fn has_parts(&self) -> bool {
         self.draft.status == 200
     }
 
-    /// Writes its head, with `Age`.
+    /// Writes the head, with `Age`.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, shape: &Shape, now: Instant) {
         let length = self.body.len();
         let is_written: fn(&[u8]) -> bool = match shape {
@@ -201,7 +201,7 @@ impl Entry {
         let _ = write!(out, "Age: {}\r\n\r\n", self.age(now).as_secs());
     }
 
-    /// The bytes of its body that follow this form's head.
+    /// The part of the body that follows this form's head.
     pub(crate) fn body_in(&self, shape: &Shape) -> &[u8] {
         match shape {
             Shape::Whole => &self.body,
@@ -210,15 +210,15 @@ impl Entry {
         }
     }
 
-    /// Makes of a written request one that asks whether this still holds, in place of what the client asked. False if this has
-    /// nothing to ask by.
+    /// Turns a request for the endpoint into a revalidation of this response, in place of the client's conditions. False
+    /// if the response has no validators.
     pub(crate) fn ask_whether_it_holds(&self, request: &mut Vec<u8>) -> bool {
         let validators = &self.draft.validators;
         if validators.is_empty() {
             return false;
         }
         let mut asking = without_conditions(request);
-        // Before the blank line.
+        // Removes the blank line.
         asking.truncate(asking.len() - 2);
         for (name, value) in
             [("If-None-Match", &validators.etag), ("If-Modified-Since", &validators.last_modified)]
@@ -234,14 +234,14 @@ impl Entry {
         true
     }
 
-    /// Its head with what a 304 says anew (RFC 9111, 3.2).
+    /// The head with the updates of a 304 (RFC 9111, 3.2).
     pub(crate) fn renewed_head(&self, head: &ResponseHead, buf: &[u8]) -> Vec<u8> {
         let own = &self.draft.head;
         let mut renewed = own[..first_line(own)].to_vec();
         let news = || head.lines.iter().filter(|line| !line.hop_by_hop && is_renewable(line, buf));
         for line in lines(own) {
             let name = name_of(line);
-            // The old date would make it as old as before.
+            // The old date would keep the response as old as before.
             if !is(name, "date") && !news().any(|new| new.name.of(buf).eq_ignore_ascii_case(name)) {
                 renewed.extend_from_slice(line);
                 renewed.extend_from_slice(b"\r\n");
@@ -253,12 +253,12 @@ impl Entry {
         renewed
     }
 
-    /// Compares it with the answer to a HEAD of the same target (RFC 9111, 4.3.5). An answer without validators renews nothing, even
-    /// if it contradicts nothing.
+    /// Compares the cached response with the response to a HEAD of the same target (RFC 9111, 4.3.5). A response without
+    /// validators renews nothing, even without a contradiction.
     pub(crate) fn compared_with(&self, head: &ResponseHead, buf: &[u8]) -> Compared {
         let said = |name| head.find(buf, name);
         let own = |name| lines(&self.draft.head).find(|line| is(name_of(line), name)).map(value_of);
-        // The endpoint speaks of another representation.
+        // The response to the HEAD is about another representation.
         if said("content-encoding") != own("content-encoding") || said("content-type") != own("content-type")
         {
             return Compared::Unknown;
@@ -280,13 +280,13 @@ impl Entry {
         }
     }
 
-    /// Whether its head has a line of this name.
+    /// Whether the head has a line with this name.
     pub(crate) fn has_line(&self, name: &[u8]) -> bool {
         lines(&self.draft.head).any(|line| name_of(line).eq_ignore_ascii_case(name))
     }
 }
 
-/// Whether the answer to a HEAD is of the same response.
+/// Whether the response to a HEAD matches the cached response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     Same,
@@ -294,8 +294,8 @@ pub(crate) enum Compared {
     Unknown,
 }
 
-/// Whether a line of a 304 takes the place of what is kept: all but what describes the bytes of the body, which have not come
-/// with it.
+/// Whether a line of a 304 replaces the stored line: all lines except those that describe the bytes of the body, which
+/// the 304 does not contain.
 fn is_renewable(line: &Line, buf: &[u8]) -> bool {
     !matches!(line.known, Known::ContentLength | Known::ContentEncoding) && !is_of_bytes(line.name.of(buf))
 }
@@ -306,15 +306,15 @@ pub(crate) fn is_of_bytes(name: &[u8]) -> bool {
     OF_BYTES.into_iter().any(|other| is(name, other))
 }
 
-/// Whether a line speaks of the whole response, so that a 416 does not have it. Caches would keep the 416 by it.
+/// Whether a line describes the whole response, so that a 416 must not have it: caches would store the 416 by it.
 fn is_of_whole(name: &[u8]) -> bool {
     const OF_WHOLE: [&str; 6] =
         ["cache-control", "cdn-cache-control", "etag", "expires", "last-modified", "pragma"];
     OF_WHOLE.into_iter().any(|other| is(name, other))
 }
 
-/// Whether a 304 has this line of what is kept: all but what tells of the bytes of the body (RFC 9110, 15.4.5), since scripts need
-/// what is said of origins.
+/// Whether a 304 contains this stored line: all lines except those that describe the bytes of the body (RFC 9110,
+/// 15.4.5), because scripts need the CORS headers.
 fn is_of_304(name: &[u8]) -> bool {
     const OF_BODY: [&str; 9] = [
         "accept-ranges",

@@ -1,4 +1,4 @@
-//! Requests on their way to endpoints whose responses several may get.
+//! Requests in flight whose responses may serve several clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -12,43 +12,43 @@ use super::draft::Asked;
 use super::entry::Entry;
 use super::store::Cache;
 
-/// How long anybody waits for what another one asks for (nginx: `proxy_cache_lock_timeout`). Whoever comes after that asks
-/// in its place: its client may be one that reads slowly on purpose.
+/// How long a request waits for the response to another request (nginx: `proxy_cache_lock_timeout`). A request that comes
+/// after that time takes the place of the first request: the first client may read slowly on purpose.
 pub(crate) const WAIT: Duration = Duration::from_secs(5);
-/// How many requests may wait for what one of them asks for.
+/// The limit of requests that wait for one request.
 pub(super) const WAITING_MAX: usize = 1024;
 
-/// What an endpoint is being asked for.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     upstream: UpstreamKey,
     lines: Box<[u8]>,
     begun: Instant,
-    /// Whether something has changed what it asks for. Written and read while the shard is locked.
+    /// Whether an invalidation has outdated the request. Written and read while the shard is locked.
     is_outdated: AtomicBool,
-    /// Whether its response is most likely for nobody else.
+    /// Whether the response is most likely for one client only.
     pub(super) is_private: bool,
-    /// Closed when it ends.
+    /// Closed when the request ends.
     done: Semaphore,
     waiting: AtomicUsize,
     outcome: AtomicU8,
 }
 
-/// How it ended to ask an endpoint.
+/// The outcome of a request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Outcome {
-    /// Whoever asked went away.
+    /// The client of the request went away.
     Lost,
-    /// There is a response for others.
+    /// The response was cached.
     Kept,
-    /// There is a response, and not for others.
+    /// The response is not for other clients.
     OfNoUse,
     /// There is no response.
     Failed,
 }
 
-/// Who asks an endpoint for what several want. What others wait for ends with it.
+/// The request that asks an endpoint for several clients. When the value is dropped, the waiting requests continue.
 #[derive(Debug)]
 pub(crate) struct Flight {
     cache: Arc<Cache>,
@@ -78,12 +78,12 @@ impl UnderWay {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Whether the endpoint that is asked would be asked for the same.
+    /// Whether another request would ask the endpoint for the same.
     pub(super) fn is_for(&self, asked: &Asked) -> bool {
         self.upstream == asked.upstream && self.lines == asked.lines
     }
 
-    /// Until when it is waited for.
+    /// The end of the time that other requests wait.
     pub(crate) fn until(&self) -> Instant {
         self.begun + WAIT
     }
@@ -100,7 +100,7 @@ impl UnderWay {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits for its end.
+    /// Waits for the outcome.
     pub(crate) async fn end(&self) -> Outcome {
         struct Place<'u>(&'u UnderWay);
         impl Drop for Place<'_> {
@@ -109,7 +109,7 @@ impl UnderWay {
             }
         }
         let _place = Place(self);
-        // It gives nothing, and is closed.
+        // The semaphore has no permits, and the end closes it.
         let _ = self.done.acquire().await;
         match self.outcome.load(Ordering::Acquire) {
             1 => Outcome::Kept,
@@ -129,12 +129,12 @@ impl Flight {
         &self.cache
     }
 
-    /// Says how it will have ended.
+    /// Sets the outcome.
     pub(crate) fn ends(&self, outcome: Outcome) {
         self.state.outcome.store(outcome as u8, Ordering::Release);
     }
 
-    /// What has come is of no use to others, nor will be what comes next.
+    /// The response is not for other clients, and neither are later responses.
     pub(crate) fn is_of_no_use(&self) {
         self.ends(Outcome::OfNoUse);
         if !self.state.is_private {
@@ -142,8 +142,8 @@ impl Flight {
         }
     }
 
-    /// Keeps the response that was asked for, in place of those that would have answered the same. Says how many others had to
-    /// go; nothing if it is not kept itself.
+    /// Caches the response, in place of responses that would serve the same requests. Returns the number of evicted
+    /// responses; `None` if the response is not cached.
     pub(crate) fn keep(self, entry: Arc<Entry>) -> Option<u64> {
         self.ends(Outcome::OfNoUse);
         let evicted = self.cache.insert(&self.key, &self.state, entry)?;

@@ -1,20 +1,20 @@
-//! Responses that are kept for others: a shared cache by RFC 9111, one for each policy that wants it.
+//! Cached responses: a shared cache by RFC 9111 for each policy that enables one.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `directives` | what heads say of caching |
-//! | `targeted` | the structured fields in which a response speaks to caches like this one |
+//! | `directives` | cache directives in heads |
+//! | `targeted` | structured fields with directives for CDN caches |
 //! | `draft` | the stored part of a response's head, and the rules of storing |
-//! | `entry` | a stored response: the requests that it answers, and the form |
-//! | `validators`, `range` | conditions and parts that clients ask for |
-//! | `lines` | header lines of heads that were written here |
-//! | `store` | all of them, within a limit of bytes |
+//! | `entry` | a cached response: the requests that it serves, and its form |
+//! | `validators`, `range` | conditions and ranges of requests |
+//! | `lines` | header lines of heads that the gateway has written |
+//! | `store` | all cached responses, within a memory limit |
 //! | `flight` | requests in flight that several clients wait for |
-//! | `account` | the bytes |
-//! | `collector` | a response on its way to the client, collected |
+//! | `account` | the memory limit and use |
+//! | `collector` | collects a response on its way to the client |
 //!
-//! A response answers a request if an endpoint would have been asked for the same: what is compared are the bytes that go to
-//! the endpoint, not what the client sent. What is done with it in the life of a request is in `http/cached/`.
+//! A cached response serves a request if the endpoint would receive the same request: the cache compares the bytes for
+//! the endpoint, not the client's bytes. `http/cached/` uses the cache in the life of a request.
 
 mod account;
 mod collector;

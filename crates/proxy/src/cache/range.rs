@@ -1,4 +1,4 @@
-//! Parts of a stored response (RFC 9110, 14).
+//! Ranges of a cached response (RFC 9110, 14).
 
 use std::ops::Range;
 
@@ -6,17 +6,18 @@ use sluicegate_http1::{Known, Line, RequestHead};
 
 use super::directives::is;
 
-/// The part that a request asks for.
+/// The range that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// From this byte to this one, or to the end.
+    /// From this byte to the second byte, or to the end.
     From(u64, Option<u64>),
-    /// The last bytes, so many of them.
+    /// The last bytes, by number.
     Last(u64),
 }
 
 impl Part {
-    /// None if the request asks for no part, or for one that only the endpoint may understand: several ranges, another unit.
+    /// `None` if the request asks for no range, or for a range that only the endpoint may understand: several ranges,
+    /// another unit.
     pub(crate) fn of(head: &RequestHead, buf: &[u8]) -> Option<Self> {
         let mut lines = head.lines.iter().filter(|line| is_named(line, buf, "range"));
         let line = lines.next().filter(|_| lines.next().is_none())?;
@@ -35,7 +36,7 @@ impl Part {
         }
     }
 
-    /// The part of a body of this length. None if the body has no such part.
+    /// The range of a body of this length. `None` if the body has no such range.
     pub(crate) fn within(self, length: usize) -> Option<Range<usize>> {
         let whole = length as u64;
         let range = match self {
@@ -47,12 +48,12 @@ impl Part {
     }
 }
 
-/// Whether a request asks for a part, or says on which condition.
+/// Whether a request asks for a range, or sets a condition for it.
 pub(crate) fn asks_for_part(head: &RequestHead, buf: &[u8]) -> bool {
     head.lines.iter().any(|line| is_about_parts(line, buf))
 }
 
-/// Whether a header line asks for a part, or says on which condition.
+/// Whether a header line asks for a range, or sets a condition for it.
 pub(crate) fn is_about_parts(line: &Line, buf: &[u8]) -> bool {
     is_named(line, buf, "range") || is_named(line, buf, "if-range")
 }
@@ -61,7 +62,7 @@ fn is_named(line: &Line, buf: &[u8], name: &str) -> bool {
     line.known == Known::Other && is(line.name.of(buf), name)
 }
 
-/// A decimal number. One that is too large to be written here is larger than any body.
+/// A decimal number. A number too large for `u64` is larger than any body.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

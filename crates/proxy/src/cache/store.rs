@@ -1,7 +1,7 @@
-//! All responses that a policy keeps.
+//! All cached responses of a policy.
 //!
-//! The only locks on the way of a request are here: one for each of a few parts of a cache, held for look-ups, never while
-//! anything is waited for. Routes without a cache do not come by.
+//! This module has the only locks on the path of a request: one for each shard of a cache, held for lookups, never during
+//! a wait. Requests of routes without a cache take no lock.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
@@ -19,27 +19,27 @@ use super::draft::Asked;
 use super::entry::Entry;
 use super::flight::{Flight, UnderWay};
 
-/// The most parts.
+/// The limit of shards.
 const SHARDS_MAX: u64 = 16;
-/// The largest responses that a part has room for, at least.
+/// The smallest number of largest responses for which a shard has room.
 const LARGEST_MIN: u64 = 4;
-/// How many responses are kept of one URI, for different headers and upstreams.
+/// How many responses of one URI are cached, for different headers and upstreams.
 const VARIANTS_MAX: usize = 32;
-/// For how long nobody waits for a response after one was of no use to others.
+/// How long requests do not wait for a response after a response that was not for other clients.
 const OF_NO_USE: Duration = Duration::from_secs(10);
-/// How many of those are remembered.
+/// How many keys of these responses are remembered.
 const REMEMBERED: usize = 1024;
 
-/// The responses that a policy keeps.
+/// The cached responses of a policy.
 #[derive(Debug)]
 pub(crate) struct Cache {
     rules: model::Cache,
     shards: Box<[Mutex<Shard>]>,
-    /// How many bytes a shard keeps.
+    /// The memory limit of a shard, in bytes.
     share: usize,
     account: Arc<Account>,
     hasher: RandomState,
-    /// Keys of which a response was of no use to others: the upper half of their hash, and until when, in seconds.
+    /// Keys whose response was not for other clients: the upper half of the hash, and the end of the time in seconds.
     of_no_use: Box<[AtomicU64]>,
     begun: Instant,
 }
@@ -49,25 +49,25 @@ struct Shard {
     /// The numbers of the responses to each key, oldest first.
     index: HashMap<Arc<[u8]>, Vec<u64>>,
     entries: HashMap<u64, Arc<Entry>>,
-    /// Numbers in the order in which they may be thrown out; some are gone already.
+    /// Numbers in the order of eviction; some are gone already.
     queue: VecDeque<u64>,
     next: u64,
     bytes: usize,
-    /// What endpoints are being asked for, the newest last. Those before it took too long, or are for one client alone.
+    /// The requests in flight, the newest last. The earlier ones took too long, or are for one client only.
     flights: HashMap<Arc<[u8]>, Vec<Arc<UnderWay>>>,
 }
 
-/// What becomes of a request.
+/// The result of a lookup.
 pub(crate) enum Entered {
-    /// This answers it.
+    /// The cached response serves the request.
     Kept(Arc<Entry>),
-    /// It asks the endpoint, also for others. What is stale may be used by its rules.
+    /// The request asks the endpoint, also for others. The stale response may serve within its rules.
     Leads(Flight, Option<Arc<Entry>>),
-    /// This answers it, though stale. The flight asks the endpoint, for whoever comes next.
+    /// The stale response serves the request. The flight asks the endpoint for later requests.
     Refreshes(Flight, Arc<Entry>),
-    /// Another one asks the endpoint.
+    /// Another request asks the endpoint.
     Waits(Arc<UnderWay>, Option<Arc<Entry>>),
-    /// It asks the endpoint for itself.
+    /// The request asks the endpoint only for itself.
     Alone(Option<Arc<Entry>>),
 }
 
@@ -91,12 +91,12 @@ impl Cache {
         &self.rules
     }
 
-    /// How many bytes it takes.
+    /// The memory in use, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.account.used() as u64
     }
 
-    /// How many responses it keeps.
+    /// The number of cached responses.
     pub(crate) fn entries(&self) -> u64 {
         self.account.entries.load(Ordering::Relaxed)
     }
@@ -105,8 +105,8 @@ impl Cache {
         Charge::new(&self.account, bytes)
     }
 
-    /// What becomes of a request, for which an endpoint would be sent `request`. One that `waits` may wait for another, one that
-    /// `leads` may have others wait for it.
+    /// Looks up the response to a request. `request` is the request for the endpoint. A request that `waits` may wait for
+    /// another request. A request that `leads` may have others wait.
     pub(crate) fn enter(
         self: &Arc<Self>,
         asked: &Asked,
@@ -123,7 +123,7 @@ impl Cache {
         }
         let is_private =
             asked.has_credentials || asked.is_conditional && found.is_none() || self.is_of_no_use(hash, now);
-        // One of which nobody else gets anything is not in the way of one for all.
+        // A request for one client only does not block a request for all clients.
         let is_in_the_way = |other: &&Arc<UnderWay>| now < other.until() && (is_private || !other.is_private);
         if let Some(under_way) = shard.newest(&asked.key).filter(is_in_the_way) {
             if let Some(entry) = found.as_ref().filter(|entry| entry.may_bridge(asked, now)) {
@@ -152,8 +152,8 @@ impl Cache {
         }
     }
 
-    /// Keeps a response to a key, in place of those that would have answered the same. Says how many others had to go; nothing if
-    /// it is not kept itself.
+    /// Caches a response under a key, in place of responses that would serve the same requests. Returns the number of
+    /// evicted responses; `None` if the response is not cached.
     pub(super) fn insert(&self, key: &Arc<[u8]>, asked: &UnderWay, entry: Arc<Entry>) -> Option<u64> {
         let (bytes, share) = (entry.bytes(), self.share);
         if bytes > share {
@@ -162,7 +162,7 @@ impl Cache {
         let now = Instant::now();
         let (mut evicted, mut replaced) = (Vec::new(), Vec::new());
         let mut shard = self.shard(self.hash(key));
-        // That somebody else asks meanwhile, since it takes long, is no reason.
+        // A newer request in flight, started because this one was slow, does not matter.
         if asked.is_outdated() {
             return None;
         }
@@ -174,12 +174,12 @@ impl Cache {
             return None;
         }
         if old.is_empty() && numbers.len() >= VARIANTS_MAX {
-            // Who makes up variants does not push out those that others want.
+            // A client that makes up variants does not evict variants that other clients use.
             let is_idle = |number: &u64| !shard.entries.get(number).is_some_and(|entry| entry.take_touch());
             let idle = numbers.iter().position(is_idle).unwrap_or(0);
             old.extend(numbers.get(idle));
             if let Some(numbers) = shard.index.get_mut(key) {
-                // Those that were passed over come last.
+                // The skipped variants come last.
                 numbers.rotate_left(idle);
             }
         }
@@ -192,7 +192,7 @@ impl Cache {
         Some(evicted.len() as u64)
     }
 
-    /// Puts a response in the place of one, unless that is gone. The body is the same.
+    /// Replaces a response, unless it is gone. The body is the same.
     pub(crate) fn replace(&self, old: &Arc<Entry>, new: Entry) {
         let key = old.draft().key();
         let mut shard = self.shard(self.hash(key));
@@ -202,7 +202,7 @@ impl Cache {
         }
     }
 
-    /// Ends what an endpoint was asked for.
+    /// Ends a request in flight.
     pub(super) fn land(&self, key: &Arc<[u8]>, state: &Arc<UnderWay>) {
         let mut shard = self.shard(self.hash(key));
         let Some(flights) = shard.flights.get_mut(key) else { return };
@@ -212,7 +212,7 @@ impl Cache {
         }
     }
 
-    /// Throws out all responses to a key, and those that are on their way (RFC 9111, 4.4).
+    /// Removes all responses to a key, and outdates the requests in flight (RFC 9111, 4.4).
     pub(crate) fn invalidate(&self, key: &[u8]) {
         let mut shard = self.shard(self.hash(key));
         let numbers = shard.index.remove(key).unwrap_or_default();
@@ -224,7 +224,7 @@ impl Cache {
         self.count_gone(gone.len());
     }
 
-    /// Throws out one response.
+    /// Removes one response.
     pub(crate) fn remove(&self, entry: &Arc<Entry>) {
         let key = entry.draft().key();
         let mut shard = self.shard(self.hash(key));
@@ -265,14 +265,14 @@ impl Cache {
 }
 
 impl Shard {
-    /// The newest response that answers a request.
+    /// The newest response that serves a request.
     fn find(&self, asked: &Asked, request: &[u8]) -> Option<Arc<Entry>> {
         let numbers = self.index.get(&asked.key)?;
         let entries = numbers.iter().rev().filter_map(|number| self.entries.get(number));
         entries.into_iter().find(|entry| entry.answers(asked, request)).cloned()
     }
 
-    /// What an endpoint was last asked for by this key.
+    /// The last request in flight for this key.
     fn newest(&self, key: &Arc<[u8]>) -> Option<&Arc<UnderWay>> {
         self.flights.get(key)?.last()
     }
@@ -290,14 +290,14 @@ impl Shard {
         self.index.entry(key.clone()).or_default().push(number);
         self.entries.insert(number, entry);
         self.queue.push_back(number);
-        // Those that are gone already take room, too.
+        // Numbers of removed responses take memory, too.
         if self.queue.len() > 2 * self.entries.len() + 64 {
             let entries = &self.entries;
             self.queue.retain(|number| entries.contains_key(number));
         }
     }
 
-    /// Takes a response out, and leaves its number among those of its key.
+    /// Removes a response, but leaves its number in the list of its key.
     fn take(&mut self, number: u64) -> Option<Arc<Entry>> {
         let entry = self.entries.remove(&number)?;
         self.bytes -= entry.bytes();
@@ -316,8 +316,8 @@ impl Shard {
         Some(entry)
     }
 
-    /// Throws out what was not used for longest, roughly: in the order in which it came, but whoever was used since comes once
-    /// more (the clock, or "second chance").
+    /// Evicts the least recently used responses, roughly: in the order of arrival, but a response that was used since
+    /// gets a second chance (the clock algorithm).
     fn make_room(&mut self, bytes: usize, share: usize, gone: &mut Vec<Arc<Entry>>) {
         while self.bytes + bytes > share {
             let Some(number) = self.queue.pop_front() else { return };

@@ -1,12 +1,12 @@
-//! Dictionaries of structured fields (RFC 9651, 4.2.2), in which targeted cache control is written (RFC 9213, 2.1).
+//! Dictionaries of structured fields (RFC 9651, 4.2.2), the format of targeted cache control (RFC 9213, 2.1).
 //!
-//! The parser reads and forgets values that no directive has: dates, byte sequences, inner lists. Parameters are ignored.
+//! The parser skips values that no directive has: dates, byte sequences, inner lists. Parameters are ignored.
 
 use std::time::Duration;
 
 use super::directives::LONGEST;
 
-/// The most digits of an integer (RFC 9651, 3.3.1).
+/// The limit of digits of an integer (RFC 9651, 3.3.1).
 const DIGITS_MAX: usize = 15;
 
 /// The members of a dictionary, in order. A malformed dictionary ends with an error.
@@ -25,12 +25,12 @@ pub(super) enum Item<'b> {
     Other,
 }
 
-/// The field is no dictionary.
+/// The field is not a valid dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 impl Item<'_> {
-    /// A time in seconds. A negative one counts as 0. None if the item is no integer.
+    /// A time in seconds. A negative time counts as 0. `None` if the item is no integer.
     pub(super) fn seconds(self) -> Option<Duration> {
         let Self::Integer(seconds) = self else { return None };
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LONGEST)))
@@ -59,7 +59,7 @@ impl<'b> Dictionary<'b> {
         Ok((name, value))
     }
 
-    /// The rest of an inner list, whose bracket is open.
+    /// The rest of an inner list, after its opening bracket.
     fn inner_list(&mut self) -> Result<Item<'b>, Malformed> {
         self.skip(b" ");
         while !self.take(b')') {
@@ -166,7 +166,7 @@ impl<'b> Dictionary<'b> {
         Ok(if has_escapes { Item::Other } else { Item::String(text) })
     }
 
-    /// The bytes at the beginning for which this holds.
+    /// The bytes at the beginning that satisfy `holds`.
     fn run(&mut self, holds: impl Fn(&u8) -> bool) -> &'b [u8] {
         let end = self.rest.iter().position(|byte| !holds(byte)).unwrap_or(self.rest.len());
         let (run, rest) = self.rest.split_at(end);
@@ -178,7 +178,7 @@ impl<'b> Dictionary<'b> {
         self.run(|byte| bytes.contains(byte));
     }
 
-    /// Whether this byte came next. It is taken then.
+    /// Whether the next byte is `byte`. If so, the byte is consumed.
     fn take(&mut self, byte: u8) -> bool {
         let is_next = self.rest.first() == Some(&byte);
         if is_next {

@@ -1,4 +1,4 @@
-//! Conditions of requests (RFC 9110, 13), and the validators of stored responses.
+//! Conditions of requests (RFC 9110, 13), and the validators of cached responses.
 
 use sluicegate_http1::{Known, RequestHead};
 
@@ -6,12 +6,12 @@ use super::directives::is;
 use crate::date::parse_http_date;
 use crate::http::is_same_name;
 
-/// The validators of a stored response.
+/// The validators of a cached response.
 #[derive(Debug)]
 pub(super) struct Validators {
     pub(super) etag: Option<Box<[u8]>>,
     pub(super) last_modified: Option<Box<[u8]>>,
-    /// The response's `Date`, or the time at which the response came, in seconds since 1970.
+    /// The response's `Date`, or the time of its arrival, in seconds since 1970.
     pub(super) date: u64,
 }
 
@@ -24,7 +24,7 @@ impl Validators {
         [&self.etag, &self.last_modified].into_iter().flatten().map(|text| text.len()).sum()
     }
 
-    /// Whether the conditions of a request say that its client has the response already (RFC 9111, 4.3.2).
+    /// Whether the conditions of a request show that its client already has the response (RFC 9111, 4.3.2).
     pub(super) fn are_known_to(&self, head: &RequestHead, buf: &[u8]) -> bool {
         let mut tags = head.lines.iter().filter(|line| is(line.name.of(buf), "if-none-match")).peekable();
         if tags.peek().is_some() {
@@ -43,7 +43,7 @@ impl Validators {
         is_no_later().unwrap_or(false)
     }
 
-    /// Whether a part of the response goes with what the client has, by `If-Range` (RFC 9110, 13.1.5).
+    /// Whether a range of the response belongs to the client's stored part, by `If-Range` (RFC 9110, 13.1.5).
     pub(super) fn allow_part(&self, head: &RequestHead, buf: &[u8]) -> bool {
         let mut lines = head
             .lines
@@ -52,7 +52,8 @@ impl Validators {
             .map(|line| line.value.of(buf));
         let Some(value) = lines.next() else { return true };
         let is_only_one = lines.next().is_none();
-        // Weak tags say nothing of bytes. Neither does a date so young that the response may have changed since (8.8.2.2).
+        // A weak tag does not identify bytes. Neither does a date so recent that the response may have changed since
+        // (8.8.2.2).
         let is_this = match &self.last_modified {
             _ if value.starts_with(b"\"") => self.etag.as_deref() == Some(value),
             Some(modified) => {
@@ -65,17 +66,17 @@ impl Validators {
     }
 }
 
-/// Whether a header makes a request conditional, by what a cache knows.
+/// Whether a header makes a request conditional, in a way that a cache can check.
 pub(crate) fn is_condition(name: &[u8]) -> bool {
     ["if-none-match", "if-modified-since"].into_iter().any(|other| is_same_name(name, other.as_bytes()))
 }
 
-/// An entity tag without what says that it is weak.
+/// An entity tag without its mark of weakness.
 pub(super) fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Whether a list of entity tags has this one, weakly compared (RFC 9110, 8.8.3.2).
+/// Whether a list contains this entity tag, by weak comparison (RFC 9110, 8.8.3.2).
 fn lists_tag(list: &[u8], etag: Option<&[u8]>) -> bool {
     if list.trim_ascii() == b"*" {
         return true;

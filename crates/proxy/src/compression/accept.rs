@@ -1,21 +1,21 @@
-//! What a client accepts (RFC 9110, 12.5.3).
+//! The codings that a client accepts (RFC 9110, 12.5.3).
 
 use sluicegate_model::{Codings, ContentCoding};
 
-/// How much a client likes each coding, in thousandths. What it named twice counts as it was liked least.
+/// The client's weight of each coding, in thousandths. If a coding is named twice, the lowest weight counts.
 #[derive(Default)]
 struct Weights {
     codings: [Option<u16>; ContentCoding::ALL.len()],
-    /// All that it did not name.
+    /// The weight of all other codings.
     any: Option<u16>,
     identity: Option<u16>,
 }
 
-/// The coding that the client likes best of those that are offered; the one that is offered first, if it likes several as
-/// much. `None`: the body stays as it is, because it accepts none, or likes that better.
+/// The offered coding with the highest weight; of equal weights, the coding that is offered first. `None`: the body stays
+/// uncompressed, because the client accepts no offered coding or prefers `identity`.
 ///
-/// `lines` are the values of `Accept-Encoding`. Without any, RFC 9110 allows every coding, but who does not ask for one
-/// cannot be expected to decode it.
+/// `lines` are the values of `Accept-Encoding`. Without any, RFC 9110 allows every coding, but a client that does not ask
+/// for a coding may be unable to decode it.
 pub(crate) fn choose<'l>(lines: impl Iterator<Item = &'l [u8]>, offered: &Codings) -> Option<ContentCoding> {
     let mut weights = Weights::default();
     for line in lines {
@@ -38,7 +38,7 @@ impl Weights {
         let name = parts.next().unwrap_or_default().trim_ascii_end();
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         let place = if is("gzip") || is("x-gzip") {
-            // RFC 9110, 8.4.1.3: they are the same.
+            // RFC 9110, 8.4.1.3: both names mean the same coding.
             &mut self.codings[ContentCoding::Gzip.index()]
         } else if is("br") {
             &mut self.codings[ContentCoding::Brotli.index()]
@@ -51,7 +51,7 @@ impl Weights {
         } else {
             return;
         };
-        // What is written wrongly is not accepted.
+        // A coding with an invalid weight is not accepted.
         let weight = parts.next().map_or(Some(1000), weight).unwrap_or(0);
         *place = Some(place.map_or(weight, |before| before.min(weight)));
     }

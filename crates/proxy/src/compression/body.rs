@@ -1,4 +1,4 @@
-//! A body on its way through an encoder.
+//! A body that passes through an encoder.
 
 use std::rc::Rc;
 
@@ -11,50 +11,50 @@ use super::encoder::{Encoder, EncoderError, Operation};
 use crate::telemetry::CompressedStats;
 use crate::worker::{BUFFER, Worker};
 
-/// How much of a body is compressed before others have their turn: about a millisecond's work.
+/// How much of a body is compressed before other tasks have their turn: about a millisecond's work.
 pub(crate) const TURN: usize = 64 * 1024;
 
-/// Compresses the body of a response, piece by piece.
+/// Compresses the body of a response, part by part.
 ///
-/// What is taken from the endpoint goes to [`room`](Self::room), and by [`compress`](Self::compress) from there to the
-/// client. Both are bounded: nothing is taken while what came before has not been compressed, and nothing is compressed
-/// while there is a buffer full of output.
+/// Bytes from the endpoint go to [`room`](Self::room), and [`compress`](Self::compress) moves them to the client. Both
+/// are bounded: no bytes are taken while earlier bytes are uncompressed, and no bytes are compressed while a buffer of
+/// output is full.
 pub(crate) struct Compressor {
     encoder: Encoder,
-    /// What was taken, and how much of it was compressed.
+    /// The taken bytes, and how many of them were compressed.
     plain: Vec<u8>,
     done: usize,
     state: State,
-    /// Bytes compressed in all.
+    /// The total number of compressed bytes.
     taken: u64,
-    /// Bytes compressed in this turn.
+    /// The number of bytes compressed in this turn.
     in_turn: usize,
-    /// Whether the client gets chunks.
+    /// Whether the client receives chunks.
     chunked: bool,
-    /// Where it is counted.
+    /// The place that counts the compression.
     place: Option<Place>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The client has, or is about to have, all that was taken.
+    /// The client has all taken bytes, or is about to receive them.
     Flushed,
-    /// The encoder keeps something back.
+    /// The encoder holds bytes back.
     Holding,
-    /// The encoder is giving what it kept back.
+    /// The encoder is releasing the bytes that it held back.
     Flushing,
-    /// The end of the stream was given.
+    /// The end of the stream was written.
     Finished,
 }
 
-/// A compression's place among those of its worker, counted while it lasts.
+/// A compression's place among the compressions of its worker, counted until the value is dropped.
 struct Place {
     worker: Rc<Worker>,
     coding: ContentCoding,
 }
 
 impl Place {
-    /// A place, if the limit leaves one.
+    /// A place, if the limit allows one.
     fn take(worker: &Rc<Worker>, coding: ContentCoding, most: usize) -> Option<Self> {
         let stats = worker.stats();
         if stats.compressing.get() >= most as u64 {
@@ -83,7 +83,7 @@ impl Drop for Place {
 }
 
 impl Compressor {
-    /// Begins to compress a response, if there is room for one more.
+    /// Begins to compress a response, if the limit allows one more.
     pub(crate) fn begin(
         worker: &Rc<Worker>,
         coding: ContentCoding,
@@ -101,25 +101,25 @@ impl Compressor {
         Self { encoder, plain, done: 0, state: State::Flushed, taken: 0, in_turn: 0, chunked, place }
     }
 
-    /// One that is counted nowhere.
+    /// A compressor that no place counts.
     #[cfg(test)]
     pub(crate) fn uncounted(coding: ContentCoding, levels: &Levels, chunked: bool) -> Self {
         Self::new(Encoder::new(coding, levels).expect("an encoder"), chunked, None)
     }
 
-    /// Where the body comes in.
+    /// The buffer for bytes from the endpoint.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         self.plain.drain(..self.done);
         self.done = 0;
         &mut self.plain
     }
 
-    /// Bytes compressed so far.
+    /// The number of compressed bytes so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Whether all was given.
+    /// Whether the whole stream was written.
     pub(crate) fn is_finished(&self) -> bool {
         self.state == State::Finished
     }
@@ -128,12 +128,12 @@ impl Compressor {
         self.in_turn = 0;
     }
 
-    /// Whether others should have their turn before more is compressed.
+    /// Whether other tasks should have their turn before more is compressed.
     pub(crate) fn is_turn_over(&self) -> bool {
         self.in_turn >= TURN
     }
 
-    /// Compresses what was taken, as far as there is room in `out`. `ended`: nothing more will be.
+    /// Compresses the taken bytes, as far as there is room in `out`. `ended`: no further bytes follow.
     pub(crate) fn compress(&mut self, out: &mut Vec<u8>, ended: bool) -> Result<(), EncoderError> {
         if self.state == State::Flushing && !self.run(Operation::Flush, out)? {
             return Ok(());
@@ -144,7 +144,7 @@ impl Compressor {
         self.run(if ended { Operation::Finish } else { Operation::Take }, out).map(drop)
     }
 
-    /// The endpoint pauses: gives what the encoder keeps back. Whether there was anything.
+    /// The endpoint pauses: writes the bytes that the encoder holds back. Returns whether there were any.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> Result<bool, EncoderError> {
         let holds = matches!(self.state, State::Holding | State::Flushing);
         if holds {
@@ -153,20 +153,20 @@ impl Compressor {
         Ok(holds)
     }
 
-    /// Whether it is done; otherwise there is no more room.
+    /// Whether the operation is done; otherwise there is no more room.
     fn run(&mut self, operation: Operation, out: &mut Vec<u8>) -> Result<bool, EncoderError> {
         let mut room = [0; BUFFER];
         let mut is_done = false;
         while !is_done && out.len() < BUFFER {
             let input = match operation {
-                // What came since waits.
+                // Later bytes wait.
                 Operation::Flush => &[],
                 Operation::Take | Operation::Finish => &self.plain[self.done..],
             };
             let progress = self.encoder.encode(input, &mut room, operation)?;
             is_done = progress.is_done;
             if !is_done && progress.taken == 0 && progress.given == 0 {
-                // It would go on like that for ever.
+                // The loop would never end.
                 return Err(EncoderError);
             }
             self.done += progress.taken;
@@ -190,7 +190,7 @@ impl Compressor {
 
 fn write(out: &mut Vec<u8>, piece: &[u8], chunked: bool) {
     match (piece, chunked) {
-        // It would be the last chunk.
+        // An empty chunk would be the last chunk.
         ([], _) => {}
         (piece, false) => out.extend_from_slice(piece),
         (piece, true) => {

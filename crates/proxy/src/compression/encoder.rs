@@ -1,4 +1,4 @@
-//! The three encoders behind one face.
+//! The three encoders behind one interface.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{
@@ -11,12 +11,12 @@ use sluicegate_model::compression::Levels;
 use zstd_safe::zstd_sys::ZSTD_EndDirective as ZstdDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-/// The window of gzip: 32 KiB, all that the format has.
+/// The window of gzip: 32 KiB, the maximum of the format.
 const GZIP_WINDOW: u8 = 15;
-/// The window of brotli: 64 KiB. 256 KiB take four times the memory, and make no more than 1% less of 4 MB of JSON.
+/// The window of brotli: 64 KiB. 256 KiB need four times the memory, and make 4 MB of JSON at most 1% smaller.
 const BROTLI_WINDOW: u32 = 16;
-/// The window of zstd: 64 KiB, with tables of 2^15 entries. 2 MiB, its default, take 3.6 MiB for each response instead of
-/// 0.7, and make 11% less of 4 MB of JSON, 1% less of 100 KB.
+/// The window of zstd: 64 KiB, with tables of 2^15 entries. The default, 2 MiB, needs 3.6 MiB for each response instead
+/// of 0.7 MiB. It makes 4 MB of JSON 11% smaller, and 100 KB of JSON 1% smaller.
 const ZSTD_WINDOW: u32 = 16;
 const ZSTD_TABLE: u32 = 15;
 
@@ -27,29 +27,29 @@ pub(crate) enum Encoder {
     Zstd(CCtx<'static>),
 }
 
-/// What an encoder is to do with what it is given.
+/// The operation of an encoder on its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Take it, and keep as much of it back as is good for the result.
+    /// Process input, and hold back as much output as is good for the result.
     Take,
-    /// Give all that was taken so far, so that it can be decoded. Nothing more may be given until that is done.
+    /// Write all output so far, so that it can be decoded. No further input is allowed until that is done.
     Flush,
-    /// Give all, and the end of the stream.
+    /// Write all output, and the end of the stream.
     Finish,
 }
 
-/// How far an encoder came.
+/// The progress of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Bytes taken.
+    /// The number of bytes read.
     pub(crate) taken: usize,
-    /// Bytes given.
+    /// The number of bytes written.
     pub(crate) given: usize,
     /// Whether the operation is done; otherwise more room is needed.
     pub(crate) is_done: bool,
 }
 
-/// An encoder failed, which it has no reason to but a lack of memory.
+/// An encoder failed, which happens only for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the encoder failed")]
 pub(crate) struct EncoderError;
@@ -82,7 +82,7 @@ impl Encoder {
         })
     }
 
-    /// Takes from `input` and gives to `out`, which has room.
+    /// Reads from `input` and writes to `out`, which has room.
     pub(crate) fn encode(
         &mut self,
         input: &[u8],
@@ -115,7 +115,7 @@ fn gzip(
     let given = count(state.total_out() - before.1)?;
     let is_done = match operation {
         Operation::Finish => status == Status::StreamEnd,
-        // As long as it fills the room there may be more (zlib.h, deflate).
+        // As long as the output fills the room, there may be more (zlib.h, deflate).
         Operation::Take | Operation::Flush => taken == input.len() && given < out.len(),
     };
     Ok(Progress { taken, given, is_done })
@@ -170,7 +170,7 @@ fn zstd(
     let (taken, given) = (from.pos(), to.pos());
     let is_done = match operation {
         Operation::Take => taken == input.len() && given < to.capacity(),
-        // What it could not give for lack of room (zstd.h, ZSTD_compressStream2).
+        // The number of bytes without room in the output (zstd.h, ZSTD_compressStream2).
         Operation::Flush | Operation::Finish => left == 0,
     };
     Ok(Progress { taken, given, is_done })

@@ -1,19 +1,19 @@
-//! Which responses are compressed, and what that changes of their heads.
+//! The choice of responses to compress, and the changes to their heads.
 
 use memchr::memmem;
 use sluicegate_http1::{Known, Line, ResponseFraming, ResponseHead};
 use sluicegate_model::{Compression, ContentCoding};
 
-/// A response that is compressed for clients who accept it.
+/// A response that is compressed for clients that accept a coding.
 pub(crate) struct Eligible {
-    /// The line of a strong or a weak ETag.
+    /// The index of the line of a strong or a weak ETag.
     etag: Option<usize>,
-    /// Whether caches know already that it depends on `Accept-Encoding`.
+    /// Whether caches already know that the response depends on `Accept-Encoding`.
     varies: bool,
 }
 
 impl Eligible {
-    /// Whether a response is: by its status, its type, its length, and what it says of itself.
+    /// Whether a response is eligible: by its status, its type, its length, and its other headers.
     pub(crate) fn of(head: &ResponseHead, buf: &[u8], compression: &Compression) -> Option<Self> {
         if !has_whole_body(head.status) {
             return None;
@@ -28,7 +28,7 @@ impl Eligible {
                 // RFC 9111, 5.2.2.6.
                 Known::CacheControl if lists(value, b"no-transform") => return None,
                 Known::Trailer if members(value).any(is_digest) => return None,
-                // Who names two types has not said which.
+                // A response with two types has no clear type.
                 Known::ContentType if media_type.replace(value).is_some() => return None,
                 Known::ContentLength => length = std::str::from_utf8(value).ok()?.parse::<u64>().ok(),
                 Known::Other => match line.name.of(buf) {
@@ -36,7 +36,7 @@ impl Eligible {
                         eligible.varies |= lists(value, b"*") || lists(value, b"accept-encoding");
                     }
                     name if is(name, "etag") => eligible.etag = Some(index),
-                    // A part of something, or of something else.
+                    // A range of a body.
                     name if is(name, "content-range") => return None,
                     name if is_digest(name) => return None,
                     _ => {}
@@ -45,7 +45,7 @@ impl Eligible {
             }
         }
         let length = match head.framing {
-            // Of what a GET would have got, or of what the client has.
+            // The length for a GET, or for the response that the client already has.
             ResponseFraming::None => length,
             ResponseFraming::Length(length) => Some(length),
             ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
@@ -58,13 +58,13 @@ impl Eligible {
                 let is_listed = compression.types.iter().any(|range| range.takes(media_type));
                 (is_listed && !is_grpc(media_type)).then_some(eligible)
             }
-            // A 304 need not repeat it (RFC 9110, 15.4.5).
+            // A 304 may lack the type (RFC 9110, 15.4.5).
             None => (head.status == 304).then_some(eligible),
         }
     }
 
-    /// Takes away what does not hold for this client, who gets the body in this coding, if in any. Gives the lines that
-    /// are added. `if_none_match` are the values that the client sent.
+    /// Removes lines that do not apply to this client, which receives the body in this coding, if any. Returns the lines
+    /// to add. `if_none_match` holds the client's values.
     pub(crate) fn edit<'v>(
         &self,
         head: &mut ResponseHead,
@@ -88,7 +88,7 @@ impl Eligible {
         let etag = self.etag.and_then(|index| head.lines.get(index)).map(|line| line.value.of(buf));
         let strong = etag.filter(|etag| etag.starts_with(b"\""));
         if head.status == 304 {
-            // The client or cache that has the compressed form knows it by its weak ETag.
+            // A client or cache with the compressed form has its weak ETag.
             let weak = strong.map(|etag| [b"W/", etag].concat());
             if weak.is_none_or(|weak| !if_none_match.any(|line| memmem::find(line, &weak).is_some())) {
                 return added;
@@ -101,7 +101,7 @@ impl Eligible {
             return added;
         }
         if let Some(etag) = strong {
-            // It is the same content and not the same bytes (RFC 9110, 8.8.1).
+            // The content is the same, but not the bytes (RFC 9110, 8.8.1).
             added.extend_from_slice(b"ETag: W/");
             added.extend_from_slice(etag);
             added.extend_from_slice(b"\r\n");
@@ -113,18 +113,18 @@ impl Eligible {
     }
 }
 
-/// Whether the body of a response is all of something that is worth it: 2xx but 204 and 205, which have none, 206, which
-/// has a part, and 226, which has a difference; and 4xx and 5xx, since the errors of many an API are long. Redirects are
-/// not looked at by anybody. Of a 304 only the head changes.
+/// Whether the body of a response is complete and worth compressing. 2xx are, except 204 and 205, which have no body,
+/// 206, a range, and 226, a difference. 4xx and 5xx are, because the errors of many APIs are long. The bodies of
+/// redirects are rarely read. For a 304 only the head changes.
 fn has_whole_body(status: u16) -> bool {
     matches!(status, 200..=299 | 304 | 400..=599) && !matches!(status, 204..=206 | 226)
 }
 
-/// Whether a header line holds for the uncompressed bytes only: their length, what parts of them can be had, and an ETag
-/// that is not weak (which is written anew, unless it is malformed).
+/// Whether a header line applies only to the uncompressed bytes: their length, their ranges, and an ETag that is not weak
+/// (which is rewritten, unless it is malformed).
 fn is_of_the_bytes(line: &Line, buf: &[u8]) -> bool {
     match line.known {
-        // It was `identity`.
+        // The coding was `identity`.
         Known::ContentLength | Known::ContentEncoding => true,
         Known::Other => {
             let name = line.name.of(buf);
@@ -134,7 +134,7 @@ fn is_of_the_bytes(line: &Line, buf: &[u8]) -> bool {
     }
 }
 
-/// Whether a header tells what the bytes of the body add up to (RFC 9530; RFC 3230; RFC 1864).
+/// Whether a header is a digest of the bytes of the body (RFC 9530; RFC 3230; RFC 1864).
 fn is_digest(name: &[u8]) -> bool {
     ["content-digest", "repr-digest", "digest", "content-md5"].into_iter().any(|other| is(name, other))
 }
@@ -143,7 +143,7 @@ fn is_identity(coding: &[u8]) -> bool {
     coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")
 }
 
-/// Whether a media type is gRPC's ("gRPC over HTTP/2", Content-Type).
+/// Whether a media type belongs to gRPC ("gRPC over HTTP/2", Content-Type).
 pub(crate) fn is_grpc(media_type: &[u8]) -> bool {
     media_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
 }

@@ -1,11 +1,11 @@
-//! Compression of responses: which, by what, and how their heads and bodies change.
+//! Compression of responses: the choice of responses and codings, and the changes to heads and bodies.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `accept` | what the client accepts (`Accept-Encoding`) |
-//! | `head` | which responses are compressed, and what that changes of their heads |
-//! | `body` | a body on its way through an encoder: bounded, flushed when the endpoint pauses |
-//! | `encoder` | gzip, brotli and zstd behind one face |
+//! | `accept` | the codings that the client accepts (`Accept-Encoding`) |
+//! | `head` | the choice of responses to compress, and the changes to their heads |
+//! | `body` | a body that passes through an encoder: bounded, flushed when the endpoint pauses |
+//! | `encoder` | gzip, brotli and zstd behind one interface |
 
 mod accept;
 mod body;

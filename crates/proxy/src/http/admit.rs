@@ -1,4 +1,4 @@
-//! Whether a request may go on: the policies of its route, in the order in which they are documented.
+//! Admission of a request: the policies of its route, in the documented order.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,34 +26,34 @@ use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
 use crate::rule::{RequestView, RouteIndex, host_name};
 use crate::telemetry::{PolicyShard, PolicyStats};
 
-/// Who calls.
+/// The identity of the caller.
 #[derive(Clone, Debug, Default)]
 struct Identity {
     consumer: Option<u32>,
     token: Option<Rc<Verified>>,
     answer: Option<Rc<Answer>>,
-    /// By which method alone it is known, where one is enough.
+    /// The index of the only method that authenticated the caller, if one method is enough.
     by: Option<usize>,
 }
 
-/// What had to be waited for, as far as it is known.
+/// The results of slow checks so far.
 #[derive(Debug, Default)]
 struct Awaited {
     password: Option<bool>,
-    /// What services have said, by their numbers.
+    /// The answers of services, by the numbers of the services.
     answers: Vec<(u64, Result<Rc<Answer>, Denial>)>,
 }
 
-/// Why it is not known who calls.
+/// Why the caller is not authenticated yet.
 enum Unidentified {
     Denied(Denial),
-    /// A password has to be checked first, which takes long.
+    /// A password must be checked first, which takes long.
     Unchecked {
         check: Box<dyn FnOnce() -> bool + Send>,
         queue: Arc<CheckQueue>,
         mark: [u8; 32],
     },
-    /// A service has to be asked first.
+    /// A service must be asked first.
     Unasked(Arc<External>),
 }
 
@@ -63,14 +63,15 @@ impl From<Denial> for Unidentified {
     }
 }
 
-/// A policy that turns a request away.
+/// The policy that denies a request.
 struct By<'p> {
     id: &'p RouteId,
     stats: &'p PolicyStats,
 }
 
 impl Exchange<'_> {
-    /// Lets the request pass the policies of its route, or not. What they add to heads is in the scratch buffers then.
+    /// Applies the policies of the request's route. Header lines that the policies add are in the scratch buffers
+    /// afterwards.
     pub(super) async fn admit(&mut self, index: RouteIndex) -> Result<(), Refusal> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
@@ -94,7 +95,7 @@ impl Exchange<'_> {
                 if identity.consumer.is_some_and(is_refused) {
                     return Err(self.deny(&By::of(policy), Denial::Consumer));
                 }
-                // Endpoints may take them for headers, with which callers would say who they are.
+                // Endpoints may treat trailers as headers, which could set the caller's identity.
                 self.upload.discard_trailers();
             }
             self.authorize(policy, &identity, known.ok())?;
@@ -108,7 +109,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// What can be told before anybody is asked who it is.
+    /// The checks before authentication.
     fn arrive(&mut self, policy: &SecurityPolicy, address: Option<IpAddr>) -> Result<(), Refusal> {
         let Security { refuses, access, cors, drops_overrides, .. } = &policy.compiled;
         let by = By::of(policy);
@@ -135,8 +136,8 @@ impl Exchange<'_> {
         Err(Refusal::Preflight)
     }
 
-    /// Takes out headers by which an endpoint would serve another path or method than the policy has decided on. No service
-    /// that is asked and no mirror gets them either.
+    /// Removes headers with which an endpoint would serve another path or method than the policy has checked.
+    /// Authorization services and mirrors do not receive them either.
     fn drop_overrides(&mut self) {
         let scratch = &mut *self.scratch;
         let buf = scratch.input.filled();
@@ -148,11 +149,11 @@ impl Exchange<'_> {
         if dropped > 0 {
             self.worker.stats().headers_dropped.add(dropped);
         }
-        // Endpoints may take them for headers.
+        // Endpoints may treat trailers as headers.
         self.upload.discard_trailers();
     }
 
-    /// Finds out who calls.
+    /// Authenticates the caller.
     async fn authenticate(
         &mut self,
         policy: &SecurityPolicy,
@@ -161,7 +162,7 @@ impl Exchange<'_> {
     ) -> Result<Identity, Refusal> {
         let mut awaited = Awaited::default();
         loop {
-            // Both are boxed, so that requests without a password and a service do not carry their room.
+            // Both futures are boxed, so that requests without a password and a service do not carry their memory.
             match self.identify(authentication, consumers, &awaited) {
                 Ok(identity) => return Ok(identity),
                 Err(Unidentified::Denied(denial)) => {
@@ -185,7 +186,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Goes through the methods. Those that take long are the last ones.
+    /// Tries the methods in order. Slow methods are last.
     fn identify(
         &self,
         authentication: &Authentication,
@@ -199,7 +200,7 @@ impl Exchange<'_> {
                 Ok(found) if !authentication.requires_all => {
                     return Ok(Identity { by: Some(number), ..found });
                 }
-                // One's key does not complete another's token.
+                // The API key of one consumer does not complete the token of another consumer.
                 Ok(found) if differ(identity.consumer, found.consumer) => {
                     return Err(Denial::AmbiguousCredentials.into());
                 }
@@ -274,7 +275,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Says how the caller could have said who it is, or where it can.
+    /// Adds the header lines that tell the caller how or where to authenticate.
     fn challenge(&mut self, authentication: &Authentication, awaited: &Awaited, denial: Denial) -> Denial {
         let lines = &mut self.scratch.response_lines;
         match denial {
@@ -301,7 +302,7 @@ impl Exchange<'_> {
         denial
     }
 
-    /// Tells the endpoint who calls, and takes out what it need not know.
+    /// Adds the caller's identity for the endpoint, and removes credentials that the endpoint does not need.
     fn introduce(&mut self, authentication: &Authentication, identity: &Identity, consumers: &Consumers) {
         let scratch = &mut *self.scratch;
         let buf = scratch.input.filled();
@@ -311,7 +312,8 @@ impl Exchange<'_> {
             line.hop_by_hop |= is_own;
         }
         let mut kept = Kept::default();
-        // Endpoints may take for checked what they get. A service that is told of all headers has seen it.
+        // An endpoint may assume that the gateway checked a received credential. A service that receives all headers has
+        // checked all credentials.
         let has_seen_all = |method: &Method| match method {
             Method::External(external) => matches!(external.told, Told::All),
             _ => false,
@@ -364,7 +366,7 @@ impl Exchange<'_> {
         authorization.decide(&call).map_err(|denial| self.deny(&By::of(policy), denial))
     }
 
-    /// Counts the request by the limits that need to know who calls, or by the others.
+    /// Counts the request under the limits that need the caller's identity, or under the other limits.
     fn limit(
         &mut self,
         policy: &LimitPolicy,
@@ -408,7 +410,7 @@ impl Exchange<'_> {
         }
         let Some((limit, wait)) = outcome.refused_by else { return Ok(()) };
         self.record.limit = Some(limit);
-        // It is not under way, however long its client takes to read the answer.
+        // A denied request is not in flight, however long its client takes to read the response.
         self.permits.clear();
         let wait = format!("Retry-After: {}\r\n", seconds_up(wait.max(Duration::from_nanos(1))));
         self.scratch.response_lines.extend_from_slice(wait.as_bytes());
@@ -421,7 +423,7 @@ impl Exchange<'_> {
         self.scratch.response_lines.extend_from_slice(lines.end().as_bytes());
     }
 
-    /// Refuses what would go around the policy of another route.
+    /// Denies a request that would bypass the security policy of another route.
     pub(super) fn refuse_way_around(&mut self, index: RouteIndex) -> Result<(), Refusal> {
         let snapshot = self.snapshot.clone();
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
@@ -443,7 +445,7 @@ impl Exchange<'_> {
         stats.of(self.worker.id)
     }
 
-    /// Takes away what the endpoint says of origins, where a policy decides.
+    /// Removes the CORS headers of the endpoint, if a policy decides about origins.
     pub(super) fn apply_policies_to_response(&mut self) {
         let Some(route) = self.record.route else { return };
         let guard = self.snapshot.table.target(route).guard.as_deref();
@@ -452,12 +454,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// The client's address, or that of a trusted peer that does not tell it.
+    /// The client IP, or the address of a trusted peer that does not send the client IP.
     pub(super) fn client_address(&self) -> IpAddr {
         self.known_address().unwrap_or_else(|last| last)
     }
 
-    /// The client's address; or, as an error, that of a trusted peer that does not tell it.
+    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
     fn known_address(&self) -> Result<IpAddr, IpAddr> {
         let peer = self.client.origin.peer;
         match self.trusted {
@@ -483,12 +485,12 @@ impl<'p> By<'p> {
     }
 }
 
-/// Whether these are two Consumers.
+/// Whether these are two different consumers.
 fn differ(one: Option<u32>, other: Option<u32>) -> bool {
     one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
-/// What is in the first place that has something.
+/// The credential at the first place that has one.
 fn first<'b>(places: &[Place], head: &RequestHead, buf: &'b [u8]) -> Result<Option<Cow<'b, [u8]>>, Denial> {
     for place in places {
         if let Some(found) = place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)? {

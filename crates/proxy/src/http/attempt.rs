@@ -1,4 +1,4 @@
-//! One try at one endpoint, up to the head of its response.
+//! One attempt at one endpoint, up to the head of its response.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ use crate::stream::Stream;
 use crate::upstream::{Connection, LocalUpstream, NoWebSocket, Refused};
 use crate::worker::BUFFER;
 
-/// What the attempt waits for, which decides what its end by time means.
+/// What the attempt waits for. This decides which error a timeout becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     ClientBody,
@@ -31,12 +31,12 @@ enum Waiting {
     Response,
 }
 
-/// The interim responses that endpoints may send before the final one, in bytes.
+/// The size limit of the interim responses of an endpoint before the final response, in bytes.
 const MAX_INTERIM: usize = 64 * 1024;
 
 impl Exchange<'_> {
-    /// Sends the request and reads the head of the response, which is in the `reply` buffer afterwards.
-    /// `repeatable`: if the endpoint seems dead, another one can be asked.
+    /// Sends the request and reads the head of the response, which is in the `reply` buffer afterwards. `repeatable`: if
+    /// the endpoint seems dead, the request may go to another endpoint.
     pub(super) async fn attempt(
         &mut self,
         upstream: &Rc<LocalUpstream>,
@@ -54,7 +54,7 @@ impl Exchange<'_> {
                 match self.poll_upload(cx, endpoint) {
                     Ok(progress) => self.set_limit(&mut clock, progress, connection)?,
                     Err(UploadError::Client(fault)) => return Poll::Ready(Err(fault.into())),
-                    // It may have answered before it closed.
+                    // The endpoint may have responded before it closed.
                     Err(UploadError::Endpoint) => {
                         broken = true;
                         self.set_limit(&mut clock, Progress::Sent, connection)?;
@@ -88,7 +88,7 @@ impl Exchange<'_> {
         self.upload.poll(cx, &mut sides)
     }
 
-    /// Reads until the head of a final response is there.
+    /// Reads until the head of a final response is complete.
     fn poll_reply_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -134,8 +134,8 @@ impl Exchange<'_> {
             .map_err(Failure::BadResponse)
     }
 
-    /// Passes on a 1xx other than 100, which the client got from us if it expected it (RFC 9110, 15.2), and
-    /// makes ready for the next head.
+    /// Passes on a 1xx other than 100, and prepares for the next head. The gateway itself sends 100 to a client that
+    /// expects it (RFC 9110, 15.2).
     fn pass_interim(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
         let scratch = &mut *self.scratch;
         let head = &scratch.reply_head;
@@ -155,7 +155,7 @@ impl Exchange<'_> {
             stream.inform_with(http2_response(scratch.reply.filled(), head, &self.worker.date(), &plan));
         } else if head.status != 100 && scratch.head.version == Version::Http11 {
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
-            // At once if the client takes it, else with the final response.
+            // The rest leaves at once if the client takes it, else with the final response.
             let rest = &scratch.response[self.interim_written..];
             if let Poll::Ready(Ok(written)) = Pin::new(&mut self.client.wire).poll_write(cx, rest) {
                 self.interim_written += written;
@@ -166,20 +166,20 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Notices that the client closed the connection, while nothing else is expected from it but further
-    /// requests, which stay in the buffer.
+    /// Notices that the client closed the connection while the gateway expects only further requests, which stay in the
+    /// buffer.
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) -> Result<(), ClientFault> {
         self.client.wire.poll_gone(cx, &mut self.scratch.input)
     }
 
-    /// What comes of something, for as long as the client waits for it. None if it is not there by `until`.
+    /// The result of a future, if the client waits that long. `None` if there is no result by `until`.
     pub(super) async fn awaited<T>(
         &mut self,
         something: impl Future<Output = T>,
         until: Option<Instant>,
     ) -> Result<Option<T>, ClientFault> {
         let mut something = pin!(something);
-        // Boxed, so that those for whom there is no such time do not carry its room.
+        // Boxed, so that requests without a limit do not carry its memory.
         let mut over = until.map(|until| Box::pin(sleep_until(until)));
         poll_fn(|cx| {
             if let Poll::Ready(output) = something.as_mut().poll(cx) {
@@ -194,7 +194,7 @@ impl Exchange<'_> {
         .await
     }
 
-    /// The upload came this far: sets the limit for what comes next.
+    /// Sets the limit for the next step of the upload after `progress`.
     fn set_limit(
         &mut self,
         clock: &mut Clock,
@@ -230,7 +230,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Ends an attempt that stands still for too long, or whose endpoint is gone.
+    /// Ends an attempt that has stalled for too long, or whose endpoint was removed.
     fn poll_limit(
         &mut self,
         cx: &mut Context<'_>,
@@ -264,7 +264,7 @@ impl Exchange<'_> {
         Poll::Pending
     }
 
-    /// Asks the kernel whether the endpoint's kernel acknowledges what it was sent.
+    /// Asks the kernel whether the endpoint's kernel acknowledges the sent bytes.
     fn look_for_life(
         &self,
         clock: &mut Clock,
@@ -275,7 +275,7 @@ impl Exchange<'_> {
         let Some(silent) = &mut clock.silent else { return Ok(()) };
         let stream = &connection.socket.stream;
         let Some(socket) = stream.tcp() else {
-            // What others have sent on the connection is not told from what this one has.
+            // The bytes of this request cannot be distinguished from other requests on the shared connection.
             if stream.is_unacknowledged_for(now - silent.since) {
                 return self.give_up_on(silent.since, clock.repeatable, now, upstream, connection);
             }
@@ -285,7 +285,7 @@ impl Exchange<'_> {
         let left = sluicegate_sys::unacknowledged_bytes(socket).unwrap_or(0);
         let unsent = sluicegate_sys::unsent_bytes(socket).unwrap_or(0);
         if left <= unsent || !self.scratch.reply.is_empty() {
-            // All that was sent has arrived. The rest waits until the endpoint has room for it.
+            // All sent bytes have arrived. The rest waits until the endpoint has room.
             clock.silent = None;
         } else if left < silent.left {
             // An endpoint that takes the request piece by piece is slow, not dead.
@@ -296,7 +296,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// The endpoint seems dead: another one is asked if that is safe.
+    /// The endpoint seems dead: the request goes to another endpoint if that is safe.
     fn give_up_on(
         &self,
         since: Instant,
@@ -309,12 +309,12 @@ impl Exchange<'_> {
         if repeatable || now - since >= self.settings().timeouts.connect {
             return Err(Failure::Unacknowledged);
         }
-        // This one can only wait. Others need not come.
+        // This request can only wait. Other requests can avoid the endpoint.
         upstream.suspect(self.worker, connection.endpoint());
         Ok(())
     }
 
-    /// Sets when the attempt is looked at next.
+    /// Sets the next check of the attempt.
     fn look_again(&mut self, clock: &Clock, now: Instant, connection: &Connection) {
         let settings = self.settings();
         let pause = match clock.silent {
@@ -327,26 +327,26 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether this is what an error is about.
+/// Whether the source of an error has this type.
 fn is<E: Error + 'static>(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<E>())
 }
 
 /// The time limits of an attempt.
 struct Clock {
-    /// If the endpoint seems dead, another one can be asked.
+    /// If the endpoint seems dead, the request may go to another endpoint.
     repeatable: bool,
-    /// What is waited for, and how far the upload was then.
+    /// What the attempt waits for, and the position of the upload when the wait began.
     position: Option<(Waiting, (usize, u64))>,
-    /// Until when.
+    /// The time at which the wait ends.
     due: Option<Instant>,
-    /// The endpoint's kernel was sent something, and is not known to have got it.
+    /// The endpoint's kernel has not acknowledged all sent bytes yet.
     silent: Option<Silence>,
-    /// How fast the body comes, once it had to be waited for.
+    /// The pace of the body, once the gateway had to wait for the body.
     paced: Option<Paced>,
 }
 
-/// How many bytes were left to be acknowledged at the last look that saw a change.
+/// The number of unacknowledged bytes at the last check that saw a change.
 struct Silence {
     since: Instant,
     left: usize,

@@ -1,32 +1,32 @@
-//! Chunked bodies, decoded and encoded again, so that extensions and oddities end here.
+//! Chunked bodies, decoded and encoded again, so that the gateway forwards neither chunk extensions nor unusual chunks.
 
 use sluicegate_http1::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk_header};
 
 use super::encode::is_harmless;
 
-/// How data goes on.
+/// The coding of forwarded data.
 pub(super) enum Coding<'t> {
-    /// As chunks with their trailers.
+    /// Chunks with their trailers.
     Chunked,
-    /// As chunks with those trailers that clients may send.
+    /// Chunks with the trailers that clients may send.
     OfClient,
-    /// As chunks without their trailers.
+    /// Chunks without trailers.
     Bare,
-    /// As it is.
+    /// Plain data.
     Plain,
-    /// As it is, and the trailers apart, as header lines.
+    /// Plain data, and the trailers separately as header lines.
     Split(&'t mut Vec<u8>),
 }
 
-/// What a call of [`recode`] did.
+/// The result of a call of [`recode`].
 pub(super) struct Recoded {
-    /// How many bytes of the coded body it took.
+    /// The number of decoded bytes of the coded body.
     pub(super) taken: usize,
-    /// How many bytes of data were in them.
+    /// The number of data bytes in them.
     pub(super) data: u64,
 }
 
-/// Decodes as much of `body` as there is, and appends it to `out`.
+/// Decodes the available part of `body`, and appends the data to `out`.
 pub(super) fn recode(
     decoder: &mut ChunkedDecoder,
     body: &[u8],
@@ -56,7 +56,7 @@ pub(super) fn recode(
                 if !std::mem::replace(&mut trailers, true) {
                     out.extend_from_slice(b"0\r\n");
                 }
-                // Endpoints may take them for headers.
+                // Endpoints may treat trailers as headers.
                 let passes = |line: &&[u8]| {
                     let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
                     matches!(coding, Coding::Chunked) || is_harmless(name, false, false)

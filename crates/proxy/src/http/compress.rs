@@ -1,21 +1,21 @@
-//! Where compression meets the life of a request.
+//! Compression of responses.
 
 use sluicegate_http1::{Known, ResponseFraming, Version};
 
 use super::exchange::Exchange;
 use crate::compression::{Compressor, Eligible, choose};
 
-/// What becomes of a response on a route that compresses.
+/// The changes to a response on a route with compression.
 #[derive(Default)]
 pub(super) struct Compressed {
-    /// Header lines that the head gets.
+    /// Header lines to add to the head.
     pub(super) lines: Vec<u8>,
-    /// What its body goes through.
+    /// The compressor of the body.
     pub(super) compressor: Option<Box<Compressor>>,
 }
 
 impl Exchange<'_> {
-    /// Decides whether the response is compressed, and takes from its head what does not hold any more.
+    /// Decides whether the response is compressed. If so, removes header lines that become wrong.
     pub(super) fn compress(&mut self) -> Compressed {
         let target = self.record.route.map(|route| self.snapshot.table.target(route));
         let Some(codings) = target.and_then(|target| target.compression.as_ref()) else {
@@ -29,7 +29,7 @@ impl Exchange<'_> {
         };
         let mut coding = None;
         let mut compressor = None;
-        // HTTP/1.0 has no chunks, and knows content codings from hearsay.
+        // HTTP/1.0 has no chunks, and barely knows content codings.
         if head.version == Version::Http11 {
             let accepted = head.lines.iter().filter(|line| line.known == Known::AcceptEncoding);
             coding = choose(accepted.map(|line| line.value.of(asked)), codings);

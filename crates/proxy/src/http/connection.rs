@@ -1,4 +1,4 @@
-//! A client connection: wait for a request, read its head, serve it, and again.
+//! A client connection: wait for a request, read its head, serve the request, repeat.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -31,8 +31,8 @@ use crate::telemetry::handshake_index;
 use crate::tls::{self, Accepted, Rejected, Session, TlsStream};
 use crate::worker::{BUFFER, Phase, Scratch, Worker};
 
-/// How long a client that was not told that its connection ends may take for its next request, once idle
-/// connections are closed.
+/// How long a client may take for its next request after the gateway starts to close idle connections. This applies to
+/// clients that do not know that their connection ends.
 pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
 
 /// A client, for as long as an HTTP/1 connection or an HTTP/2 request lasts.
@@ -42,50 +42,51 @@ pub(crate) struct Client {
     pub(crate) deadline: Deadline,
     /// Requests served so far.
     pub(crate) served: u64,
-    /// It went away, or gave up on a request.
+    /// The client closed the connection, or gave up on a request.
     pub(crate) gone: bool,
 }
 
-/// Where requests come from: what is the same for all of a connection.
+/// The origin of requests: the properties that all requests of a connection share.
 pub(crate) struct Origin {
     pub(crate) peer: IpAddr,
-    /// Where the client connected to, as far as is known: the address of the listener, or what the PROXY header says.
+    /// The address that the client connected to, as far as known: the listener's address, or the address in the PROXY
+    /// header.
     pub(crate) listener: SocketAddr,
-    /// Where the connection ends here.
+    /// The local address of the connection.
     pub(crate) local: SocketAddr,
-    /// Over TLS: as whom the client came.
+    /// For TLS: the session of the client.
     pub(crate) session: Option<Session>,
-    /// The forwarding headers that are the same for all its requests, as header lines.
+    /// The forwarding headers that all requests of the connection share, as header lines.
     pub(crate) forwarding: Box<[u8]>,
-    /// What the client's certificate tells endpoints, as header lines.
+    /// The header lines that describe the client's certificate to endpoints.
     pub(crate) identity: Box<[u8]>,
 }
 
 impl Origin {
-    /// Whether the client uses HTTPS, here or as a trusted peer says.
+    /// Whether the client uses HTTPS, here or according to a trusted peer.
     pub(super) fn is_https(&self, trusted: bool, head: &RequestHead, buf: &[u8]) -> bool {
         self.session.is_some() || trusted && came_over_https(head, buf)
     }
 }
 
-/// Whether a peer says that the client came to it over HTTPS.
+/// Whether a peer reports that it received the request over HTTPS.
 fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
     let said = head.header(buf, Known::XForwardedProto).or_else(|| head.header(buf, Known::XForwardedScheme));
     said.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
-/// How reading a head ended without one.
+/// Why reading a head ended without a head.
 enum NoHead {
-    /// The client closed the connection, or it broke.
+    /// The client closed the connection, or the connection broke.
     Gone,
-    /// The rest of it, since then.
+    /// The rest of the head has not come. The time is when the head began.
     Late(Instant),
     Refused(Rejection),
-    /// It is HTTP/2 that the client speaks.
+    /// The client speaks HTTP/2.
     Http2,
 }
 
-/// Serves a client connection to its end, and tells the worker what it is about.
+/// Serves a client connection to its end, and keeps the worker informed about its state.
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
     stream: TcpStream,
@@ -147,7 +148,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Carries out the TLS handshake. Without a connection afterwards, it is over.
+/// Performs the TLS handshake. `None` if the connection is over.
 async fn handshake(
     worker: &Rc<Worker>,
     arrival: Arrival,
@@ -213,7 +214,7 @@ impl Origin {
         Self { peer, listener, local, session, forwarding: forwarding.into(), identity: identity.into() }
     }
 
-    /// How it came: `http` or `https`.
+    /// The scheme of the request: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.session.is_some() { "https" } else { "http" }
     }
@@ -225,16 +226,16 @@ impl Client {
         Self { wire, origin, deadline, served: 0, gone: false }
     }
 
-    /// Whether HTTP/2 is spoken with it.
+    /// Whether the client speaks HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         matches!(self.wire, Wire::Http2(_))
     }
 
-    /// Waits for bytes, or the end of the stream. False if none came in time.
+    /// Waits for bytes, or the end of the stream. False after a timeout.
     async fn readable(&mut self) -> bool {
         poll_fn(|cx| {
             let ready = match (&mut self.wire, self.served) {
-                // The runtime takes an accepted connection to be readable until reading it proved otherwise.
+                // The runtime assumes that an accepted connection is readable until a read shows otherwise.
                 (Wire::Http1(Stream::Plain(tcp)), 0) => {
                     tcp.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop)
                 }
@@ -262,7 +263,7 @@ impl Client {
         }
     }
 
-    /// Reads until there is a whole head in the buffer.
+    /// Reads until the buffer holds a whole head.
     async fn read_head(&mut self, worker: &Worker, scratch: &mut Scratch) -> Result<(), NoHead> {
         scratch.scan = HeadScan::default();
         let settings = worker.settings();
@@ -298,7 +299,7 @@ impl Client {
         .await
     }
 
-    /// Answers the head of an HTTP/2 request that cannot be accepted.
+    /// Responds to an HTTP/2 request whose head is rejected.
     pub(super) fn reject(&mut self, worker: &Worker, scratch: &Scratch, rejection: Rejection) {
         worker.stats().rejections[rejection.index()].add(1);
         let (status, reason) = (rejection.status(), rejection.reason());
@@ -306,12 +307,12 @@ impl Client {
         record::log_headless(worker, self, &Headless { buf, status, reason, bytes: 0, duration });
         if let Wire::Http2(stream) = &mut self.wire {
             let reply = Reply { status, has_body: true, fixed: None, location: None, grpc: None, lines: &[] };
-            // A client that is gone needs no answer.
+            // A client that is gone needs no response.
             let _ = reply.send(stream, &worker.date());
         }
     }
 
-    /// Answers a head that did not come or cannot be accepted.
+    /// Responds to a head that is late or rejected.
     async fn without_head(&mut self, worker: &Worker, scratch: &mut Scratch, no_head: NoHead) -> Persist {
         let (status, reason, duration) = match no_head {
             NoHead::Gone => return Persist::Close,
@@ -343,10 +344,10 @@ impl Client {
     }
 }
 
-/// Whether the first line may be one of HTTP. What speaks another language, such as an HTTP/2 client whose preface is
-/// wrong (RFC 9113, 3.4), is not answered in this one.
+/// Whether the first line may be HTTP. Another protocol, such as HTTP/2 with a wrong preface (RFC 9113, 3.4), receives no
+/// HTTP/1.1 response.
 fn may_be_http(buf: &[u8]) -> bool {
     let [method, target, version] = record::request_line(buf);
-    // A load balancer that speaks for somebody and is not known to is best found by this.
+    // This finds load balancers that send PROXY headers without being trusted to do so.
     method == b"PROXY" || version.is_empty() || target.starts_with(b"/") || version.contains(&b'/')
 }

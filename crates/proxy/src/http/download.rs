@@ -1,4 +1,4 @@
-//! The response's way to the client.
+//! The path of the response to the client.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -22,28 +22,28 @@ use crate::stream::Stream;
 use crate::upstream::LocalEndpoint;
 use crate::worker::{BUFFER, Buffer};
 
-/// How much is read ahead of a client that does not read, where others wait for a copy.
+/// How much the gateway reads ahead of a client that does not read, if other requests wait for the cached response.
 const AHEAD: usize = 16 * BUFFER;
 
-/// How far a response has gone.
+/// The progress of a response.
 pub(super) struct Download {
     body: Framing,
     coding: Coding,
-    /// Keeps the body as it comes from the endpoint.
+    /// Collects the body for the cache.
     copy: Option<Box<Collector>>,
-    /// How much of what came, and was not taken yet, is collected.
+    /// The number of received and not yet taken bytes that were collected.
     copied: usize,
-    /// Compresses the body on its way.
+    /// Compresses the body.
     compressor: Option<Box<Compressor>>,
-    /// What follows the body on an HTTP/2 stream, as header lines.
+    /// The trailers of the body on an HTTP/2 stream, as header lines.
     trailers: Vec<u8>,
-    /// How much of the `response` buffer was written.
+    /// The number of written bytes of the `response` buffer.
     written: usize,
-    /// Bytes written before the `response` buffer's present content.
+    /// The bytes written before the present content of the `response` buffer.
     passed: u64,
-    /// Whether the body was taken from the endpoint to its end.
+    /// Whether the whole body was taken from the endpoint.
     ended: bool,
-    /// How much of the body may still be taken, as it comes from the endpoint.
+    /// The number of body bytes that may still be taken, as the endpoint sends them.
     left: u64,
 }
 
@@ -54,18 +54,18 @@ enum Framing {
     UntilClose,
 }
 
-/// How the client gets the body.
+/// The framing of the body for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// As it is: its length was said, or the end of the connection ends it.
+    /// Plain: the head stated the length, or the end of the connection ends the body.
     Plain,
     /// In the chunked coding.
     Chunked,
-    /// As it is, on a stream that has an end of its own (HTTP/2).
+    /// Plain, on a stream that has its own end (HTTP/2).
     Stream,
 }
 
-/// Where a body comes from, behind what is in the `reply` buffer.
+/// The source of a body, after the content of the `reply` buffer.
 pub(super) enum Body<'b> {
     Endpoint { stream: &'b mut Stream, endpoint: &'b LocalEndpoint },
     Kept(&'b [u8]),
@@ -93,7 +93,7 @@ enum Step {
 }
 
 impl Download {
-    /// `written`: how much of the `response` buffer was written already.
+    /// `written`: the number of bytes of the `response` buffer that were written already.
     pub(super) fn new(
         framing: ResponseFraming,
         coding: Coding,
@@ -121,27 +121,27 @@ impl Download {
         }
     }
 
-    /// Breaks off a body that is longer.
+    /// Aborts a longer body.
     pub(super) fn limit(&mut self, most: u64) {
         self.left = most;
     }
 
-    /// Counts bytes of the body that were taken.
+    /// Counts taken bytes of the body.
     fn account(&mut self, taken: usize) -> Result<(), Failure> {
         self.left = self.left.checked_sub(taken as u64).ok_or(Failure::TooLong)?;
         Ok(())
     }
 
-    /// Collects the body, too.
+    /// Also collects the body for the cache.
     pub(super) fn copy_to(&mut self, copy: Box<Collector>) {
-        // A response without a body has come to its end.
+        // A response without a body has ended already.
         match self.ended {
             true => copy.complete(),
             false => self.copy = Some(copy),
         }
     }
 
-    /// Collects what has come of the body, whether the client takes it or not.
+    /// Collects the received part of the body, whether or not the client takes it.
     fn copy(&mut self, reply: &Buffer) {
         let Some(copy) = &mut self.copy else { return };
         let filled = reply.filled();
@@ -155,7 +155,7 @@ impl Download {
         };
         self.copied += taken;
         if self.copied as u64 > self.left {
-            // It is too long for this client, which is told so when it has come that far.
+            // The body is too long for this client. The download fails when it reaches that length.
             if let Some(copy) = self.copy.take() {
                 copy.give_up();
             }
@@ -170,8 +170,8 @@ impl Download {
         }
     }
 
-    /// Collects what more there is, while the client does not read: others wait for it, and not for this client. What else the
-    /// endpoint says, such as that it has failed, it says again.
+    /// Collects the rest of the body while the client does not read: other requests wait for the body, and must not wait
+    /// for this client. Other outcomes, such as a failure, show again at the next read.
     fn read_ahead(
         &mut self,
         cx: &mut Context<'_>,
@@ -187,27 +187,27 @@ impl Download {
         }
     }
 
-    /// Bytes written to the client so far.
+    /// The number of bytes written to the client so far.
     pub(super) fn bytes_out(&self) -> u64 {
         self.passed + self.written as u64
     }
 
-    /// Whether all that is left is to write what is in the `response` buffer.
+    /// Whether only the content of the `response` buffer remains to be written.
     pub(super) fn is_complete(&self) -> bool {
         self.ended && self.compressor.as_ref().is_none_or(|compressor| compressor.is_finished())
     }
 
-    /// Changes whenever something has moved.
+    /// A number that changes whenever bytes have moved.
     fn position(&self) -> u64 {
         self.bytes_out() + self.compressor.as_ref().map_or(0, |compressor| compressor.taken())
     }
 
-    /// Whether the response's end can only be told by the end of the connection, on both sides.
+    /// Whether only the end of the connection ends the response, on both sides.
     pub(super) fn is_unframed(&self) -> bool {
         matches!(self.body, Framing::UntilClose | Framing::Chunked(_)) && self.coding == Coding::Plain
     }
 
-    /// Moves bytes until the response is written as a whole, or one side has to be waited for.
+    /// Moves bytes until the whole response is written, or one side is not ready.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -221,7 +221,7 @@ impl Download {
         }
         loop {
             self.copy(reply);
-            // The head and what fits beside it go in one write.
+            // The head and the part of the body that fits beside it leave in one write.
             self.take(response, reply)?;
             while self.written < response.len() {
                 let last = self.is_complete() && self.trailers.is_empty();
@@ -249,14 +249,14 @@ impl Download {
                 self.passed += written;
                 continue;
             }
-            // What did not fit beside the head comes before anything new.
+            // The rest of the body in the buffer comes before new bytes.
             let moved = self.take(response, reply)?;
             if self.is_complete() || !response.is_empty() {
                 continue;
             }
             if self.compressor.as_ref().is_some_and(|compressor| compressor.is_turn_over()) {
-                // Behind all that the runtime has to do, sockets included: who wakes itself only goes before them, up to 61
-                // times.
+                // This wakes the task behind all other work of the runtime, sockets included. A task that wakes itself
+                // would skip the sockets up to 61 times.
                 let _ = pin!(yield_now()).poll(cx);
                 return Ok(Step::AwaitsEndpoint);
             }
@@ -268,7 +268,7 @@ impl Download {
                 Poll::Ready(Ok(0)) if matches!(self.body, Framing::UntilClose) => self.finish(response),
                 Poll::Ready(_) => return Err(Failure::Truncated.into()),
                 Poll::Pending => {
-                    // The client may be waiting for what the encoder keeps back.
+                    // The client may be waiting for bytes that the encoder holds back.
                     let compressor = self.compressor.as_mut();
                     if !compressor.map_or(Ok(false), |compressor| compressor.flush(response))? {
                         return Ok(Step::AwaitsEndpoint);
@@ -278,7 +278,7 @@ impl Download {
         }
     }
 
-    /// Whether the body goes on as it comes.
+    /// Whether the body is forwarded unchanged.
     fn is_verbatim(&self) -> bool {
         !self.ended
             && self.compressor.is_none()
@@ -289,8 +289,8 @@ impl Download {
             }
     }
 
-    /// Moves body from what came to what is written: where it has to be recoded, and beside a head. Whether anything was
-    /// taken.
+    /// Moves body from the `reply` buffer to the `response` buffer, for recoding or beside a head. Returns whether bytes
+    /// were taken.
     fn take(&mut self, response: &mut Vec<u8>, reply: &mut Buffer) -> Result<bool, Fault> {
         let Some(mut compressor) = self.compressor.take() else {
             if self.is_verbatim() && response.is_empty() {
@@ -309,7 +309,7 @@ impl Download {
         Ok(taken?)
     }
 
-    /// Moves body from what came to `out`, in this coding.
+    /// Moves body from the `reply` buffer to `out`, in this coding.
     fn recode(&mut self, out: &mut Vec<u8>, reply: &mut Buffer, coding: Coding) -> Result<bool, Failure> {
         if reply.is_empty() || self.ended || out.len() >= BUFFER {
             return Ok(false);
@@ -331,7 +331,7 @@ impl Download {
                     Coding::Chunked => chunks::Coding::Chunked,
                     Coding::Stream => chunks::Coding::Split(&mut self.trailers),
                 };
-                // What was read ahead is more than one step.
+                // The bytes that were read ahead can exceed one step.
                 let step = &filled[..filled.len().min(2 * BUFFER)];
                 let recoded = chunks::recode(decoder, step, out, &mut way).map_err(|_| Failure::Truncated)?;
                 self.ended = decoder.is_done();
@@ -355,7 +355,7 @@ impl Download {
         Ok(taken > 0)
     }
 
-    /// Writes body to the client straight from where it was read.
+    /// Writes body to the client directly from the buffer into which it was read.
     fn pass(
         &mut self,
         cx: &mut Context<'_>,
@@ -395,7 +395,7 @@ impl Download {
     }
 }
 
-/// Writes the end of a body in the chunked coding, with these header lines behind it.
+/// Writes the end of a body in the chunked coding, with these trailers.
 fn end_chunks(out: &mut Vec<u8>, trailers: &[u8]) {
     out.extend_from_slice(b"0\r\n");
     out.extend_from_slice(trailers);
@@ -403,11 +403,11 @@ fn end_chunks(out: &mut Vec<u8>, trailers: &[u8]) {
 }
 
 impl Exchange<'_> {
-    /// Writes the response to the client, and goes on with the request's body if it is not at its end.
+    /// Writes the response to the client, and continues the upload if the request's body has not ended.
     pub(super) async fn download(&mut self, body: Body<'_>, download: &mut Download) -> Result<(), Fault> {
         let mut body = body;
         let mut uploading = !self.upload.is_sent();
-        // The endpoint has begun to answer: from now on both may pause, as streams do.
+        // The endpoint has begun to respond: from now on both sides may pause, as streams do.
         let over = match &body {
             Body::Endpoint { stream, .. } if uploading => self.upload_ends(stream),
             _ => None,
@@ -449,8 +449,8 @@ impl Exchange<'_> {
         .await
     }
 
-    /// Ends a response that stands still for too long, whose endpoint's drain time is over, or whose request's body is `over`
-    /// its time.
+    /// Ends a response that has stalled for too long, whose endpoint's drain time is over, or whose request's body is at
+    /// its deadline `over`.
     fn poll_still(
         &mut self,
         cx: &mut Context<'_>,

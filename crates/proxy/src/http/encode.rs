@@ -1,5 +1,4 @@
-//! Heads as they are passed on: the lines that stay are copied in runs as they came, without looking at them
-//! one by one.
+//! Forwarded heads: lines that stay are copied in runs, without looking at each line.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -16,28 +15,27 @@ use super::connection::Origin;
 use crate::date::HttpDate;
 use crate::upstream;
 
-/// How the request goes on to the endpoint.
+/// The changes to the request for the endpoint.
 pub(super) struct RequestPlan<'p> {
     /// The path in normal form.
     pub(super) path: &'p [u8],
     /// The query, without its `?`.
     pub(super) query: Option<&'p [u8]>,
-    /// The host that is asked for, if it is another one than the client's.
+    /// The host for the endpoint, if it differs from the client's host.
     pub(super) host: Option<&'p str>,
     /// Header lines that policies add.
     pub(super) lines: &'p [u8],
-    /// The peer's own forwarding headers are believed; whom the request came from first.
+    /// Set if the peer's forwarding headers are trusted: the client IP.
     pub(super) trusted: Option<IpAddr>,
-    /// Whether headers with an underscore in their name are passed on.
+    /// Whether headers with an underscore in their name are forwarded.
     pub(super) underscores: bool,
-    /// For `X-Request-ID`, if the client's own is missing or not believed.
+    /// For `X-Request-ID`, if the client's own ID is missing or not trusted.
     pub(super) request_id: u128,
-    /// The request asks to change the protocol.
+    /// The protocols of the request's Upgrade header.
     pub(super) upgrade: Option<&'p [u8]>,
 }
 
-/// Writes the request's head as the endpoint gets it. Gives the number of headers that were dropped because of
-/// their names.
+/// Writes the request's head for the endpoint. Returns the number of headers that were dropped because of their names.
 pub(super) fn write_request(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -56,7 +54,7 @@ pub(super) fn write_request(
     let local;
     let authority = match head.authority {
         Some(authority) => authority.of(buf),
-        // HTTP/1.0 may come without a host, HTTP/1.1 may not go without one (RFC 9112, 3.2).
+        // An HTTP/1.0 request may lack a host, an HTTP/1.1 request may not (RFC 9112, 3.2).
         None => {
             local = origin.local.to_string();
             local.as_bytes()
@@ -68,7 +66,7 @@ pub(super) fn write_request(
     copy_lines(out, buf, &head.lines, |line| {
         let stays = match line.known {
             Known::Host | Known::Expect | Known::XForwardedFor => false,
-            // What is passed on is framed as it is passed on, whatever lines there are.
+            // The forwarded framing decides about this header.
             Known::ContentLength => matches!(head.framing, RequestFraming::Length(_)),
             Known::Other => {
                 let harmless = is_harmless(line.name.of(buf), trusted, plan.underscores);
@@ -102,7 +100,7 @@ pub(super) fn write_request(
     dropped
 }
 
-/// Completes the forwarding headers that a trusted peer sent.
+/// Completes the forwarding headers of a trusted peer.
 pub(super) fn write_trusted_forwarding(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -134,8 +132,8 @@ pub(super) fn write_trusted_forwarding(
     }
 }
 
-/// The address that the request came from first, as far as trusted peers tell: the last entry of
-/// `X-Forwarded-For` that is not itself trusted. Where that is none, the address of the peer that should have told it.
+/// The client IP according to trusted peers: the last entry of `X-Forwarded-For` that is not itself trusted. If there is
+/// none, the error is the address of the peer that should have sent it.
 pub(super) fn original_peer(
     buf: &[u8],
     head: &RequestHead,
@@ -151,7 +149,7 @@ pub(super) fn original_peer(
     let mut original = peer;
     for entry in entries {
         let entry = entry.trim_ascii();
-        // Elements of lists may be empty (RFC 9110, 5.6.1.2).
+        // List elements may be empty (RFC 9110, 5.6.1.2).
         if entry.is_empty() {
             continue;
         }
@@ -165,22 +163,22 @@ pub(super) fn original_peer(
     Ok(original)
 }
 
-/// An address, behind which some load balancers write the port.
+/// An address. Some load balancers append the port.
 fn address(text: &str) -> Option<IpAddr> {
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
-/// How the response goes on to the client.
+/// The changes to the response for the client.
 pub(super) struct ResponsePlan<'p> {
-    /// The client speaks HTTP/1.1.
+    /// The HTTP version of the client.
     pub(super) version: Version,
-    /// The connection ends after it.
+    /// Whether the connection closes after the response.
     pub(super) close: bool,
     /// For `Strict-Transport-Security`.
     pub(super) hsts: Option<Hsts>,
-    /// The body goes to the client in the chunked coding.
+    /// Whether the client receives the body in the chunked coding.
     pub(super) chunked: bool,
     /// Header lines that compression adds.
     pub(super) lines: &'p [u8],
@@ -188,7 +186,7 @@ pub(super) struct ResponsePlan<'p> {
     pub(super) policy_lines: &'p [u8],
 }
 
-/// Writes the response's head as the client gets it.
+/// Writes the response's head for the client.
 pub(super) fn write_response(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -229,7 +227,7 @@ pub(super) fn write_response(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The head of a response as an HTTP/2 client gets it. A 101 is a 200 there (RFC 8441, 5).
+/// The head of a response for an HTTP/2 client. A 101 becomes a 200 (RFC 8441, 5).
 pub(super) fn http2_response(
     buf: &[u8],
     head: &ResponseHead,
@@ -246,7 +244,7 @@ pub(super) fn http2_response(
         let value = line.value.of(buf);
         let is_length = line.known == Known::ContentLength;
         let value = HeaderValue::from_bytes(if is_length { canonical_length(value) } else { value });
-        // What is no field there cannot be passed on.
+        // A line that is no valid HTTP/2 field cannot be forwarded.
         if let (Ok(name), Ok(value)) = (name, value)
             && !(head.status == 101 && name == header::SEC_WEBSOCKET_ACCEPT)
         {
@@ -280,8 +278,7 @@ pub(super) fn append_lines(fields: &mut HeaderMap, lines: &[u8]) {
     }
 }
 
-/// Whether the body of a response goes to the client in the chunked coding: where its length is not known
-/// and the client understands it.
+/// Whether the client receives the body in the chunked coding: if its length is unknown and the client supports chunks.
 pub(super) fn needs_chunks(head: &ResponseHead, client: Version) -> bool {
     let unknown_length = matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
     unknown_length && client == Version::Http11
@@ -304,13 +301,13 @@ pub(super) fn is_forwarding(known: Known) -> bool {
     )
 }
 
-/// Whether a header that nobody here has a name for goes on. Not `Proxy`, which CGI hands to programs as their
-/// own `HTTP_PROXY` (CVE-2016-5385); not, from a stranger, what claims to be from a proxy; not who calls, nor what only a gateway
-/// can know of the client's certificate, which trusted peers pass on from strangers; and not a name that CGI
-/// and its like (RFC 3875, 4.1.18) cannot tell from one that was replaced here, such as `X_Forwarded_For`.
+/// Whether the gateway forwards a header that it has no name for. It drops `Proxy`, which CGI passes to programs as
+/// `HTTP_PROXY` (CVE-2016-5385), and `X-Forwarded-*` from untrusted peers. It drops headers for the consumer, and for the
+/// client's certificate, which trusted peers forward from untrusted clients. It drops names that CGI and similar
+/// interfaces (RFC 3875, 4.1.18) confuse with a header that the gateway sets, such as `X_Forwarded_For`.
 pub(super) fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| is_same_name(start, with));
-    // Where underscores pass, they do in names that are nobody's own.
+    // If underscores are allowed, they are allowed in names that the gateway does not know.
     let is_double = || {
         let folded: Vec<u8> = name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect();
         Known::of(&folded) != Known::Other
@@ -325,8 +322,8 @@ pub(super) fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool
         && !name.eq_ignore_ascii_case(b"proxy")
 }
 
-/// Whether a header names another path or another method than the request line, to frameworks that read it: Symfony,
-/// Zend, IIS (`X-Original-URL`, `X-Rewrite-URL`); Rails, Express, Laravel, ASP.NET and others (the other three).
+/// Whether some frameworks read another path or method from this header: Symfony, Zend, IIS (`X-Original-URL`,
+/// `X-Rewrite-URL`); Rails, Express, Laravel, ASP.NET and others (the other three).
 pub(super) fn is_override(name: &[u8]) -> bool {
     const OVERRIDES: [&[u8]; 5] = [
         b"x-original-url",
@@ -338,7 +335,7 @@ pub(super) fn is_override(name: &[u8]) -> bool {
     OVERRIDES.iter().any(|other| is_same_name(name, other))
 }
 
-/// Whether two names are one to CGI and its like: in any case, and `_` for `-`.
+/// Whether CGI and similar interfaces treat two names as the same: in any case, and with `_` for `-`.
 pub(crate) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
     let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(folded).eq(other.iter().map(folded))
@@ -348,7 +345,7 @@ pub(super) fn has(lines: &[Line], known: Known) -> bool {
     lines.iter().any(|line| line.known == known)
 }
 
-/// Copies the lines that stay, in runs. A Content-Length is written anew if it has leading zeros.
+/// Copies the lines that stay, in runs. Rewrites a Content-Length with leading zeros.
 pub(super) fn copy_lines(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -377,7 +374,7 @@ pub(super) fn copy_lines(
     }
 }
 
-/// The canonical form of a Content-Length that is not in it.
+/// The canonical form of a Content-Length; `None` if the value is canonical.
 fn renewed_length(value: &[u8]) -> Option<&[u8]> {
     Some(canonical_length(value)).filter(|canonical| canonical.len() < value.len())
 }

@@ -1,4 +1,4 @@
-//! The life of a request: route, guard, rewrite, attempt, respond; recorded when it ends.
+//! The life of a request: route, admit, rewrite, attempt, respond; recorded at its end.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -27,23 +27,23 @@ use crate::rule::{RequestView, RouteIndex, host_name};
 use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 
-/// What becomes of the client's connection.
+/// The state of the client's connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Persist {
-    /// It may carry another request.
+    /// The connection may carry another request.
     KeepAlive,
-    /// It is closed.
+    /// The connection is closed.
     Close,
-    /// HTTP/2 is spoken on it.
+    /// The connection continues with HTTP/2.
     Http2,
-    /// It is closed once the client had time to read the response: the client may still be sending.
+    /// The connection is closed after the client had time to read the response: the client may still be sending.
     Linger,
 }
 
-/// How often endpoints may refuse a request before it has failed.
+/// How often endpoints may refuse a request before the request fails.
 const REFUSED_MOST: u32 = 20;
 
-/// A request on its way.
+/// A request in progress.
 pub(super) struct Exchange<'c> {
     pub(super) worker: &'c Rc<Worker>,
     pub(super) client: &'c mut Client,
@@ -51,25 +51,25 @@ pub(super) struct Exchange<'c> {
     pub(super) snapshot: Rc<Snapshot>,
     pub(super) upload: Upload,
     pub(super) record: Record,
-    /// Whether the peer's forwarding headers are believed.
+    /// Whether the peer's forwarding headers are trusted.
     pub(super) trusted: bool,
-    /// Until when the head of its response has to be there, by the client of a gRPC call or by a policy.
+    /// The deadline for the head of the response, set by a gRPC client or by a policy.
     pub(super) wanted_by: Option<Instant>,
-    /// What a policy for traffic makes of it.
+    /// The effect of a traffic policy.
     pub(super) steered: Option<Steered>,
-    /// What it is counted by as long as it is under way.
+    /// The permits of concurrency limits while the request is in flight.
     pub(super) permits: Vec<Permit>,
-    /// What is to become of what is kept, or will be.
+    /// The state of the request in the cache.
     pub(super) cached: Option<Box<Cached>>,
-    /// How much of the `request_lines` buffer passes a trace on, which no two requests do alike.
+    /// The length of the part of the `request_lines` buffer that forwards a trace, which is unique to each request.
     pub(super) trace_lines: usize,
-    /// How much of the `response` buffer was written ahead of the final response.
+    /// The number of bytes of the `response` buffer that were written before the final response.
     pub(super) interim_written: usize,
-    /// How many bytes of interim responses have come.
+    /// The number of received bytes of interim responses.
     pub(super) interim_received: usize,
-    /// Whether some of the response was written, so that it cannot be replaced by another.
+    /// Whether a part of the response was written, so that no other response can replace it.
     pub(super) committed: bool,
-    /// Whether the path in normal form is in the `path` buffer, since it came in another.
+    /// Whether the `path` buffer holds the normal form of the path, because the client sent another form.
     is_rewritten: bool,
 }
 
@@ -123,7 +123,7 @@ impl<'c> Exchange<'c> {
         exchange
     }
 
-    /// Until when a gRPC client wants its answer ("gRPC over HTTP/2", Timeout).
+    /// The deadline of a gRPC client ("gRPC over HTTP/2", Timeout).
     fn grpc_deadline(&self) -> Option<Instant> {
         let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
         if !self.client.is_http2() || !is_grpc(head.header(buf, Known::ContentType)?) {
@@ -132,7 +132,7 @@ impl<'c> Exchange<'c> {
         Some(after(self.record.started, grpc_timeout(head.find(buf, "grpc-timeout")?)?))
     }
 
-    /// The way of a request that goes well.
+    /// Serves a request. Each refusal is an error.
     async fn forward(&mut self) -> Result<Persist, Refusal> {
         self.guard()?;
         let index = self.route()?;
@@ -175,7 +175,7 @@ impl<'c> Exchange<'c> {
         Ok(self.respond(&upstream, connection).await)
     }
 
-    /// Refuses what is not served at all.
+    /// Rejects requests that the gateway never serves.
     fn guard(&self) -> Result<(), Refusal> {
         let head = &self.scratch.head;
         match (head.method, head.form) {
@@ -191,7 +191,7 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Refuses a body that says itself that it is too long for the route.
+    /// Rejects a body whose stated length exceeds the limit of the route.
     fn check_length(&self) -> Result<(), Refusal> {
         let limit = self.settings().limits.request_body.unwrap_or(u64::MAX);
         match self.scratch.head.framing {
@@ -248,20 +248,20 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Puts another path in place of the one that came, for the endpoint.
+    /// Replaces the path for the endpoint.
     pub(super) fn set_path(&mut self, path: Vec<u8>) {
         self.scratch.path = path;
         self.is_rewritten = true;
     }
 
-    /// Writes the request's head as an endpoint of the upstream in this slot will get it.
+    /// Writes the request's head for an endpoint of the upstream in this slot.
     fn rewrite(&mut self, slot: usize) -> Result<Rc<LocalUpstream>, Refusal> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
-        // Without the header the endpoint may not change the protocol, and answers in HTTP/1.1.
+        // Without the header the endpoint may not change the protocol, and responds in HTTP/1.1.
         head.upgrade = head.upgrade.filter(|upgrade| may_be_asked(upgrade.of(buf)));
         let upgrade = head.upgrade.map(|upgrade| upgrade.of(buf));
         let plan = RequestPlan {
@@ -284,7 +284,7 @@ impl<'c> Exchange<'c> {
         Ok(upstream)
     }
 
-    /// Asks endpoints, and counts how the upstream has failed.
+    /// Sends the request to endpoints, and counts failures of the upstream.
     async fn ask_upstream(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
         self.attempts(upstream).await.inspect_err(|fault| {
             if let Fault::Upstream(failure) = fault {
@@ -293,7 +293,7 @@ impl<'c> Exchange<'c> {
         })
     }
 
-    /// Sends the request to one endpoint after the other, as far as that is safe, until one responds.
+    /// Sends the request to one endpoint after another, as far as a retry is safe, until one responds.
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
         let (snapshot, policy) =
             (self.snapshot.clone(), self.steered.as_ref().map(|steered| steered.policy.clone()));
@@ -305,7 +305,7 @@ impl<'c> Exchange<'c> {
         loop {
             let now = Instant::now();
             let turn = upstream.pick(&tried, &wish, &settings.resilience, now);
-            // Once one connection was dead, others may be as well: a new one proves that somebody is there.
+            // After one dead connection, others may be dead too: a new connection proves that the endpoint is there.
             let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
             let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now, self.worker));
             let (mut connection, asked) = match pooled {
@@ -317,7 +317,7 @@ impl<'c> Exchange<'c> {
             self.record.attempts += 1;
             self.record.endpoint = Some(endpoint.shared.address());
             upstream.count_attempt(&endpoint);
-            // What was refused before anything was done with it is as good as not sent.
+            // A request that was refused before any processing counts as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
             let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {
                 Ok(()) if last || !idempotent || !self.is_unwanted(self.scratch.reply_head.status) => {
@@ -338,7 +338,7 @@ impl<'c> Exchange<'c> {
             let repeats = !last && is_retryable && harmless && self.upload.is_replayable();
             let repeats = repeats && self.takes_of_budget();
             if !repeats && failure == Failure::Unwanted {
-                // It is an answer after all.
+                // The response is final after all.
                 return Ok(connection);
             }
             drop(connection);
@@ -355,7 +355,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// A new connection to an endpoint, for as long as the client waits for it.
+    /// A new connection to an endpoint, if the client waits that long.
     async fn connect(
         &mut self,
         upstream: &Rc<LocalUpstream>,
@@ -369,7 +369,7 @@ impl<'c> Exchange<'c> {
     }
 }
 
-/// The path as it came.
+/// The path as the client sent it.
 fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
     match head.path.of(buf) {
         [] => b"/",
@@ -377,8 +377,8 @@ fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
     }
 }
 
-/// Rejects a target that endpoints may read in another way than this gateway, unless the settings let it pass. `raw` is the
-/// path as it came.
+/// Rejects a target that endpoints may read in another way than this gateway, unless the settings allow the target. `raw`
+/// is the path as the client sent it.
 #[inline]
 fn check_target(
     raw: &[u8],
@@ -410,7 +410,7 @@ fn check_odd_target(
     Ok(())
 }
 
-/// Whether a peer's forwarding headers are believed.
+/// Whether a peer's forwarding headers are trusted.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
     settings.trusted_peers.iter().any(|net| net.contains(&peer))
 }
@@ -430,12 +430,12 @@ fn grpc_timeout(text: &[u8]) -> Option<Duration> {
     }
 }
 
-/// Whether a certificate authority asks for its proof, which must be answered over plain HTTP (RFC 8555, 8.3).
+/// Whether a certificate authority requests a proof of control, which must be served over plain HTTP (RFC 8555, 8.3).
 fn is_acme_challenge(path: &[u8]) -> bool {
     path.starts_with(b"/.well-known/acme-challenge/")
 }
 
-/// Writes where a request is served over HTTPS.
+/// Writes the HTTPS URL of a request.
 fn write_location(out: &mut Vec<u8>, authority: &[u8], port: u16, path: &[u8], query: Option<&[u8]>) {
     out.extend_from_slice(b"https://");
     out.extend_from_slice(host_name(authority));

@@ -1,7 +1,7 @@
-//! An HTTP/2 connection of a client: each stream is a request, served as any other.
+//! An HTTP/2 connection of a client: each stream is a request, served like any other.
 //!
-//! A request's head is written as one of HTTP/1.1 and read again, so that what is ambiguous is refused in one place
-//! whatever the version; bodies stay what they are.
+//! The gateway writes the head of a request as HTTP/1.1 and parses it again, so that one parser rejects ambiguous heads
+//! of every version. Bodies stay unchanged.
 
 use std::cell::Cell;
 use std::future::{Future as _, poll_fn};
@@ -30,9 +30,9 @@ use crate::deadline::Deadline;
 use crate::stream::Stream;
 use crate::worker::{Phase, Scratch, Worker};
 
-/// What a client says first if it speaks HTTP/2 (RFC 9113, 3.4).
+/// The first line of an HTTP/2 client (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// How long that is, with `\r\nSM\r\n\r\n` behind it (RFC 9113, 3.4).
+/// The length of the preface, including `\r\nSM\r\n\r\n` (RFC 9113, 3.4).
 const WHOLE_PREFACE: usize = 24;
 
 /// Serves an HTTP/2 connection to its end.
@@ -67,7 +67,7 @@ pub(super) async fn serve(
         let most = settings.limits.requests_per_connection;
         let is_over = worker.is_stopping() && served > 0 || most.is_some_and(|most| served >= most);
         if is_over && !leaving {
-            // What is under way is served, and the client makes a new connection for what comes next.
+            // Requests in flight are served, and the client makes a new connection for later requests.
             connection.connection.graceful_shutdown();
             leaving = true;
         }
@@ -104,19 +104,19 @@ pub(super) async fn serve(
     }
 }
 
-/// A connection with the requests that are under way.
+/// A connection with its requests in flight.
 struct Connection {
     connection: h2::server::Connection<Batch, Bytes>,
     batch: Batch,
-    /// Each gives whether the client gave up on it.
+    /// Each task returns whether the client gave up on the request.
     streams: JoinSet<bool>,
     accepted: u64,
     given_up: u64,
-    /// How many bytes may come that are of no use.
+    /// The limit of received bytes without use.
     useless_most: usize,
     useless_since: Instant,
     flooded: bool,
-    /// Until when the client may be idle.
+    /// When the client has been idle for too long.
     deadline: Deadline,
 }
 
@@ -126,13 +126,13 @@ struct Connection {
 )]
 enum Event {
     Request(Request<RecvStream>, SendResponse<Bytes>),
-    /// A request has come to its end.
+    /// A request has ended.
     Served,
-    /// The client makes work without asking for anything.
+    /// The client causes work without making requests.
     Flood,
-    /// Nothing has been asked for too long.
+    /// The client has made no request for too long.
     Idle,
-    /// The connection has come to its end.
+    /// The connection has ended.
     Over,
 }
 
@@ -143,7 +143,7 @@ impl Connection {
         deadline: Deadline,
         settings: &Settings,
     ) -> Self {
-        // What was sent of bodies and waits for the endpoint is of use, and nobody knows it yet.
+        // Sent bodies that wait for the endpoint are useful, but are not accounted as useful yet.
         let window = usize::try_from(settings.limits.http2_connection_window).unwrap_or(usize::MAX);
         Self {
             connection,
@@ -158,12 +158,12 @@ impl Connection {
         }
     }
 
-    /// Whether the client makes work without asking for anything: by frames that are of no use, such as PING, SETTINGS
-    /// and empty ones, or by requests that it gives up on (CVE-2023-44487).
+    /// Whether the client causes work without making requests: by useless frames, such as PING, SETTINGS and empty
+    /// frames, or by requests that it cancels (CVE-2023-44487).
     fn is_flood(&mut self) -> bool {
         if self.batch.unexplained() > self.useless_most / 2 || self.batch.control() > USELESS / 2 {
             let seconds = self.useless_since.elapsed().as_secs();
-            // What is left of a second counts for the next.
+            // The rest of a second counts for the next second.
             self.useless_since += Duration::from_secs(seconds);
             self.batch
                 .allow(usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(USELESS_PER_SECOND));
@@ -189,7 +189,7 @@ impl Connection {
                 Poll::Ready(None) => return Poll::Ready(Event::Over),
                 Poll::Pending => {}
             }
-            // All that the streams have to say by now goes at once.
+            // All frames that the streams have ready leave at once.
             let was_full = self.batch.is_full();
             match self.batch.poll_send(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(Event::Over),
@@ -226,24 +226,24 @@ fn builder(settings: &Settings) -> Builder {
     builder
 }
 
-/// How long a client may take to say goodbye.
+/// How long a client may take to close its connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How many bytes of frames may come that carry nothing, or are of no use otherwise, and how many more for each second.
+/// How many bytes of useless frames may arrive, and how many more in each second.
 const USELESS: usize = 64 * 1024;
 const USELESS_PER_SECOND: usize = 1024;
 
-/// How many requests a client may give up on, if they are not less than half of all.
+/// How many requests a client may cancel, unless they are less than half of all requests.
 const GIVEN_UP: u64 = 100;
 
-/// What data that waits for the endpoint may take beside itself: some 16,000 frames of a few bytes each, as of gRPC
-/// messages that come faster than the endpoint takes them. More end the connection.
+/// How much memory waiting data may use in addition to its bytes. This is enough for about 16,000 frames of a few bytes
+/// each, such as gRPC messages that arrive faster than the endpoint accepts them. More end the connection.
 const SMALL_FRAMES: usize = 4 * 1024 * 1024;
 
-/// How much of a response waits in a stream for the client to take it.
+/// How much of a response a stream buffers until the client accepts it.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Serves one request. Gives whether the client gave up on it.
+/// Serves one request. Returns whether the client gave up on it.
 async fn serve_stream(
     worker: Rc<Worker>,
     origin: Rc<Origin>,
@@ -267,19 +267,19 @@ async fn serve_stream(
     if let Wire::Http2(stream) = &client.wire
         && !stream.is_bodiless()
     {
-        // What is on its way of a body that nobody reads is not the client's fault.
+        // A discarded body that is still arriving is not the client's fault.
         batch.explain(usize::try_from(settings.limits.http2_stream_window).unwrap_or(usize::MAX));
     }
     client.gone
 }
 
-/// About as much as the head of a request took, and its stream.
+/// About the memory of a request's head and stream.
 fn size_of(request: &Request<RecvStream>) -> usize {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
     fields.sum::<usize>() + request.uri().path().len() + request.uri().query().map_or(0, str::len) + 128
 }
 
-/// Writes the head as HTTP/1.1 has it, and reads it.
+/// Writes the head as HTTP/1.1, and parses it.
 fn read_head(
     parts: &Parts,
     scratch: &mut Scratch,
@@ -297,8 +297,8 @@ fn read_head(
     }
     let head = &mut scratch.head;
     if protocol.is_some() {
-        // What follows is the tunnel's (RFC 8441, 5), of which no length can be told: an endpoint that is told one takes what
-        // comes next on its connection, from whomever, for this request's body.
+        // The stream continues as a tunnel (RFC 8441, 5), which has no length. An endpoint that receives a length would
+        // read the next request on its connection, of any client, as the body of this request.
         if head.framing != RequestFraming::None {
             return Err(Rejection::LengthOfTunnel);
         }
@@ -315,13 +315,14 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
         (_, Some(path)) => path.as_str().as_bytes(),
         (_, None) => b"/",
     };
-    // WebSocket over HTTP/2 goes on as WebSocket over HTTP/1.1 (RFC 8441, 5.1).
+    // The gateway forwards WebSocket over HTTP/2 as WebSocket over HTTP/1.1 (RFC 8441, 5.1).
     let method = if protocol.is_some() { "GET" } else { parts.method.as_str() };
     out.extend_from_slice(method.as_bytes());
     out.push(b' ');
     out.extend_from_slice(target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    // RFC 9113, 8.3.1: others have a meaning that this gateway does not know. Beside a Host alone, h2 keeps it to itself.
+    // RFC 9113, 8.3.1: the gateway does not know the meaning of other schemes. If a request has only a Host, h2 does not
+    // pass the scheme on.
     let is_http = |scheme: &str| ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
     if !parts.uri.scheme_str().is_none_or(is_http) {
         return Err(Rejection::InvalidScheme);
@@ -334,7 +335,7 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
     host.map_or(Ok(()), check_value)?;
     let host = host.map(HeaderValue::as_bytes);
     match (authority, host) {
-        // RFC 9113, 8.3.1: whoever says both must say the same.
+        // RFC 9113, 8.3.1: if a request has both, they must be equal.
         (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
             return Err(Rejection::HostMismatch);
         }
@@ -342,9 +343,9 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
         (None, None) => return Err(Rejection::MissingHost),
     }
     if let Some(protocol) = protocol {
-        // Unlike other pseudo-headers it comes as it was sent.
+        // Unlike other pseudo-headers, `:protocol` arrives unchecked.
         let named = protocol.as_str().as_bytes();
-        // What is not gone into would leave an ordinary request.
+        // Without the protocol, the request would become an ordinary request.
         if !is_token(named) || !may_be_asked(named) {
             return Err(Rejection::UnknownTunnel);
         }
@@ -352,7 +353,7 @@ fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> 
         write_line(out, "upgrade", named);
         write_line(out, "sec-websocket-key", websocket_key().as_bytes());
     }
-    // RFC 9113, 8.2.3: cookies come one by one.
+    // RFC 9113, 8.2.3: each cookie may have its own field.
     let mut cookies = parts.headers.get_all(header::COOKIE).iter().peekable();
     if cookies.peek().is_some() {
         out.extend_from_slice(b"cookie: ");
@@ -377,7 +378,7 @@ fn check_value(value: &HeaderValue) -> Result<(), Rejection> {
     if has_space_around(value) { Err(Rejection::SpaceAroundValue) } else { Ok(()) }
 }
 
-/// What a WebSocket client of HTTP/1.1 sends (RFC 6455, 4.1): 16 random bytes.
+/// The key of an HTTP/1.1 WebSocket client (RFC 6455, 4.1): 16 random bytes.
 fn websocket_key() -> String {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes())

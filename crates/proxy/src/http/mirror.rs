@@ -1,7 +1,7 @@
-//! Copies of requests for others, whose responses nobody gets.
+//! Mirrored requests: copies whose responses are dropped.
 //!
-//! A copy is sent once the request itself is answered, so that it costs the client no time. A request whose body was too long to
-//! be kept, or that changes the protocol, has no copy.
+//! The gateway sends a copy after the response to the request itself, so that mirroring costs the client no time. A
+//! request whose body is too long to buffer, or that changes the protocol, is not mirrored.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,20 +19,20 @@ use crate::policy::traffic::TrafficPolicy;
 use crate::upstream::{Connection, LocalUpstream, Tried, Wish};
 use crate::worker::Worker;
 
-/// How many copies one worker may have under way.
+/// The limit of copies in flight of one worker.
 const COPIES_MAX: usize = 64;
 
-/// How long a copy may take in all.
+/// The time limit of a copy.
 const TIME: Duration = Duration::from_secs(30);
 
-/// How much of a response is read, so that the connection can be used again.
+/// The limit of a response's bytes that the gateway reads to reuse the connection.
 const RESPONSE_MAX: u64 = 256 * 1024;
 
 thread_local! {
     static COPIES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A copy under way, counted while it lasts.
+/// A copy in flight, counted until the value is dropped.
 struct Place;
 
 impl Place {
@@ -52,7 +52,7 @@ impl Drop for Place {
 }
 
 impl Exchange<'_> {
-    /// Sends a copy of the request, which has been sent as a whole.
+    /// Sends a copy of the request. The request itself was sent completely.
     pub(super) fn mirror(&self) {
         let Some(Steered { policy, mirror: Some(slot), .. }) = &self.steered else { return };
         let is_whole =
@@ -88,7 +88,7 @@ impl Copy {
         if is_answered { shard.mirrored.add(1) } else { shard.mirror_failures.add(1) }
     }
 
-    /// Sends it to one endpoint, and reads what comes.
+    /// Sends the copy to one endpoint, and reads the response.
     async fn exchange(&self, upstream: &Rc<LocalUpstream>) -> Option<()> {
         let settings = &*self.policy.compiled.settings;
         let (wish, now) = (Wish::default(), Instant::now());
@@ -115,7 +115,7 @@ impl Copy {
         Some(())
     }
 
-    /// Reads a body whose length is known, so that the connection can be used again. All others end it.
+    /// Reads a body with a known length, so that the connection can be used again. Any other body closes the connection.
     async fn drain(&self, mut connection: Connection, head: &ResponseHead, read: u64) -> Option<()> {
         let length = match head.framing {
             ResponseFraming::None => 0,

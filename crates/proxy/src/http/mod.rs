@@ -1,28 +1,28 @@
 //! HTTP between clients and endpoints.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | `connection` | a client connection: wait, read a head, serve it, again |
 //! | `http2` | an HTTP/2 connection of a client: a request for each stream |
-//! | `wire` | what both have in common: how a request's body comes, and a response goes |
+//! | `wire` | the common part of both versions: request bodies in, responses out |
 //! | `exchange` | the life of a request, phase by phase |
-//! | `admit` | whether the policies of its route let a request pass |
-//! | `steer` | what the policy for its traffic makes of it |
-//! | `cached` | answers that are kept, and what is kept of answers |
-//! | `mirror` | copies for others |
-//! | `question` | what services are asked about a request |
-//! | `attempt` | one try at one endpoint, up to the head of its response |
-//! | `respond` | the response's head, and what follows it |
-//! | `refuse` | what becomes of a request that no endpoint answers |
-//! | `upload` | the request's way to the endpoint |
-//! | `download` | the response's way to the client |
-//! | `compress` | whether a response is compressed on that way |
-//! | `protocols` | which protocols a 101 may change to |
-//! | `tunnel` | what follows a 101 |
+//! | `admit` | the security policy and the limits of a request's route |
+//! | `steer` | the traffic policy of a request's route |
+//! | `cached` | the cache in the life of a request |
+//! | `mirror` | mirrored requests |
+//! | `question` | questions to authorization services |
+//! | `attempt` | one attempt at one endpoint, up to the head of its response |
+//! | `respond` | the response's head, and its body or tunnel |
+//! | `refuse` | responses to requests that no endpoint serves |
+//! | `upload` | the path of the request to the endpoint |
+//! | `download` | the path of the response to the client |
+//! | `compress` | compression of responses |
+//! | `protocols` | the protocols to which a 101 may change |
+//! | `tunnel` | the tunnel after a 101 |
 //! | `chunks` | chunked bodies, decoded and encoded again |
-//! | `encode` | heads as they are passed on |
-//! | `reply` | what Sluicegate answers itself |
-//! | `record` | what is counted and logged of a request |
+//! | `encode` | forwarded heads |
+//! | `reply` | the gateway's own responses |
+//! | `record` | counters and logs of a request |
 
 mod admit;
 mod attempt;

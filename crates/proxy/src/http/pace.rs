@@ -1,7 +1,7 @@
 //! How fast a client sends a request's body.
 //!
-//! Only time in which the gateway waits for the client counts. Each byte earns the time in which it had to come, so an upload
-//! may pause for as long as its speed has earned.
+//! Only time in which the gateway waits for the client counts. Each byte earns the time that it may take at the minimum
+//! rate. So an upload may pause as long as its speed has earned.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -17,25 +17,25 @@ use crate::failure::ClientFault;
 use crate::stream::Stream;
 use crate::upstream::{LocalEndpoint, Stalled};
 
-/// How far a client is behind when its upload is stalled.
+/// How far an upload is behind the minimum rate when it is stalled.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// An upload that had to be waited for.
+/// An upload for which the gateway had to wait.
 pub(super) struct Paced {
     pace: Pace,
-    /// It counts as stalled at its endpoint.
+    /// The entry of a stalled upload at its endpoint.
     stalled: Option<Stalled>,
-    /// When it ends however fast it is.
+    /// When the upload ends, at any speed.
     over: Option<Instant>,
 }
 
 impl Paced {
-    /// Whether it has to end in favour of others.
+    /// Whether the upload must end in favour of other requests.
     pub(super) fn is_ended(&self) -> bool {
         self.stalled.as_ref().is_some_and(Stalled::is_ended)
     }
 
-    /// When it has to be looked at next.
+    /// The time of the next check.
     pub(super) fn next(&self) -> Option<Instant> {
         let stalled_at = self.pace.stalled_at().filter(|_| self.stalled.is_none());
         [self.pace.too_slow_at(), stalled_at, self.over].into_iter().flatten().min()
@@ -43,7 +43,7 @@ impl Paced {
 }
 
 impl Exchange<'_> {
-    /// The upload waits for the client, or else for the endpoint.
+    /// Records that the upload waits for the client, or else for the endpoint.
     pub(super) fn keep_pace(
         &self,
         paced: &mut Option<Paced>,
@@ -73,7 +73,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Ends an upload whose client is too slow, or one that others need the place of.
+    /// Ends an upload whose client is too slow, or whose connection other requests need.
     pub(super) fn look_at_pace(
         &self,
         cx: &Context<'_>,
@@ -102,15 +102,15 @@ impl Exchange<'_> {
         if paced.is_ended() { Err(ClientFault::UploadStalled) } else { Ok(()) }
     }
 
-    /// When an upload to this endpoint ends however fast it is.
+    /// When an upload to this endpoint ends, at any speed.
     pub(super) fn upload_ends(&self, endpoint: &Stream) -> Option<Instant> {
         let total = self.settings().timeouts.request_body_total;
         let ends = !total.is_zero() && !self.is_stream_of_messages(endpoint);
         ends.then(|| after(self.record.started, total))
     }
 
-    /// Whether the request is a gRPC call, whose client may be silent for hours by right. The content type alone is
-    /// no excuse: the client and the endpoint have to speak HTTP/2, where a call takes a stream and no connection.
+    /// Whether the request is a gRPC call, whose client may be silent for hours. The content type alone is not enough:
+    /// the client and the endpoint must both use HTTP/2, where a call takes only a stream, not a connection.
     fn is_stream_of_messages(&self, endpoint: &Stream) -> bool {
         let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
         self.client.is_http2()
@@ -122,39 +122,39 @@ impl Exchange<'_> {
 /// The account of one upload.
 #[derive(Debug)]
 struct Pace {
-    /// The least rate in bytes a second; 0: none.
+    /// The minimum rate in bytes a second; 0: no minimum.
     rate: u64,
-    /// How long the client may still be waited for.
+    /// How long the gateway may still wait for the client.
     left: Duration,
-    /// The most of [`left`](Self::left).
+    /// The maximum of [`left`](Self::left).
     most: Duration,
-    /// For how long the client was waited for, less what its bytes have earned since.
+    /// How long the gateway waited for the client, minus the time that later bytes earned.
     lag: Duration,
-    /// The bytes that the account has.
+    /// The number of bytes that are accounted for.
     received: u64,
-    /// Since when the client is waited for, if it is.
+    /// When the current wait for the client began.
     since: Option<Instant>,
 }
 
 impl Pace {
-    /// `grace`: how long the client may be behind; `most`: how long its bytes allow it to pause.
+    /// `grace`: how long the client may be behind. `most`: the longest pause that its bytes can earn.
     fn new(rate: u64, grace: Duration, most: Duration, received: u64) -> Self {
         Self { rate, left: grace, most: most.max(grace), lag: Duration::ZERO, received, since: None }
     }
 
-    /// From now on the client is waited for, which has sent so many bytes.
+    /// From now on the gateway waits for the client, which has sent `received` bytes.
     fn await_client(&mut self, now: Instant, received: u64) {
         self.settle(now, received);
         self.since = Some(now);
     }
 
-    /// From now on the endpoint is waited for: the client may be ready to send.
+    /// From now on the gateway waits for the endpoint: the client may be ready to send.
     fn await_endpoint(&mut self, now: Instant, received: u64) {
         self.settle(now, received);
         self.since = None;
     }
 
-    /// The client could not send since the last look.
+    /// The client could not send since the last check.
     fn excuse(&mut self, now: Instant) {
         self.since = self.since.map(|_| now);
     }
@@ -167,7 +167,7 @@ impl Pace {
         }
         let bytes = received.saturating_sub(self.received);
         self.received = self.received.max(received);
-        // Without a rate, any byte is as good as many.
+        // Without a minimum rate, any number of bytes earns the full time.
         let earned = match self.rate {
             0 if bytes > 0 => Duration::MAX,
             0 => Duration::ZERO,
@@ -177,12 +177,12 @@ impl Pace {
         self.lag = self.lag.saturating_sub(earned);
     }
 
-    /// When the client is too slow, if nothing comes until then.
+    /// When the client is too slow, if no bytes arrive until then.
     fn too_slow_at(&self) -> Option<Instant> {
         self.since.filter(|_| self.rate > 0).and_then(|since| since.checked_add(self.left))
     }
 
-    /// When the upload is stalled, if nothing comes until then.
+    /// When the upload is stalled, if no bytes arrive until then.
     fn stalled_at(&self) -> Option<Instant> {
         self.since.and_then(|since| since.checked_add(STALLED.saturating_sub(self.lag)))
     }

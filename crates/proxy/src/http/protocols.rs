@@ -1,12 +1,14 @@
-//! Changes of the protocol (RFC 9110, 7.8): which ones an endpoint is asked for, and which answers open a tunnel.
+//! Changes of the protocol (RFC 9110, 7.8): the protocols that endpoints may be asked for, and the responses that open a
+//! tunnel.
 
 use sluicegate_http1::is_token;
 
-/// Whether an endpoint may be asked to change to these protocols, the value of an Upgrade header.
+/// Whether an endpoint may be asked for these protocols, the value of an Upgrade header.
 ///
-/// Requests inside a tunnel pass no route and no policy. So no protocol that carries HTTP passes: HTTP/2 by any of its
-/// names (RFC 9113, 3.1 has done away with `h2c`), HTTP by its own, and TLS, behind which HTTP goes on (RFC 2817). Nor does
-/// anything but `name[/version]` in tokens, such as `"h2c"`, which an endpoint may read with less care.
+/// Requests inside a tunnel bypass all routes and policies. So the gateway forwards no protocol that carries HTTP. These
+/// are HTTP/2 by any of its names (RFC 9113, 3.1 removed `h2c`), HTTP itself, and TLS, inside which HTTP continues (RFC
+/// 2817). The gateway forwards only `name[/version]` in tokens: an endpoint may parse other values, such as `"h2c"`, less
+/// strictly.
 pub(super) fn may_be_asked(protocols: &[u8]) -> bool {
     elements(protocols).all(|protocol| {
         let slash = memchr::memchr(b'/', protocol).unwrap_or(protocol.len());
@@ -15,7 +17,7 @@ pub(super) fn may_be_asked(protocols: &[u8]) -> bool {
     })
 }
 
-/// Whether a 101 with these protocols changes to what the endpoint was asked for, and to nothing else.
+/// Whether a 101 with these protocols changes only to protocols that the endpoint was asked for.
 pub(super) fn are_among(answered: &[u8], asked: &[u8]) -> bool {
     let is_asked = |answer: &[u8]| elements(asked).any(|protocol| protocol.eq_ignore_ascii_case(answer));
     elements(answered).next().is_some() && elements(answered).all(is_asked)
@@ -26,7 +28,7 @@ fn carries_http(name: &[u8]) -> bool {
     begins(b"h2") || begins(b"http") || name.eq_ignore_ascii_case(b"tls")
 }
 
-/// The elements of a list that are not empty (RFC 9110, 5.6.1.2).
+/// The non-empty elements of a list (RFC 9110, 5.6.1.2).
 fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What an HTTP service is asked about a request, and where its client goes to sign in.
+//! The question to an authorization service about a request, and the sign-in page of its client.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::policy::credential::{Ambiguous, is_line};
 use crate::policy::external::{Answer, External, Part, Question, Told};
 
 impl Exchange<'_> {
-    /// What the service says of the request, for as long as the client waits for it and the request's own time is not over.
+    /// The answer of the service, if the client waits that long and the request's deadline is not over.
     pub(super) async fn ask(
         &mut self,
         policy: &SecurityPolicy,
@@ -52,13 +52,13 @@ impl Exchange<'_> {
         Ok(Question { bytes, is_whole })
     }
 
-    /// The request as the endpoint would get it, without its body, as ingress-nginx describes it.
+    /// Writes the request for the endpoint, without its body, as ingress-nginx describes it.
     fn write_request_of(&self, out: &mut Vec<u8>, is_told: impl Fn(&Line, &[u8]) -> bool) {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let origin = &self.client.origin;
         copy_lines(out, buf, &head.lines, |line| {
             let is_told = match line.known {
-                // Said anew, or about what the service does not get.
+                // The question has its own value, or the header describes a part that the service does not receive.
                 Known::Host
                 | Known::Expect
                 | Known::XForwardedFor
@@ -95,7 +95,7 @@ impl Exchange<'_> {
         write_line(out, b"X-Auth-Request-Redirect", &target);
     }
 
-    /// Nothing but the parts of the key. Says whether all of them are there.
+    /// Writes only the parts of the key. Returns whether all of them are present.
     fn write_parts(&self, out: &mut Vec<u8>, parts: &[Part]) -> Result<bool, Ambiguous> {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let (mut cookies, mut origin, mut path, mut query) = (Vec::new(), Vec::new(), &b""[..], Vec::new());
@@ -145,10 +145,10 @@ impl Exchange<'_> {
         Ok(is_whole)
     }
 
-    /// Writes the header line by which the client is sent to sign in, and from there back to here.
+    /// Writes the Location header line of the sign-in page, with the URL to return to.
     pub(super) fn write_sign_in(&mut self, SignIn { url, parameter }: &SignIn) {
         let mut wanted = Vec::new();
-        // On the same host, it is told where on it.
+        // A sign-in page on the same host needs only the path.
         if !url.starts_with('/') {
             self.write_origin(&mut wanted);
         }
@@ -163,7 +163,7 @@ impl Exchange<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The path in normal form, as the endpoint gets it, and the query.
+    /// Writes the path in normal form, as the endpoint receives it, and the query.
     fn write_target(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.path());
         if let Some(query) = self.scratch.head.query {
@@ -183,26 +183,26 @@ impl Exchange<'_> {
         if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" }
     }
 
-    /// The host, if the client says it.
+    /// The host, if the client names one.
     fn authority(&self) -> Option<&[u8]> {
         Some(self.scratch.head.authority?.of(self.scratch.input.filled()))
     }
 }
 
-/// Whether a header is about the request, and neither about its body nor about what the client has of the response.
+/// Whether a header describes the request itself, and neither its body nor responses that the client has stored.
 fn is_about_request(line: &Line, buf: &[u8]) -> bool {
     let name = line.name.of(buf);
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     !(begins(b"content-") || begins(b"if-") || name.eq_ignore_ascii_case(b"range"))
 }
 
-/// Whether only the gateway says this, to the service or to endpoints.
+/// Whether only the gateway sets this header, for the service or for endpoints.
 fn is_own(name: &[u8]) -> bool {
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     begins(b"x-original-") || begins(b"x-consumer-") || name.eq_ignore_ascii_case(b"x-auth-request-redirect")
 }
 
-/// Writes text as a part of a query (RFC 3986, 2.3).
+/// Escapes text for a query (RFC 3986, 2.3).
 fn escape(out: &mut Vec<u8>, text: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text {

@@ -1,4 +1,4 @@
-//! What is counted and logged of a request, however it ends.
+//! Counters and logs of a request, however it ends.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,36 +19,36 @@ use crate::trace::{Decision, Span, Trace};
 use crate::upstream::LocalUpstream;
 use crate::worker::{Scratch, Worker};
 
-/// What is known of a request so far.
+/// The facts about a request so far.
 pub(super) struct Record {
     pub(super) started: Instant,
     /// When the last attempt began.
     pub(super) asked: Instant,
-    /// The status that the client got, 0 as long as it got none.
+    /// The status that the client received; 0 before a status is sent.
     pub(super) status: u16,
-    /// The index of its route.
+    /// The index of the request's route.
     pub(super) route: Option<RouteIndex>,
     pub(super) upstream: Option<Rc<LocalUpstream>>,
     pub(super) endpoint: Option<SocketAddr>,
     pub(super) endpoint_duration: Option<Duration>,
     pub(super) attempts: u32,
     pub(super) bytes: u64,
-    /// Why it failed.
+    /// Why the request failed.
     pub(super) reason: Option<&'static str>,
-    /// Whether it came to its proper end.
+    /// Whether the response ended properly.
     pub(super) complete: bool,
     pub(super) request_id: u128,
-    /// Who called, by its number in the table.
+    /// The number of the consumer in the table.
     pub(super) consumer: Option<u32>,
-    /// The policy that turned it away.
+    /// The policy that denied the request.
     pub(super) policy: Option<RouteId>,
-    /// The limit of it that is reached.
+    /// The limit of the policy that is reached.
     pub(super) limit: Option<Box<str>>,
-    /// The limits that would have turned it away, had they not been in a dry run: `namespace/policy/limit`.
+    /// The limits in a dry run that would have rejected the request: `namespace/policy/limit`.
     pub(super) dry_runs: Vec<String>,
     /// The gateway's span, if it has one.
     pub(super) trace: Option<Box<Trace>>,
-    /// What the cache had to do with it.
+    /// The effect of the cache.
     pub(super) cache: Option<&'static str>,
 }
 
@@ -135,7 +135,7 @@ impl Exchange<'_> {
             }
         };
         let target = self.record.route.map(|route| self.snapshot.table.target(route));
-        // Of one without a route, or of another page, nobody knows which policy was meant.
+        // For a request without a route, and for the URL of another page, the policy is unknown.
         let all_secrets = self.snapshot.table.secret_parameters();
         let secrets = match target {
             Some(target) => target.guard.as_deref().map_or(&[][..], Guard::secret_parameters),
@@ -159,7 +159,7 @@ impl Exchange<'_> {
             referer: masked_referer.as_deref().unwrap_or(referer),
             user_agent: header(Known::UserAgent),
             request_id,
-            // nginx' code for a client that went away before it was answered.
+            // nginx' code for a client that closed the connection before the response.
             status: if self.record.status == 0 { 499 } else { self.record.status },
             bytes: self.record.bytes,
             duration,
@@ -179,7 +179,7 @@ impl Exchange<'_> {
         log.log(&entry, self.worker.stats());
     }
 
-    /// Gives the request a span, or sees to it that its trace goes on without one.
+    /// Starts a span of the request, or forwards its trace without a span.
     pub(super) fn begin_trace(&mut self) {
         let Some(tracing) = &self.snapshot.settings.tracing else { return };
         let Scratch { input, head, request_lines, .. } = &mut *self.scratch;
@@ -234,18 +234,18 @@ impl Exchange<'_> {
     }
 }
 
-/// A head that was refused, or did not come to its end.
+/// A head that was rejected or incomplete.
 pub(super) struct Headless<'h> {
-    /// What came of it.
+    /// The received part of the head.
     pub(super) buf: &'h [u8],
     pub(super) status: u16,
     pub(super) reason: &'static str,
-    /// The size of the answer.
+    /// The size of the response.
     pub(super) bytes: usize,
     pub(super) duration: Duration,
 }
 
-/// Logs a request that was answered for its head, with what can be told of it.
+/// Logs a request whose head was rejected, with the known parts of the head.
 pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless<'_>) {
     let Some(log) = &worker.log else { return };
     let [method, target, version] = request_line(headless.buf);
@@ -279,7 +279,7 @@ pub(super) fn log_headless(worker: &Worker, client: &Client, headless: &Headless
     log.log(&entry, worker.stats());
 }
 
-/// The words of the first line, for a reader: nobody has checked them.
+/// The words of the unchecked first line, for people.
 pub(super) fn request_line(buf: &[u8]) -> [&[u8]; 3] {
     const LONGEST: usize = 4096;
     let line = buf.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();

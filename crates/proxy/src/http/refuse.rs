@@ -1,4 +1,4 @@
-//! What becomes of a request that no endpoint answers.
+//! Responses to requests that no endpoint serves.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::compression::is_grpc;
 use crate::failure::{ClientFault, Denial, Fault};
 use crate::policy::traffic::TrafficPolicy;
 
-/// Why a request gets no response of an endpoint.
+/// Why a request receives no response of an endpoint.
 pub(super) enum Refusal {
     Fault(Fault),
-    /// A policy turns it away.
+    /// A policy denies the request.
     Denied(Denial),
-    /// A browser asks whether it may send a request of another origin, and it may.
+    /// A browser asks whether it may send a cross-origin request, and it may.
     Preflight,
     Rejected(Rejection),
     NoRoute,
     /// `OPTIONS *` is about the gateway itself.
     Options,
-    /// It is served elsewhere, by this status. The location is in the `request` buffer.
+    /// A redirect with this status. The location is in the `request` buffer.
     Redirect(u16),
-    /// A policy answers in place of an endpoint.
+    /// A policy sets a fixed response.
     Fixed(Arc<TrafficPolicy>),
-    /// A policy lets it fail on purpose, by this status.
+    /// A policy injects a failure with this status.
     Aborted(u16),
-    /// The client wants what is kept, and nothing is (RFC 9111, 5.2.1.7).
+    /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
     NotKept,
 }
 
@@ -42,7 +42,7 @@ impl<F: Into<Fault>> From<F> for Refusal {
 }
 
 impl Refusal {
-    /// What a policy answers.
+    /// The fixed response of a policy.
     fn fixed(&self) -> Option<&Fixed> {
         match self {
             Self::Fixed(policy) => policy.fixed(),
@@ -52,9 +52,9 @@ impl Refusal {
 }
 
 impl Exchange<'_> {
-    /// Answers a request that no endpoint answered.
+    /// Responds to a request that no endpoint served.
     pub(super) async fn refuse(&mut self, refusal: Refusal) -> Persist {
-        // Nobody waits for what does not come.
+        // No other request must wait for a response that will not come.
         self.cached = None;
         let status = match &refusal {
             Refusal::Fault(fault) => {

@@ -1,4 +1,4 @@
-//! What Sluicegate answers itself.
+//! The gateway's own responses.
 
 use std::io::{self, Write as _};
 
@@ -10,14 +10,14 @@ use super::encode::append_lines;
 use super::wire::Http2Stream;
 use crate::date::HttpDate;
 
-/// What a body is that nobody says something else of.
+/// The default content type of a body.
 const TEXT: &str = "text/plain";
 
 /// The methods of `Allow`.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Writes a whole response: what is given, or a line of text that names the status, but for those that have none. `lines` are
-/// header lines that policies add, `with_body` is false for HEAD.
+/// Writes a whole response: the given body, or a line of text with the status, unless the status allows no body. `lines`
+/// are header lines that policies add. `with_body` is false for HEAD.
 pub(super) fn write(
     out: &mut Vec<u8>,
     (status, fixed): (u16, Option<&Fixed>),
@@ -56,13 +56,13 @@ pub(super) fn write(
     }
 }
 
-/// An answer on an HTTP/2 stream.
+/// A response on an HTTP/2 stream.
 pub(super) struct Reply<'r> {
     pub(super) status: u16,
     pub(super) has_body: bool,
-    /// What is said, in place of a line that names the status.
+    /// The fixed body, in place of a line with the status.
     pub(super) fixed: Option<&'r Fixed>,
-    /// Where to go instead.
+    /// The target of a redirect.
     pub(super) location: Option<&'r [u8]>,
     /// The client expects gRPC.
     pub(super) grpc: Option<Grpc>,
@@ -70,15 +70,15 @@ pub(super) struct Reply<'r> {
     pub(super) lines: &'r [u8],
 }
 
-/// What is known of a gRPC call that fails.
+/// The known facts about a failed gRPC call.
 #[derive(Clone, Copy)]
 pub(super) struct Grpc {
-    /// The time that the client gave it is over.
+    /// Whether the client's deadline is over.
     pub(super) is_late: bool,
 }
 
 impl Reply<'_> {
-    /// Sends the whole answer. Gives the size of its body.
+    /// Sends the whole response. Returns the size of its body.
     pub(super) fn send(&self, stream: &mut Http2Stream, date: &HttpDate) -> io::Result<usize> {
         let Self { status, has_body, fixed, location, grpc, lines } = *self;
         if let Some(call) = grpc.filter(|_| has_body) {
@@ -120,8 +120,8 @@ impl Reply<'_> {
     }
 }
 
-/// A failure as gRPC tells it: a response of trailers alone (gRPC over HTTP/2, "Responses"), with the code that
-/// clients would make of the status ("HTTP to gRPC Status Code Mapping").
+/// A failure in the form of gRPC: a response with only trailers (gRPC over HTTP/2, "Responses"). Its code is the code
+/// that clients would derive from the status ("HTTP to gRPC Status Code Mapping").
 fn grpc_failure(status: u16, call: Grpc, date: &HttpDate) -> Response<()> {
     let code = match status {
         _ if call.is_late => 4,
@@ -143,7 +143,7 @@ fn grpc_failure(status: u16, call: Grpc, date: &HttpDate) -> Response<()> {
     response
 }
 
-/// Writes the answer to `OPTIONS *`, which asks about the server as such (RFC 9110, 9.3.7).
+/// Writes the response to `OPTIONS *`, which asks about the server itself (RFC 9110, 9.3.7).
 pub(super) fn write_options(out: &mut Vec<u8>, date: &HttpDate, close: bool) {
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\nDate: ");
     out.extend_from_slice(date);
@@ -152,7 +152,7 @@ pub(super) fn write_options(out: &mut Vec<u8>, date: &HttpDate, close: bool) {
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
 }
 
-/// Writes the answer to a request in plain HTTP where TLS was expected.
+/// Writes the response to a plain HTTP request where TLS was expected.
 pub(super) fn write_clear_text(out: &mut Vec<u8>, date: &HttpDate) {
     const TEXT: &str = "400 Bad Request: this port speaks HTTPS, and the request came in plain HTTP\n";
     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\nDate: ");
@@ -165,7 +165,7 @@ pub(super) fn write_clear_text(out: &mut Vec<u8>, date: &HttpDate) {
     );
 }
 
-/// Writes a redirect by a status and to a location. `lines` are header lines that policies add.
+/// Writes a redirect with a status and a location. `lines` are header lines that policies add.
 pub(super) fn write_redirect(
     out: &mut Vec<u8>,
     (status, location): (u16, &[u8]),
@@ -183,7 +183,7 @@ pub(super) fn write_redirect(
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
 }
 
-/// The reason phrases of what Sluicegate answers itself (RFC 9110, 15; RFC 6585).
+/// The reason phrases of the gateway's own responses (RFC 9110, 15; RFC 6585).
 fn reason(status: u16) -> &'static str {
     match status {
         204 => "No Content",

@@ -1,4 +1,4 @@
-//! The response: its head as the client gets it, then its body, or the tunnel behind a 101.
+//! The response: its head for the client, then its body, or the tunnel after a 101.
 
 use std::io;
 use std::rc::Rc;
@@ -19,11 +19,11 @@ use crate::worker::Scratch;
 /// A response whose head was written.
 pub(super) struct Begun {
     pub(super) download: Download,
-    /// Whether the client's connection goes on after it.
+    /// Whether the client's connection stays open after the response.
     pub(super) keep_alive: bool,
-    /// What of the `response` buffer is of interim responses.
+    /// The number of bytes of interim responses in the `response` buffer.
     interim: usize,
-    /// Whether the client took it.
+    /// Whether the client accepted the head.
     pub(super) sent: io::Result<()>,
 }
 
@@ -39,8 +39,8 @@ impl Exchange<'_> {
         upstream.note_status(self.worker, endpoint, self.scratch.reply_head.status);
     }
 
-    /// Begins the response whose head is in the `reply` buffer, with its body behind it as far as that has come. `mark` is of the
-    /// endpoint that gives it.
+    /// Begins the response whose head is in the `reply` buffer, together with the received part of its body. `mark` is
+    /// the mark of the responding endpoint.
     pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
         self.apply_policies_to_response();
         if self.steered.is_some() {
@@ -148,13 +148,13 @@ impl Exchange<'_> {
                 let is_unseen =
                     download.bytes_out() == self.interim_written as u64 && !self.client.wire.has_unsent();
                 if !upgraded && is_unseen {
-                    // The client has not seen a byte of it: it can be told what happened.
+                    // The client has received no byte of the response, so an error response can replace it.
                     self.scratch.response.truncate(interim);
                     self.committed = false;
                     return self.refuse(failure.into()).await;
                 }
                 if download.is_unframed() {
-                    // Only a reset tells this client that the response is not whole.
+                    // Only a reset tells this client that the response is incomplete.
                     self.client.wire.break_off();
                 }
             }
@@ -163,7 +163,7 @@ impl Exchange<'_> {
             }
             self.count(fault);
             if upgraded {
-                // A tunnel that was ended had its time.
+                // A tunnel that the gateway ended is complete.
                 result = Ok(());
             }
         }
@@ -178,8 +178,8 @@ impl Exchange<'_> {
         self.persist(keep_alive)
     }
 
-    /// Checks that the endpoint changed to a protocol that it was asked for. Otherwise the bytes behind the 101 are nothing
-    /// that the client knows how to read, and a tunnel would carry them past all routes and policies.
+    /// Checks that the endpoint changed to a protocol that the client asked for. Otherwise the client cannot read the
+    /// bytes after the 101, and a tunnel would carry them past all routes and policies.
     fn check_protocols(&self) -> Result<(), Failure> {
         let Scratch { input, head, reply, reply_head, .. } = &*self.scratch;
         let asked = head.upgrade.filter(|_| self.upload.is_complete()).ok_or(Failure::Unsolicited)?;
@@ -190,17 +190,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// What becomes of the client's connection after a response that came to its end.
+    /// The state of the client's connection after a complete response.
     pub(super) fn persist(&self, keep_alive: bool) -> Persist {
         match (keep_alive, self.upload.is_complete()) {
             (true, _) => Persist::KeepAlive,
-            // What the client has sent behind the request would turn a close into a reset (RFC 9112, 9.6).
+            // Unread bytes behind the request would turn a close into a reset (RFC 9112, 9.6).
             (false, true) if self.scratch.input.len() == self.scratch.head.len => Persist::Close,
             (false, _) => Persist::Linger,
         }
     }
 
-    /// Writes the 101 and passes on what follows it, both ways. `persist` is what becomes of the client's connection.
+    /// Writes the 101, and passes on the bytes after it, both ways. Sets `persist` to the state of the client's
+    /// connection.
     async fn upgrade(&mut self, connection: &mut Connection, persist: &mut Persist) -> Result<(), Fault> {
         let head_len = self.scratch.head.len;
         let rest = match self.client.wire {
@@ -214,7 +215,7 @@ impl Exchange<'_> {
             Err(_) => return Err(ClientFault::WriteTimeout.into()),
         }
         self.record.bytes += self.scratch.response.len() as u64;
-        // The head is needed for the log until the tunnel ends, the bytes behind it are the tunnel's.
+        // The log needs the head until the tunnel ends. The bytes behind the head belong to the tunnel.
         let sent = self.scratch.input.filled()[head_len..].to_vec();
         let (moved, after, result) = self.tunnel(connection, &sent).await;
         self.record.bytes += moved;
@@ -223,7 +224,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether the end of the response can be told without the end of the connection.
+/// Whether the response marks its end without the end of the connection.
 fn is_framed(head: &sluicegate_http1::ResponseHead) -> bool {
     matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(_))
 }

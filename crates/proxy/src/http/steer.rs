@@ -1,5 +1,5 @@
-//! What the policy for its traffic makes of a request, once it is admitted: faults on purpose, answers without an endpoint, other
-//! upstreams, other paths and headers.
+//! The traffic policy of an admitted request: injected faults, fixed responses, other upstreams, changed paths and
+//! headers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::rule::{RouteIndex, host_name};
 use crate::telemetry::{Tally, TrafficShard};
 use crate::upstream::{StableHash, Wish};
 
-/// A request on a course of its own.
+/// A request with a traffic policy.
 pub(super) struct Steered {
     pub(super) policy: Arc<TrafficPolicy>,
-    /// Which endpoint it wants.
+    /// The endpoint that the request prefers.
     pub(super) wish: Wish,
-    /// Who gets a copy, by its slot.
+    /// The slot of the upstream that receives a copy.
     pub(super) mirror: Option<usize>,
 }
 
 impl Exchange<'_> {
-    /// All that holds for the request.
+    /// All settings for the request.
     pub(super) fn settings(&self) -> &Settings {
         match &self.steered {
             Some(steered) => &steered.policy.compiled.settings,
@@ -37,7 +37,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// How long a response may take; less for an attempt that may be followed by another.
+    /// The time limit of a response. The limit is shorter for an attempt that another attempt may follow.
     pub(super) fn response_limit(&self, repeatable: bool) -> Duration {
         let limit = self.settings().timeouts.response_head;
         let per_attempt = self.retries().and_then(|retries| retries.per_attempt);
@@ -47,7 +47,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Begins to follow the policy. From here on its settings hold.
+    /// Begins to apply the policy. Its settings apply from here on.
     pub(super) fn embark(&mut self, course: &Course) {
         let policy = course.policy.clone();
         let source = policy.source();
@@ -56,12 +56,12 @@ impl Exchange<'_> {
             self.wanted_by = Some(self.wanted_by.map_or(due, |wanted_by| wanted_by.min(due)));
         }
         self.upload.set_limit(policy.compiled.settings.limits.request_body);
-        // Whoever answers, this gateway included.
+        // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
         self.steered = Some(Steered { policy, wish: Wish::default(), mirror: None });
     }
 
-    /// Follows the policy. Gives the slot of the upstream that the request goes to.
+    /// Applies the policy. Returns the slot of the upstream for the request.
     pub(super) async fn steer(&mut self, index: RouteIndex) -> Result<usize, Refusal> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
@@ -93,7 +93,7 @@ impl Exchange<'_> {
                 self.tally(course, |shard| &shard.answered);
                 return Err(Refusal::Redirect(redirect.status));
             }
-            // Who is where it leads to already would be sent in circles.
+            // A redirect to the requested URL itself would loop.
             Some(Answer::Redirect(_)) | None => {}
         }
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
@@ -120,10 +120,10 @@ impl Exchange<'_> {
         Ok(slot)
     }
 
-    /// Changes headers of the request.
+    /// Changes the headers of the request.
     fn edit(&mut self, compiled: &Traffic) {
         if compiled.request.strips() {
-            // Endpoints may take them for headers (RFC 9110, 6.5.1), which would come back so.
+            // Endpoints may treat trailers as headers (RFC 9110, 6.5.1), which would restore removed headers.
             self.upload.discard_trailers();
         }
         let scratch = &mut *self.scratch;
@@ -132,13 +132,13 @@ impl Exchange<'_> {
         scratch.request_lines.extend_from_slice(&compiled.request.lines);
     }
 
-    /// Waits, as long as the client does and the request's time is not over.
+    /// Waits, unless the client leaves or the request's deadline ends.
     async fn wait(&mut self, time: Duration) -> Result<(), Refusal> {
         let over = sleep_until(after(Instant::now(), time));
         Ok(self.awaited(over, self.wanted_by).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
-    /// Whether a client is to be sent to HTTPS that has named no host: it can only be told a path.
+    /// Whether a client that named no host is to be redirected to HTTPS: such a client can only be redirected to a path.
     fn cannot_be_named(&self, redirect: &Redirect) -> bool {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let has_name =
@@ -146,7 +146,7 @@ impl Exchange<'_> {
         redirect.https == Some(true) && !has_name && !self.client.origin.is_https(self.trusted, head, buf)
     }
 
-    /// Writes where the client is sent. Whether that is anywhere else than where it is.
+    /// Writes the location of a redirect. Returns whether it differs from the requested URL.
     fn write_redirect(&mut self, course: &Course, redirect: &Redirect) -> bool {
         let mut path = Vec::new();
         match &redirect.path {
@@ -162,7 +162,7 @@ impl Exchange<'_> {
         let host = redirect.host.as_ref().map_or(name, |host| host.as_bytes());
         let https = redirect.https.unwrap_or(is_secure);
         let mut is_elsewhere = !is_same_path;
-        // Who names no host can only be told a path.
+        // A client that named no host can only be redirected to a path.
         if !host.is_empty() {
             out.extend_from_slice(if https { b"https://" } else { b"http://" });
             out.extend_from_slice(host);
@@ -194,7 +194,7 @@ impl Exchange<'_> {
         is_elsewhere
     }
 
-    /// Which endpoint the request wants.
+    /// The endpoint that the request prefers.
     fn wish(&self, course: &Course) -> Wish {
         let compiled = &course.policy.compiled;
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
@@ -217,7 +217,7 @@ impl Exchange<'_> {
         Wish { balance: course.policy.source().choice.balance, hash, mark }
     }
 
-    /// Changes the head of the response, and tells the client which endpoint it had, if it had one.
+    /// Changes the head of the response, and sets the cookie for session affinity if an endpoint responded.
     pub(super) fn steer_response(&mut self, mark: Option<u64>) {
         let Some(Steered { policy, wish, .. }) = &self.steered else { return };
         let scratch = &mut *self.scratch;
@@ -232,30 +232,30 @@ impl Exchange<'_> {
             // Writing to a String does not fail.
             let _ = write!(line, "; Max-Age={}", age.as_secs());
         }
-        // A page of another site that is in a frame here has its cookie over HTTPS alone, which browsers ask for.
+        // Browsers accept a cookie in a frame of another site only over HTTPS.
         let is_https = self.client.origin.is_https(self.trusted, &scratch.head, scratch.input.filled());
         line.push_str(if is_https { "; Secure; SameSite=None" } else { "; SameSite=Lax" });
         line.push_str("\r\n");
         scratch.response_lines.extend_from_slice(line.as_bytes());
     }
 
-    /// What the policy says of further attempts.
+    /// The retry settings of the policy.
     fn retries(&self) -> Option<&Retries> {
         self.steered.as_ref()?.policy.retries()
     }
 
-    /// Whether an answer is one after which another endpoint is asked.
+    /// Whether the policy retries responses with this status.
     pub(super) fn is_unwanted(&self, status: u16) -> bool {
         self.retries().is_some_and(|retries| retries.statuses.contains(&status))
     }
 
-    /// Whether an attempt that took too long may be followed by another: it had less time than the request has.
+    /// Whether another attempt may follow an attempt that timed out: the attempt had less time than the request.
     pub(super) fn may_hurry(&self) -> bool {
         self.retries().is_some_and(|retries| retries.per_attempt.is_some())
             && self.wanted_by.is_none_or(|due| Instant::now() < due)
     }
 
-    /// Whether the request may be sent once more.
+    /// Whether the retry budget allows another attempt.
     pub(super) fn takes_of_budget(&self) -> bool {
         let Some(Steered { policy, .. }) = &self.steered else { return true };
         let Some(budget) = &policy.compiled.budget else { return true };
@@ -271,7 +271,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether one of so many of 100 requests is this one.
+/// Whether this request is among `percent` of 100 requests.
 fn falls_on(percent: u8) -> bool {
     percent >= 100 || percent > 0 && fastrand::u8(..100) < percent
 }

@@ -1,4 +1,4 @@
-//! What follows a 101: bytes both ways, whatever they mean (RFC 9110, 7.8).
+//! The tunnel after a 101: bytes both ways, of any protocol (RFC 9110, 7.8).
 
 use super::exchange::{Exchange, Persist};
 use crate::failure::{Failure, Fault};
@@ -7,8 +7,8 @@ use crate::stream::delivered;
 use crate::upstream::Connection;
 
 impl Exchange<'_> {
-    /// Passes bytes both ways until the tunnel ends. Returns how many went to the client, and what becomes of the client's
-    /// connection. `sent` is what the client sent behind its request.
+    /// Passes bytes both ways until the tunnel ends. Returns the number of bytes to the client, and the state of the
+    /// client's connection. `sent` holds the bytes that the client sent behind its request.
     pub(super) async fn tunnel(
         &mut self,
         connection: &mut Connection,
@@ -23,7 +23,7 @@ impl Exchange<'_> {
         if end == End::ClientBroke
             && let Some(tcp) = upstream.tcp()
         {
-            // Closing with unread data would discard what the endpoint has not acknowledged.
+            // A close with unread data would discard bytes that the endpoint has not acknowledged.
             delivered(tcp).await;
         }
         let result = match end {
@@ -32,7 +32,7 @@ impl Exchange<'_> {
             End::Drained => Err(Fault::Upstream(Failure::Drained)),
         };
         let persist = match end {
-            // A client that still sends would turn a close into a reset, and lose the last bytes of the tunnel.
+            // If the client still sends, a close would become a reset and lose the last bytes of the tunnel.
             End::EndpointBroke | End::EndpointClosed | End::Drained => Persist::Linger,
             End::Done | End::ClientBroke | End::Idle => Persist::Close,
         };

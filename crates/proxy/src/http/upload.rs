@@ -1,4 +1,4 @@
-//! The request's way to the endpoint: its head, and its body as it comes from the client.
+//! The path of the request to the endpoint: its head, and its body as it arrives from the client.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,32 +13,32 @@ use crate::failure::ClientFault;
 use crate::stream::Stream;
 use crate::worker::{BUFFER, Buffer};
 
-/// What a client that expects it gets before it sends its body (RFC 9110, 10.1.1).
+/// The interim response for a client that waits for it before it sends its body (RFC 9110, 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// How far a request has gone. What is to be sent lies in the exchange's `request` buffer; it stays there
-/// after it was sent for as long as the request may have to be sent again.
+/// The progress of a request. The bytes to send are in the exchange's `request` buffer. After sending, they stay in the
+/// buffer as long as a retry may need them.
 pub(super) struct Upload {
     body: Body,
-    /// How much of the `request` buffer was sent on this attempt.
+    /// The number of bytes of the `request` buffer that were sent in this attempt.
     sent: usize,
     /// Whether the `request` buffer holds the request from its first byte.
     replayable: bool,
     /// Whether the `request` buffer holds the request to its last byte.
     complete: bool,
-    /// Whether the whole request was sent on this attempt.
+    /// Whether the whole request was sent in this attempt.
     finished: bool,
-    /// How many bytes were sent on this attempt.
+    /// The number of bytes that were sent in this attempt.
     passed: usize,
-    /// How much of the answer 100 was written, if the client waits for it.
+    /// The number of written bytes of the 100, if the client waits for it.
     promised: Option<usize>,
     /// The size of the body so far.
     received: u64,
     /// The limit of [`received`](Self::received).
     limit: u64,
-    /// How many bytes of body to keep for another attempt.
+    /// The number of body bytes to buffer for another attempt.
     replay: usize,
-    /// Whether no trailers are passed on.
+    /// Whether trailers are dropped.
     discards_trailers: bool,
 }
 
@@ -46,36 +46,36 @@ enum Body {
     None,
     Length(u64),
     Chunked(ChunkedDecoder),
-    /// It comes as it is until the client ends it (HTTP/2), and goes on in the chunked coding.
+    /// The client ends a body without a length (HTTP/2). The gateway forwards it in the chunked coding.
     Stream,
 }
 
-/// How far an upload came.
+/// The progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The whole request is sent.
     Sent,
-    /// The client sends no more at the moment; the task is woken when it does.
+    /// The client sends no more at the moment. The task wakes when the client sends.
     AwaitsClient,
-    /// The endpoint takes no more at the moment; the task is woken when it does.
+    /// The endpoint accepts no more at the moment. The task wakes when the endpoint has room.
     AwaitsEndpoint,
 }
 
 /// Why an upload ended early.
 pub(super) enum UploadError {
-    /// The client broke off, or sent what cannot be accepted.
+    /// The client broke off, or sent invalid data.
     Client(ClientFault),
-    /// The endpoint takes no more; it may have said why.
+    /// The endpoint accepts no more. It may have sent a response.
     Endpoint,
 }
 
-/// What an upload moves bytes between.
+/// The buffers and connections of an upload.
 pub(super) struct Sides<'s> {
     pub(super) client: &'s mut Wire,
     pub(super) endpoint: &'s mut Stream,
-    /// The request as it is sent.
+    /// The request in the form for the endpoint.
     pub(super) request: &'s mut Vec<u8>,
-    /// What came from the client: the head, which stays, and behind it the body.
+    /// The bytes from the client: the head, which stays, and the body behind it.
     pub(super) input: &'s mut Buffer,
     pub(super) head_len: usize,
 }
@@ -104,12 +104,12 @@ impl Upload {
         }
     }
 
-    /// Replaces the limit of its body's size.
+    /// Replaces the size limit of the body.
     pub(super) fn set_limit(&mut self, limit: Option<u64>) {
         self.limit = limit.unwrap_or(u64::MAX);
     }
 
-    /// Passes no trailers on (RFC 9110, 6.5: they may be discarded).
+    /// Drops trailers (RFC 9110, 6.5: trailers may be discarded).
     pub(super) fn discard_trailers(&mut self) {
         self.discards_trailers = true;
     }
@@ -124,27 +124,27 @@ impl Upload {
         self.finished
     }
 
-    /// How many bytes were sent on this attempt.
+    /// The number of bytes that were sent in this attempt.
     pub(super) fn passed(&self) -> usize {
         self.passed
     }
 
-    /// Whether anything was sent on this attempt.
+    /// Whether any bytes were sent in this attempt.
     pub(super) fn has_sent(&self) -> bool {
         self.sent > 0 || !self.replayable
     }
 
-    /// How far it has come, to tell whether it moves.
+    /// The position of the upload, which shows whether the upload moves.
     pub(super) fn position(&self) -> (usize, u64) {
         (self.sent, self.received)
     }
 
-    /// Whether it could be sent again from its first byte.
+    /// Whether the request can be sent again from its first byte.
     pub(super) fn is_replayable(&self) -> bool {
         self.replayable
     }
 
-    /// Makes ready to send the request again from its first byte. False if that is no longer there.
+    /// Prepares to send the request again from its first byte. False if the first bytes are gone.
     pub(super) fn rewind(&mut self) -> bool {
         self.sent = 0;
         self.passed = 0;
@@ -152,17 +152,17 @@ impl Upload {
         self.replayable
     }
 
-    /// Sends what there is, and takes more from the client, until the request is sent as a whole or one side
-    /// has to be waited for.
+    /// Sends the available bytes, and takes more from the client, until the whole request is sent or one side is not
+    /// ready.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         sides: &mut Sides<'_>,
     ) -> Result<Progress, UploadError> {
         if self.passed == 0 && !self.complete {
-            // What has come of the body goes in one write with the head; or, if it is refused, nothing goes.
+            // The received part of the body leaves in one write with the head. If it is rejected, nothing leaves.
             self.take_body(sides).map_err(UploadError::Client)?;
-            // Of an HTTP/2 request it lies in the connection.
+            // The body of an HTTP/2 request is buffered in the connection.
             let may_be_there = matches!(sides.client, Wire::Http2(_)) && self.promised.is_none();
             if may_be_there && !self.complete && self.read(cx, sides)?.is_ready() {
                 self.take_body(sides).map_err(UploadError::Client)?;
@@ -195,7 +195,7 @@ impl Upload {
         }
     }
 
-    /// Moves body from what came from the client to what is sent.
+    /// Moves body from the client's buffer to the request buffer.
     fn take_body(&mut self, sides: &mut Sides<'_>) -> Result<(), ClientFault> {
         let (head_len, request) = (sides.head_len, &mut *sides.request);
         let body = &sides.input.filled()[head_len..];
@@ -232,13 +232,13 @@ impl Upload {
         if self.received > self.limit {
             return Err(ClientFault::BodyTooLarge);
         }
-        // Whoever sent body bytes does not wait for a 100.
+        // A client that sent body bytes does not wait for a 100.
         self.promised = self.promised.filter(|written| *written > 0);
         self.replayable &= request.len() <= self.replay + head_len + BUFFER;
         Ok(())
     }
 
-    /// Reads once from the client, after telling it to go on if it waits for that.
+    /// Reads once from the client, after a 100 if the client waits for it.
     fn read(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
         if let (Some(0), Wire::Http2(stream)) = (self.promised, &mut *sides.client) {
             stream.inform(100);
@@ -264,7 +264,7 @@ impl Upload {
         }
     }
 
-    /// The client has ended a body without a length; trailers may follow.
+    /// The client has ended a body without a length. Trailers may follow.
     fn end(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
         match sides.client.poll_trailers(cx) {
             Poll::Ready(Ok(trailers)) if trailers.is_empty() || self.discards_trailers => {

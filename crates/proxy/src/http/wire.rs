@@ -1,4 +1,4 @@
-//! How a client is spoken with: on an HTTP/1 connection, or on a stream of an HTTP/2 one.
+//! The connection with a client: HTTP/1, or a stream of HTTP/2.
 
 use std::io;
 use std::pin::Pin;
@@ -19,12 +19,13 @@ use crate::stream::Stream;
 use crate::upstream::fields;
 use crate::worker::Buffer;
 
-/// What a frame takes beside its data, with room for a WINDOW_UPDATE (RFC 9113, 4.1).
+/// The size of a frame without its data, with room for a WINDOW_UPDATE (RFC 9113, 4.1).
 const FRAME: usize = 32;
 
-/// How a client is spoken with.
+/// The connection with a client.
 ///
-/// Of HTTP/1 all bytes are read and written here, of HTTP/2 those of bodies and tunnels: heads go by their own ways.
+/// For HTTP/1, this type reads and writes all bytes. For HTTP/2, it reads and writes bodies and tunnels: heads have their
+/// own functions.
 pub(crate) enum Wire {
     Http1(Stream),
     Http2(Http2Stream),
@@ -33,21 +34,21 @@ pub(crate) enum Wire {
 /// One request and its response on an HTTP/2 connection.
 pub(crate) struct Http2Stream {
     respond: SendResponse<Bytes>,
-    /// Where the response's body goes, once its head went.
+    /// The sender of the response's body, once the head was sent.
     send: Option<SendStream<Bytes>>,
     recv: RecvStream,
-    /// What came and found no room.
+    /// Received bytes without room in the buffer.
     rest: Bytes,
-    /// The last byte of the response went.
+    /// Whether the last byte of the response was sent.
     ended: bool,
-    /// All of the body that has come is read.
+    /// Whether all received bytes of the body were read.
     is_dry: bool,
-    /// The connection, which is told what was of use.
+    /// The connection, which counts useful bytes.
     batch: Batch,
 }
 
 impl Wire {
-    /// Writes what the client takes of `data`, and that it is the `last` of a response.
+    /// Writes as much of `data` as the client accepts. `last` marks the end of the response.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -68,7 +69,7 @@ impl Wire {
         }
     }
 
-    /// Notices that the client has gone, while nothing is expected from it but further requests, which stay in the
+    /// Notices that the client closed the connection while the gateway expects only further requests, which stay in the
     /// buffer.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>, input: &mut Buffer) -> Result<(), ClientFault> {
         match self {
@@ -89,10 +90,10 @@ impl Wire {
         }
     }
 
-    /// The trailers behind a request's body that has come to its end, as header lines.
+    /// The trailers of a request's body that has ended, as header lines.
     pub(super) fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<u8>, ClientFault>> {
         match self {
-            // They are within the chunked coding.
+            // The chunked coding contains the trailers.
             Self::Http1(_) => Poll::Ready(Ok(Vec::new())),
             Self::Http2(stream) => {
                 let trailers = ready!(stream.recv.poll_trailers(cx)).map_err(|_| ClientFault::Closed)?;
@@ -112,7 +113,7 @@ impl Wire {
         }
     }
 
-    /// Whether part of what is being written has left and part of it has not: nothing else can be written instead.
+    /// Whether a write is incomplete, so that no other response can replace it.
     pub(super) fn has_unsent(&self) -> bool {
         match self {
             Self::Http1(stream) => stream.has_unsent(),
@@ -120,7 +121,7 @@ impl Wire {
         }
     }
 
-    /// Whether the client may have no room to send: what waits of other requests on its connection takes all of the
+    /// Whether the client may be unable to send: waiting data of other requests on its connection uses up the
     /// connection's window (RFC 9113, 6.9.1).
     pub(super) fn is_held_up(&self, limits: &Limits) -> bool {
         let Self::Http2(stream) = self else { return false };
@@ -128,7 +129,7 @@ impl Wire {
         stream.batch.unread().saturating_mul(window) as u64 >= u64::from(limits.http2_connection_window)
     }
 
-    /// Lets the client see that the response is not whole.
+    /// Shows the client that the response is incomplete.
     pub(super) fn break_off(&mut self) {
         match self {
             Self::Http1(stream) => stream.break_off(),
@@ -175,19 +176,19 @@ impl Http2Stream {
         Self { respond, send: None, recv, rest: Bytes::new(), ended: false, is_dry, batch }
     }
 
-    /// Whether the request has no body, nor ever will.
+    /// Whether the request has no body and will have none.
     pub(super) fn is_bodiless(&self) -> bool {
         self.recv.is_end_stream()
     }
 
-    /// Whether trailers have neither pseudo-header fields nor values with a space or a tab around them (RFC 9113, 8.1 and
+    /// Whether trailers have no pseudo-header fields and no values with a space or a tab around them (RFC 9113, 8.1 and
     /// 8.2.1).
     fn is_sound(&self, trailers: &HeaderMap) -> bool {
         self.batch.has_sound_trailers(self.recv.stream_id().as_u32(), trailers.len())
             && !trailers.values().any(has_space_around)
     }
 
-    /// Sends the head of the response; with `ends`, that is all of it.
+    /// Sends the head of the response. With `ends`, the head is the whole response.
     pub(super) fn respond(&mut self, response: Response<()>, ends: bool) -> io::Result<()> {
         let send = self.respond.send_response(response, ends).map_err(io::Error::other)?;
         self.send = Some(send);
@@ -195,11 +196,11 @@ impl Http2Stream {
         Ok(())
     }
 
-    /// Sends the whole body of a response whose head went.
+    /// Sends the whole body of a response whose head was sent.
     pub(super) fn give(&mut self, body: Bytes) -> io::Result<()> {
         self.ended = true;
         let send = self.send.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // What the client does not take at once waits in the connection: it is small.
+        // Bytes that the client does not accept at once wait in the connection: the body is small.
         send.send_data(body, true).map_err(io::Error::other)
     }
 
@@ -214,7 +215,7 @@ impl Http2Stream {
 
     /// Sends an interim response.
     pub(super) fn inform_with(&mut self, response: Response<()>) {
-        // A client that is gone is noticed elsewhere.
+        // Another part of the code notices that a client is gone.
         let _ = self.respond.send_informational(response);
     }
 
@@ -272,7 +273,7 @@ impl Http2Stream {
         let taken = self.rest.len().min(buf.remaining());
         buf.put_slice(&self.rest[..taken]);
         self.rest.advance(taken);
-        // The client may send as much again.
+        // The client may send the same number of bytes again.
         self.recv.flow_control().release_capacity(taken).map_err(io::Error::other)?;
         Poll::Ready(Ok(()))
     }
@@ -299,8 +300,8 @@ impl Drop for Http2Stream {
     }
 }
 
-/// Whether a value begins or ends with a space or a tab, which makes a message of HTTP/2 malformed (RFC 9113, 8.2.1). The
-/// parser of HTTP/1.1 would take it away.
+/// Whether a value begins or ends with a space or a tab, which makes an HTTP/2 message malformed (RFC 9113, 8.2.1). The
+/// HTTP/1.1 parser would remove it.
 pub(super) fn has_space_around(value: &HeaderValue) -> bool {
     matches!(value.as_bytes(), [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }

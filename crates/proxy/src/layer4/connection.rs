@@ -1,4 +1,4 @@
-//! A connection that is passed on: whatever TCP carries, or TLS to somebody else.
+//! Connections that are passed on without HTTP: any protocol over TCP, or TLS passthrough.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ use crate::tls::{self, Hello};
 use crate::upstream::{Admission, LocalUpstream, Tried, Wish};
 use crate::worker::{Phase, Worker};
 
-/// A connection that has come.
+/// An accepted connection.
 pub(crate) struct Arrival {
     pub(crate) tcp: TcpStream,
-    /// As its client sees it, as far as is known.
+    /// The addresses that the client sees, as far as known.
     pub(crate) addresses: Addresses,
-    /// Where it was taken, as the configuration has it.
+    /// The listener's address in the configuration.
     pub(crate) listener: SocketAddr,
 }
 
@@ -36,7 +36,7 @@ impl Arrival {
     }
 }
 
-/// Serves a connection that came at a listener below HTTP to its end.
+/// Serves a connection of a listener below HTTP to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cell<Phase>) {
     let snapshot = worker.snapshot();
     let (target, hello) = match snapshot.table.layer4.connections.get(&arrival.listener) {
@@ -69,12 +69,12 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cel
     pass(worker, arrival, hello, target, phase).await;
 }
 
-/// Passes on a connection of TLS that came at a listener for HTTPS.
+/// Passes on a TLS connection of an HTTPS listener.
 pub(crate) async fn pass_through(worker: &Rc<Worker>, arrival: Arrival, hello: Hello, phase: &Cell<Phase>) {
     let name = hello.name.as_deref().unwrap_or_default();
     match worker.snapshot().table.layer4.passthrough.find(name.as_bytes()).cloned() {
         Some(target) => pass(worker, arrival, Some(hello), target, phase).await,
-        // It was taken away this moment.
+        // The route was removed at this moment.
         None => {
             tls::refuse(&arrival.tcp, TlsFault::UnknownName);
             worker.stats().tls_faults[TlsFault::UnknownName.index()].add(1);
@@ -94,7 +94,7 @@ async fn pass(
     phase.set(Phase::Busy);
     let Arrival { mut tcp, mut addresses, listener } = arrival;
     if addresses.destination == listener {
-        // An address of all interfaces is not where the client connected to.
+        // A wildcard address is not the address that the client connected to.
         addresses.destination = tcp.local_addr().unwrap_or(listener);
     }
     let (protocol, name, mut first) = match hello {
@@ -118,22 +118,22 @@ async fn pass(
         Err(failure) => {
             record.failed(failure);
             drop(record);
-            // What the endpoint sent comes ahead of the reset.
+            // The endpoint's bytes must arrive before the reset.
             delivered(&tcp).await;
             reset(&tcp);
         }
     }
 }
 
-/// How a client's connection ends that did not fail.
+/// How a client's connection ends without a failure.
 enum Parting {
     Close,
-    /// The client was told the end, and may still be sending.
+    /// The client has received the end of the stream, and may still be sending.
     Linger,
 }
 
-/// Connects and passes bytes both ways, until an endpoint has said something or was given more than what a client of TLS
-/// says first: nothing has come of that, so another endpoint can be given it.
+/// Connects and passes bytes both ways, until an endpoint has sent a byte or has received more than a TLS client's first
+/// message. Before that, another endpoint can receive the same bytes.
 async fn attempts(
     worker: &Rc<Worker>,
     upstream: &Rc<LocalUpstream>,
@@ -188,7 +188,7 @@ async fn attempts(
             End::ClientBroke => {
                 record.client_broke();
                 if let Some(tcp) = connection.socket.stream.tcp() {
-                    // What the client sent comes ahead of the reset.
+                    // The client's bytes must arrive before the reset.
                     delivered(tcp).await;
                 }
                 connection.socket.stream.break_off();
@@ -214,8 +214,8 @@ async fn attempts(
     }
 }
 
-/// When it is closed, the client sees a connection that was refused.
+/// Makes the client see a refused connection when the connection closes.
 fn reset(tcp: &TcpStream) {
-    // It fails only on a socket that is broken already.
+    // This fails only on a socket that is already broken.
     let _ = tcp.set_zero_linger();
 }

@@ -1,11 +1,11 @@
-//! Below HTTP: connections and datagrams that are passed on without being understood.
+//! Below HTTP: connections and datagrams that are passed on without parsing them.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`table`] | who gets what comes at which listener |
-//! | [`connection`] | TCP, and TLS that is passed through |
+//! | [`table`] | routes of each listener |
+//! | [`connection`] | TCP, and TLS passthrough |
 //! | [`udp`] | datagrams |
-//! | [`record`] | what is counted and logged of it |
+//! | [`record`] | counters and logs |
 
 mod connection;
 mod record;

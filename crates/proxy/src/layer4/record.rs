@@ -1,4 +1,4 @@
-//! What is counted and logged of a connection, or of an exchange of datagrams, however it ends.
+//! Counters and logs of a connection, or of an exchange of datagrams, however it ends.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,21 +15,21 @@ use crate::telemetry::access_log::ConnectionEntry;
 use crate::upstream::LocalUpstream;
 use crate::worker::Worker;
 
-/// What is known of it so far.
+/// The facts about the connection so far.
 pub(super) struct Record {
     worker: Rc<Worker>,
     target: Arc<Target>,
     protocol: &'static str,
     remote: SocketAddr,
     listener: SocketAddr,
-    /// The name that the client asked for.
+    /// The name that the client requested.
     name: Option<Box<str>>,
     started: Instant,
     moved: Moved,
     pub(super) upstream: Option<Rc<LocalUpstream>>,
     pub(super) endpoint: Option<SocketAddr>,
     pub(super) attempts: u32,
-    /// Why it was cut off, if it was, and with which of nginx' statuses.
+    /// Why the connection was cut off, if it was, and the corresponding nginx status.
     ended: Option<(&'static str, u16)>,
 }
 
@@ -57,12 +57,12 @@ impl Record {
             upstream: None,
             endpoint: None,
             attempts: 0,
-            // Until it has come to its end.
+            // The value until the connection ends.
             ended: Some(("aborted", 500)),
         }
     }
 
-    /// So much has been moved since the last call.
+    /// Adds the bytes that moved since the last call.
     pub(super) fn add(&mut self, more: Moved) {
         self.moved.up += more.up;
         self.moved.down += more.down;
@@ -71,7 +71,7 @@ impl Record {
         shard.bytes_out.add(more.down);
     }
 
-    /// It came to its proper end.
+    /// The connection ended properly.
     pub(super) fn done(&mut self) {
         self.ended = None;
     }
@@ -81,15 +81,15 @@ impl Record {
         self.ended = Some(("client_closed", 200));
     }
 
-    /// Another endpoint goes on with it, because this one did not take it.
+    /// Another endpoint takes over, because this endpoint did not accept the connection.
     pub(super) fn replaced(&mut self, failure: Failure) {
         self.ended = Some((failure.reason(), failure.status()));
     }
 
-    /// The upstream is to blame.
+    /// The upstream failed.
     pub(super) fn failed(&mut self, failure: Failure) {
         self.shard().failures[failure.index()].add(1);
-        // Who is over the limit was counted there.
+        // The limit itself has counted overload.
         if let Some(upstream) = self.upstream.as_ref().filter(|_| failure != Failure::Overloaded) {
             upstream.stats().failures[failure.index()].add(1);
         }
@@ -101,7 +101,7 @@ impl Record {
     }
 }
 
-/// Recorded in `Drop`, so that what is aborted is counted and logged too.
+/// Records in `Drop`, so that an aborted connection is counted and logged too.
 impl Drop for Record {
     fn drop(&mut self) {
         self.shard().open.sub(1);

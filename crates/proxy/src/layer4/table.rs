@@ -1,4 +1,4 @@
-//! Who gets what comes at which listener, compiled from the model.
+//! The routes of listeners below HTTP, compiled from the model.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,25 +9,25 @@ use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, RouteId};
 use crate::rule::HostMap;
 use crate::telemetry::Layer4Stats;
 
-/// The listeners below HTTP, by where they listen.
+/// The listeners below HTTP, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Layer4Table {
     pub(crate) connections: HashMap<SocketAddr, Taker>,
     pub(crate) datagrams: HashMap<SocketAddr, Option<Arc<Target>>>,
-    /// The names that listeners for HTTPS pass on.
+    /// The host names for TLS passthrough at HTTPS listeners.
     pub(crate) passthrough: HostMap<Arc<Target>>,
 }
 
-/// Who gets the connections of a listener.
+/// The target of a listener's connections.
 #[derive(Debug)]
 pub(crate) enum Taker {
-    /// All of them.
+    /// One target for all connections.
     Any(Option<Arc<Target>>),
-    /// Those of TLS, by the name that clients ask for.
+    /// Targets for TLS connections, by the name that clients request.
     ByName(HostMap<Arc<Target>>),
 }
 
-/// Where a route leads.
+/// The target of a route.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) id: RouteId,
@@ -37,7 +37,7 @@ pub(crate) struct Target {
 }
 
 impl Layer4Table {
-    /// `target` makes what is looked up of a route at a listener (its name, and what it takes) for a host.
+    /// `target` creates the target of a route at a listener (its name and protocol) for a host.
     pub(crate) fn new(
         config: &Config,
         mut target: impl FnMut(&str, &'static str, &HostPattern, &Layer4Route) -> Target,
@@ -71,11 +71,11 @@ impl Layer4Table {
     }
 }
 
-/// What the listeners for HTTPS are called, which are not in the configuration.
+/// The name of the HTTPS listeners, which are not in the configuration.
 pub(crate) const HTTPS: &str = "https";
 
 impl Target {
-    /// The slot of the upstream whose turn it is.
+    /// Chooses the slot of an upstream by weight.
     pub(crate) fn pick(&self) -> Option<usize> {
         let weights: u64 = self.backends.iter().map(|(_, weight)| u64::from(*weight)).sum();
         if let ([(slot, _)], 1..) = (&self.backends[..], weights) {

@@ -1,7 +1,7 @@
-//! Datagrams: each client that sends some has an endpoint for a while, with a socket of its own.
+//! Datagrams: each client that sends datagrams has an endpoint for a while, with a separate socket.
 //!
-//! Nobody says that such an exchange ends, so silence ends it. An endpoint's host that says that nobody listens has not
-//! passed the datagram on: it goes to another endpoint.
+//! UDP has no end of an exchange, so silence ends it. If an endpoint's host reports that no program listens, the datagram
+//! was not delivered: it goes to another endpoint.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -35,21 +35,21 @@ use crate::telemetry::DroppedDatagram;
 use crate::upstream::{Admission, LocalEndpoint, Seat, Tried, Wish};
 use crate::worker::Worker;
 
-/// The largest datagram, or several of one client that the kernel has joined.
+/// The largest datagram, or several datagrams of one client that the kernel has joined.
 const LARGEST: usize = 65_536;
-/// How many are taken from the kernel at once.
+/// How many datagrams are received from the kernel at once.
 const BATCH: usize = 4;
-/// How many answers of one endpoint are passed on before others have their turn.
+/// How many datagrams of one endpoint are passed on before others have their turn.
 const BURST: usize = 64;
-/// What is kept of a datagram until it is answered, so that it can be sent elsewhere: larger ones are not.
+/// The largest datagram that is stored until an answer arrives, so that it can be sent to another endpoint.
 const REPLAY: usize = 4096;
 
-/// Takes datagrams from a listener until it is aborted.
+/// Receives datagrams from a listener until the task is aborted.
 pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
     let place = listener.place.address;
     let socket = UdpSocket::from_std(listener.socket.into())?;
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-    // Datagrams that are larger than a packet go in several, as anywhere else.
+    // Datagrams larger than a packet are fragmented, as usual.
     match place {
         SocketAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::WANT)?,
         SocketAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::WANT)?,
@@ -81,7 +81,7 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
             let Ok(received) =
                 received.inspect_err(|error| tracing::debug!(%error, "cannot receive a datagram"))
             else {
-                // It is about one that was sent before.
+                // The error concerns a datagram that was sent before.
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -98,22 +98,22 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
     })
 }
 
-/// A listener's socket, which answers go out from.
+/// A listener's socket, from which answers leave.
 struct Face {
     worker: Rc<Worker>,
-    /// Where it listens, as the configuration has it.
+    /// The listener's address in the configuration.
     place: SocketAddr,
     socket: UdpSocket,
     state: UdpSocketState,
     flows: RefCell<HashMap<Client, Rc<Flow>>>,
-    /// The listener is gone: its socket must go too, lest it takes datagrams that nobody reads.
+    /// The listener is gone: its socket must close too, because it would receive datagrams that no task reads.
     is_closed: Cell<bool>,
     closed: Notify,
-    /// For what comes from endpoints.
+    /// The buffer for datagrams from endpoints.
     buffer: RefCell<Vec<u8>>,
 }
 
-/// Ends the exchanges of a listener that is gone; not those of a process that is about to end, which have a moment.
+/// Ends the exchanges of a removed listener. During a shutdown, exchanges have a moment to end.
 struct Closing(Rc<Face>);
 
 impl Drop for Closing {
@@ -125,7 +125,7 @@ impl Drop for Closing {
     }
 }
 
-/// Who sends, and to which of our addresses.
+/// The client's address, and the gateway's address that it sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Client {
     address: SocketAddr,
@@ -139,12 +139,12 @@ struct Flow {
     route: Rc<Route>,
     record: RefCell<Record>,
     moved_at: Cell<Instant>,
-    /// The last datagram to the endpoint, until it answers.
+    /// The last datagram to the endpoint, until the endpoint answers.
     unanswered: RefCell<Vec<u8>>,
     task: Cell<Option<AbortHandle>>,
 }
 
-/// Where a client was led to, and who of that did not take what it sent since the last answer.
+/// The target of a client, and the endpoints that did not accept its datagrams since the last answer.
 struct Route {
     target: Arc<Target>,
     slot: usize,
@@ -157,7 +157,7 @@ impl Face {
     fn take(self: &Rc<Self>, client: Client, datagram: &[u8]) {
         let known = self.flows.borrow().get(&client).cloned();
         let result = match known {
-            // Who is gone or does not answer is left for another, as with connections.
+            // If the endpoint is gone or does not answer, another endpoint takes over, as for connections.
             Some(flow) if !flow.endpoint.is_removed() => match flow.send(datagram) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     self.go_elsewhere(client, &flow);
@@ -186,7 +186,7 @@ impl Face {
         self.open(client, Rc::new(route), datagram, &snapshot.settings)
     }
 
-    /// Gives a client an endpoint.
+    /// Assigns an endpoint to a client.
     fn open(
         self: &Rc<Self>,
         client: Client,
@@ -220,7 +220,7 @@ impl Face {
             unanswered: RefCell::default(),
             task: Cell::new(None),
         });
-        // One to a removed endpoint may still be there: it goes on to be answered.
+        // A flow to a removed endpoint may still exist: it continues to receive answers.
         self.flows.borrow_mut().insert(client, flow.clone());
         worker.stats().udp_flows.add(1);
         let seat = Seat::new(&upstream, endpoint);
@@ -233,7 +233,7 @@ impl Face {
         flow.send(datagram).map_err(|_| DroppedDatagram::NotSent)
     }
 
-    /// Nobody listens at the endpoint: another one gets the datagram.
+    /// No program listens at the endpoint: another endpoint receives the datagram.
     fn go_elsewhere(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
         let (settings, refused) = (self.worker.settings(), Failure::ConnectRefused);
         let upstream = self.worker.upstream(flow.route.slot);
@@ -266,7 +266,7 @@ impl Face {
         }
     }
 
-    /// Passes answers on, until there is silence.
+    /// Passes answers on until silence.
     async fn answer(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
         let mut deadline = Deadline::new(Instant::now() + DRAIN_CHECK);
         while !self.is_over(flow, &mut deadline) {
@@ -285,10 +285,10 @@ impl Face {
         flow.record.borrow_mut().done();
     }
 
-    /// Whether nothing was said for too long, or nothing can be. Sets when to look again.
+    /// Whether the exchange was silent for too long, or can have no more datagrams. Sets the time of the next check.
     fn is_over(&self, flow: &Flow, deadline: &mut Deadline) -> bool {
         let (now, idle) = (Instant::now(), self.worker.settings().timeouts.udp_idle);
-        // Nothing more comes from the client of a process that is about to end.
+        // Clients of a process that shuts down send no more datagrams here.
         let idle = if self.worker.has_closed_listeners() { idle.min(LAST_IDLE) } else { idle };
         let due = after(flow.moved_at.get(), idle);
         let is_removed = flow.endpoint.is_removed();
@@ -296,12 +296,12 @@ impl Face {
         now >= due || flow.endpoint.is_drained(now) || self.is_closed.get() || self.worker.is_closing_all()
     }
 
-    /// Passes on what has come from the endpoint. False if nobody listens there.
+    /// Passes on the received datagrams of the endpoint. False if no program listens there.
     fn pass_back_all(&self, client: Client, flow: &Flow) -> bool {
         let mut buffer = self.buffer.borrow_mut();
         for turn in 0.. {
             if turn == BURST {
-                // Others have their turn; the runtime says at once that there is more.
+                // Others have their turn. The runtime reports the rest at once.
                 return true;
             }
             match recv(&flow.socket, &mut buffer[..], RecvFlags::DONTWAIT).map_err(io::Error::from) {
@@ -309,19 +309,19 @@ impl Face {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::ConnectionRefused => return false,
-                    // About one datagram: the next may pass.
+                    // The error concerns one datagram: the next may pass.
                     _ => tracing::debug!(%error, "cannot send a datagram to an endpoint"),
                 },
             }
         }
-        // The runtime has to be told that there is nothing, or it says again that there is something.
+        // The runtime must learn that nothing is readable. Otherwise it reports readiness again.
         for interest in [Interest::READABLE, Interest::ERROR] {
             let _ = flow.socket.try_io(interest, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
         true
     }
 
-    /// Gives an answer to the client, from the address that it asked.
+    /// Sends an answer to the client, from the address that the client sent to.
     fn pass_back(&self, client: Client, flow: &Flow, answer: &[u8]) {
         flow.endpoint.answered();
         flow.unanswered.borrow_mut().clear();
@@ -346,7 +346,7 @@ impl Face {
 
 impl Flow {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
-        // Not by the runtime, which takes a new socket not to be writable.
+        // Not through the runtime, which assumes that a new socket is not writable.
         SockRef::from(&self.socket).send(datagram)?;
         let mut unanswered = self.unanswered.borrow_mut();
         unanswered.clear();
@@ -363,7 +363,7 @@ impl Flow {
     }
 }
 
-/// Takes a flow off its listener's list when its task ends, however it ends.
+/// Removes a flow from its listener's list when its task ends, however the task ends.
 struct FlowGuard {
     face: Rc<Face>,
     client: Client,
@@ -380,7 +380,7 @@ impl Drop for FlowGuard {
     }
 }
 
-/// A socket that exchanges datagrams with an endpoint and nobody else.
+/// A socket that exchanges datagrams with only one endpoint.
 fn connected(endpoint: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = match endpoint {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

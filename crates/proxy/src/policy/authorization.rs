@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authorization rules.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::failure::Denial;
 pub(crate) struct Authorization {
     rules: Vec<Rule>,
     allows_others: bool,
-    /// Whether a rule names a path.
+    /// Whether a rule has paths.
     names_paths: bool,
 }
 
 #[derive(Debug)]
 struct Rule {
     allows: bool,
-    /// In their order.
+    /// Sorted.
     consumers: Vec<(Arc<str>, Arc<str>)>,
     groups: Vec<Box<str>>,
     claims: Vec<Wanted>,
@@ -36,18 +36,18 @@ struct Rule {
 #[derive(Debug)]
 struct Pattern {
     pattern: PathPattern,
-    /// Its readings in lower case.
+    /// The readings of the pattern in lower case.
     readings: [Vec<Vec<u8>>; WAYS],
 }
 
-/// What rules ask about.
+/// The properties of a request that rules check.
 pub(crate) struct Call<'c> {
     pub(crate) consumer: Option<&'c Consumer>,
     pub(crate) claims: Option<&'c Claims>,
     pub(crate) method: &'c [u8],
     /// In normal form.
     pub(crate) path: &'c [u8],
-    /// The client's; nothing if it is not known.
+    /// The client IP; `None` if unknown.
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -58,12 +58,12 @@ impl Authorization {
         Self { rules, allows_others: authorization.allows_others, names_paths }
     }
 
-    /// Whether a rule names a path or a method.
+    /// Whether a rule has paths or methods.
     pub(super) fn reads_target(&self) -> bool {
         self.names_paths || self.rules.iter().any(|rule| !rule.methods.is_empty())
     }
 
-    /// Whether a call is let in, and why not.
+    /// Decides whether a request is allowed. The error is the reason for the denial.
     pub(crate) fn decide(&self, call: &Call<'_>) -> Result<(), Denial> {
         let mut loose = match self.names_paths {
             true if is_ambiguous(call.path) => readings(call.path).ok_or(Denial::AmbiguousPath)?,
@@ -112,7 +112,7 @@ impl Rule {
                 || self.paths.iter().any(|pattern| pattern.is_met(call.path, loose, self.allows)))
             && self.addresses.as_ref().is_none_or(|networks| match call.address {
                 Some(address) => networks.contains(address),
-                // It may be one of them.
+                // The client IP may be in the rule's networks.
                 None => !self.allows,
             })
             && (self.consumers.is_empty() || call.consumer.is_some_and(is_one))
@@ -129,7 +129,7 @@ impl Pattern {
         Self { pattern: pattern.clone(), readings }
     }
 
-    /// Whether a path is meant, in each reading for a rule that allows, in any for one that denies.
+    /// Whether the pattern matches a path. A rule that allows must match every reading, a rule that denies any reading.
     fn is_met(&self, path: &[u8], loose: &[Reading], allows: bool) -> bool {
         let takes = |pattern: &[u8], path: &[u8]| match self.pattern {
             PathPattern::Exact(_) => path == pattern,

@@ -15,30 +15,30 @@ use tokio::task::spawn_blocking;
 
 use super::credential::Place;
 
-/// Passwords of one policy that wait to be checked, or are being checked.
+/// The limit of passwords of one policy that wait for a check or are being checked.
 const WAITING_MAX: usize = 256;
 
-/// Passwords that a worker remembers to be right.
+/// The limit of passwords that a worker remembers as right.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Who may call by which password, compiled.
+/// User names and password hashes, compiled.
 #[derive(Debug)]
 pub(crate) struct Passwords {
-    /// Unlike that of any other.
+    /// Unique in this process.
     number: u64,
     users: Arc<HashMap<Box<str>, Hash>>,
-    /// Where it is looked for.
+    /// The header that carries the credential.
     pub(crate) place: Place,
     pub(super) challenge: Box<[u8]>,
     pub(crate) forwards: bool,
     pub(crate) queue: Arc<CheckQueue>,
 }
 
-/// The checks of one policy, which take turns with those of others: who floods one route with passwords keeps nobody out elsewhere.
+/// The checks of one policy. Policies take turns, so that a flood of passwords on one route does not block other routes.
 #[derive(Debug)]
 pub(crate) struct CheckQueue {
     waiting: AtomicUsize,
-    /// Those that may be made, or wait to be made beside others', at once.
+    /// Limits the checks of this policy that run, or wait for their turn beside checks of other policies.
     turns: Arc<Semaphore>,
 }
 
@@ -51,7 +51,7 @@ enum Hash {
     Sha1([u8; 20]),
     /// `$apr1$SALT$HASH`.
     Apr1 { salt: Box<[u8]>, hash: Box<str> },
-    /// Anything else: nobody has such a password.
+    /// Any other text: no password matches.
     Unknown,
 }
 
@@ -72,17 +72,17 @@ impl Passwords {
         }
     }
 
-    /// What is remembered of this name and password.
+    /// The hash by which a worker remembers this name and password.
     pub(crate) fn mark(&self, credential: &Credential, memory: &PasswordMemory) -> [u8; 32] {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(&memory.salt);
         context.update(&self.number.to_be_bytes());
         context.update(credential.text.as_bytes());
-        // A SHA-256 is that long.
+        // A SHA-256 has 32 bytes.
         context.finish().as_ref().try_into().unwrap_or_default()
     }
 
-    /// The check itself, which takes some thousand times as long as anything else here: it belongs on a thread of its own.
+    /// The check itself. The check takes about a thousand times as long as all other steps and belongs on its own thread.
     pub(crate) fn check(&self, credential: Credential) -> impl FnOnce() -> bool + Send + 'static {
         let users = self.users.clone();
         move || {
@@ -90,7 +90,7 @@ impl Passwords {
             match users.get(user) {
                 Some(hash) => hash.is_of(password.as_bytes()),
                 None => {
-                    // It takes as long as for a user who is there, so that nobody finds out who is.
+                    // The check takes as long as for a known user, so that its time does not reveal user names.
                     if let Some(hash) = users.values().next() {
                         hash.is_of(password.as_bytes());
                     }
@@ -106,7 +106,7 @@ impl CheckQueue {
         Self { waiting: AtomicUsize::new(0), turns: Arc::new(Semaphore::new((places() / 2).max(1))) }
     }
 
-    /// Checks a password on a thread for such work; nothing if too many wait for that.
+    /// Checks a password on a blocking thread; `None` if too many checks wait.
     pub(crate) async fn check(self: &Arc<Self>, check: Box<dyn FnOnce() -> bool + Send>) -> Option<bool> {
         static CHECKING: OnceLock<Arc<Semaphore>> = OnceLock::new();
         struct Waiting(Arc<CheckQueue>);
@@ -122,19 +122,19 @@ impl CheckQueue {
         }
         let turn = self.turns.clone().acquire_owned().await;
         let checking = CHECKING.get_or_init(|| Arc::new(Semaphore::new(places())));
-        // Whoever has waited longest goes first.
+        // The semaphore is fair: the longest wait ends first.
         let place = checking.clone().acquire_owned().await;
         let checked = spawn_blocking(move || {
-            // As long as it takes, also when nobody waits for it any more: it cannot be broken off.
+            // A blocking task cannot be cancelled. So the task holds its permits even if the request is gone.
             let _held = (turn, place, waiting);
             check()
         });
-        // A check that could not be made to its end lets nobody in.
+        // A check that did not finish denies the request.
         Some(checked.await.unwrap_or(false))
     }
 }
 
-/// How many checks are made at once: half of the CPUs do nothing else at most.
+/// The limit of checks at the same time: half of the CPUs.
 fn places() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     (cpus / 2).max(1)
@@ -164,7 +164,7 @@ impl Credential {
     }
 }
 
-/// The passwords that a worker knows to be right, as salted hashes.
+/// The passwords that a worker has verified, as salted hashes.
 #[derive(Debug)]
 pub(crate) struct PasswordMemory {
     salt: [u8; 32],
@@ -176,7 +176,7 @@ impl Default for PasswordMemory {
     fn default() -> Self {
         let mut salt = [0; 32];
         if rand::fill(&mut salt).is_err() {
-            // Without it, a dump of the memory would tell a little more.
+            // Without a salt, a memory dump would reveal more.
             tracing::warn!("cannot get random numbers; the cache of verified passwords has no salt");
         }
         Self { salt, young: HashSet::default(), old: HashSet::default() }

@@ -1,4 +1,4 @@
-//! Who calls, by each credential.
+//! Finds the consumer of a credential.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::telemetry::{ConsumerStats, Telemetry};
 /// All consumers, compiled once for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
-    /// Unlike that of any other table of consumers.
+    /// Unique among all tables of consumers.
     pub(crate) number: u64,
     all: Vec<Known>,
     keys: HashMap<[u8; 32], Few>,
@@ -23,27 +23,27 @@ pub(crate) struct Consumers {
     users: HashMap<Box<str>, Few>,
 }
 
-/// A consumer, and what is counted of it.
+/// A consumer and its counters.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) consumer: Arc<Consumer>,
-    /// The header lines by which endpoints know it.
+    /// The header lines by which the gateway names the consumer to endpoints.
     pub(crate) lines: Box<[u8]>,
     pub(crate) stats: Arc<ConsumerStats>,
 }
 
-/// The consumers with one credential: mostly one, and more if they are of several namespaces.
+/// The consumers with one credential: mostly one consumer, or several from different namespaces.
 #[derive(Debug, Default)]
 struct Few {
     first: u32,
     others: Vec<u32>,
 }
 
-/// Whose consumers count: those of these namespaces, or all.
+/// The namespaces whose consumers count; `None`: all namespaces.
 pub(crate) type Scope = Option<Vec<Arc<str>>>;
 
 impl Consumers {
-    /// The consumers of a configuration. Those that were there before keep their counters.
+    /// The consumers of a configuration. Consumers that existed `before` retain their counters.
     pub(crate) fn new(all: &[Arc<Consumer>], before: &Self, telemetry: &Telemetry) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let stats: HashMap<_, _> =
@@ -73,7 +73,7 @@ impl Consumers {
         table
     }
 
-    /// Whether it is made of these very consumers.
+    /// Whether this table was compiled from exactly these consumers.
     pub(crate) fn is_of(&self, all: &[Arc<Consumer>]) -> bool {
         self.all.len() == all.len()
             && self.all.iter().zip(all).all(|(known, consumer)| Arc::ptr_eq(&known.consumer, consumer))
@@ -83,22 +83,22 @@ impl Consumers {
         &self.all[index as usize]
     }
 
-    /// All, for readers.
+    /// All consumers, for the admin interface.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Known> {
         self.all.iter()
     }
 
-    /// Whose API key it is.
+    /// The consumer with this API key.
     pub(crate) fn of_key(&self, key: &[u8], scope: &Scope) -> Option<u32> {
         let hash = digest::digest(&digest::SHA256, key);
         let hash: [u8; 32] = hash.as_ref().try_into().ok()?;
         let (found, few) = self.keys.get_key_value(&hash)?;
-        // The table compares byte by byte, of a hash that a caller cannot aim at.
+        // The table compares byte by byte, but compares a hash that a caller cannot choose.
         constant_time::verify_slices_are_equal(found, &hash).ok()?;
         self.within(few, scope, |_| true)
     }
 
-    /// Whose token says this.
+    /// The consumer with these claims.
     pub(crate) fn of_token(&self, claims: &Claims, scope: &Scope) -> Option<u32> {
         if self.tokens.is_empty() {
             return None;
@@ -120,7 +120,7 @@ impl Consumers {
         })
     }
 
-    /// Whose name for Basic authentication it is.
+    /// The consumer with this user name for Basic authentication.
     pub(crate) fn of_user(&self, user: &str, scope: &Scope) -> Option<u32> {
         self.within(self.users.get(user)?, scope, |_| true)
     }

@@ -5,30 +5,30 @@ use sluicegate_model::policy::{self, security::OriginPattern};
 
 use super::limit::seconds_up;
 
-/// Which origins may do what, compiled.
+/// The CORS rules of a policy, compiled.
 #[derive(Debug)]
 pub(crate) struct Cors {
     origins: Vec<OriginPattern>,
-    /// Whether headers are those that the browser asks for.
+    /// Whether the response allows the headers that the browser asks for.
     echoes_headers: bool,
-    /// Whether the method is.
+    /// Whether the response allows the method that the browser asks for.
     echoes_method: bool,
-    /// Lines that each response has.
+    /// Header lines of each response.
     response: Box<[u8]>,
-    /// Lines that each answer to a preflight has.
+    /// Header lines of each response to a preflight.
     preflight: Box<[u8]>,
-    /// Whether every response is the same for every origin.
+    /// Whether responses are the same for every origin.
     is_for_all: bool,
 }
 
-/// What a request is to the browser that sent it.
+/// The kind of a request, seen from the browser that sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It is of no other origin.
+    /// The request is not cross-origin.
     Same,
-    /// It asks whether another one may be sent.
+    /// The request asks whether a cross-origin request is allowed.
     Preflight,
-    /// It is of another origin.
+    /// The request is cross-origin.
     Actual,
 }
 
@@ -42,7 +42,8 @@ impl Cors {
             response.push_str(&format!("Access-Control-Expose-Headers: {}\r\n", joined(&cors.expose)));
         }
         let mut preflight = credentials.to_owned();
-        // With credentials browsers take * for the name of a method (Fetch standard, "CORS-preflight fetch").
+        // For requests with credentials, browsers read `*` as the name of a method (Fetch standard, "CORS-preflight
+        // fetch").
         let echoes_method = has_any(&cors.methods);
         if !echoes_method {
             preflight.push_str(&format!("Access-Control-Allow-Methods: {}\r\n", joined(&cors.methods)));
@@ -62,7 +63,7 @@ impl Cors {
         }
     }
 
-    /// What a request is.
+    /// The kind of a request.
     pub(crate) fn kind(head: &RequestHead, buf: &[u8]) -> Kind {
         match head.header(buf, Known::Origin) {
             None => Kind::Same,
@@ -82,7 +83,7 @@ impl Cors {
         self.is_for_all || self.origins.iter().any(|pattern| takes(pattern, origin))
     }
 
-    /// Writes the lines of an answer to a preflight of an origin that is allowed.
+    /// Writes the header lines of the response to a preflight from an allowed origin.
     pub(crate) fn write_preflight(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
         self.write_origin(head, buf, out);
         out.extend_from_slice(&self.preflight);
@@ -105,18 +106,18 @@ impl Cors {
         }
     }
 
-    /// Writes the lines of a response to a request of another origin, or of one that may come from one.
+    /// Writes the header lines of a response to a request that is or may be cross-origin.
     pub(crate) fn write_response(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
         if Self::kind(head, buf) != Kind::Same && self.allows(head, buf) {
             self.write_origin(head, buf, out);
             out.extend_from_slice(&self.response);
         } else if !self.is_for_all {
-            // A cache must not give this to a page that may read it, or the other way round.
+            // A cache must not serve this response to an origin with other permissions.
             out.extend_from_slice(b"Vary: Origin\r\n");
         }
     }
 
-    /// What an endpoint says of origins does not go on: the policy decides.
+    /// Removes the CORS headers of an endpoint: the policy decides.
     pub(crate) fn silence(head: &mut ResponseHead, buf: &[u8]) {
         const PREFIX: &[u8] = b"access-control-";
         for line in &mut head.lines {
@@ -139,7 +140,7 @@ impl Cors {
 
 fn takes(pattern: &OriginPattern, origin: &[u8]) -> bool {
     match pattern {
-        // With credentials, any page could read what is its user's. Without, nobody asks here.
+        // With credentials, any page could read the data of its user. Without credentials, this function is not called.
         OriginPattern::Any => false,
         OriginPattern::Exact(exact) => origin.eq_ignore_ascii_case(exact.as_bytes()),
         OriginPattern::Below { scheme, suffix } => {

@@ -1,4 +1,4 @@
-//! Where callers put what they are known by.
+//! The places of credentials in requests.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use sluicegate_model::policy::Credential;
 
 use crate::http::is_same_name;
 
-/// Why a credential cannot be taken.
+/// Why a credential is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ambiguous;
 
-/// A place that is looked at.
+/// A place of a credential in a request.
 #[derive(Debug)]
 pub(crate) struct Place {
     source: Credential,
-    /// The header, if it is known.
+    /// The header name, if it is a known name.
     known: Known,
 }
 
@@ -33,7 +33,7 @@ impl Place {
         &self.source
     }
 
-    /// The parameter of the query that it is.
+    /// The query parameter of this place, if any.
     pub(super) fn parameter(&self) -> Option<&str> {
         match &self.source {
             Credential::Query(name) => Some(name),
@@ -41,7 +41,7 @@ impl Place {
         }
     }
 
-    /// What is there. Who sends two does not say which one counts, and a back end may take the other.
+    /// The credential at this place. Two credentials are an error: the endpoint may use the other credential.
     pub(crate) fn find<'b>(
         &self,
         head: &RequestHead,
@@ -85,7 +85,8 @@ impl Place {
         }
     }
 
-    /// Takes it out of what goes on: lines are marked, and what stays of the others is in `kept`.
+    /// Removes the credential from the forwarded request: marks header lines, and puts the rest of changed lines into
+    /// `kept`.
     pub(crate) fn strip(&self, head: &mut RequestHead, buf: &[u8], kept: &mut Kept) {
         match &self.source {
             Credential::Header { name, prefix } => {
@@ -106,7 +107,7 @@ impl Place {
                 kept.query = Some(parts.join(&b'&'));
             }
             Credential::Cookie(name) => {
-                // What another place has left of a line, too.
+                // Earlier places may have shortened a line already.
                 for cookies in &mut kept.cookies {
                     if let Some(rest) = without_cookie(cookies, name) {
                         *cookies = rest;
@@ -129,17 +130,17 @@ impl Place {
     }
 }
 
-/// What stays of a request from which something was taken out.
+/// The remaining parts of a request from which the gateway removed credentials.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// The query, if it is another than the client's.
+    /// The query, if it differs from the client's query.
     pub(crate) query: Option<Vec<u8>>,
-    /// The values of `Cookie` lines in place of those that were marked.
+    /// The values of `Cookie` lines that replace the marked lines.
     cookies: Vec<Vec<u8>>,
 }
 
 impl Kept {
-    /// Writes the header lines that go on in place of those that were marked.
+    /// Writes the header lines that replace the marked lines.
     pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
         for value in self.cookies.iter().filter(|value| !value.is_empty()) {
             for part in [b"Cookie: ", &value[..], b"\r\n"] {
@@ -149,7 +150,7 @@ impl Kept {
     }
 }
 
-/// What is left of the value of a `Cookie` line without this cookie; nothing if it has none of that name.
+/// The value of a `Cookie` line without this cookie; `None` if the line does not contain the cookie.
 fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
     let is_kept = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
     let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_kept).collect();
@@ -157,12 +158,12 @@ fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
     is_less.then(|| parts.join(&b';').trim_ascii().to_vec())
 }
 
-/// Whether this is a line of the header of this name, in any spelling that CGI takes for it.
+/// Whether a line has this header name, in any spelling that CGI maps to the same name.
 pub(crate) fn is_line_like(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
     is_line(line, known, name, buf) || is_same_name(line.name.of(buf), name.as_bytes())
 }
 
-/// Whether this is a line of the header of this name.
+/// Whether a line has this header name.
 pub(crate) fn is_line(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
     match known {
         Known::Other => line.known == Known::Other && line.name.of(buf).eq_ignore_ascii_case(name.as_bytes()),
@@ -170,7 +171,7 @@ pub(crate) fn is_line(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool
     }
 }
 
-/// A request target in which the values of these parameters cannot be read; nothing if it has none of them.
+/// The request target with masked values of these parameters; `None` if the target has none of these parameters.
 pub(crate) fn mask(target: &[u8], names: &[Box<str>]) -> Option<Vec<u8>> {
     let question = memchr::memchr(b'?', target)?;
     let (path, query) = (&target[..=question], &target[question + 1..]);
@@ -188,7 +189,7 @@ pub(crate) fn mask(target: &[u8], names: &[Box<str>]) -> Option<Vec<u8>> {
     Some([path, &parts.join(&b'&')].concat())
 }
 
-/// What is behind a prefix, in any case, that is not empty.
+/// The text behind a prefix in any case; `None` if that text is empty.
 fn behind<'b>(prefix: &[u8], value: &'b [u8]) -> Option<&'b [u8]> {
     let start = value.get(..prefix.len())?;
     let rest = value[prefix.len()..].trim_ascii();

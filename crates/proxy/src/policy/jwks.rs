@@ -1,8 +1,8 @@
-//! Keys that issuers publish: fetched beside the workers, and kept while they cannot be.
+//! Keys that issuers publish: fetched beside the workers. If a fetch fails, the last keys stay in use.
 //!
-//! Each place is asked by one task, however many policies name it: at the first time, when its keys are due, and when a token
-//! names a key that is not among them, but never twice within five seconds. Whatever answers is bounded in time and length,
-//! and is not followed elsewhere.
+//! One task fetches each URL, however many policies name the URL. The task fetches at the start, when the keys are due,
+//! and when a token names an unknown key, but never twice within five seconds. Each response is limited in time and
+//! length, and redirects are not followed.
 
 use std::fmt;
 use std::io;
@@ -27,27 +27,27 @@ use tokio_rustls::TlsConnector;
 
 use super::service::{Service, ServiceError};
 
-/// The longest set of keys, in bytes.
+/// The longest key set, in bytes.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// The time between two fetches, at least.
+/// The shortest time between two fetches.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// The time after the first fetch that failed while no keys are known; it doubles up to [`BETWEEN`].
+/// The pause after the first failed fetch while no keys are known. The pause doubles up to [`BETWEEN`].
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 
-/// Every place that is asked.
+/// All URLs with published keys.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Mutex<Vec<Weak<Published>>>);
 
-/// The keys that are published at a place.
+/// The published keys of a URL.
 pub(crate) struct Published {
     source: Arc<RemoteKeys>,
     algorithms: Vec<Algorithm>,
     keys: Mutex<Option<Arc<KeySet>>>,
-    /// How often the keys have changed: read with each token, and hardly ever written.
+    /// How often the keys have changed: read with each token, rarely written.
     changes: AtomicU64,
-    /// Told when a token names a key that is not among them.
+    /// Notified when a token names an unknown key.
     wanted: Arc<Notify>,
     fetched: AtomicU64,
     failed: AtomicU64,
@@ -74,9 +74,9 @@ enum FetchError {
 }
 
 impl Places {
-    /// The keys of a place, for these algorithms. Fetching them begins with the first who asks.
+    /// The keys of a URL, for these algorithms. The first call starts the fetching.
     pub(super) fn at(&self, source: &Arc<RemoteKeys>, algorithms: &[Algorithm]) -> Arc<Published> {
-        // Whoever publishes a secret has none.
+        // A published key is no shared secret.
         let wanted = Algorithm::ALL.into_iter().filter(|algorithm| {
             !algorithm.is_shared() && (algorithms.is_empty() || algorithms.contains(algorithm))
         });
@@ -98,16 +98,16 @@ impl Places {
             task: OnceLock::new(),
         });
         places.push(Arc::downgrade(&published));
-        // A table that is compiled without a runtime is not served.
+        // A table that is compiled without a runtime serves no requests.
         if let Ok(runtime) = Handle::try_current() {
             let task = runtime.spawn(follow(Arc::downgrade(&published), published.wanted.clone()));
-            // It was made just now.
+            // The task cell was created above and is empty.
             let _ = published.task.set(task.abort_handle());
         }
         published
     }
 
-    /// Every place: its URL, how many keys are known, how often they were fetched, and how often that failed.
+    /// Every URL: the URL, the number of known keys, of fetches, and of failed fetches.
     pub(crate) fn states(&self) -> Vec<(Box<str>, usize, u64, u64)> {
         let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = |place: Arc<Published>| {
@@ -125,12 +125,12 @@ impl Published {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often they have changed.
+    /// The number of changes of the keys.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Asks for new keys: a token names one that is not among them.
+    /// Requests new keys: a token names an unknown key.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
     }
@@ -155,7 +155,7 @@ impl fmt::Debug for Published {
     }
 }
 
-/// Fetches keys until nobody needs them.
+/// Fetches keys until no policy uses them.
 async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
     let (mut text, mut told, mut retry) = (Vec::new(), String::new(), RETRY_FIRST);
     while let Some(source) = published.upgrade().map(|published| published.source.clone()) {
@@ -206,12 +206,12 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
         };
         drop(published);
         sleep(pause.min(BETWEEN)).await;
-        // What was asked for meanwhile is asked for now.
+        // A request during the pause is served now.
         let _ = timeout(pause.saturating_sub(BETWEEN), wanted.notified()).await;
     }
 }
 
-/// The text of the keys.
+/// The text of the key set.
 async fn fetch(source: &RemoteKeys) -> Result<Vec<u8>, FetchError> {
     let service = Service::new(&source.url, &source.authorities)?;
     let stream = TcpStream::connect((&*service.host, service.port)).await?;
@@ -229,7 +229,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with this function.
+    // The connection ends with this function.
     let mut driving = JoinSet::new();
     driving.spawn(connection);
     let request = Request::get(&*service.target)

@@ -1,23 +1,23 @@
-//! What policies make of routes: who may call, how often, and how requests go on; compiled once for all workers.
+//! The policies of routes: security, limits and traffic, compiled once for all workers.
 //!
-//! A route without policies has no [`Guard`] and no [`Course`], and costs what it costs without this module.
+//! A route without policies has no [`Guard`] and no [`Course`], and costs the same as without this module.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | `security` | the parts of a `SecurityPolicy` |
-//! | `networks` | addresses |
+//! | `networks` | client IPs |
 //! | `cors` | cross-origin requests |
-//! | `credential` | where callers put what they are known by |
-//! | `tokens`, `basic`, `consumers` | what they are known by |
-//! | `external` | HTTP services that are asked about requests |
-//! | `service` | servers that policies ask, by their URLs |
-//! | `jwks` | keys that issuers of tokens publish |
-//! | `authorization` | what they may do |
-//! | `reading` | what back ends may make of a path |
-//! | `limit` | how often they may do it |
-//! | `traffic` | how requests go on |
+//! | `credential` | the places of credentials in requests |
+//! | `tokens`, `basic`, `consumers` | the check of credentials, and the consumers |
+//! | `external` | external authorization services |
+//! | `service` | servers that policies call, by URL |
+//! | `jwks` | published keys of token issuers |
+//! | `authorization` | authorization rules |
+//! | `reading` | the ways in which endpoints may read a path |
+//! | `limit` | rate limits and concurrency limits |
+//! | `traffic` | traffic policies |
 //!
-//! What is done with them in the life of a request is in `http/admit.rs` and `http/steer.rs`.
+//! `http/admit.rs` and `http/steer.rs` apply the policies to requests.
 
 pub(crate) mod authorization;
 pub(crate) mod basic;
@@ -50,19 +50,19 @@ use limit::shared::ServerState;
 use security::Security;
 use traffic::{Course, Traffic};
 
-/// What guards a route.
+/// The security policy and the limits of a route.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     pub(crate) security: Option<Arc<SecurityPolicy>>,
     pub(crate) limits: Option<Arc<LimitPolicy>>,
-    /// For its limits, the route by a number that is the same in every process which serves it.
+    /// For limits: a number of the route that is the same in every process.
     pub(crate) route: u64,
 }
 
-/// Who may call.
+/// A compiled `SecurityPolicy`.
 pub(crate) type SecurityPolicy = Policy<model::Security, Security>;
 
-/// How often.
+/// The compiled rate limits and concurrency limits of a policy.
 pub(crate) type LimitPolicy = Policy<model::RateLimits, Limits>;
 
 /// A policy, which its routes share.
@@ -73,11 +73,11 @@ pub(crate) struct Policy<S, C, T = PolicyStats> {
     pub(crate) stats: Arc<T>,
 }
 
-/// Policies of a kind, by the objects that they were written in. One may come in several forms, as what of it can be honoured differs
-/// from route to route: they count together.
+/// Policies of a kind, by the objects that define them. A policy may have several forms, because the supported parts
+/// differ between routes. All forms count together.
 type ById<S, C, T> = HashMap<RouteId, Vec<Arc<Policy<S, C, T>>>>;
 
-/// The policies of a table, by the objects that they were written in.
+/// The policies of a table, by the objects that define them.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     security: ById<model::Security, Security, PolicyStats>,
@@ -86,8 +86,8 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// What guards a route. Policies that are as they were in the table before stay, with what they have counted and what
-    /// workers remember by them.
+    /// The guard of a route. Policies that did not change since the previous table stay, with their counters and with the
+    /// results that workers remember for them.
     pub(crate) fn guard(
         &mut self,
         host: &HostPattern,
@@ -112,8 +112,8 @@ impl Policies {
         Some(Box::new(Guard { security, limits, route: number }))
     }
 
-    /// What a policy makes of the requests of a route. `settings` are those of the table; `before` has policies that may have
-    /// been compiled with the same ones.
+    /// The course of a route's requests. `settings` are the settings of the table. `before` has policies that may have
+    /// been compiled with the same settings.
     pub(crate) fn course(
         &mut self,
         (rule, path): (&Rule, &PathMatch),
@@ -130,12 +130,12 @@ impl Policies {
         Some(Box::new(Course::new(policy, path, slot)))
     }
 
-    /// Takes over how the requests of a route go on that stays as it was.
+    /// Adopts the traffic policy of an unchanged route.
     pub(crate) fn adopt_course(&mut self, course: &Course) {
         adopt(&mut self.traffic, &course.policy);
     }
 
-    /// The parameters of queries that are nobody else's business, of all policies.
+    /// The query parameters of all policies that hold credentials.
     pub(crate) fn secret_parameters(&self) -> Box<[Box<str>]> {
         let authentication =
             self.security.values().flatten().filter_map(|policy| policy.compiled.authentication.as_ref());
@@ -146,7 +146,7 @@ impl Policies {
         all.into()
     }
 
-    /// Each policy for traffic, and what is counted of it.
+    /// Each traffic policy with its counters.
     pub(crate) fn traffic_states(&self) -> impl Iterator<Item = TrafficState> {
         self.traffic.iter().filter_map(|(id, forms)| {
             let first = forms.first()?;
@@ -156,7 +156,7 @@ impl Policies {
         })
     }
 
-    /// Takes over the policies of a route that stays as it was.
+    /// Adopts the security policy and the limits of an unchanged route.
     pub(crate) fn adopt(&mut self, guard: &Guard) {
         if let Some(policy) = &guard.security {
             adopt(&mut self.security, policy);
@@ -166,7 +166,7 @@ impl Policies {
         }
     }
 
-    /// Each policy, whether it lets nobody in because it cannot be honoured, and what is counted of it.
+    /// Each policy, whether the policy denies all requests because it cannot be applied, and its counters.
     pub(crate) fn states(&self) -> impl Iterator<Item = PolicyState> {
         let state = |id: &RouteId, refuses, stats: &Arc<PolicyStats>| PolicyState {
             id: id.clone(),
@@ -193,17 +193,17 @@ impl Policies {
 }
 
 impl Guard {
-    /// Whether a policy says which origins may read responses.
+    /// Whether a policy decides which origins may read responses.
     pub(crate) fn decides_on_origins(&self) -> bool {
         self.security.as_ref().is_some_and(|policy| policy.compiled.cors.is_some())
     }
 
-    /// Whether callers have to say who they are.
+    /// Whether callers must authenticate.
     pub(crate) fn identifies(&self) -> bool {
         self.security.as_ref().is_some_and(|policy| policy.compiled.authentication.is_some())
     }
 
-    /// The parameters of queries that are nobody else's business.
+    /// The query parameters that hold credentials.
     pub(crate) fn secret_parameters(&self) -> &[Box<str>] {
         let authentication =
             self.security.as_ref().and_then(|policy| policy.compiled.authentication.as_ref());
@@ -224,8 +224,8 @@ fn number_of(host: &HostPattern, rule: &Rule) -> u64 {
     hasher.finish()
 }
 
-/// The policy in that form among those of the table that is made, or as it was in the table before if it may stay, or compiled, with
-/// regard to what was before and to what is made beside.
+/// The policy in this form. `share` takes the policy from the new table, or from the previous table if the policy may
+/// stay. Otherwise `share` compiles the policy with regard to its previous form and its other forms in the new table.
 fn share<S: model::Written + PartialEq, C, T>(
     made: &mut ById<S, C, T>,
     (before, may_stay): (&ById<S, C, T>, bool),
@@ -253,7 +253,7 @@ fn share<S: model::Written + PartialEq, C, T>(
     policy
 }
 
-/// Takes over a policy that stays as it was.
+/// Adopts an unchanged policy.
 fn adopt<S: model::Written, C, T>(made: &mut ById<S, C, T>, policy: &Arc<Policy<S, C, T>>) {
     let forms = made.entry(policy.source.id().clone()).or_default();
     if !forms.iter().any(|known| Arc::ptr_eq(known, policy)) {

@@ -1,14 +1,14 @@
-//! Many networks, and whether an address is in one of them.
+//! A set of networks, with fast lookup of addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Networks as stretches of addresses, so that one of ten thousand is found as fast as one of ten. An IPv4 address is the
-/// IPv6 one that it is mapped to (RFC 4291, 2.5.5.2).
+/// Networks as ranges of addresses: a lookup among ten thousand networks is as fast as among ten. An IPv4 address is the
+/// IPv6 address to which it is mapped (RFC 4291, 2.5.5.2).
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
-    /// The first and the last address of each, in their order, none beside another.
+    /// The first and the last address of each range; sorted, and no two ranges are adjacent.
     stretches: Box<[(u128, u128)]>,
 }
 

@@ -1,37 +1,39 @@
-//! What back ends may make of a path that is not said in one way only.
+//! The ways in which endpoints may read an ambiguous path.
 //!
-//! A path goes to the endpoint in the normal form in which it was matched. Some back ends take it further: they decode `%2F`, once
-//! or more often, take `\` for a slash, leave parameters of segments out (`/admin;x=1`), or look for files without regard to
-//! case. What guards a path has to hold in all of these readings.
+//! The gateway forwards a path in the normal form that it matched. Some endpoints read the path further. They decode
+//! `%2F`, once or more often, read `\` as a slash, or remove parameters of segments (`/admin;x=1`). Others ignore case
+//! when they look for files. A security policy must hold in all of these readings.
 //!
-//! **Dot segments that come of reading on are refused**: what they take away depends on who reads, `/admin%2F%252e%252e/x` is
-//! `/admin/%2e%2e/x` to one and `/x` to another. Without them a path has few readings for each round of decoding, and what any back
-//! end takes for its first elements are the first ones of one of these.
+//! **Dot segments that appear by further reading are rejected.** Their effect depends on the reader:
+//! `/admin%2F%252e%252e/x` is `/admin/%2e%2e/x` to one endpoint and `/x` to another. Without dot segments a path has few
+//! readings for each round of decoding. The first elements that any endpoint sees are the first elements of one of these
+//! readings.
 
-/// How often escapes are decoded. Those of a path that has more on top of each other cannot all be told.
+/// How often escapes are decoded. The readings of a path with more levels of escapes cannot be listed.
 const ROUNDS: usize = 3;
 
-/// A path as one kind of back end reads it: dots, spaces and controls at the ends of segments are left out, and empty segments. It
-/// has no slash at its end, unless it is `/`.
+/// A path as one kind of endpoint reads it: without empty segments, and without dots, spaces and controls at the ends of
+/// segments. The path has no slash at its end, unless it is `/`.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// How it is read: the sum of some of [`BACKSLASHES`], [`PARAMETERS`] and [`ENDS`].
+    /// The way of reading: the sum of some of [`BACKSLASHES`], [`PARAMETERS`] and [`ENDS`].
     pub(crate) way: usize,
     pub(crate) path: Vec<u8>,
 }
 
-/// A `\` is a slash.
+/// The reader treats `\` as a slash.
 const BACKSLASHES: usize = 1;
-/// Parameters of segments are left out.
+/// The reader removes parameters of segments.
 const PARAMETERS: usize = 2;
-/// It ends at the first `?`, `#` or NUL.
+/// The reader ends the path at the first `?`, `#` or NUL.
 const ENDS: usize = 4;
 
-/// How many ways there are.
+/// The number of ways.
 pub(crate) const WAYS: usize = 8;
 
-/// All readings of a path that differ. Nothing for one that is not told by them: with dot segments in one, with bytes that old decoders
-/// of UTF-8 take for ASCII (RFC 3629, 10), or that has to be decoded more often.
+/// All different readings of a path. `None` if the readings cannot be listed, for one of these reasons: a reading has dot
+/// segments; the path has bytes that old UTF-8 decoders read as ASCII (RFC 3629, 10); the path has too many levels of
+/// escapes.
 pub(crate) fn readings(path: &[u8]) -> Option<Vec<Reading>> {
     let mut readings = Vec::new();
     for decoded in rounds(path)? {
@@ -46,17 +48,17 @@ pub(crate) fn readings(path: &[u8]) -> Option<Vec<Reading>> {
     Some(readings)
 }
 
-/// What a pattern is in each way, after each round of decoding.
+/// The readings of a pattern in each way, after each round of decoding.
 pub(crate) fn readings_of_pattern(pattern: &[u8]) -> [Vec<Vec<u8>>; WAYS] {
-    // One that cannot be told is met by nothing that can.
+    // A pattern without a list of readings matches no path with such a list.
     let rounds = rounds(pattern).unwrap_or_else(|| vec![pattern.to_vec()]);
     std::array::from_fn(|way| rounds.iter().map(|decoded| read(decoded, way)).collect())
 }
 
-/// Whether a path in normal form has a dot segment for endpoints that decode it once, take `\` for a slash or leave
-/// parameters of segments out, as nginx, Tomcat and IIS do: `/x/..%2Fadmin`, `/x%5C..%5Cadmin`, `/x/..;a=b/admin`.
+/// Whether a path in normal form has a dot segment for endpoints that decode the path once, read `\` as a slash or remove
+/// parameters of segments. nginx, Tomcat and IIS do: `/x/..%2Fadmin`, `/x%5C..%5Cadmin`, `/x/..;a=b/admin`.
 pub(crate) fn has_encoded_dot_segment(path: &[u8]) -> bool {
-    // No escape of a dot is left in the normal form.
+    // The normal form has no escaped dots.
     if memchr::memchr(b'.', path).is_none() {
         return false;
     }
@@ -64,8 +66,8 @@ pub(crate) fn has_encoded_dot_segment(path: &[u8]) -> bool {
     has_dot_segment(path) || decode(&mut decoded) && has_dot_segment(&decoded)
 }
 
-/// A path after no round of decoding, after one, and so on, if it can be told; each with parameters and, for those who leave them out
-/// before they read on, without.
+/// A path after zero, one and more rounds of decoding; `None` if the readings cannot be listed. Each round is listed with
+/// parameters and, for readers that remove parameters first, without parameters.
 fn rounds(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     let mut round = vec![path.to_vec()];
@@ -101,11 +103,11 @@ fn can_be_told(decoded: &[u8]) -> bool {
     !decoded.windows(2).any(is_overlong) && !has_dot_segment(decoded)
 }
 
-/// Whether a segment is `.` or `..` to some endpoint, blanks beside the dots included.
+/// Whether a segment is `.` or `..` to some endpoint. Blanks beside the dots count too.
 fn has_dot_segment(decoded: &[u8]) -> bool {
     let is_dots = |name: &[u8]| {
         let is_made_of = name.contains(&b'.') && name.iter().all(|byte| *byte == b'.' || is_blank(byte));
-        // Three dots are a name, which some leave out.
+        // Three dots are a name, which some readers remove.
         is_made_of && (name.len() < 3 || name.iter().any(is_blank))
     };
     names(decoded, BACKSLASHES | PARAMETERS).any(is_dots)
@@ -144,14 +146,14 @@ fn read(decoded: &[u8], way: usize) -> Vec<u8> {
     out
 }
 
-/// Whether a path in normal form may be read in another way than it is written, but for its case.
+/// Whether endpoints may read a path in normal form in another way than written, apart from case.
 pub(crate) fn is_ambiguous(path: &[u8]) -> bool {
     memchr::memchr2(b'%', b';', path).is_some()
         || memchr::memmem::find(path, b"./").is_some()
         || path.last() == Some(&b'.')
 }
 
-/// Decodes all escapes in place. Returns whether there were any.
+/// Decodes all escapes in place. Returns whether the path had escapes.
 fn decode(path: &mut Vec<u8>) -> bool {
     let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (mut read, mut written, mut found) = (0, 0, false);

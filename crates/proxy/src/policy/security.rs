@@ -17,16 +17,16 @@ use super::jwks::Places;
 use super::networks::Networks;
 use super::tokens::Tokens;
 
-/// Who may call. Its parts are looked at in the order of the fields.
+/// The parts of a `SecurityPolicy`, in the order in which the gateway checks them.
 #[derive(Debug)]
 pub(crate) struct Security {
-    /// Nobody.
+    /// Whether the policy denies all requests.
     pub(crate) refuses: bool,
     pub(crate) access: Option<Access>,
     pub(crate) cors: Option<Cors>,
     pub(crate) authentication: Option<Authentication>,
     pub(crate) authorization: Option<Authorization>,
-    /// Whether endpoints get no header that names another path or method than those that were decided on.
+    /// Whether the gateway removes headers that name another path or method than the checked path and method.
     pub(crate) drops_overrides: bool,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct Authentication {
     pub(crate) requires_all: bool,
     pub(crate) methods: Vec<Method>,
     pub(crate) scope: Scope,
-    /// The header lines that a refusal has: how to say who one is (RFC 9110, 11.6.1).
+    /// The `WWW-Authenticate` header lines of a denial (RFC 9110, 11.6.1).
     pub(crate) challenges: Vec<u8>,
-    /// The same, for a token that is not taken (RFC 6750, 3.1).
+    /// The `WWW-Authenticate` header lines of a denial because of an invalid token (RFC 6750, 3.1).
     pub(crate) token_challenges: Vec<u8>,
-    /// The parameters of queries that are nobody else's business.
+    /// The query parameters that hold credentials.
     pub(super) secret_parameters: Vec<Box<str>>,
-    /// The headers that callers cannot set, because they say who they are.
+    /// The headers that name the caller, which callers cannot set.
     pub(crate) own_headers: Vec<(Known, Box<str>)>,
 }
 
@@ -84,7 +84,7 @@ impl Access {
         Self { allow: Networks::new(&access.allow), deny: Networks::new(&access.deny) }
     }
 
-    /// Whether a client with this address may call; one whose address is not known may not.
+    /// Whether a client with this address may call. A client with an unknown address may not.
     pub(crate) fn allows(&self, address: Option<IpAddr>) -> bool {
         address.is_some_and(|address| {
             (self.allow.is_empty() || self.allow.contains(address)) && !self.deny.contains(address)
@@ -130,7 +130,7 @@ impl Authentication {
         }
     }
 
-    /// Whether a service is asked whose answer may depend on the path or the method.
+    /// Whether the policy asks a service whose answer may depend on the path or the method.
     fn reads_target(&self) -> bool {
         self.methods.iter().any(|method| match method {
             Method::External(external) => external.reads_target(),
@@ -138,7 +138,7 @@ impl Authentication {
         })
     }
 
-    /// Whether nobody can ever say who they are, because nothing by which they could is usable.
+    /// Whether no caller can authenticate, because no method is usable.
     fn cannot_be_satisfied(&self) -> bool {
         let is_unusable = |method: &Method| match method {
             Method::Unusable => true,
@@ -171,7 +171,7 @@ impl Method {
         }
     }
 
-    /// Where credentials are looked for.
+    /// The places of the credentials.
     pub(crate) fn places(&self) -> &[Place] {
         match self {
             Self::Jwt(tokens) => &tokens.places,
@@ -181,7 +181,7 @@ impl Method {
         }
     }
 
-    /// Whether endpoints get credentials too.
+    /// Whether endpoints receive the credentials too.
     pub(crate) fn forwards(&self) -> bool {
         match self {
             Self::Jwt(tokens) => tokens.forwards,
@@ -197,7 +197,7 @@ impl Method {
             Self::Jwt(_) => b"WWW-Authenticate: Bearer\r\n",
             Self::ApiKey { .. } => b"WWW-Authenticate: Key\r\n",
             Self::Basic(passwords) => &passwords.challenge,
-            // Its own, if it refuses.
+            // The service's own header lines, if it denies the request.
             Self::External(_) | Self::Unusable => b"",
         }
     }

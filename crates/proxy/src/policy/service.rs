@@ -1,4 +1,4 @@
-//! Servers that policies ask: issuers of tokens for their keys, and others about requests.
+//! Servers that policies call: issuers of tokens, for their keys, and authorization services.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use rustls_pki_types::{CertificateDer, ServerName};
 
 use crate::tls;
 
-/// A server, as its URL says.
+/// A server, given by its URL.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) host: Box<str>,
     pub(super) port: u16,
-    /// For `Host`.
+    /// The value of `Host`.
     pub(super) authority: Box<str>,
     /// The path and the query.
     pub(super) target: Box<str>,
-    /// For `https`: how it proves who it is.
+    /// For `https`: the TLS configuration and the name to verify.
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
-/// Why a server cannot be asked.
+/// Why a server cannot be called.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
     #[error("the URL must have http or https, a host, and no password")]
@@ -31,7 +31,8 @@ pub(super) enum ServiceError {
 }
 
 impl Service {
-    /// The server of a URL, for which these vouch; those whom browsers trust, if there are none.
+    /// The server of a URL. The gateway trusts these CA certificates; if there are none, the certificates that browsers
+    /// trust.
     pub(super) fn new(url: &str, authorities: &[CertificateDer<'static>]) -> Result<Self, ServiceError> {
         let url: Uri = url.parse().map_err(|_| ServiceError::Url)?;
         let authority = url.authority().ok_or(ServiceError::Url)?;

@@ -1,4 +1,4 @@
-//! Tokens that callers show.
+//! JSON Web Tokens (JWT) of callers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,16 +14,17 @@ use super::credential::Place;
 use super::jwks::{Places, Published};
 use crate::failure::Denial;
 
-/// What a worker remembers of tokens, in bytes: 10,000 that come in turn, signed by RSA with 2,048 bits, and twice as many at most.
+/// The memory limit for the tokens that a worker remembers, in bytes. There is room for 10,000 tokens in turn, signed by
+/// RSA with 2,048 bits, and for twice as many at most.
 const REMEMBERED_MAX: usize = 48 * 1024 * 1024;
 
-/// What remembering a token takes beside its text, in bytes: its claims, above all.
+/// The memory of a remembered token in addition to its text, in bytes: mostly its claims.
 const OVERHEAD: usize = 1024;
 
-/// Whose tokens are taken, compiled.
+/// The accepted issuers of tokens, compiled.
 #[derive(Debug)]
 pub(crate) struct Tokens {
-    /// Unlike that of any other.
+    /// Unique in this process.
     number: u64,
     providers: Vec<Provider>,
     pub(crate) places: Vec<Place>,
@@ -34,26 +35,26 @@ pub(crate) struct Tokens {
 struct Provider {
     rules: Rules,
     keys: Keys,
-    /// Claims that become headers, with what their lines begin with.
+    /// Claims that become headers, with the names of these headers.
     headers: Vec<(Box<str>, Box<str>)>,
 }
 
 #[derive(Debug)]
 enum Keys {
     Known(KeySet),
-    /// They may change, and may not be there yet.
+    /// The keys may change, and may not be there yet.
     Published(Arc<Published>),
 }
 
-/// A token that was verified.
+/// A verified token.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) claims: Claims,
-    /// The header lines that endpoints get.
+    /// The header lines for the endpoint.
     pub(crate) lines: Box<[u8]>,
-    /// Until when it is taken, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     until: i64,
-    /// Whose it is, as a table of consumers said.
+    /// The number of a table of consumers, and the token's consumer in that table.
     consumer: Cell<(u64, Option<u32>)>,
 }
 
@@ -78,7 +79,7 @@ impl Tokens {
         self.providers.iter().all(is_empty)
     }
 
-    /// Checks a token, if it was not checked before. `now` is in seconds since 1970.
+    /// Verifies a token, unless it is remembered as verified. `now` is in seconds since 1970.
     pub(crate) fn verify(
         &self,
         text: &[u8],
@@ -94,7 +95,7 @@ impl Tokens {
         Ok(verified)
     }
 
-    /// By which keys tokens are verified now.
+    /// The version of the keys that verify tokens now.
     fn keys(&self) -> VerifiedBy {
         let changes = |provider: &Provider| match &provider.keys {
             Keys::Known(_) => 0,
@@ -107,7 +108,7 @@ impl Tokens {
         let token = Token::parse(text).map_err(Denial::Token)?;
         let named = token.issuer().and_then(|issuer| self.of(Some(issuer)).next());
         let mut denial = Denial::Token(Fault::Issuer);
-        // Who is named decides alone.
+        // If a provider names the token's issuer, only such providers decide.
         for provider in named.into_iter().chain(self.of(None).filter(|_| named.is_none())) {
             match provider.verify(&token, now) {
                 Ok(verified) => return Ok(verified),
@@ -117,7 +118,7 @@ impl Tokens {
         Err(denial)
     }
 
-    /// Those that name this issuer, or none.
+    /// The providers with this issuer, or without an issuer.
     fn of(&self, issuer: Option<&str>) -> impl Iterator<Item = &Provider> {
         self.providers.iter().filter(move |provider| provider.rules.issuer.as_deref() == issuer)
     }
@@ -128,7 +129,7 @@ impl Provider {
         let algorithms: Vec<_> =
             provider.algorithms.iter().filter_map(|name| Algorithm::parse(name)).collect();
         let keys = match &provider.keys {
-            // Of names that are all unknown none is taken, rather than all.
+            // If all names are unknown, the provider accepts no algorithm, instead of all.
             _ if algorithms.is_empty() && !provider.algorithms.is_empty() => Keys::Known(KeySet::default()),
             JwtKeys::Given(text) => Keys::Known(KeySet::given(text, &algorithms).unwrap_or_default()),
             JwtKeys::Shared(secret) => Keys::Known(KeySet::shared(secret, &algorithms).unwrap_or_default()),
@@ -155,14 +156,14 @@ impl Provider {
             }
         };
         let verified = token.verify(keys).and_then(|claims| self.admit(claims, now));
-        // New keys of an issuer that gives them no `kid` show by a signature that none of the old ones has made.
+        // Some issuers publish keys without a `kid`. Then an invalid signature is the only sign of new keys.
         if let (Err(Fault::UnknownKey | Fault::Signature), Keys::Published(place)) = (&verified, &self.keys) {
             place.want();
         }
         verified.map_err(Denial::Token)
     }
 
-    /// Checks what a token says whose signature is right.
+    /// Checks the claims of a token with a valid signature.
     fn admit(&self, claims: &Claims, now: i64) -> Result<Verified, Fault> {
         claims.check(&self.rules, now)?;
         let skew = self.rules.skew();
@@ -178,7 +179,7 @@ impl Provider {
 }
 
 impl Verified {
-    /// Whose it is.
+    /// The consumer of the token.
     pub(crate) fn consumer(&self, consumers: &Consumers, scope: &Scope) -> Option<u32> {
         let (number, consumer) = self.consumer.get();
         if number == consumers.number {
@@ -194,7 +195,7 @@ pub(super) fn wanted(claim: &ClaimValues) -> Wanted {
     Wanted { claim: claim.claim.clone(), values: claim.values.clone() }
 }
 
-/// A claim as the value of a header: text, numbers, and lists of these with commas between. Nothing that could end the line.
+/// A claim as a header value: text, numbers, and lists of these separated by commas. The value cannot end the line.
 fn in_header(value: &serde_json::Value) -> Option<String> {
     use serde_json::Value;
     let text = match value {
@@ -207,11 +208,11 @@ fn in_header(value: &serde_json::Value) -> Option<String> {
     (is_clean && !text.is_empty()).then_some(text)
 }
 
-/// The number of [`Tokens`], and how often their keys had changed.
+/// The number of [`Tokens`], and the number of changes of their keys.
 type VerifiedBy = (u64, u64);
 
-/// The tokens that a worker has verified, so that each is verified once. The older half is forgotten when there are too
-/// many.
+/// The tokens that a worker has verified, so that each token is verified once. When there are too many, the worker
+/// forgets the older half.
 #[derive(Debug, Default)]
 pub(crate) struct TokenMemory {
     young: HashMap<Box<[u8]>, (VerifiedBy, Rc<Verified>)>,
@@ -220,7 +221,7 @@ pub(crate) struct TokenMemory {
 }
 
 impl TokenMemory {
-    /// A token that was verified by these [`Tokens`]. Others may know it by other keys.
+    /// A token that these [`Tokens`] verified. Other [`Tokens`] may have other keys.
     fn find(&mut self, number: VerifiedBy, text: &[u8]) -> Option<Rc<Verified>> {
         if let Some((of, verified)) = self.young.get(text) {
             return (*of == number).then(|| verified.clone());
@@ -238,7 +239,7 @@ impl TokenMemory {
     }
 
     fn insert(&mut self, text: Box<[u8]>, number: VerifiedBy, verified: Rc<Verified>) {
-        // The text itself, and that of the claims.
+        // The text itself, and the text of the claims.
         let size = text.len() * 2 + verified.lines.len() + OVERHEAD;
         if self.young_size + size > REMEMBERED_MAX / 2 {
             self.old = std::mem::take(&mut self.young);

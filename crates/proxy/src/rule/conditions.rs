@@ -41,7 +41,7 @@ enum Value {
 }
 
 impl Conditions {
-    /// The conditions of a match; nothing if the path is the only one.
+    /// The conditions of a match; `None` if the match has only a path.
     pub(super) fn of(source: &RuleMatch) -> Option<Box<Self>> {
         if source.is_path_alone() {
             return None;
@@ -62,7 +62,7 @@ impl Conditions {
         }))
     }
 
-    /// Whether a request meets all of them. The cheapest are looked at first.
+    /// Whether a request meets all conditions. The cheapest conditions are checked first.
     pub(super) fn are_met_by(&self, request: RequestView<'_>) -> bool {
         let RequestView { head, buf } = request;
         self.method.as_ref().is_none_or(|method| **method == *head.method_name.of(buf))

@@ -15,44 +15,44 @@ use crate::policy::traffic::Course;
 use crate::policy::{Guard, Policies};
 use crate::telemetry::{RouteLabels, RouteStats, Telemetry};
 
-/// A host and its rules, which tables share as long as it stays.
+/// A host and its rules. Successive tables share an unchanged host.
 #[derive(Debug)]
 pub(crate) struct Host {
     source: Arc<VirtualHost>,
     paths: PathTree,
     regexes: Regexes,
-    /// One for each match of each rule in their order, and behind them that of the fallback.
+    /// One target for each match of each rule, in order. The target of the fallback is last.
     targets: Vec<Target>,
-    /// Beside the targets: the number of the rule, and of the match in it.
+    /// For each target: the number of its rule, and of its match in that rule.
     places: Vec<(u32, u32)>,
     fallback: Option<u32>,
-    /// Whether every request meets a match, or goes to the fallback.
+    /// Whether every request meets a match or uses the fallback.
     takes_all: bool,
-    /// Whether a policy says who may call one of its routes.
+    /// Whether a security policy applies to one of the routes.
     is_guarded: bool,
 }
 
-/// Where a match of a rule leads.
+/// The target of a match: route, upstream and policies.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) id: RouteId,
-    /// The slot of its upstream in every worker.
+    /// The slot of the upstream in every worker.
     pub(crate) upstream: usize,
-    /// Whether clients that come over plain HTTP are sent to HTTPS.
+    /// Whether the gateway redirects plain HTTP clients to HTTPS.
     pub(crate) https_only: bool,
-    /// The policy for certificates of clients that a connection must have been opened under.
+    /// The client certificate policy under which the TLS connection must have been opened.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
-    /// The codings for its responses; `None`: they are not compressed.
+    /// The content codings for responses; `None`: no compression.
     pub(crate) compression: Option<Codings>,
-    /// Who may call it, and how often.
+    /// The security policy and the rate limits.
     pub(crate) guard: Option<Box<Guard>>,
-    /// How its requests go on, if that is special.
+    /// The traffic policy.
     pub(crate) course: Option<Box<Course>>,
     pub(crate) stats: Arc<RouteStats>,
 }
 
 impl Host {
-    /// The number of the target of a request, whose path is in normal form.
+    /// The number of the target for a request. `path` is in normal form.
     pub(super) fn find(&self, path: &[u8], request: RequestView<'_>) -> Option<u32> {
         let found = self.paths.find(path, request, None);
         let found = self.regexes.find(path, request, found);
@@ -63,18 +63,18 @@ impl Host {
         &self.targets[route as usize]
     }
 
-    /// The condition on the path that leads to a target; the fallback has none.
+    /// The path condition of a target; `None` for the fallback.
     pub(super) fn path(&self, route: u32) -> Option<&PathMatch> {
         let (rule, of) = self.places.get(route as usize)?;
         Some(&self.source.rules[*rule as usize].matches[*of as usize].path)
     }
 
-    /// Whether no request for the host goes to the default rule.
+    /// Whether no request for the host uses the default rule.
     pub(super) fn takes_all(&self) -> bool {
         self.takes_all
     }
 
-    /// Whether a policy says who may call one of its routes.
+    /// Whether a security policy applies to one of the routes.
     pub(super) fn is_guarded(&self) -> bool {
         self.is_guarded
     }
@@ -83,17 +83,17 @@ impl Host {
         &self.targets
     }
 
-    /// Whether it was compiled of this very host.
+    /// Whether this host was compiled from exactly `source`.
     pub(super) fn is_of(&self, source: &Arc<VirtualHost>) -> bool {
         Arc::ptr_eq(&self.source, source)
     }
 
-    /// Its rules by their matches, each with where the match leads.
+    /// The rules with their matches and targets.
     fn matches(&self) -> impl Iterator<Item = (&Rule, &RuleMatch, &Target)> {
         matches(&self.source).zip(&self.targets).map(|((rule, of), target)| (rule, of, target))
     }
 
-    /// The counters of its routes.
+    /// The counters of the routes.
     pub(crate) fn stats(&self) -> impl Iterator<Item = (RouteLabels, &Arc<RouteStats>)> {
         self.matches().map(|(rule, of, target)| {
             let labels = RouteLabels {
@@ -107,7 +107,7 @@ impl Host {
     }
 }
 
-/// The matches of all rules of a host, and the first one of its fallback.
+/// The matches of all rules of a host, and the first match of the fallback.
 fn matches(host: &VirtualHost) -> impl Iterator<Item = (&Rule, &RuleMatch)> {
     let of_rules = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (rule, of)));
     let of_fallback =
@@ -115,7 +115,7 @@ fn matches(host: &VirtualHost) -> impl Iterator<Item = (&Rule, &RuleMatch)> {
     of_rules.chain(of_fallback)
 }
 
-/// Whether a match takes every request.
+/// Whether a match accepts every request.
 fn takes_all(of: &RuleMatch) -> bool {
     let is_root = match &of.path {
         PathMatch::Literal(PathPattern::Prefix(path) | PathPattern::Starts(path)) => &**path == "/",
@@ -124,8 +124,7 @@ fn takes_all(of: &RuleMatch) -> bool {
     is_root && of.is_path_alone()
 }
 
-/// What tells the counters of one match of a host from those of another. Matches that differ in other conditions than the path
-/// share counters.
+/// The label of a match's counters. Matches that differ only in conditions other than the path share counters.
 fn label<'h>(rule: &'h Rule, of: &'h RuleMatch) -> (&'h RouteId, &'h str, &'h UpstreamKey) {
     (&rule.id, of.path.as_str(), &rule.upstream)
 }
@@ -135,9 +134,9 @@ pub(super) struct Compiler<'a, S> {
     settings: &'a Settings,
     telemetry: &'a Telemetry,
     slot: S,
-    /// How many routes there are so far.
+    /// The number of routes so far.
     routes: usize,
-    /// Those of the table before, and whether its settings were the same.
+    /// The policies of the previous table, and whether that table had the same settings.
     old_policies: (&'a Policies, bool),
     policies: Policies,
 }
@@ -157,7 +156,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         self.policies
     }
 
-    /// Whether a host of the table before is as it would be compiled now.
+    /// Whether a host of the previous table is unchanged, so that the new table can share the host.
     pub(super) fn takes_over(&mut self, host: &Host) -> bool {
         let is_same = host.matches().all(|(rule, _, target)| {
             target.upstream == (self.slot)(&rule.upstream)
@@ -176,7 +175,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         is_same
     }
 
-    /// Compiles a host. Routes that were in one of the hosts `before` keep its counters.
+    /// Compiles a host. Routes that exist in one of the hosts `before` retain their counters.
     pub(super) fn compile<'h>(
         &mut self,
         source: &Arc<VirtualHost>,

@@ -1,20 +1,20 @@
-//! Look-up by host name: exact, then one wildcard label, then several, then any.
+//! Lookup by host name: exact name, then one wildcard label, then several wildcard labels, then any host.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use sluicegate_model::HostPattern;
 
-/// The longest host name that can be served (RFC 1035, 2.3.4: 255 octets on the wire).
+/// The longest host name (RFC 1035, 2.3.4: 255 octets on the wire).
 const MAX_HOST: usize = 255;
 
-/// Something for each host pattern.
+/// A value for each host pattern.
 #[derive(Debug)]
 pub(crate) struct HostMap<T> {
     exact: HashMap<Box<[u8]>, T, RandomState>,
-    /// By the suffix behind the first label.
+    /// Keyed by the suffix behind the first label.
     wildcard: HashMap<Box<[u8]>, T, RandomState>,
-    /// By the suffix behind one or more labels.
+    /// Keyed by the suffix behind one or more labels.
     suffix: HashMap<Box<[u8]>, T, RandomState>,
     any: Option<T>,
 }
@@ -31,7 +31,7 @@ impl<T> Default for HostMap<T> {
 }
 
 impl<T> HostMap<T> {
-    /// With room for so many names.
+    /// Reserves room for `names` names.
     pub(crate) fn with_capacity(names: usize) -> Self {
         Self { exact: HashMap::with_capacity_and_hasher(names, RandomState::default()), ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl<T> HostMap<T> {
         }
     }
 
-    /// What is for this pattern.
+    /// The value of this pattern.
     pub(crate) fn get(&self, pattern: &HostPattern) -> Option<&T> {
         match pattern {
             HostPattern::Exact(name) => self.exact.get(name.as_bytes()),
@@ -55,7 +55,7 @@ impl<T> HostMap<T> {
         }
     }
 
-    /// What is for this name, in any case.
+    /// The value for this name, in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&T> {
         if self.exact.is_empty() && self.wildcard.is_empty() && self.suffix.is_empty() {
             return self.any.as_ref();
@@ -72,7 +72,7 @@ impl<T> HostMap<T> {
         one_label.or_else(|| self.find_suffix(suffix?)).or(self.any.as_ref())
     }
 
-    /// What is for the longest suffix of which this is one.
+    /// The value of the longest suffix of `suffix` that has a value.
     fn find_suffix<'s>(&'s self, mut suffix: &[u8]) -> Option<&'s T> {
         if self.suffix.is_empty() {
             return None;
@@ -86,8 +86,7 @@ impl<T> HostMap<T> {
     }
 }
 
-/// The host of `host[:port]`, without the dot of a fully qualified name. The brackets of an IPv6 literal
-/// stay.
+/// The host of `host[:port]`, without the trailing dot of a fully qualified name. The brackets of an IPv6 literal stay.
 pub(crate) fn host_name(authority: &[u8]) -> &[u8] {
     let port = memchr::memrchr(b':', authority)
         .filter(|colon| authority[colon + 1..].iter().all(u8::is_ascii_digit));

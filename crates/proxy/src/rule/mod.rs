@@ -1,12 +1,12 @@
-//! The rules of a configuration, compiled for look-up.
+//! The rules of a configuration, compiled for lookup.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `hosts` | a host name to its host |
-//! | `host` | a host: its matches, and where they lead |
+//! | `hosts` | finds the host by name |
+//! | `host` | a host: its matches and their targets |
 //! | `tree` | the matches with a literal path |
 //! | `regexes` | the matches with a regular expression |
-//! | `conditions` | the conditions of a match beside the path |
+//! | `conditions` | the conditions of a match other than the path |
 
 mod conditions;
 mod host;
@@ -32,32 +32,32 @@ pub(crate) use conditions::RequestView;
 pub(crate) use host::{Host, Target};
 pub(crate) use hosts::{HostMap, host_name};
 
-/// What a worker needs of a configuration, compiled once for all workers.
+/// The configuration for the workers, compiled once for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) settings: Arc<Settings>,
     pub(crate) tls: Arc<TlsTable>,
     pub(crate) layer4: Layer4Table,
     hosts: HostMap<Placed>,
-    /// By their numbers. The last one has the default route and no names, if there is a default route.
+    /// Hosts by number. If there is a default route, the last host holds the default route and has no names.
     all: Vec<Arc<Host>>,
     default: Option<RouteIndex>,
-    /// Whether a policy says who may call a route.
+    /// Whether a security policy applies to any route.
     is_guarded: bool,
-    /// The parameters of queries that are nobody else's business, of whatever route.
+    /// The query parameters of all routes that hold credentials.
     secret_parameters: Box<[Box<str>]>,
     policies: Policies,
     consumers: Arc<Consumers>,
 }
 
-/// A host, and its number.
+/// A host and its number.
 #[derive(Debug)]
 struct Placed {
     host: Arc<Host>,
     number: u32,
 }
 
-/// Which route of a table: the number of its host, and its own there.
+/// Identifies a route of a table: the number of the host, and the number of the route in the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteIndex {
     host: u32,
@@ -65,8 +65,8 @@ pub(crate) struct RouteIndex {
 }
 
 impl Table {
-    /// Compiles a configuration. What is the same as `before` is taken from there; `slot` tells where the workers have an
-    /// upstream.
+    /// Compiles a configuration. Unchanged parts come from `before`. `slot` returns the slot of an upstream in the
+    /// workers.
     pub(crate) fn new(
         config: &Config,
         before: &Self,
@@ -108,7 +108,7 @@ impl Table {
         if let Some(rule) = &config.default_rule {
             let nameless =
                 VirtualHost { host: HostPattern::Any, rules: Vec::new(), fallback: Some(rule.clone()) };
-            // A host for any name may have the same route as its fallback.
+            // The host pattern for any name may have the same route as its fallback.
             let any = table.hosts.get(&HostPattern::Any).map(|placed| &placed.host);
             let old = before.default.and_then(|default| before.all.get(default.host as usize));
             let host = compiler.compile(&Arc::new(nameless), any.into_iter().chain(old));
@@ -121,31 +121,31 @@ impl Table {
         table
     }
 
-    /// The parameters of queries that are nobody else's business, of whatever route.
+    /// The query parameters of all routes that hold credentials.
     pub(crate) fn secret_parameters(&self) -> &[Box<str>] {
         &self.secret_parameters
     }
 
-    /// The route for a request. `authority` is the Host header's value, with or without a port, in any case; `path` is in
-    /// normal form.
+    /// The route for a request. `authority` is the value of the Host header, with or without a port, in any case. `path`
+    /// is in normal form.
     pub(crate) fn find(&self, authority: &[u8], path: &[u8], request: RequestView<'_>) -> Option<RouteIndex> {
         let Some(placed) = self.hosts.find(host_name(authority)) else { return self.default };
         let found = placed.host.find(path, request).map(|route| RouteIndex { host: placed.number, route });
         found.or(self.default)
     }
 
-    /// What [`find`](Self::find) gave stands for.
+    /// The target of an index that [`find`](Self::find) returned.
     pub(crate) fn target(&self, index: RouteIndex) -> &Target {
         self.all[index.host as usize].target(index.route)
     }
 
-    /// The condition on the path that led to a target. A fallback has none.
+    /// The path condition of a target; `None` for a fallback.
     pub(crate) fn path(&self, index: RouteIndex) -> Option<&PathMatch> {
         self.all[index.host as usize].path(index.route)
     }
 
-    /// The policy that a request would go around: in another way in which a back end may read the path, it leads to a route
-    /// that is guarded differently from the one that was found.
+    /// The policy that a request would bypass. An endpoint may read the path in another way. That reading leads to a
+    /// route with a different security policy than the route that was found.
     pub(crate) fn way_around(
         &self,
         index: RouteIndex,
@@ -158,7 +158,7 @@ impl Table {
             return None;
         }
         let placed = self.hosts.find(host_name(authority));
-        // What no rule of a host takes goes to the default one.
+        // Requests that match no rule of a host use the default rule.
         let takes_all = placed.is_some_and(|placed| placed.host.takes_all());
         let default = self.default.filter(|_| !takes_all).map(|default| self.target(default));
         let is_guarded = placed.is_some_and(|placed| placed.host.is_guarded());
@@ -168,7 +168,7 @@ impl Table {
         let this = security(self.target(index));
         let differs = |other: &&Arc<SecurityPolicy>| !this.is_some_and(|this| Arc::ptr_eq(this, other));
         if let Some(bare) = bare.filter(|_| !is_ambiguous(path)) {
-            // Many servers take `/admin/` for `/admin`. A route that names the one or the other as a prefix is meant for it.
+            // Many servers treat `/admin/` as `/admin`. A route that names either as a prefix is meant for the path.
             let names = |pattern: &PathMatch| match pattern {
                 PathMatch::Literal(pattern) => [bare, path].contains(&pattern.as_str().as_bytes()),
                 PathMatch::Regex(_) => false,
@@ -185,7 +185,7 @@ impl Table {
                     .and_then(|placed| Some(placed.host.target(placed.host.find(&reading.path, request)?)));
                 security(found.or(default)?).filter(differs)
             }),
-            // It may lead to any of the host's, and to the default one.
+            // The path may lead to any target of the host, and to the default target.
             None => {
                 let targets = placed.map(|placed| placed.host.targets()).into_iter().flatten();
                 targets.chain(default).filter_map(security).find(differs)
@@ -194,7 +194,7 @@ impl Table {
         other.map(|other| &**other)
     }
 
-    /// Who calls.
+    /// The consumers.
     pub(crate) fn consumers(&self) -> &Consumers {
         &self.consumers
     }
@@ -204,7 +204,7 @@ impl Table {
         &self.policies
     }
 
-    /// All hosts, that of the default route included.
+    /// All hosts, including the host of the default route.
     pub(crate) fn hosts(&self) -> &[Arc<Host>] {
         &self.all
     }
@@ -219,7 +219,7 @@ fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
     target.guard.as_ref()?.security.as_ref()
 }
 
-/// Whether a policy denies something to some clients.
+/// Whether a policy can deny a request.
 fn keeps_out(policy: &SecurityPolicy) -> bool {
     let Security { refuses, access, cors: _, authentication, authorization, drops_overrides: _ } =
         &policy.compiled;

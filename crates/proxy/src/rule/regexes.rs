@@ -1,4 +1,4 @@
-//! The regular expressions of a host: one search finds all that take a path.
+//! The regular expressions of a host: one search finds all expressions that match a path.
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use sluicegate_model::rule::Pattern;
@@ -6,10 +6,11 @@ use sluicegate_model::rule::Pattern;
 use super::conditions::RequestView;
 use super::tree::Entry;
 
-/// The most memory that the program of all expressions of a host takes, in bytes. Above it each is searched by itself.
+/// The memory limit for the combined program of a host's expressions, in bytes. Above it, each expression is searched
+/// separately.
 const PROGRAM_MAX: usize = 32 * 1024 * 1024;
 
-/// Fewer expressions than these are searched one by one, in their order: most requests are taken by an early one.
+/// Fewer expressions than this are searched one by one in order: most requests match an early expression.
 const SET_MIN: usize = 4;
 
 /// Regular expressions, each with an entry, in the order of the entries.
@@ -39,7 +40,7 @@ impl Regexes {
             .ok()
     }
 
-    /// The entry with the lowest order that takes a request, or `best` where none here has a lower order than that.
+    /// The matching entry with the lowest order; `best` if no matching entry here has a lower order.
     pub(super) fn find<'t>(
         &'t self,
         path: &[u8],

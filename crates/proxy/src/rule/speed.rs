@@ -1,4 +1,4 @@
-//! How long a look-up takes. Not a check: `make bench-rules` prints it.
+//! Measures the time of a lookup. This is no check: `make bench-rules` prints the time.
 
 #![allow(clippy::print_stdout, reason = "it is there to print")]
 
@@ -28,7 +28,7 @@ fn path(n: usize) -> String {
     format!("/service-{}/v1/resource-{n}", n % 50)
 }
 
-/// A host with 5,000 paths, and matches before that of one path.
+/// A host with 5,000 paths, and the matches `before` ahead of one path.
 fn host(before: impl IntoIterator<Item = RuleMatch>) -> Table {
     let matches = before.into_iter().chain((0..ROUTES).map(|n| prefix(path(n))));
     let host = VirtualHost { host: HostPattern::Any, rules: matches.map(rule).collect(), fallback: None };
@@ -40,7 +40,7 @@ fn table(hosts: Vec<VirtualHost>) -> Table {
     Table::new(&config, &Table::default(), Default::default(), &Telemetry::new(1), |_| 0)
 }
 
-/// The mean time of a look-up in nanoseconds: the least of five runs.
+/// The mean time of a lookup in nanoseconds: the lowest of five runs.
 fn nanos(table: &Table, targets: &[(String, String)]) -> f64 {
     let mut head = RequestHead::default();
     let mut text = "GET / HTTP/1.1\r\nHost: a\r\n".to_owned();

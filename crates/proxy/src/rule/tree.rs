@@ -1,25 +1,25 @@
-//! A radix tree of path patterns: one walk down a path finds all patterns that take it.
+//! A radix tree of path patterns: one walk down a path finds all patterns that match the path.
 
 use sluicegate_model::PathPattern;
 
 use super::conditions::{Conditions, RequestView};
 
-/// No node, no entry.
+/// Marks a missing node or entry.
 const NONE: u32 = u32::MAX;
 
-/// What a match of a rule leads to.
+/// The target and the conditions of a match.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Of the entries that take a request, the one with the lowest number decides. Below [`Entry::LAST`].
+    /// Of the entries that match a request, the entry with the lowest order decides. Below [`Entry::LAST`].
     pub(super) order: u32,
     /// The number of the target.
     pub(super) target: u32,
-    /// What the request must have beside the path.
+    /// The conditions on the request other than the path.
     pub(super) conditions: Option<Box<Conditions>>,
 }
 
 impl Entry {
-    /// More than the order of any entry.
+    /// Higher than the order of any entry.
     pub(super) const LAST: u32 = NONE;
 
     pub(super) fn takes(&self, request: RequestView<'_>) -> bool {
@@ -31,7 +31,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct PathTree {
     nodes: Vec<Node>,
-    /// The entries of each node side by side, in their order.
+    /// The entries of each node, side by side and in order.
     entries: Vec<(Kind, Entry)>,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct PathTree {
 struct Node {
     /// The bytes between the parent and this node.
     label: Box<[u8]>,
-    /// The first byte of each child's label, beside `children`.
+    /// The first byte of each child's label, parallel to `children`.
     firsts: Vec<u8>,
     children: Vec<u32>,
-    /// Where the entries of the patterns that end here begin, and how many they are.
+    /// The index of the first entry of the patterns that end here, and the number of these entries.
     entries: (u32, u32),
-    /// How long the patterns that end here are.
+    /// The length of the patterns that end here.
     depth: u32,
-    /// The nearest node above that has entries.
+    /// The nearest ancestor that has entries.
     above: u32,
-    /// The lowest order of the entries here and above.
+    /// The lowest order of the entries here and in the ancestors.
     lowest: u32,
 }
 
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Whether a pattern of this length takes a path with `rest` behind it.
+    /// Whether a pattern of length `depth` matches a path with `rest` behind the pattern.
     fn takes(self, rest: &[u8], depth: u32) -> bool {
         match self {
             Self::Exact => rest.is_empty(),
@@ -79,11 +79,11 @@ impl Kind {
 }
 
 impl PathTree {
-    /// The tree of these patterns. Of entries with the same order that of the longest pattern is found, then that of an exact one, then
-    /// that of a prefix by element, then the earlier one.
+    /// Builds the tree of these patterns. Among entries with the same order, the longest pattern wins, then an exact
+    /// pattern, then a prefix by element, then the earlier pattern.
     pub(super) fn new(patterns: Vec<(&PathPattern, Entry)>) -> Self {
         let mut tree = Self { nodes: vec![Node::default()], entries: Vec::with_capacity(patterns.len()) };
-        // Nodes are split, and move, until all patterns are in.
+        // Nodes split and move until all patterns are inserted.
         for (pattern, _) in &patterns {
             tree.node_at(pattern.as_str().as_bytes());
         }
@@ -104,7 +104,7 @@ impl PathTree {
         tree
     }
 
-    /// The entry with the lowest order that takes a request, or `best` where none here has a lower order than that.
+    /// The matching entry with the lowest order; `best` if no matching entry here has a lower order.
     pub(super) fn find<'t>(
         &'t self,
         path: &[u8],
@@ -149,13 +149,13 @@ impl PathTree {
         &self.entries[first as usize..(first + count) as usize]
     }
 
-    /// Tells each node how deep it is, and what is above it.
+    /// Sets the depth and the nearest ancestor with entries of each node.
     fn link(&mut self) {
         let mut open = vec![(0_u32, NONE, u32::MAX, 0_u32)];
         while let Some((at, above, lowest_above, depth)) = open.pop() {
             let node = &self.nodes[at as usize];
             let depth = depth + number(node.label.len());
-            // Entries of a node are in their order.
+            // The entries of a node are sorted.
             let first = self.entries(node).first().map(|(_, entry)| entry.order);
             let lowest = first.unwrap_or(u32::MAX).min(lowest_above);
             let below = if first.is_some() { at } else { above };
@@ -165,7 +165,7 @@ impl PathTree {
         }
     }
 
-    /// The node that stands for exactly `path`, made if it is missing.
+    /// The node for exactly `path`; created if missing.
     fn node_at(&mut self, path: &[u8]) -> usize {
         let mut at = 0;
         let mut rest = path;
@@ -184,7 +184,7 @@ impl PathTree {
         at
     }
 
-    /// Cuts a node's label after `length` bytes: the node keeps the first part, and a new child takes the rest.
+    /// Splits the label of a node after `length` bytes: the node keeps the first part, and a new child receives the rest.
     fn split(&mut self, at: usize, length: usize) {
         let node = std::mem::take(&mut self.nodes[at]);
         let (head, tail) = node.label.split_at(length);

@@ -1,4 +1,4 @@
-//! The access log: lines are made by the workers, and written by a thread of its own.
+//! The access log: workers compose lines, and a separate thread writes them.
 
 mod escape;
 #[cfg(test)]
@@ -23,10 +23,10 @@ pub(crate) use writer::WriterThread;
 
 /// A worker passes its lines on once it has this many bytes, and each second.
 const BATCH: usize = 32 * 1024;
-/// How many batches may wait to be written, before lines are dropped and counted.
+/// How many batches may wait before lines are dropped and counted.
 const MAX_BATCHES: usize = 256;
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object a line.
@@ -35,7 +35,7 @@ pub enum LogFormat {
     Combined,
 }
 
-/// Where requests are logged.
+/// The target of the access log.
 #[derive(Debug)]
 pub struct AccessLog {
     format: LogFormat,
@@ -45,11 +45,11 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Logs to a file, which is appended to, or to standard output. A FIFO may be without a reader: its lines are lost and
+    /// Logs to a file, which is appended to, or to standard output. A FIFO may have no reader: its lines are lost and
     /// counted until a reader opens it.
     ///
     /// # Errors
-    /// If the file cannot be opened, or no thread started.
+    /// If the file cannot be opened, or no thread can be started.
     pub fn open(format: LogFormat, path: Option<&Path>) -> io::Result<Self> {
         let (batches, receiver) = sync_channel(MAX_BATCHES);
         let target = path.map_or_else(Target::stdout, Target::open)?;
@@ -62,12 +62,12 @@ impl AccessLog {
         LogBuffer { format: self.format, batches: self.batches.clone(), lines: RefCell::default() }
     }
 
-    /// How many lines could not be written.
+    /// The number of lost lines.
     pub(crate) fn lost(&self) -> &Arc<AtomicU64> {
         &self.lost
     }
 
-    /// The thread that writes, which ends when it has written what all buffers passed on, and they are gone.
+    /// The thread that writes lines. It ends after all buffers are gone and their lines are written.
     pub(crate) fn into_writer(self) -> WriterThread {
         self.writer
     }
@@ -78,7 +78,7 @@ impl Telemetry {
         Self { lost_lines, ..self }
     }
 
-    /// Access log lines that are lost: the writer did not keep up, or the file did not take them.
+    /// Lost access log lines: the writer was too slow, or the file did not accept them.
     #[must_use]
     pub fn lost_lines(&self) -> u64 {
         let dropped = self.workers.sum(|worker| &worker.log_dropped);
@@ -94,7 +94,7 @@ pub(crate) struct LogBuffer {
     lines: RefCell<Vec<u8>>,
 }
 
-/// A request as it is logged.
+/// The log entry of a request.
 pub(crate) struct Entry<'e> {
     pub(crate) at: SystemTime,
     pub(crate) remote: IpAddr,
@@ -113,31 +113,31 @@ pub(crate) struct Entry<'e> {
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) endpoint_duration: Option<Duration>,
     pub(crate) attempts: u32,
-    /// Who called.
+    /// The consumer that made the request.
     pub(crate) consumer: Option<&'e RouteId>,
-    /// The policy that turned it away.
+    /// The policy that denied the request.
     pub(crate) policy: Option<&'e RouteId>,
-    /// The limit of it that is reached.
+    /// The limit of the policy that is reached.
     pub(crate) limit: Option<&'e str>,
-    /// The limits that would have turned it away, had they not been in a dry run: `namespace/policy/limit`.
+    /// The limits in a dry run that would have rejected the request: `namespace/policy/limit`.
     pub(crate) dry_runs: &'e [String],
-    /// Its trace and the gateway's span in it, if it has one.
+    /// The trace ID and the gateway's span ID, if the request has a span.
     pub(crate) trace: Option<(u128, u64)>,
-    /// What the cache had to do with it.
+    /// The effect of the cache.
     pub(crate) cache: Option<&'static str>,
-    /// Why it failed, if it did.
+    /// Why the request failed, if it did.
     pub(crate) reason: Option<&'static str>,
 }
 
-/// A connection below HTTP, or an exchange of datagrams, as it is logged.
+/// The log entry of a connection below HTTP, or of an exchange of datagrams.
 pub(crate) struct ConnectionEntry<'e> {
     pub(crate) at: SystemTime,
     pub(crate) remote: SocketAddr,
     pub(crate) listener: SocketAddr,
     pub(crate) protocol: &'static str,
-    /// The name that the client asked for.
+    /// The name that the client requested.
     pub(crate) name: Option<&'e str>,
-    /// As nginx' stream module has it: 200, 502, 503 or 504, and 500 for what was cut off.
+    /// As in nginx' stream module: 200, 502, 503 or 504, and 500 for a connection that was cut off.
     pub(crate) status: u16,
     pub(crate) received: u64,
     pub(crate) sent: u64,
@@ -146,7 +146,7 @@ pub(crate) struct ConnectionEntry<'e> {
     pub(crate) upstream: Option<&'e UpstreamKey>,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) attempts: u32,
-    /// Why it failed, if it did.
+    /// Why the connection failed, if it did.
     pub(crate) reason: Option<&'static str>,
 }
 
@@ -176,7 +176,7 @@ impl LogBuffer {
         }
     }
 
-    /// Passes the lines on to be written. They are dropped if the writer does not keep up.
+    /// Passes the lines to the writer. If the writer is too slow, they are dropped.
     pub(crate) fn flush(&self, stats: &WorkerStats) {
         let lines = std::mem::take(&mut *self.lines.borrow_mut());
         if lines.is_empty() {
@@ -233,14 +233,14 @@ impl Entry<'_> {
             write!(out, ",\"policy\":\"{policy}\"")?;
         }
         if let Some(limit) = self.limit {
-            // In which nothing has to be escaped.
+            // The name needs no escapes.
             write!(out, ",\"limit\":\"{limit}\"")?;
         }
         if let Some((trace, span)) = self.trace {
             write!(out, ",\"trace_id\":\"{trace:032x}\",\"span_id\":\"{span:016x}\"")?;
         }
         if !self.dry_runs.is_empty() {
-            // Names of objects and limits, in which nothing has to be escaped.
+            // The names of objects and limits need no escapes.
             write!(out, ",\"dry_runs\":[\"{}\"]", self.dry_runs.join("\",\""))?;
         }
         if let Some(cache) = self.cache {
@@ -312,7 +312,7 @@ impl ConnectionEntry<'_> {
     }
 }
 
-/// The beginning of an object: its time, in seconds since 1970.
+/// Begins an object with the time in seconds since 1970.
 fn begin_json(out: &mut Vec<u8>, at: SystemTime) -> io::Result<()> {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     write!(out, "{{\"time\":{}.{:03}", since.as_secs(), since.subsec_millis())

@@ -3,13 +3,13 @@
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DroppedDatagram {
-    /// No route takes it.
+    /// No route matches the datagram.
     NoRoute,
-    /// There is no endpoint for it.
+    /// The upstream has no endpoint.
     NoEndpoint,
-    /// The worker exchanges datagrams with as many clients as it may.
+    /// The worker has reached the limit of clients that exchange datagrams.
     TooManyFlows,
-    /// It could not be sent on: there is no room for it, or nobody takes it.
+    /// The datagram could not be sent: there is no room, or no program listens.
     NotSent,
 }
 

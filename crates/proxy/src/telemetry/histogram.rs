@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{Sharded, Tallies, Tally};
 
-/// The upper bounds of the buckets in microseconds; one more bucket holds what is above. They go from below
-/// what a gateway adds to above what a client waits.
+/// The upper bounds of the buckets in microseconds. One more bucket holds longer durations. The bounds range from less
+/// than a gateway's overhead to more than a client's patience.
 pub const BOUNDS_MICROS: [u64; 15] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000,
 ];
 
-/// How often each range of durations was seen by one worker.
+/// The counts of one worker for each range of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: Tallies<{ BOUNDS_MICROS.len() + 1 }>,
@@ -32,7 +32,7 @@ impl Histogram {
 /// A histogram summed over all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramTotal {
-    /// How many fell into each bucket of [`BOUNDS_MICROS`], and above; not cumulative.
+    /// The number of durations in each bucket of [`BOUNDS_MICROS`], and above; not cumulative.
     pub buckets: [u64; BOUNDS_MICROS.len() + 1],
     /// The sum of all durations in microseconds.
     pub sum_micros: u64,
@@ -52,7 +52,7 @@ impl HistogramTotal {
         total
     }
 
-    /// How many durations were counted.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

@@ -1,4 +1,4 @@
-//! What the data plane counts. Each worker has its own shard of every counter; readers sum them up.
+//! The counters of the data plane. Each worker has its own shard of every counter; readers sum the shards.
 
 pub mod access_log;
 mod datagram;
@@ -26,33 +26,33 @@ use crate::policy::limit::shared::Servers;
 use crate::rule::Table;
 use crate::upstream::SharedUpstream;
 
-/// At most this many consumers have counters of their own; those after it share one set, whose labels are empty.
+/// At most this many consumers have separate counters. Further consumers share one set with empty labels.
 pub const MAX_CONSUMERS: usize = 2_000;
 
-/// At most this many routes have counters of their own; those after it share one set, whose labels are empty.
+/// At most this many routes have separate counters. Further routes share one set with empty labels.
 pub const MAX_ROUTES: usize = 20_000;
 
-/// Everything that is counted, and what is served now.
+/// All counters, and the current configuration.
 #[derive(Debug)]
 pub struct Telemetry {
     workers: Sharded<WorkerStats>,
     live: Mutex<Live>,
-    /// From a change being given to the proxy until its last worker serves it.
+    /// The time from passing a change to the proxy until its last worker serves it.
     propagation: Mutex<Sharded<Histogram>>,
     /// Shared by the routes beyond [`MAX_ROUTES`].
     overflow: Arc<RouteStats>,
     /// Shared by the consumers beyond [`MAX_CONSUMERS`].
     other_consumers: Arc<ConsumerStats>,
-    /// Where issuers of tokens publish their keys.
+    /// The URLs of published token keys.
     key_places: Places,
-    /// Through what limits are shared.
+    /// The servers that share limits.
     limit_servers: Servers,
     spans: Arc<SpanStats>,
-    /// Access log lines that were passed on, and not written.
+    /// Access log lines that were passed on but not written.
     lost_lines: Arc<AtomicU64>,
 }
 
-/// What is served now, for readers.
+/// The current configuration, for readers.
 #[derive(Debug, Default)]
 struct Live {
     config: Option<Arc<Config>>,
@@ -63,7 +63,7 @@ struct Live {
 }
 
 impl Telemetry {
-    /// What a process without a data plane counts: nothing.
+    /// The telemetry of a process without a data plane: all counters are zero.
     #[must_use]
     pub fn of_no_worker() -> Self {
         Self::new(1)
@@ -89,8 +89,7 @@ impl Telemetry {
         &self.workers
     }
 
-    /// The configuration that is served, with the endpoints of this moment, or `None` before the first. It is
-    /// put together for each call.
+    /// The current configuration with the current endpoints, or `None` before the first. Each call assembles it.
     #[must_use]
     pub fn config(&self) -> Option<Config> {
         let (config, upstreams) = {
@@ -107,19 +106,19 @@ impl Telemetry {
         Some(config)
     }
 
-    /// The settings of the configuration that is served, or `None` before the first.
+    /// The settings of the current configuration, or `None` before the first.
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {
         Some(self.live().config.as_ref()?.settings.clone())
     }
 
-    /// The certificates that are served, or `None` before the first configuration.
+    /// The current certificates, or `None` before the first configuration.
     #[must_use]
     pub fn tls(&self) -> Option<Arc<Tls>> {
         Some(self.live().config.as_ref()?.tls.clone())
     }
 
-    /// The counters of every route that is served.
+    /// The counters of every route.
     #[must_use]
     pub fn routes(&self) -> Vec<(RouteLabels, Arc<RouteStats>)> {
         let table = self.live().table.clone();
@@ -135,7 +134,7 @@ impl Telemetry {
         routes
     }
 
-    /// The counters of every route below HTTP that is served.
+    /// The counters of every route below HTTP.
     #[must_use]
     pub fn layer4(&self) -> Vec<(Layer4Labels, Arc<Layer4Stats>)> {
         let mut routes: Vec<_> = self.live().layer4.iter().map(clone_pair).collect();
@@ -157,7 +156,7 @@ impl Telemetry {
         self.live().layer4 = routes;
     }
 
-    /// Every upstream that is served, in the order of their keys.
+    /// Every upstream, sorted by key.
     #[must_use]
     pub fn upstreams(&self) -> Vec<Arc<SharedUpstream>> {
         let mut upstreams: Vec<_> = self.live().upstreams.to_vec();
@@ -165,7 +164,7 @@ impl Telemetry {
         upstreams
     }
 
-    /// How long changes took from being given to the proxy until its last worker served them.
+    /// How long changes took from the call of the proxy until its last worker served them.
     #[must_use]
     pub fn propagation(&self) -> HistogramTotal {
         let shards = self.propagation.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +175,7 @@ impl Telemetry {
         self.propagation.lock().unwrap_or_else(PoisonError::into_inner).of(0).record(duration);
     }
 
-    /// Replaces what is served.
+    /// Replaces the current configuration.
     pub(crate) fn publish(
         &self,
         config: &Arc<Config>,
@@ -189,7 +188,7 @@ impl Telemetry {
         live.table = table;
     }
 
-    /// The counters of a new route, with so many before it.
+    /// The counters of a new route, after `before` other routes.
     pub(crate) fn new_route(&self, before: usize) -> Arc<RouteStats> {
         if before < MAX_ROUTES {
             Arc::new(RouteStats::new(self.workers.iter().count()))
@@ -198,7 +197,7 @@ impl Telemetry {
         }
     }
 
-    /// The counters of a new consumer, with so many before it.
+    /// The counters of a new consumer, after `before` other consumers.
     pub(crate) fn new_consumer(&self, before: usize) -> Arc<ConsumerStats> {
         match before {
             0..MAX_CONSUMERS => Arc::new(Sharded::new(self.workers.iter().count())),
@@ -206,23 +205,23 @@ impl Telemetry {
         }
     }
 
-    /// Where issuers of tokens publish their keys.
+    /// The URLs of published token keys.
     pub(crate) fn key_places(&self) -> &Places {
         &self.key_places
     }
 
-    /// Through what limits are shared.
+    /// The servers that share limits.
     pub(crate) fn limit_servers(&self) -> &Servers {
         &self.limit_servers
     }
 
-    /// What became of the spans that workers passed on.
+    /// The fate of spans that workers passed on.
     #[must_use]
     pub fn spans(&self) -> &Arc<SpanStats> {
         &self.spans
     }
 
-    /// The keys of each issuer of tokens that are fetched.
+    /// The fetched keys of each token issuer.
     #[must_use]
     pub fn published_keys(&self) -> Vec<PublishedKeys> {
         let states = self.key_places.states().into_iter();
@@ -234,7 +233,7 @@ impl Telemetry {
         Arc::new(Sharded::new(self.workers.iter().count()))
     }
 
-    /// Every policy that guards a route.
+    /// Every policy for security or limits.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyState> {
         let table = self.live().table.clone();
@@ -243,7 +242,7 @@ impl Telemetry {
         policies
     }
 
-    /// Every policy that says how requests of a route go on.
+    /// Every traffic policy.
     #[must_use]
     pub fn traffic_policies(&self) -> Vec<TrafficState> {
         let table = self.live().table.clone();
@@ -252,12 +251,12 @@ impl Telemetry {
         policies
     }
 
-    /// Counters of a policy for traffic, at zero.
+    /// The counters of a traffic policy, at zero.
     pub(crate) fn new_traffic(&self) -> Arc<TrafficStats> {
         Arc::new(Sharded::new(self.workers.iter().count()))
     }
 
-    /// The counters of every consumer; without a name, those of all beyond [`MAX_CONSUMERS`].
+    /// The counters of every consumer; without a name, the shared counters beyond [`MAX_CONSUMERS`].
     #[must_use]
     pub fn consumers(&self) -> Vec<(Option<RouteId>, Arc<ConsumerStats>)> {
         let table = self.live().table.clone();
@@ -269,7 +268,7 @@ impl Telemetry {
         consumers
     }
 
-    /// Whether these counters are those that routes beyond [`MAX_ROUTES`] share.
+    /// Whether these counters are the shared counters beyond [`MAX_ROUTES`].
     pub(crate) fn is_overflow(&self, stats: &Arc<RouteStats>) -> bool {
         Arc::ptr_eq(stats, &self.overflow)
     }
@@ -283,60 +282,60 @@ fn clone_pair<K: Clone, V: Clone>((key, value): (&K, &V)) -> (K, V) {
     (key.clone(), value.clone())
 }
 
-/// What tells the counters of one route from another's.
+/// The labels of a route's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteLabels {
-    /// The object that the route was written in; `None` for all routes beyond [`MAX_ROUTES`].
+    /// The object that defines the route; `None` for all routes beyond [`MAX_ROUTES`].
     pub id: Option<RouteId>,
-    /// Its host pattern.
+    /// The host pattern.
     pub host: Box<str>,
-    /// Its path pattern.
+    /// The path pattern.
     pub path: Box<str>,
-    /// The upstream it goes to.
+    /// The upstream of the route.
     pub upstream: Option<UpstreamKey>,
 }
 
-/// What tells the counters of one route below HTTP from another's.
+/// The labels of the counters of a route below HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Layer4Labels {
-    /// The listener, such as `Gateway default/edge, listener db`; `https` for those that are given by the command line.
+    /// The listener, such as `Gateway default/edge, listener db`; `https` for listeners of the command line.
     pub listener: Box<str>,
     /// `TCP`, `TLS` or `UDP`.
     pub protocol: &'static str,
-    /// The names that it is for.
+    /// The host names of the route.
     pub host: Box<str>,
-    /// The object that the route was written in.
+    /// The object that defines the route.
     pub id: RouteId,
 }
 
-/// A listener below HTTP at one moment.
+/// The state of a listener below HTTP.
 #[derive(Clone, Debug)]
 pub struct ListenerState {
-    /// Which one, such as `Gateway default/edge, listener db`.
+    /// The name, such as `Gateway default/edge, listener db`.
     pub listener: String,
     /// `TCP`, `TLS` or `UDP`.
     pub protocol: &'static str,
-    /// Where it is configured to listen.
+    /// The configured address.
     pub address: SocketAddr,
-    /// Where it listens, or why it does not.
+    /// The actual address, or why the listener does not listen.
     pub bound: Result<SocketAddr, String>,
 }
 
-/// What one worker counts for itself.
+/// The counters of one worker.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Client connections accepted.
     pub accepted: Tally,
-    /// Accepted connections that were handed to a less loaded worker.
+    /// Accepted connections that were passed to a less loaded worker.
     pub handed_over: Tally,
-    /// Request headers that were dropped because of their names: with an underscore, `Proxy`, and forwarding
-    /// headers without a name here, from strangers.
+    /// Request headers that were dropped because of their names: names with an underscore, `Proxy`, and unknown
+    /// forwarding headers of untrusted peers.
     pub headers_dropped: Tally,
-    /// TLS handshakes that came to their end, by [`handshake_index`].
+    /// Completed TLS handshakes, by [`handshake_index`].
     pub handshakes: Tallies<4>,
-    /// Connections that ended before their TLS handshake did, by [`TlsFault::index`].
+    /// Connections that ended before their TLS handshake was complete, by [`TlsFault::index`].
     pub tls_faults: Tallies<{ TlsFault::ALL.len() }>,
-    /// Connections that ended before their PROXY header did, by [`ProxyHeaderFault::index`].
+    /// Connections that ended before their PROXY header was complete, by [`ProxyHeaderFault::index`].
     pub proxy_header_faults: Tallies<{ ProxyHeaderFault::ALL.len() }>,
     /// Clients that exchange datagrams with an endpoint now.
     pub udp_flows: Tally,
@@ -346,118 +345,118 @@ pub struct WorkerStats {
     pub compressed: [CompressedStats; ContentCoding::ALL.len()],
     /// Responses that are being compressed now.
     pub compressing: Tally,
-    /// Responses that were not compressed because as many as are allowed were being compressed.
+    /// Responses that were not compressed because the limit of concurrent compressions was reached.
     pub compressions_passed_over: Tally,
     /// Responses that broke off because their encoder failed.
     pub compressions_failed: Tally,
-    /// HTTP/2 connections that were ended because their clients made work without asking for anything.
+    /// HTTP/2 connections that ended because their clients caused work without making requests.
     pub http2_floods: Tally,
     /// Client connections open now.
     pub open: Tally,
     /// Requests being served now.
     pub in_flight: Tally,
-    /// Requests refused because they break the protocol, by [`Rejection::index`].
+    /// Requests rejected because they violate the protocol, by [`Rejection::index`].
     pub rejections: Tallies<{ Rejection::ALL.len() }>,
     /// Requests that the client or its limits ended, by [`ClientFault::index`].
     pub client_faults: Tallies<{ ClientFault::ALL.len() }>,
-    /// Requests that took part in no route: 404.
+    /// Requests that matched no route: 404.
     pub unrouted: Tally,
     /// `accept` failed, for lack of file descriptors for example.
     pub accept_errors: Tally,
-    /// Requests that have no span although their callers wanted one, since too many of them did.
+    /// Requests without a span although their callers wanted one, because the limit was reached.
     pub spans_over_limit: Tally,
-    /// Spans that were dropped because they could not be sent as fast as they came.
+    /// Spans that were dropped because the export was too slow.
     pub spans_queue_full: Tally,
-    /// Access log lines dropped because their writer did not keep up; [`Telemetry::lost_lines`] has all that are lost.
+    /// Access log lines dropped because their writer was too slow; [`Telemetry::lost_lines`] counts all lost lines.
     pub log_dropped: Tally,
 }
 
-/// What one worker counts of one coding.
+/// The counters of one worker for one coding.
 #[derive(Debug, Default)]
 pub struct CompressedStats {
     /// Responses.
     pub responses: Tally,
-    /// Bytes of bodies before, as they came.
+    /// Bytes of bodies before compression.
     pub bytes_in: Tally,
-    /// Bytes of bodies after, without the chunked coding.
+    /// Bytes of bodies after compression, without the chunked coding.
     pub bytes_out: Tally,
 }
 
-/// Which of [`WorkerStats::handshakes`] counts a handshake.
+/// The index of a handshake in [`WorkerStats::handshakes`].
 #[must_use]
 pub fn handshake_index(is_tls13: bool, is_resumed: bool) -> usize {
     usize::from(is_tls13) * 2 + usize::from(is_resumed)
 }
 
-/// A policy that guards a route.
+/// The state of a policy for security or limits.
 #[derive(Clone, Debug)]
 pub struct PolicyState {
-    /// The object that it was written in.
+    /// The object that defines the policy.
     pub id: RouteId,
-    /// Whether it lets nobody in, because it cannot be honoured.
+    /// Whether the policy denies all requests, because it cannot be applied.
     pub refuses: bool,
-    /// How it stands with sharing, for a policy whose limits are shared.
+    /// The state of sharing, if the policy's limits are shared.
     pub shared: Option<SharedState>,
-    /// For each limit its name, and how many requests were beyond it, tried out or not.
+    /// The name of each limit, and the number of requests beyond it, including the dry run.
     pub limits: Vec<(Box<str>, u64)>,
-    /// What is counted of it.
+    /// The counters of the policy.
     pub stats: Arc<PolicyStats>,
 }
 
-/// How it stands with sharing limits.
+/// The state of sharing limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedState {
-    /// Whether they are shared now; each data plane counts for itself otherwise.
+    /// Whether the limits are shared now; otherwise each data plane counts alone.
     pub is_up: bool,
-    /// How often something was told to others and learnt from them.
+    /// The number of successful exchanges with the server.
     pub exchanged: u64,
-    /// How often that failed.
+    /// The number of failed exchanges.
     pub failed: u64,
 }
 
-/// The keys that an issuer of tokens publishes.
+/// The published keys of a token issuer.
 #[derive(Clone, Debug)]
 pub struct PublishedKeys {
-    /// Where.
+    /// The URL of the keys.
     pub url: Box<str>,
-    /// How many are known.
+    /// The number of known keys.
     pub keys: usize,
-    /// How often they were fetched.
+    /// The number of fetches.
     pub fetched: u64,
-    /// How often that failed.
+    /// The number of failed fetches.
     pub failed: u64,
 }
 
-/// What is counted for each policy.
+/// The counters of a policy.
 pub type PolicyStats = Sharded<PolicyShard>;
 
 /// A worker's part of [`PolicyStats`].
 #[derive(Debug, Default)]
 pub struct PolicyShard {
-    /// Requests that the policy let in.
+    /// Requests that the policy allowed.
     pub admitted: Tally,
-    /// Requests that it turned away, by [`Denial::index`].
+    /// Requests that the policy denied, by [`Denial::index`].
     pub denied: Tallies<{ Denial::COUNT }>,
-    /// Preflights of browsers that it answered.
+    /// Preflights that the policy served.
     pub preflights: Tally,
-    /// Requests over a limit that is only tried out.
+    /// Requests over a limit in a dry run.
     pub dry_runs: Tally,
-    /// What came of asking an HTTP service, by [`Check`].
+    /// The results of external authorization, by [`Check`].
     pub checks: Tallies<{ Check::ALL.len() }>,
 }
 
-/// What came of asking an HTTP service about a request.
+/// The result of external authorization for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// It let the request in.
+    /// The service allowed the request.
     Admitted,
-    /// It refused the request.
+    /// The service denied the request.
     Refused,
-    /// It gave no answer, or none that means anything.
+    /// The service gave no valid answer.
     Failed,
-    /// Its answer was remembered: it was not asked.
+    /// A remembered answer was used: the service was not asked.
     Remembered,
-    /// The same was being asked: one answer is for both.
+    /// The same question was in flight: one answer serves both.
     Shared,
 }
 
@@ -478,87 +477,87 @@ impl Check {
     }
 }
 
-/// A policy that says how requests go on.
+/// The state of a traffic policy.
 #[derive(Clone, Debug)]
 pub struct TrafficState {
-    /// The object that it was written in.
+    /// The object that defines the policy.
     pub id: RouteId,
-    /// What is counted of it.
+    /// The counters of the policy.
     pub stats: Arc<TrafficStats>,
-    /// What it keeps, if it keeps responses.
+    /// The state of the cache, if the policy caches responses.
     pub cache: Option<CacheState>,
 }
 
-/// What a policy keeps.
+/// The state of a policy's cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheState {
-    /// The bytes that it takes.
+    /// The memory in use, in bytes.
     pub bytes: u64,
     /// The number of responses.
     pub entries: u64,
 }
 
-/// What is counted for each policy that says how requests go on.
+/// The counters of a traffic policy.
 pub type TrafficStats = Sharded<TrafficShard>;
 
 /// A worker's part of [`TrafficStats`].
 #[derive(Debug, Default)]
 pub struct TrafficShard {
-    /// Requests of its routes.
+    /// Requests of the policy's routes.
     pub requests: Tally,
     /// Requests that went to another upstream than the route's.
     pub diverted: Tally,
-    /// Requests that it answered by a redirect or an answer of its own.
+    /// Requests that the policy served by a redirect or a fixed response.
     pub answered: Tally,
-    /// Requests that it kept waiting on purpose.
+    /// Requests that the policy delayed on purpose.
     pub delayed: Tally,
-    /// Requests that it let fail on purpose.
+    /// Requests that the policy aborted on purpose.
     pub aborted: Tally,
-    /// Requests that were not sent once more since its budget was used up.
+    /// Requests that were not retried because the retry budget was used up.
     pub over_budget: Tally,
     /// Copies that were sent.
     pub mirrored: Tally,
-    /// Copies that were not sent, or got no response.
+    /// Copies that were not sent, or received no response.
     pub mirror_failures: Tally,
-    /// Requests that were answered by a response that was kept, without asking for themselves.
+    /// Requests that a cached response served without a request to an endpoint.
     pub cache_hits: Tally,
-    /// Requests that an endpoint was asked for, since nothing was kept that answers them as it is.
+    /// Requests that went to an endpoint because no cached response could serve them.
     pub cache_misses: Tally,
-    /// Requests that have nothing to do with what is kept.
+    /// Requests that bypassed the cache.
     pub cache_bypassed: Tally,
-    /// Requests that were answered by a stale response since the endpoint has failed.
+    /// Requests that a stale response served because the endpoint failed.
     pub cache_stale: Tally,
-    /// Stale responses of which endpoints have said that they still hold.
+    /// Stale responses that endpoints confirmed as still valid.
     pub cache_revalidated: Tally,
     /// Stale responses that were revalidated in the background.
     pub cache_refreshes: Tally,
-    /// Revalidations in the background that brought no response to be kept.
+    /// Revalidations in the background without a response to cache.
     pub cache_refresh_failures: Tally,
-    /// Responses that were kept.
+    /// Responses that were cached.
     pub cache_stored: Tally,
-    /// Responses that were thrown out to make room.
+    /// Responses that were evicted.
     pub cache_evicted: Tally,
 }
 
-/// What is counted for each consumer.
+/// The counters of a consumer.
 pub type ConsumerStats = Sharded<ConsumerShard>;
 
 /// A worker's part of [`ConsumerStats`].
 #[derive(Debug, Default)]
 pub struct ConsumerShard {
-    /// Responses, by the first digit of their status less one.
+    /// Responses, by the first digit of their status minus one.
     pub responses: Tallies<5>,
-    /// Requests that did not come to their proper end.
+    /// Requests that did not end properly.
     pub aborted: Tally,
-    /// From the last byte of requests' heads to the last byte of responses, in microseconds in all.
+    /// The time from the last byte of requests' heads to the last byte of responses, in microseconds in total.
     pub micros: Tally,
-    /// Of this, from the last attempt to the head of the endpoint's response.
+    /// The part of this time from the last attempt to the head of the endpoint's response.
     pub endpoint_micros: Tally,
     /// Bytes of responses, heads included.
     pub bytes_out: Tally,
 }
 
-/// What is counted for each route.
+/// The counters of a route.
 #[derive(Debug)]
 pub struct RouteStats {
     shards: Sharded<RouteShard>,
@@ -571,9 +570,9 @@ pub struct RouteShard {
     pub responses: Tallies<5>,
     /// Requests that ended without a complete response.
     pub aborted: Tally,
-    /// From the last byte of the request's head to the last byte of the response.
+    /// The time from the last byte of the request's head to the last byte of the response.
     pub latency: Histogram,
-    /// Of this, from the last attempt to the head of the endpoint's response, in microseconds in all.
+    /// The part of this time from the last attempt to the head of the endpoint's response, in microseconds in total.
     pub endpoint_micros: Tally,
     /// Bytes of responses, heads included.
     pub bytes_out: Tally,
@@ -591,7 +590,7 @@ impl RouteStats {
     }
 }
 
-/// What is counted for each route below HTTP.
+/// The counters of a route below HTTP.
 #[derive(Debug)]
 pub struct Layer4Stats {
     shards: Sharded<Layer4Shard>,
@@ -602,9 +601,9 @@ pub struct Layer4Stats {
 pub struct Layer4Shard {
     /// Connections, or clients that exchange datagrams.
     pub opened: Tally,
-    /// Those of them that are open.
+    /// Open connections, or clients that exchange datagrams now.
     pub open: Tally,
-    /// Those that an upstream failed, by [`Failure::index`].
+    /// Connections that an upstream failed, by [`Failure::index`].
     pub failures: Tallies<{ Failure::COUNT }>,
     /// Bytes from clients.
     pub bytes_in: Tally,
@@ -624,7 +623,7 @@ impl Layer4Stats {
     }
 }
 
-/// A worker's part of what is counted for each upstream.
+/// A worker's part of the counters of an upstream.
 #[derive(Debug, Default)]
 pub struct UpstreamShard {
     /// Requests in flight.
@@ -637,30 +636,30 @@ pub struct UpstreamShard {
     pub connects: Tally,
     /// Connects that failed, by [`Failure::index`].
     pub connect_failures: Tallies<{ Failure::COUNT }>,
-    /// Connects raced because the first did not answer soon.
+    /// Connects that started because an earlier connect was slow.
     pub hedges: Tally,
     /// Attempts that failed and were repeated, by [`Failure::index`].
     pub retries: Tallies<{ Failure::COUNT }>,
-    /// Requests that failed for good, by [`Failure::index`].
+    /// Requests that failed finally, by [`Failure::index`].
     pub failures: Tallies<{ Failure::COUNT }>,
     /// Requests that failed although another endpoint might have served them, because they may have been
     /// processed and are not idempotent (RFC 9110, 9.2.2).
     pub not_repeated: Tally,
-    /// Endpoints that came under suspicion.
+    /// Endpoints that became unhealthy.
     pub ejections: Tally,
-    /// Endpoints that were readmitted.
+    /// Endpoints that became healthy again.
     pub readmissions: Tally,
     /// Health checks.
     pub checks: Tally,
-    /// Those that were answered badly.
+    /// Failed health checks.
     pub checks_failed: Tally,
-    /// Unused connections that were closed because the endpoint closed them.
+    /// Idle connections that were closed because the endpoint closed them.
     pub pool_closed: Tally,
-    /// From the request being written to the head of its response.
+    /// The time from sending the request to the head of its response.
     pub latency: Histogram,
 }
 
-/// A worker's part of what is counted for each endpoint.
+/// A worker's part of the counters of an endpoint.
 #[derive(Debug, Default)]
 pub struct EndpointShard {
     /// Requests in flight.
@@ -669,7 +668,7 @@ pub struct EndpointShard {
     pub attempts: Tally,
     /// Attempts that failed.
     pub failures: Tally,
-    /// Unused connections kept.
+    /// Idle connections.
     pub idle: Tally,
     /// The worker's estimate of the response time, in microseconds.
     pub ewma_micros: Tally,

@@ -1,9 +1,9 @@
-//! Counters that one worker writes and anybody reads.
+//! Counters that one worker writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that a single thread changes and others read. Changing it costs a load and a store, no locked
-/// instruction: that is why each worker has its own.
+/// A number that a single thread changes and other threads read. A change costs a load and a store, without a locked
+/// instruction. So each worker has its own.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
@@ -14,7 +14,7 @@ impl Tally {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Takes `n` away.
+    /// Subtracts `n`.
     #[inline]
     pub fn sub(&self, n: u64) {
         self.add(n.wrapping_neg());
@@ -52,7 +52,7 @@ impl<const N: usize> std::ops::Deref for Tallies<N> {
     }
 }
 
-/// One shard for each worker, each on cache lines of its own.
+/// One shard for each worker, each on separate cache lines.
 #[derive(Debug)]
 pub struct Sharded<T>(Box<[Padded<T>]>);
 
@@ -84,7 +84,7 @@ impl<T> Sharded<T> {
         self.0.iter().map(|padded| &padded.0)
     }
 
-    /// The sum of one of their tallies.
+    /// The sum of one tally over all shards.
     #[must_use]
     pub fn sum(&self, tally: impl Fn(&T) -> &Tally) -> u64 {
         self.iter().fold(0, |sum: u64, shard| sum.wrapping_add(tally(shard).get()))

@@ -16,12 +16,12 @@ use crate::failure::TlsFault;
 use crate::stream::Stream;
 use crate::worker::Buffer;
 
-/// The room for what a client says first. Most say less than 2 KiB, with post-quantum keys too.
+/// The initial room for the ClientHello. Most have less than 2 KiB, even with post-quantum keys.
 const HELLO: usize = 2048;
 /// The content type of records of the handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 pub(super) const RECORD_HEADER: usize = 5;
-/// The most that one record may hold in clear text (RFC 8446, 5.1).
+/// The limit of plaintext in a record (RFC 8446, 5.1).
 const MAX_RECORD: usize = 1 << 14;
 /// RFC 8446, 6.
 const UNEXPECTED_MESSAGE: u8 = 10;
@@ -30,27 +30,27 @@ const DECODE_ERROR: u8 = 50;
 const INTERNAL_ERROR: u8 = 80;
 const UNRECOGNIZED_NAME: u8 = 112;
 
-/// What a client's first bytes have led to.
+/// The result of a client's first bytes.
 pub(crate) enum Accepted {
     Tls(Box<TlsStream>, Session),
-    /// TLS is spoken with somebody else.
+    /// The connection is passed through without decryption.
     Passthrough(TcpStream, Hello),
-    /// The client speaks, but not TLS: its first bytes are those of an HTTP request.
+    /// The client does not use TLS: its first bytes are an HTTP request.
     ClearText(TcpStream),
 }
 
-/// What a client says first.
+/// The first message of a client.
 pub(crate) struct Hello {
-    /// The name that it asks for, in lower case.
+    /// The requested server name, in lower case.
     pub(crate) name: Option<Box<str>>,
-    /// All that came so far.
+    /// All received bytes so far.
     pub(crate) records: Buffer,
 }
 
 /// A handshake that failed.
 pub(crate) struct Rejected {
     pub(crate) fault: TlsFault,
-    /// The connection, if an alert was written to it: the client is to read the alert before the connection ends.
+    /// The connection, if an alert was written: the client should read the alert before the connection ends.
     pub(crate) stream: Option<Stream>,
 }
 
@@ -60,13 +60,14 @@ impl From<TlsFault> for Rejected {
     }
 }
 
-/// Carries out the handshake on a connection that has just come.
+/// Performs the handshake on a new connection.
 ///
-/// A key exchange and a signature take as long as ten requests or more. One at a time has its `turn`, and whatever else
-/// the worker has to do comes in between: else those who have a connection wait until all who want one have theirs.
+/// A key exchange and a signature take as long as ten or more requests. One handshake at a time has its `turn`, and the
+/// worker does its other work in between. Otherwise open connections would wait until all new clients have finished their
+/// handshakes.
 ///
 /// # Errors
-/// What the client, or the network, did wrong. An alert tells the client why, where that is possible.
+/// Faults of the client or of the network. An alert tells the client the reason, if possible.
 pub(crate) async fn accept(
     mut tcp: TcpStream,
     table: &TlsTable,
@@ -91,7 +92,7 @@ pub(crate) async fn accept(
     let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
     let permit = turn.acquire().await;
     let answered = poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx))).await;
-    // Until the worker has looked at its sockets.
+    // Waits until the worker has checked its sockets.
     yield_now().await;
     drop(permit);
     let handshake = match answered {
@@ -104,12 +105,12 @@ pub(crate) async fn accept(
     }
 }
 
-/// Reads what a client says first. `None` if that is a request in clear text.
+/// Reads a ClientHello. `None` if the first bytes are an HTTP request.
 ///
 /// # Errors
-/// As those of [`accept`]. The caller ends the connection so that the client can read the alert.
+/// As for [`accept`]. The caller ends the connection so that the client can read the alert.
 pub(crate) async fn hear(tcp: &mut TcpStream, limit: usize) -> Result<Option<Hello>, TlsFault> {
-    // Nothing is held for a client that says nothing.
+    // A silent client uses no memory.
     tcp.readable().await.map_err(|_| TlsFault::Closed)?;
     let mut listening = Listening {
         records: Buffer::with_size(HELLO),
@@ -129,31 +130,31 @@ pub(crate) async fn hear(tcp: &mut TcpStream, limit: usize) -> Result<Option<Hel
     }
 }
 
-/// Tells a client that it is not served.
+/// Rejects a client with an alert.
 pub(crate) fn refuse(tcp: &TcpStream, fault: TlsFault) {
     let why = if fault == TlsFault::UnknownName { UNRECOGNIZED_NAME } else { INTERNAL_ERROR };
-    // Who is gone need not be told.
+    // A client that is gone needs no alert.
     let _ = tcp.try_write(&alert(why));
 }
 
-/// What has come of what a client says first.
+/// The state of reading a ClientHello.
 struct Listening {
     records: Buffer,
-    /// How much of the records the acceptor knows.
+    /// The number of bytes that the acceptor has received.
     fed: usize,
-    /// The first record whose header was not looked at.
+    /// The position of the first record with an unchecked header.
     next_record: usize,
     acceptor: Acceptor,
     limit: usize,
 }
 
 enum Heard {
-    /// The name that the client asks for, in lower case.
+    /// The requested server name, in lower case.
     Name(Option<Box<str>>),
     ClearText,
 }
 
-/// Why there is no hello, and the records that tell the client.
+/// Why there is no ClientHello, and the records that tell the client.
 struct Broken {
     fault: TlsFault,
     alert: Vec<u8>,
@@ -171,7 +172,7 @@ impl From<TlsFault> for Broken {
 }
 
 impl Listening {
-    /// Reads until the client has said which host it wants.
+    /// Reads until the requested host is known.
     fn poll(&mut self, cx: &mut Context<'_>, tcp: &mut TcpStream) -> Poll<Result<Heard, Broken>> {
         loop {
             if self.records.len() >= self.limit {
@@ -201,7 +202,7 @@ impl Listening {
         }
     }
 
-    /// Whether the header of a record announces more than a record may hold, which rustls answers with `decode_error`.
+    /// Whether a record header states a length above the limit. rustls would send `decode_error`.
     fn has_oversized_record(&mut self) -> bool {
         while let Some(length) = record_length(self.records.filled(), self.next_record) {
             if length > MAX_RECORD {
@@ -212,7 +213,7 @@ impl Listening {
         false
     }
 
-    /// Tells the acceptor what is new. Gives the name once it is known.
+    /// Passes new bytes to the acceptor. Returns the server name once it is known.
     fn feed(&mut self) -> Result<Option<Heard>, Broken> {
         let mut new = &self.records.filled()[self.fed..];
         while !new.is_empty() {
@@ -246,7 +247,7 @@ fn alert(description: u8) -> [u8; 7] {
     [21, 3, 3, 0, 2, 2, description]
 }
 
-/// The alert that belongs to an error for which rustls sends none (0.23.46).
+/// The alert for an error for which rustls sends none (0.23.46).
 fn unsaid(error: &Error) -> Option<u8> {
     match error {
         Error::InappropriateMessage { .. }
@@ -257,12 +258,12 @@ fn unsaid(error: &Error) -> Option<u8> {
     }
 }
 
-/// Whether the first record is there to its end.
+/// Whether the first record is complete.
 fn has_whole_record(records: &[u8]) -> bool {
     record_length(records, 0).is_some_and(|length| records.len() >= RECORD_HEADER + length)
 }
 
-/// The length that the header of the record at `at` announces, if the header is there.
+/// The length in the header of the record at `at`, if the header is complete.
 pub(super) fn record_length(records: &[u8], at: usize) -> Option<usize> {
     let header = records.get(at..)?.get(..RECORD_HEADER)?;
     Some(usize::from(u16::from_be_bytes([header[3], header[4]])))

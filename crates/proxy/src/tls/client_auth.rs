@@ -1,4 +1,4 @@
-//! Certificates of clients: what endpoints are told of them.
+//! Client certificates, and the header lines about them for endpoints.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{provider, root_store};
 
-/// Takes every certificate of which the client has the key, whoever vouches for it.
+/// Accepts every certificate whose key the client has, whichever CA signed it.
 #[derive(Debug)]
 pub(super) struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -43,7 +43,7 @@ impl ClientCertVerifier for AnyCertificate {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        // What comes of it is said to the endpoint.
+        // A header tells the endpoint whether the certificate is valid.
         Ok(ClientCertVerified::assertion())
     }
 
@@ -70,8 +70,8 @@ impl ClientCertVerifier for AnyCertificate {
     }
 }
 
-/// The header lines that tell an endpoint who the client is, as ingress-nginx names them. `certificates` are those
-/// that the client showed and has the key of.
+/// The header lines that identify the client to an endpoint, with the names of ingress-nginx. `certificates` are the
+/// certificates that the client presented with a proof of its key.
 pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<'static>]>) -> Vec<u8> {
     let mut lines = String::new();
     let Some(certificates @ [certificate, ..]) = certificates else {
@@ -102,14 +102,15 @@ pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<
     lines.into_bytes()
 }
 
-/// Takes the certificates for which one of the policy's roots vouches and that are not revoked.
+/// Accepts certificates that a CA certificate of the policy signed, directly or through intermediates, and that are not
+/// revoked.
 pub(super) fn verifier(auth: &ClientAuth) -> Result<ClientCertVerifierBuilder, Error> {
     let roots = root_store(&auth.roots)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
     Ok(verifier.with_crls(auth.crls.iter().cloned()))
 }
 
-/// Whether one of the roots vouches for the certificates.
+/// Whether the certificates lead to a CA certificate of the policy.
 fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>]) -> Result<(), String> {
     let (certificate, chain) = certificates.split_first().ok_or("no certificate")?;
     let verifier = verifier(auth).map_err(|error| error.to_string())?;
@@ -121,7 +122,7 @@ fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>]) -> Result
     })
 }
 
-/// As OpenSSL and nginx write a distinguished name: the most specific part first (RFC 2253).
+/// A distinguished name in the format of OpenSSL and nginx: the most specific part first (RFC 2253).
 fn rfc2253(name: &x509_parser::x509::X509Name<'_>) -> String {
     use x509_parser::objects::oid2abbrev;
     let mut parts = Vec::new();
@@ -155,7 +156,7 @@ fn escape(value: &str) -> String {
     escaped
 }
 
-/// What may stand in a header: the client chose it.
+/// The text with only characters that are allowed in a header: the client chose the text.
 fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -180,7 +181,7 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     pem
 }
 
-/// RFC 3986, 2.1: everything that is not unreserved.
+/// RFC 3986, 2.1: all characters that are not unreserved.
 fn percent_encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {

@@ -1,14 +1,14 @@
 //! TLS: certificates by name, handshakes, and connections over it.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`stream`] | a connection, over rustls' core without I/O |
+//! | [`stream`] | a TLS connection, over rustls' core without I/O |
 //! | [`mod@accept`] | a client's handshake, within limits |
-//! | [`table`] | the names that are served, each with its certificates |
-//! | [`mod@own`] | the certificate for what has none |
-//! | [`client_auth`] | certificates of clients |
+//! | [`table`] | the host names, each with its certificates |
+//! | [`mod@own`] | the default certificate, if the configuration has none |
+//! | [`client_auth`] | client certificates |
 //! | [`ticket`] | session tickets |
-//! | [`upstream`] | TLS with endpoints, and with servers that policies ask |
+//! | [`upstream`] | TLS with endpoints, and with servers that policies call |
 
 mod accept;
 mod client_auth;
@@ -44,7 +44,7 @@ fn certified_key(certificate: &Certificate) -> Result<CertifiedKey, rustls::Erro
     Ok(CertifiedKey::new(certificate.chain.clone(), key))
 }
 
-/// The authorities that may vouch for a peer.
+/// The trusted CA certificates for a peer.
 fn root_store(certificates: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, rustls::Error> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates {

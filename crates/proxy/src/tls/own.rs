@@ -1,7 +1,7 @@
-//! What is shown where the configuration has no certificate: one that signs for itself.
+//! The self-signed certificate for hosts without a certificate in the configuration.
 //!
-//! Each process makes its own, so that its key never travels, and who tells the configuration has no part in it: two
-//! control planes say the same.
+//! Each process creates its own certificate, so that the key never leaves the process. The control plane takes no part,
+//! so that two control planes compute the same configuration.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,12 +10,12 @@ use rustls_pki_types::PrivateKeyDer;
 use sluicegate_model::tls::PrivateKey;
 use sluicegate_model::{Certificate, HostPattern, KeyKind};
 
-/// The only name that it can be for.
+/// The only name of the certificate.
 const NAME: &str = "localhost";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A certificate that no other process has. It is good from yesterday, since clocks differ, for a year.
+/// A certificate that is unique to this process. It is valid for a year, from yesterday, since clocks differ.
 pub(super) fn own_certificate() -> Result<Certificate, rcgen::Error> {
     let key = KeyPair::generate()?;
     let (not_before, not_after) = (SystemTime::now() - DAY, SystemTime::now() + 365 * DAY);

@@ -1,5 +1,5 @@
-//! A TLS connection, driven by hand over rustls' core without I/O: it has buffers only while bytes are under
-//! way, and writes nothing twice.
+//! A TLS connection over rustls' core without I/O. It has buffers only while bytes are in flight, and copies no bytes
+//! twice.
 
 use std::io;
 use std::ops::Range;
@@ -18,33 +18,33 @@ use tokio::net::TcpStream;
 use super::accept::{RECORD_HEADER, record_length};
 use crate::worker::{Buffer, SPARE_BUFFER, give_spare_buffer, spare_buffer};
 
-/// The most plain text in one record (RFC 8446, 5.1).
+/// The limit of plaintext in one record (RFC 8446, 5.1).
 const MAX_RECORD: usize = 16 * 1024;
-/// The most that records under way may take: a message of the handshake may be larger than one.
+/// The memory limit of records in flight: a handshake message may be larger than one record.
 const MAX_RECORDS: usize = 4 * SPARE_BUFFER;
 
 /// A TLS connection.
 ///
-/// Writing accepts bytes only once the record that they are in is written. So whoever is told to wait has to come
-/// again with the same bytes, and needs not flush.
+/// A write accepts bytes only once their record is written. After `Pending`, the caller must retry with the same bytes,
+/// and needs no flush.
 pub(crate) struct TlsStream {
     tcp: TcpStream,
     session: Session,
-    /// Records that came, from the first that is not complete.
+    /// Received records, from the first incomplete record.
     incoming: Option<Buffer>,
-    /// What was in records and nobody has read.
+    /// Decrypted bytes that were not read yet.
     plain: Option<Buffer>,
-    /// Records to be written.
+    /// Records to write.
     outgoing: Option<Buffer>,
-    /// How many bytes of the present writer lie in `outgoing`.
+    /// The number of bytes of the current write in `outgoing`.
     accepted: usize,
-    /// The peer said that nothing more comes.
+    /// The peer has sent its close notice.
     ended: bool,
-    /// The peer is told that nothing more comes when the stream is dropped.
+    /// On drop, the stream sends a close notice.
     closes_cleanly: bool,
-    /// An alert told the peer why the connection ends.
+    /// An alert explained to the peer why the connection ends.
     alerted: bool,
-    /// How much of `incoming` rustls has read and still needs: fragments of a message of the handshake.
+    /// The bytes of `incoming` that rustls has read and still needs: fragments of a handshake message.
     fragments: usize,
 }
 
@@ -70,21 +70,21 @@ impl Session {
     }
 }
 
-/// How far the records that came have led.
+/// The result of processing the received records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// There may be more to do.
+    /// More steps may be possible.
     Again,
-    /// Records have to come from the peer; the handshake is not over.
+    /// The peer must send records; the handshake is not over.
     Handshaking,
-    /// Records have to come from the peer.
+    /// The peer must send records.
     Ready,
     /// The peer will send nothing more.
     Ended,
 }
 
 impl TlsStream {
-    /// The server's side. `incoming` is what was read of the connection before.
+    /// The server side. `incoming` holds the bytes that were already read from the connection.
     pub(super) fn server(
         tcp: TcpStream,
         config: Arc<ServerConfig>,
@@ -93,7 +93,7 @@ impl TlsStream {
         Ok(Self::new(tcp, Session::Server(UnbufferedServerConnection::new(config)?), Some(incoming)))
     }
 
-    /// The client's side, for a server with this name.
+    /// The client side, for a server with this name.
     pub(super) fn client(
         tcp: TcpStream,
         config: Arc<ClientConfig>,
@@ -121,7 +121,7 @@ impl TlsStream {
         &self.tcp
     }
 
-    /// What the peers agreed on: the protocol by ALPN (RFC 7301).
+    /// The negotiated protocol, by ALPN (RFC 7301).
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
         match &self.session {
             Session::Server(session) => session.alpn_protocol(),
@@ -129,7 +129,7 @@ impl TlsStream {
         }
     }
 
-    /// The version, once the handshake is over.
+    /// The TLS version, once the handshake is over.
     pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         match &self.session {
             Session::Server(session) => session.protocol_version(),
@@ -137,7 +137,7 @@ impl TlsStream {
         }
     }
 
-    /// Whether an earlier session was resumed.
+    /// Whether the handshake resumed an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
         let kind = match &self.session {
             Session::Server(session) => session.handshake_kind(),
@@ -146,7 +146,7 @@ impl TlsStream {
         kind == Some(HandshakeKind::Resumed)
     }
 
-    /// The certificates that the peer showed.
+    /// The certificates of the peer.
     pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         match &self.session {
             Session::Server(session) => session.peer_certificates(),
@@ -154,32 +154,32 @@ impl TlsStream {
         }
     }
 
-    /// Whether an alert told the peer why the connection ends.
+    /// Whether an alert explained to the peer why the connection ends.
     pub(crate) fn has_alerted(&self) -> bool {
         self.alerted
     }
 
-    /// Whether part of what was written last has not left yet.
+    /// Whether a part of the last write has not left yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.accepted > 0
     }
 
-    /// Lets the peer see a broken connection instead of a proper end.
+    /// Makes the peer see a broken connection instead of a proper end.
     pub(crate) fn break_off(&mut self) {
         self.closes_cleanly = false;
     }
 
-    /// Goes on with the handshake until it is over.
+    /// Continues the handshake until it is over.
     pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.step(None) {
                 Ok(Step::Again) => {}
-                // The client may say all that it has to say at once, and then that it has said it.
+                // The client may send all its bytes at once, including the close notice.
                 Ok(Step::Ended) if self.session.is_handshaking() => {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 Ok(Step::Ready | Step::Ended) => {
-                    // Tickets go out beside the first response, unless that will be a while.
+                    // Tickets leave together with the first response, unless the response takes a while.
                     if self.incoming.is_none() {
                         ready!(self.poll_send(cx))?;
                     }
@@ -200,7 +200,7 @@ impl TlsStream {
         }
     }
 
-    /// Ready once there is something to read, or the connection is over.
+    /// Ready once bytes are readable, or the connection is over.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.plain.is_some() || self.incoming.is_some() {
             return Poll::Ready(Ok(()));
@@ -211,7 +211,7 @@ impl TlsStream {
         self.tcp.poll_read_ready(cx)
     }
 
-    /// Whether nothing came but what TLS itself says, such as tickets. If so, the waker is told when something does.
+    /// Whether only bytes of TLS itself have arrived, such as tickets. If so, the waker wakes when other bytes arrive.
     pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
         loop {
             if self.plain.is_some() || self.ended {
@@ -229,8 +229,8 @@ impl TlsStream {
         }
     }
 
-    /// Takes the next step that the records in `incoming` lead to. What is in them goes to `reader`, and what finds no
-    /// room there to `plain`.
+    /// Processes the next step of the records in `incoming`. Decrypted bytes go to `reader`, and bytes without room there
+    /// to `plain`.
     fn step(&mut self, reader: Option<&mut ReadBuf<'_>>) -> io::Result<Step> {
         let record = self.next_record();
         let mut nothing: [u8; 0] = [];
@@ -266,12 +266,12 @@ impl TlsStream {
         step
     }
 
-    /// Where in `incoming` the next record lies, if the handshake of TLS 1.3 reads one record at a time.
+    /// The position of the next record in `incoming`, if the TLS 1.3 handshake reads one record at a time.
     ///
-    /// A server skips the early data that it rejects: what it cannot open, up to 2^14 bytes (RFC 8446, 4.2.10). rustls
-    /// 0.23.46 leaves the skipped records in front until a message follows, opens them again with each call, and counts them
-    /// each time. From half of the limit on, the handshake would end in `bad_record_mac`. So this removes each skipped record
-    /// at once.
+    /// A server skips rejected early data: records that it cannot decrypt, up to 2^14 bytes (RFC 8446, 4.2.10). rustls
+    /// 0.23.46 leaves the skipped records in front until a message follows, decrypts them again with each call, and
+    /// counts them each time. From half of the limit on, the handshake would end in `bad_record_mac`. So this function
+    /// removes each skipped record at once.
     fn next_record(&self) -> Option<Range<usize>> {
         let Session::Server(session) = &self.session else { return None };
         if !session.is_handshaking() || session.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
@@ -282,7 +282,7 @@ impl TlsStream {
         (incoming.len() >= end).then_some(self.fragments..end)
     }
 
-    /// Reads records from the peer. Zero is the end of the connection.
+    /// Reads records from the peer. Zero means the end of the connection.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let incoming = self.incoming.get_or_insert_with(spare_buffer);
         incoming.reserve(1, MAX_RECORDS);
@@ -297,7 +297,7 @@ impl TlsStream {
         received
     }
 
-    /// Writes what there is to be written.
+    /// Writes the pending records.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(outgoing) = &mut self.outgoing {
             let written = ready!(Pin::new(&mut self.tcp).poll_write(cx, outgoing.filled()))?;
@@ -310,7 +310,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the peer why the connection ends, as far as that can be done without waiting.
+    /// Sends an alert with the reason for the end, as far as possible without waiting.
     fn send_alert(&mut self, error: &io::Error) {
         self.closes_cleanly = false;
         if std::mem::replace(&mut self.alerted, true) {
@@ -319,7 +319,7 @@ impl TlsStream {
         if !self.session.wants_write() && is_unanswered(error) {
             self.provoke_alert();
         }
-        // What waits to be written comes before records are looked at again, which would only lead to more errors.
+        // Pending writes come before records are processed again, which would only cause more errors.
         while self.session.wants_write() && self.step(None).is_ok() {}
         // A peer that is gone needs no alert.
         if let Some(outgoing) = &mut self.outgoing
@@ -331,19 +331,19 @@ impl TlsStream {
     }
 
     /// Makes rustls send `unexpected_message` where it sends no alert, as for an inner content type of 0 (rustls 0.23.46;
-    /// RFC 8446, 5.4). Its core takes no alert to send, so a change_cipher_spec that is not allowed replaces the record.
+    /// RFC 8446, 5.4). Its core has no function to send an alert. So an invalid change_cipher_spec replaces the record.
     fn provoke_alert(&mut self) {
         let forbidden = [20, 3, 3, 0, 1, u8::from(!self.session.is_handshaking())];
         let record =
             self.incoming.as_mut().and_then(|incoming| incoming.filled_mut().get_mut(..forbidden.len()));
         if let Some(record) = record {
             record.copy_from_slice(&forbidden);
-            // The error that this leads to is the alert.
+            // The error of this step produces the alert.
             let _ = self.step(None);
         }
     }
 
-    /// Puts the first record of `data` into `outgoing`, and says how much of `data` is in it.
+    /// Writes the first record of `data` into `outgoing`. Returns how much of `data` is in the record.
     fn seal(&mut self, data: &[u8]) -> io::Result<usize> {
         let data = &data[..data.len().min(MAX_RECORD)];
         loop {
@@ -366,10 +366,10 @@ impl TlsStream {
         }
     }
 
-    /// Puts the notice that nothing more comes into `outgoing` (RFC 8446, 6.1).
+    /// Writes a close notice into `outgoing` (RFC 8446, 6.1).
     fn seal_end(&mut self) -> io::Result<()> {
         self.closes_cleanly = false;
-        // Whatever else is there does not matter any more.
+        // Other states do not matter any more.
         for _ in 0..4 {
             let mut nothing: [u8; 0] = [];
             let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
@@ -389,7 +389,7 @@ impl TlsStream {
     }
 }
 
-/// What a step changes.
+/// The parts of a connection that a step changes.
 struct Effects<'s, 'r, 'b> {
     plain: &'s mut Option<Buffer>,
     outgoing: &'s mut Option<Buffer>,
@@ -407,7 +407,7 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
         Self { plain, outgoing, reader, has_read_all: false }
     }
 
-    /// Carries out what the state asks for. Gives how many bytes of the records are used up.
+    /// Executes the action that the state requires. Returns the number of consumed bytes of the records.
     fn of<Side>(&mut self, status: UnbufferedStatus<'_, '_, Side>) -> (usize, io::Result<Step>) {
         let mut discard = status.discard;
         let step = status.state.map_err(of_tls).and_then(|state| {
@@ -421,7 +421,7 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
         (discard, step)
     }
 
-    /// As [`of`](Self::of), and seals `data` where that can be done. Gives whether it was.
+    /// Like [`of`](Self::of), and also encrypts `data` if the state allows it. Returns whether it did.
     fn seal<Side>(
         &mut self,
         status: UnbufferedStatus<'_, '_, Side>,
@@ -431,7 +431,7 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
         let sealed = status.state.map_err(of_tls).and_then(|state| match state {
             ConnectionState::WriteTraffic(mut traffic) => {
                 let outgoing = self.outgoing.get_or_insert_with(spare_buffer);
-                // At most 22 bytes are around the data, 29 in TLS 1.2.
+                // A record adds at most 22 bytes to the data, 29 in TLS 1.2.
                 let mut size = data.len() + 32;
                 loop {
                     match traffic.encrypt(data, outgoing.room(size)) {
@@ -495,7 +495,7 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
                 }
             }
             ConnectionState::TransmitTlsData(data) => {
-                // It lies in `outgoing`, which comes before anything new.
+                // The record is in `outgoing`, which is written before new records.
                 data.done();
                 Ok(Step::Again)
             }
@@ -507,7 +507,7 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
     }
 
     fn deliver(&mut self, mut data: &[u8]) {
-        // In the order in which it came.
+        // In the order of arrival.
         if self.plain.is_none()
             && let Some(reader) = &mut self.reader
         {
@@ -542,11 +542,12 @@ impl AsyncRead for TlsStream {
             match this.step(Some(reader)) {
                 Ok(Step::Again | Step::Ended) => {}
                 Ok(Step::Ready) => {
-                    // TLS sends tickets and the like by itself. The writer waits for them, and so can the reader. The reader
-                    // leaves a failure to the writer: a peer that takes no more has sent its last bytes.
+                    // TLS itself also sends records, such as tickets. The writer waits for them, and so may the reader.
+                    // The reader leaves a failure to the writer: a peer that accepts no more bytes has sent its last
+                    // bytes.
                     let _ = this.poll_send(cx);
                     if ready!(this.poll_receive(cx))? == 0 {
-                        // Cut off: RFC 8446, 6.1 wants a notice.
+                        // The connection was cut off: RFC 8446, 6.1 requires a close notice.
                         return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
@@ -584,8 +585,7 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-/// A connection that is closed is closed properly, so that the peer does not take its end for an attack; as far as
-/// that can be done without waiting.
+/// Sends a close notice, so that the peer does not mistake the end for an attack; as far as possible without waiting.
 impl Drop for TlsStream {
     fn drop(&mut self) {
         if self.closes_cleanly
@@ -593,7 +593,7 @@ impl Drop for TlsStream {
             && self.seal_end().is_ok()
             && let Some(outgoing) = &self.outgoing
         {
-            // Nobody is there any more who could be told.
+            // If the peer is gone, the notice has no recipient.
             let _ = self.tcp.try_write(outgoing.filled());
         }
         for buffer in [self.incoming.take(), self.plain.take(), self.outgoing.take()].into_iter().flatten() {
@@ -612,8 +612,8 @@ fn of_tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Whether rustls could not open a record. It opens records in place, so that the content type of a fragment of the
-/// handshake stands in clear text behind it, ahead of padding and tag (RFC 8446, 5.2).
+/// Whether rustls could not decrypt a record. rustls decrypts records in place. So after decryption, the content type of
+/// a handshake fragment is in clear text behind the fragment, before padding and tag (RFC 8446, 5.2).
 fn is_skipped(record: &[u8]) -> bool {
     const APPLICATION_DATA: u8 = 23;
     const HANDSHAKE: u8 = 22;
@@ -622,7 +622,7 @@ fn is_skipped(record: &[u8]) -> bool {
     record.first() == Some(&APPLICATION_DATA) && inner.iter().rfind(|byte| **byte != 0) != Some(&HANDSHAKE)
 }
 
-/// Whether rustls sends no alert for such an error of a record.
+/// Whether rustls sends no alert for this error of a record.
 fn is_unanswered(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     matches!(error, Some(rustls::Error::PeerMisbehaved(_) | rustls::Error::InvalidMessage(_)))

@@ -1,4 +1,4 @@
-//! The names that are served over TLS, compiled from the model for look-up in a handshake.
+//! The host names for TLS, compiled from the model for lookup in a handshake.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::{certified_key, provider};
 use crate::failure::TlsFault;
 use crate::rule::{HostMap, host_name};
 
-/// What clients are offered by ALPN (RFC 7301), the preferred first. Clients of HTTP/1.0 offer `http/1.0` alone.
+/// The protocols for ALPN (RFC 7301), in order of preference. Clients of HTTP/1.0 offer only `http/1.0`.
 const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
 
-/// The names that are served over TLS.
+/// The host names for TLS.
 #[derive(Debug, Default)]
 pub(crate) struct TlsTable {
     hosts: HostMap<Entry>,
@@ -28,44 +28,44 @@ pub(crate) struct TlsTable {
     unknown_names: UnknownNames,
 }
 
-/// What is done for a name.
+/// The handling of a name.
 #[derive(Debug)]
 enum Entry {
-    /// TLS ends here.
+    /// The gateway terminates TLS.
     Host(Arc<Host>),
-    /// It cannot be served, so that nobody may connect.
+    /// The configuration is unusable, so that all connections are rejected.
     Unusable,
-    /// Connections are passed on unopened.
+    /// Connections are passed through without decryption.
     Passthrough,
 }
 
-/// Who answers for a name.
+/// The result of a lookup.
 pub(super) enum Found<'t> {
     Host(&'t Arc<Host>),
-    /// Somebody else.
+    /// TLS passthrough.
     Passthrough,
 }
 
-/// A name that is served, or the default.
+/// A host name with certificates, or the default.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(super) config: Arc<ServerConfig>,
-    /// `None` is the default.
+    /// `None` for the default.
     pattern: Option<HostPattern>,
     certificates: Vec<Arc<Certificate>>,
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
 }
 
-/// What a connection was opened as.
+/// The host that a connection was opened for.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The name that the client asked for, in lower case.
+    /// The requested server name, in lower case.
     pub(crate) name: Option<Box<str>>,
     pub(crate) host: Arc<Host>,
 }
 
 impl TlsTable {
-    /// Who answers for the name that a client asks for.
+    /// The host for the server name that a client requests.
     pub(super) fn find(&self, name: Option<&str>) -> Result<Found<'_>, TlsFault> {
         match (self.hosts.find(name.unwrap_or_default().as_bytes()), name, self.unknown_names) {
             (Some(Entry::Host(host)), ..) => Ok(Found::Host(host)),
@@ -76,8 +76,8 @@ impl TlsTable {
         }
     }
 
-    /// Whether a request for this host must not be served on that connection (421; RFC 9110, 7.4), because its
-    /// certificate does not cover the host. A client that named no host was not promised any.
+    /// Whether a request for this host must not be served on the session's connection (421; RFC 9110, 7.4), because its
+    /// certificate does not cover the host. A client without a server name has received no promise about the certificate.
     pub(crate) fn is_misdirected(&self, session: &Session, authority: &[u8]) -> bool {
         let host = host_name(authority);
         let Some(name) = &session.name else { return false };
@@ -86,7 +86,7 @@ impl TlsTable {
         }
         let here = match self.hosts.find(host) {
             Some(Entry::Host(here)) => here,
-            // Its connections do not end here.
+            // The gateway does not terminate TLS for this host.
             Some(Entry::Passthrough) => return true,
             Some(Entry::Unusable) => return false,
             None => match &self.default {
@@ -99,7 +99,7 @@ impl TlsTable {
 }
 
 impl Session {
-    /// Whether the connection was opened under this policy for certificates of clients.
+    /// Whether the connection was opened under this client certificate policy.
     pub(crate) fn is_under(&self, policy: &Arc<ClientAuth>) -> bool {
         self.host.client_auth.as_ref().is_some_and(|own| Arc::ptr_eq(own, policy) || own == policy)
     }
@@ -112,13 +112,13 @@ impl Host {
     }
 }
 
-/// Compiles tables, and keeps what stays the same from one to the next.
+/// Compiles tables, and reuses unchanged parts.
 #[derive(Debug)]
 pub(crate) struct Compiler {
-    /// The keys that are in use, each with the certificate that it was made from.
+    /// The keys in use, each with its certificate.
     keys: Vec<(Arc<Certificate>, Arc<CertifiedKey>)>,
     own_secret: Option<TicketSecret>,
-    /// What is shown where the configuration has no default certificate that can be used.
+    /// The default certificate, if the configuration has no usable default certificate.
     own_certificate: Option<Arc<Certificate>>,
     latest: Option<(Arc<Tls>, TlsSettings, Arc<TlsTable>)>,
 }
@@ -139,8 +139,8 @@ impl Compiler {
         }
     }
 
-    /// The table of a configuration. A certificate that cannot be used is left out, and told in the log: the control
-    /// plane has checked them all.
+    /// The table of a configuration. An unusable certificate is left out and logged: the control plane has checked all
+    /// certificates before.
     pub(crate) fn compile(&mut self, tls: &Arc<Tls>, settings: &Settings) -> Arc<TlsTable> {
         if let Some((known, with, table)) = &self.latest
             && (Arc::ptr_eq(known, tls) || known == tls)
@@ -244,14 +244,14 @@ fn server_config(
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByKey(keys)));
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    // Tickets need no memory here and work in every process; RFC 5077 does the same for TLS 1.2.
+    // Tickets need no memory here and are valid in every process; RFC 5077 does the same for TLS 1.2.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = tickets;
     Ok(config)
 }
 
-/// Whose tickets are good for one another: without certificates of clients all, else those of the same policy. What
-/// was verified is in the ticket and not verified again.
+/// The group of hosts whose tickets are interchangeable: all hosts without client certificates, otherwise the hosts of
+/// the same policy. A ticket contains the verified identity, which is not verified again.
 fn purpose(auth: Option<&ClientAuth>) -> Vec<u8> {
     let Some(auth) = auth else { return Vec::new() };
     let mut digest = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
@@ -265,7 +265,7 @@ fn purpose(auth: Option<&ClientAuth>) -> Vec<u8> {
     purpose
 }
 
-/// Gives a client the first certificate whose key it can verify.
+/// Chooses the first certificate whose key the client can verify.
 #[derive(Debug)]
 struct ByKey(Vec<Arc<CertifiedKey>>);
 

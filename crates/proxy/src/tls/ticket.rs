@@ -1,7 +1,7 @@
-//! Session tickets (RFC 8446, 4.6.1; RFC 5077): what a client brings back to go on where it left off.
+//! Session tickets (RFC 8446, 4.6.1; RFC 5077), with which clients resume sessions.
 //!
-//! The keys are derived from a secret and the time, so that all workers, and all processes with the same secret, seal
-//! and open the same tickets, and the keys change without anybody being told.
+//! The keys are derived from a secret and the time. So all workers, and all processes with the same secret, encrypt and
+//! decrypt the same tickets, and the keys change without coordination.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,20 +13,20 @@ use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 use sluicegate_model::tls::TicketSecret;
 
-/// For how long one key seals.
+/// How long one key encrypts.
 const EPOCH: Duration = Duration::from_secs(6 * 3600);
-/// How many epochs a ticket outlives its own.
+/// How many further epochs a ticket is valid.
 const OLDER: u64 = 2;
-/// What clients are told (RFC 8446, 4.6.1: a week at most).
+/// The lifetime that clients receive (RFC 8446, 4.6.1: a week at most).
 const LIFETIME: Duration = Duration::from_secs(2 * 6 * 3600);
 const NAME_LEN: usize = 16;
 
-/// What seals the tickets of one group of hosts.
+/// Encrypts the tickets of one group of hosts.
 pub(super) struct Tickets {
-    /// The first seals, all open.
+    /// The first secret encrypts, all decrypt.
     secrets: Vec<TicketSecret>,
-    /// Keeps apart whose tickets are not good for one another: who must show a certificate by one policy has not
-    /// shown it for another.
+    /// Separates groups whose tickets are not interchangeable: a client with a certificate under one policy has not shown
+    /// it under another.
     purpose: Vec<u8>,
     keys: Mutex<Keys>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Tickets {
 #[derive(Default)]
 struct Keys {
     epoch: u64,
-    /// The first seals, all open.
+    /// The first key encrypts, all decrypt.
     keys: Vec<Arc<Key>>,
 }
 
@@ -48,14 +48,14 @@ impl Tickets {
         Self { secrets, purpose, keys: Mutex::default() }
     }
 
-    /// The keys of now.
+    /// The current keys.
     fn keys(&self, now: SystemTime) -> Vec<Arc<Key>> {
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let epoch = seconds / EPOCH.as_secs();
-        // Once in a handshake, never in a request.
+        // The lock is taken once in a handshake, never in a request.
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.epoch != epoch || keys.keys.is_empty() {
-            // One ahead, for processes whose clocks are.
+            // One epoch ahead, for processes with clocks ahead.
             let epochs =
                 [epoch].into_iter().chain((epoch.saturating_sub(OLDER)..epoch).rev()).chain([epoch + 1]);
             let of_epoch = |epoch| self.secrets.iter().filter_map(move |secret| self.derive(secret, epoch));
@@ -127,7 +127,7 @@ impl fmt::Debug for Tickets {
     }
 }
 
-/// How many bytes to derive.
+/// The number of bytes to derive.
 struct Length(usize);
 
 impl KeyType for Length {
@@ -136,7 +136,7 @@ impl KeyType for Length {
     }
 }
 
-/// A secret that no other process has.
+/// A secret that is unique to this process.
 pub(super) fn own_secret() -> Result<TicketSecret, aws_lc_rs::error::Unspecified> {
     let mut secret = [0; TicketSecret::MIN];
     rand::fill(&mut secret)?;

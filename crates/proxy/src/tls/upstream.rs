@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use super::stream::TlsStream;
 use super::{certified_key, provider, root_store};
 
-/// How TLS is spoken with the endpoints of an upstream, compiled once for all workers.
+/// The TLS settings for endpoints of an upstream, compiled once for all workers.
 pub(crate) struct Connector {
-    /// What it was made from.
+    /// The source of the settings.
     pub(crate) model: Arc<UpstreamTls>,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -53,7 +53,7 @@ impl Connector {
         Ok(Self { model: model.clone(), config: Arc::new(config), name, http2 })
     }
 
-    /// Carries out the handshake on a connection to an endpoint.
+    /// Performs the handshake on a connection to an endpoint.
     pub(crate) async fn connect(&self, tcp: TcpStream) -> io::Result<Box<TlsStream>> {
         let stream = handshake(tcp, self.config.clone(), self.name.clone()).await?;
         if self.http2 && stream.protocol() != Some(b"h2") {
@@ -69,7 +69,7 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Carries out the handshake with the server of this name.
+/// Performs the handshake with the server of this name.
 pub(crate) async fn handshake(
     tcp: TcpStream,
     config: Arc<ClientConfig>,
@@ -81,7 +81,8 @@ pub(crate) async fn handshake(
     Ok(stream)
 }
 
-/// How TLS is spoken with a server for which these vouch; those whom browsers trust, if there are none.
+/// The TLS settings for a server with a certificate from one of these CA certificates; if there are none, from the CAs
+/// that browsers trust.
 pub(crate) fn verifying(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, Error> {
     let roots = match authorities {
         [] => Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()),
@@ -91,7 +92,7 @@ pub(crate) fn verifying(authorities: &[CertificateDer<'static>]) -> Result<Clien
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Takes every certificate of which the endpoint has the key.
+/// Accepts every certificate whose key the endpoint has.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

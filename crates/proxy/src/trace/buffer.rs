@@ -13,9 +13,9 @@ use super::protobuf;
 use super::span::Span;
 use crate::telemetry::WorkerStats;
 
-/// A worker passes its spans on once it has so many, and each second.
+/// A worker passes its spans on once it has this many, and each second.
 const BATCH: u64 = 512;
-/// Or once they have so many bytes. The longest span has some 10 KiB.
+/// A worker also passes its spans on once they have this many bytes. The longest span has about 10 KiB.
 const BATCH_BYTES: usize = 128 * 1024;
 
 /// Spans that go to the collector together, each as a field of the message `ScopeSpans`.
@@ -25,7 +25,7 @@ pub(crate) struct Batch {
     pub(super) count: u64,
 }
 
-/// What one worker has of its spans.
+/// The spans of one worker.
 #[derive(Debug)]
 pub(crate) struct SpanBuffer {
     batches: mpsc::Sender<Batch>,
@@ -37,7 +37,7 @@ pub(crate) struct SpanBuffer {
 struct Pending {
     spans: Vec<u8>,
     count: u64,
-    /// For the span that is written: its length has to be known before.
+    /// The buffer for the span that is written: its length must be known first.
     span: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl SpanBuffer {
         Self { batches, followed, pending: RefCell::default() }
     }
 
-    /// Decides about a request that begins now.
+    /// Decides about a request that begins at `now`.
     pub(crate) fn decide(
         &self,
         head: &RequestHead,
@@ -62,7 +62,7 @@ impl SpanBuffer {
         decision
     }
 
-    /// Takes the span of a request that has ended.
+    /// Adds the span of a request that has ended.
     pub(crate) fn record(&self, span: &Span<'_>, stats: &WorkerStats) {
         let mut pending = self.pending.borrow_mut();
         let Pending { spans, count, span: message } = &mut *pending;

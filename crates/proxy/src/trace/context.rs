@@ -1,4 +1,4 @@
-//! Which trace a request is part of, and whether the gateway has a span in it (W3C Trace Context, levels 1 and 2).
+//! The trace of a request, and whether the gateway adds a span (W3C Trace Context, levels 1 and 2).
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,40 +7,40 @@ use std::time::{Duration, Instant};
 use sluicegate_http1::{Known, RequestHead};
 use sluicegate_model::Tracing;
 
-/// The request is to be traced by all who serve it.
+/// All services should trace the request.
 const SAMPLED: u8 = 1;
-/// The trace's id is random (level 2, 3.2.2.5.2).
+/// The trace ID is random (level 2, 3.2.2.5.2).
 const RANDOM: u8 = 2;
 
-/// The span of the gateway for a request, and the trace that it is part of.
+/// The gateway's span for a request, and its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
     pub(crate) trace: u128,
-    /// The caller's span, if the trace began there.
+    /// The caller's span, if the caller began the trace.
     pub(crate) parent: Option<u64>,
     pub(crate) span: u64,
     pub(crate) flags: u8,
 }
 
-/// What is done about the trace of a request.
+/// The decision about the trace of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Nothing: what the caller says of it goes on as it came.
+    /// The trace headers of the caller are forwarded unchanged.
     PassOn,
-    /// What the caller says of it is nonsense, and does not go on.
+    /// The trace headers of the caller are invalid, and are not forwarded.
     Forget,
-    /// It would be traced for its caller, but too many are.
+    /// The caller wants a trace, but the limit is reached.
     TooMany,
-    /// It has a span.
+    /// The request has a span.
     Take(Trace),
 }
 
-/// Decides about a request that begins `now`. Not to trace one that is part of no trace costs a random number and a look at the
-/// header lines.
+/// Decides about a request that begins at `now`. For a request that is not traced and not part of a trace, the cost is a
+/// random number and a look at the header lines.
 ///
-/// A caller's trace is followed: its trace id stays, and so does its decision. Anybody can set the `sampled` flag, so what is
-/// traced for it is limited; and since a trace that the gateway has no span in is none of its business, `traceparent` and
-/// `tracestate` go on as they came then.
+/// The gateway follows a caller's trace: the trace ID stays, and so does the caller's decision. Any client can set the
+/// `sampled` flag, so the rate of these traces is limited. If the gateway adds no span to a trace, it forwards
+/// `traceparent` and `tracestate` unchanged.
 pub(crate) fn decide(
     head: &RequestHead,
     buf: &[u8],
@@ -52,7 +52,7 @@ pub(crate) fn decide(
     let parent = match (parents.next(), parents.next()) {
         (None, _) => None,
         (Some(line), None) => Some(Parent::parse(line.value.of(buf))),
-        // It is not known which one is right.
+        // The right header is unknown.
         (Some(_), Some(_)) => Some(None),
     };
     match parent {
@@ -76,7 +76,7 @@ pub(crate) fn decide(
 }
 
 impl Trace {
-    /// Puts the gateway's span in the place of the caller's: marks the lines that do not go on, and writes the one that does.
+    /// Replaces the caller's span by the gateway's span: marks the lines to drop, and writes the new line.
     pub(crate) fn propagate(&self, head: &mut RequestHead, lines: &mut Vec<u8>) {
         drop_lines(head, self.parent.is_some());
         let Self { trace, span, flags, .. } = self;
@@ -86,13 +86,13 @@ impl Trace {
 }
 
 impl Decision {
-    /// Sees to it that what is nonsense does not go on.
+    /// Drops invalid trace headers.
     pub(crate) fn forget(head: &mut RequestHead) {
         drop_lines(head, false);
     }
 }
 
-/// `tracestate` is only worth something beside the `traceparent` that it came with (3.3).
+/// `tracestate` is useful only together with its `traceparent` (3.3).
 fn drop_lines(head: &mut RequestHead, keeps_state: bool) {
     for line in &mut head.lines {
         line.hop_by_hop |=
@@ -100,7 +100,7 @@ fn drop_lines(head: &mut RequestHead, keeps_state: bool) {
     }
 }
 
-/// What a `traceparent` says.
+/// The content of a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parent {
     trace: u128,
@@ -109,7 +109,7 @@ struct Parent {
 }
 
 impl Parent {
-    /// `version-trace-span-flags` (3.2). Of a newer version the beginning is read (4.3).
+    /// `version-trace-span-flags` (3.2). For a newer version, only the beginning is read (4.3).
     fn parse(value: &[u8]) -> Option<Self> {
         const LENGTH: usize = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".len();
         let (version, rest) = (hex(value.get(..2)?)?, value.get(LENGTH..)?);
@@ -121,7 +121,7 @@ impl Parent {
         let has_dashes = [2, 35, 52].iter().all(|dash| value[*dash] == b'-');
         let (trace, span, flags) = (hex(&value[3..35])?, hex(&value[36..52])?, hex(&value[53..55])?);
         let is_valid = is_whole && has_dashes && trace != 0 && span != 0;
-        // They have as many digits as fit.
+        // The field lengths match the integer sizes.
         is_valid.then_some(Self { trace, span: span as u64, flags: flags as u8 })
     }
 }
@@ -138,12 +138,12 @@ fn hex(digits: &[u8]) -> Option<u128> {
     })
 }
 
-/// How many requests were traced because their callers say so: those of one second at once at most, and then evenly (the
-/// generic cell rate algorithm). All workers share it, and only such requests touch it.
+/// Limits requests that are traced because of their callers' decision: a burst of one second's number at most, and then
+/// an even rate (the generic cell rate algorithm). All workers share the limit, and only these requests touch it.
 #[derive(Debug)]
 pub(crate) struct Followed {
     began: Instant,
-    /// When the next one is due, in nanoseconds since then.
+    /// When the next request is due, in nanoseconds since `began`.
     due: AtomicU64,
 }
 
@@ -152,7 +152,7 @@ impl Followed {
         Self { began: Instant::now(), due: AtomicU64::new(0) }
     }
 
-    /// Whether one more may be traced.
+    /// Whether one more request may be traced.
     fn admit(&self, per_second: u32, now: Instant) -> bool {
         const SECOND: u64 = Duration::from_secs(1).as_nanos() as u64;
         let Some(pause) = SECOND.checked_div(per_second.into()) else { return false };

@@ -1,8 +1,8 @@
-//! Sending spans: OTLP over HTTP with protobuf (opentelemetry-proto, `ExportTraceServiceRequest`), which every collector takes
-//! and every load balancer lets through. gRPC would be the same bytes with a frame around them.
+//! Export of spans: OTLP over HTTP with protobuf (opentelemetry-proto, `ExportTraceServiceRequest`), which every
+//! collector accepts and every load balancer passes. gRPC would send the same bytes in a frame.
 //!
-//! A thread of its own does it, begun when there is a collector for the first time. Whatever the collector does is bounded in
-//! time and length, and costs spans at worst.
+//! A separate thread exports spans. It starts when the first collector is configured. Every exchange with a collector is
+//! limited in time and length, and costs spans at worst.
 
 use std::io;
 use std::sync::Arc;
@@ -29,42 +29,42 @@ use super::buffer::{Batch, SpanBuffer};
 use super::context::Followed;
 use super::protobuf::{bytes, fields, text_attribute};
 
-/// How many batches may wait to be sent, before spans are dropped: 5 MiB at most.
+/// How many batches may wait before spans are dropped: 5 MiB at most.
 pub(super) const QUEUE: usize = 32;
 
-/// How long a batch may take to be sent and answered.
+/// The time limit for sending a batch and receiving the response.
 const TIME: Duration = Duration::from_secs(5);
 
-/// How often a batch is sent when that fails in a way that may pass.
+/// How often a batch is sent if the error may be temporary.
 const TRIES: u32 = 4;
 
-/// The time after the first try that failed; it doubles. Half of it is random.
+/// The pause after the first failed attempt; the pause doubles. Half of it is random.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest that a collector may ask to be left alone (`Retry-After`).
+/// The longest pause that a collector may request (`Retry-After`).
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// What is read of a collector's answer, in bytes.
+/// The length limit of a collector's response, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// How long spans are sent at the end of the process.
+/// How long spans are still sent at the end of the process.
 const LAST: Duration = Duration::from_secs(2);
 
-/// What became of spans that workers passed on.
+/// The fate of spans that workers passed on.
 #[derive(Debug, Default)]
 pub struct SpanStats {
     exported: AtomicU64,
     lost: [AtomicU64; SpanLoss::ALL.len()],
 }
 
-/// Why spans were dropped that workers had passed on.
+/// Why spans from workers were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanLoss {
-    /// The collector could not be connected to, did not answer in time or not in HTTP, or asked for another time once too often.
+    /// The collector was unreachable, did not respond in time or not in HTTP, or requested one pause too many.
     Unreachable,
-    /// It refused the request for good: 400 or 404, for example.
+    /// The collector rejected the request finally: 400 or 404, for example.
     Refused,
-    /// It took the request but not these spans (`rejected_spans`).
+    /// The collector accepted the request but not these spans (`rejected_spans`).
     Rejected,
     /// There was no collector any more, or the process ended.
     Ended,
@@ -87,7 +87,7 @@ impl SpanLoss {
 }
 
 impl SpanStats {
-    /// Spans that a collector took.
+    /// Spans that a collector accepted.
     #[must_use]
     pub fn exported(&self) -> u64 {
         self.exported.load(Ordering::Relaxed)
@@ -104,19 +104,19 @@ impl SpanStats {
     }
 }
 
-/// What sends spans.
+/// The exporter of spans.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     tracing: watch::Sender<Option<Arc<Tracing>>>,
     stats: Arc<SpanStats>,
-    /// Told when the process ends.
+    /// Notified when the process ends.
     closing: Arc<Notify>,
-    /// Until there is a collector.
+    /// Set until a collector is configured.
     pub(super) batches: Option<mpsc::Receiver<Batch>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where workers' buffers pass their spans on.
+/// The recipient of workers' spans.
 #[derive(Debug)]
 pub(crate) struct Spans {
     batches: mpsc::Sender<Batch>,
@@ -130,7 +130,7 @@ impl Spans {
 }
 
 impl Exporter {
-    /// One without a collector, and where it gets spans from.
+    /// An exporter without a collector, and the recipient of spans.
     pub(crate) fn new(stats: Arc<SpanStats>) -> (Self, Spans) {
         let (sender, batches) = mpsc::channel(QUEUE);
         let (tracing, _) = watch::channel(None);
@@ -138,7 +138,7 @@ impl Exporter {
         (exporter, Spans { batches: sender, followed: Arc::new(Followed::new()) })
     }
 
-    /// Sends spans there from now on.
+    /// Sends spans to this collector from now on.
     pub(crate) fn follow(&mut self, tracing: Option<&Tracing>) {
         if self.tracing.borrow().as_deref() == tracing {
             return;
@@ -155,7 +155,7 @@ impl Exporter {
         }
     }
 
-    /// Ends it once the workers have ended: what they passed on is still sent, for two seconds at most.
+    /// Ends the export once the workers have ended: their last spans are still sent, for two seconds at most.
     pub(crate) fn close(&mut self) -> Option<JoinHandle<()>> {
         self.closing.notify_one();
         self.thread.take()
@@ -187,11 +187,11 @@ fn run(
     while let Ok(batch) = batches.try_recv() {
         stats.lose(SpanLoss::Ended, batch.count);
     }
-    // It may be looking a name up, which nobody waits for.
+    // A name lookup may still be running, and is abandoned.
     runtime.shutdown_background();
 }
 
-/// Sends what comes until no worker is left.
+/// Sends spans until no worker is left.
 async fn export(
     batches: &mut mpsc::Receiver<Batch>,
     tracing: watch::Receiver<Option<Arc<Tracing>>>,
@@ -232,7 +232,7 @@ async fn export(
     }
 }
 
-/// Spans that are under way when the thread ends.
+/// Spans in flight when the thread ends.
 struct Lost<'s> {
     stats: &'s SpanStats,
     count: u64,
@@ -244,16 +244,16 @@ impl Drop for Lost<'_> {
     }
 }
 
-/// What a collector says of spans that it took.
+/// A collector's response about accepted spans.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Taken {
-    /// How many of them it did not take after all.
+    /// How many of the spans the collector rejected.
     rejected: u64,
     message: String,
 }
 
 impl Taken {
-    /// `ExportTraceServiceResponse.partial_success`. What cannot be read says nothing.
+    /// `ExportTraceServiceResponse.partial_success`. An unreadable response counts as empty.
     fn read(answer: &[u8]) -> Self {
         let mut taken = Self::default();
         let partial = fields(answer).find_map(|field| match field {
@@ -273,7 +273,7 @@ impl Taken {
     }
 }
 
-/// Why spans were not taken.
+/// Why spans were not accepted.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error("cannot connect: {0}")]
@@ -299,7 +299,7 @@ fn advice(status: StatusCode) -> &'static str {
 }
 
 impl ExportError {
-    /// Whether another try may do better (OTLP, "Failures": these and no other statuses).
+    /// Whether a retry may succeed (OTLP, "Failures": only these statuses).
     fn may_pass(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
@@ -316,19 +316,19 @@ impl ExportError {
     }
 }
 
-/// The connection to a collector, which is kept.
+/// The connection to a collector, which stays open.
 #[derive(Default)]
 struct Link(Option<Open>);
 
 struct Open {
     tracing: Arc<Tracing>,
     sender: SendRequest<Full<Bytes>>,
-    /// It ends with the link.
+    /// The task ends with the link.
     _driving: JoinSet<hyper::Result<()>>,
 }
 
 impl Link {
-    /// Sends spans, more than once if need be.
+    /// Sends spans, with retries if necessary.
     async fn send(&mut self, tracing: &Arc<Tracing>, batch: Batch) -> Result<Taken, ExportError> {
         let message = Bytes::from(message(&tracing.service_name, &batch.spans));
         drop(batch);
@@ -339,7 +339,7 @@ impl Link {
                 Ok(Err(error)) => error,
                 Err(_) => ExportError::Timeout,
             };
-            // Whatever is the matter with it.
+            // After any error.
             self.0 = None;
             if left == 0 || !error.may_pass() {
                 return Err(error);
@@ -368,7 +368,7 @@ impl Link {
         };
         let mut request = Request::new(Full::new(message));
         *request.method_mut() = http::Method::POST;
-        // Both were parsed before, and hold no character that could not be here.
+        // Both parts were parsed before, and contain no invalid characters.
         *request.uri_mut() = format!("{}/v1/traces", collector.path).parse().unwrap_or_default();
         let headers = request.headers_mut();
         headers.extend(host.parse().ok().map(|host| (HOST, host)));
@@ -380,7 +380,7 @@ impl Link {
         if !status.is_success() {
             return Err(ExportError::Status { status, pause: retry_after(response.headers()) });
         }
-        // It has them. What it says of them is worth reading if it is short.
+        // The collector has the spans. Its response is read if it is short.
         match Limited::new(response.into_body(), ANSWER_MAX).collect().await {
             Ok(answer) => {
                 self.0 = Some(open);
@@ -391,7 +391,7 @@ impl Link {
     }
 }
 
-/// How many seconds it asks to be left alone (RFC 9110, 10.2.3); dates are not read.
+/// The requested pause in seconds (RFC 9110, 10.2.3); dates are ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
@@ -424,7 +424,7 @@ where
     Ok((sender, driving))
 }
 
-/// `ExportTraceServiceRequest` with one `ResourceSpans` and one `ScopeSpans`, whose spans are written already.
+/// `ExportTraceServiceRequest` with one `ResourceSpans` and one `ScopeSpans`, whose spans are already encoded.
 fn message(service_name: &str, spans: &[u8]) -> Vec<u8> {
     let mut resource = Vec::new();
     text_attribute(&mut resource, 1, "service.name", service_name.as_bytes());

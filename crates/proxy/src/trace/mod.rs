@@ -1,16 +1,16 @@
-//! Traces: which requests have a span of the gateway, and how it comes to a collector.
+//! Traces: sampling of requests, and the export of the gateway's spans to a collector.
 //!
-//! A worker decides when a request begins, and writes the span when it ends, as a part of the message that the collector
-//! gets. Each second, or when there are many, it passes them on to a thread of its own that sends them (OTLP over HTTP). Of the
-//! two nobody waits for the other: what there is no room for is dropped and counted.
+//! A worker decides when a request begins, and writes the span when the request ends, in the encoding for the collector.
+//! Each second, or when there are many spans, the worker passes them to a separate thread that sends them (OTLP over
+//! HTTP). Neither waits for the other: spans without room are dropped and counted.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`context`] | `traceparent`: which trace a request is part of |
-//! | [`span`] | what is told of a request |
+//! | [`context`] | `traceparent`: the trace of a request |
+//! | [`span`] | the attributes of a span |
 //! | [`buffer`] | the spans that a worker has not passed on yet |
-//! | [`export`] | the thread that sends them, and what becomes of them |
-//! | [`protobuf`] | how messages are written |
+//! | [`export`] | the thread that sends spans, and their fate |
+//! | [`protobuf`] | the encoding of messages |
 
 mod buffer;
 mod context;

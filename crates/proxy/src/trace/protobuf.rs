@@ -1,5 +1,4 @@
-//! Writing messages in the Protocol Buffers wire format. A worker writes a span once, as it is sent: no message is built of
-//! objects first.
+//! Writes messages in the Protocol Buffers wire format. A worker encodes a span directly, without building objects first.
 
 use std::borrow::Cow;
 
@@ -18,13 +17,13 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How long a number is.
+/// The length of an encoded number.
 fn varint_len(number: usize) -> usize {
     let bits = usize::BITS - (number | 1).leading_zeros();
     bits.div_ceil(7) as usize
 }
 
-/// The length of a field with a number up to 15 and so many bytes in it.
+/// The length of a field with a number up to 15 and `length` bytes.
 fn field_len(length: usize) -> usize {
     1 + varint_len(length) + length
 }
@@ -33,7 +32,7 @@ fn tag(out: &mut Vec<u8>, field: u32, wire: u32) {
     varint(out, (field << 3 | wire).into());
 }
 
-/// An integer, a bool or an enumeration.
+/// An integer, a bool or an enum.
 pub(super) fn integer(out: &mut Vec<u8>, field: u32, number: u64) {
     tag(out, field, VARINT);
     varint(out, number);
@@ -51,7 +50,7 @@ pub(super) fn fixed32(out: &mut Vec<u8>, field: u32, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// A string, bytes, or a message that is written already.
+/// A string, bytes, or an encoded message.
 pub(super) fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     tag(out, field, LENGTH);
     varint(out, bytes.len() as u64);
@@ -73,7 +72,7 @@ pub(super) fn text_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: &[
     bytes(out, 1, value.as_bytes());
 }
 
-/// One whose value is an integer.
+/// A `KeyValue` whose value is an integer.
 pub(super) fn integer_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: u64) {
     let any_value = 1 + varint_len(usize::try_from(value).unwrap_or(usize::MAX));
     begin_attribute(out, field, key, any_value);
@@ -88,12 +87,12 @@ fn begin_attribute(out: &mut Vec<u8>, field: u32, key: &str, any_value: usize) {
     varint(out, any_value as u64);
 }
 
-/// As a string has to be. One that is not would spoil the whole message for whoever reads it.
+/// Valid UTF-8. An invalid string would make the whole message unreadable.
 pub(super) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// A field of a message that came: its number, and its value as a number or as bytes.
+/// The fields of a received message: the number of each field, and its value as a number or as bytes.
 pub(super) fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, Result<u64, &[u8]>)> {
     std::iter::from_fn(move || {
         let key = take_varint(&mut message)?;

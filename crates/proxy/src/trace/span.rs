@@ -1,5 +1,6 @@
-//! What is told of a request: OpenTelemetry's stable conventions for HTTP servers (Semantic Conventions 1.23 and later), and
-//! what only a gateway knows as `sluicegate.*`. Never the query: it may have secrets, and its words are of no use to others.
+//! The attributes of a span: OpenTelemetry's stable conventions for HTTP servers (Semantic Conventions 1.23 and later),
+//! and gateway-specific attributes as `sluicegate.*`. The query is never included: it may hold secrets, and has little
+//! use for others.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -12,10 +13,11 @@ use sluicegate_model::{RouteId, UpstreamKey};
 use super::context::Trace;
 use super::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
 
-/// What is told of a path and of the rest, in bytes: a span is there to be looked at, and has to have an end.
+/// The length limits of the path and of other attributes, in bytes: people read spans, and the size of a span must be
+/// bounded.
 const PATH_MAX: usize = 1024;
 const TEXT_MAX: usize = 256;
-/// Of the state of a trace everything is kept (W3C Trace Context, 3.3.1.5) or nothing.
+/// The `tracestate` is included completely (W3C Trace Context, 3.3.1.5) or not at all.
 const STATE_MAX: usize = 512;
 
 /// `Span.attributes` (opentelemetry/proto/trace/v1/trace.proto).
@@ -24,7 +26,7 @@ const ATTRIBUTES: u32 = 9;
 /// A request that has ended.
 pub(crate) struct Span<'s> {
     pub(crate) trace: &'s Trace,
-    /// `tracestate`, if the trace began before.
+    /// `tracestate`, if a caller began the trace.
     pub(crate) state: Option<&'s [u8]>,
     pub(crate) start: SystemTime,
     pub(crate) duration: Duration,
@@ -33,15 +35,15 @@ pub(crate) struct Span<'s> {
     pub(crate) is_https: bool,
     pub(crate) host: &'s [u8],
     pub(crate) path: &'s [u8],
-    /// The pattern of its route.
+    /// The path pattern of the route.
     pub(crate) pattern: Option<&'s str>,
     pub(crate) version: &'static str,
     pub(crate) user_agent: Option<&'s [u8]>,
     pub(crate) client: IpAddr,
     pub(crate) peer: IpAddr,
-    /// The status that the client got, 0 if none.
+    /// The status that the client received; 0 if none.
     pub(crate) status: u16,
-    /// Whether it came to its proper end.
+    /// Whether the response ended properly.
     pub(crate) is_complete: bool,
     pub(crate) reason: Option<&'static str>,
     pub(crate) route: Option<&'s RouteId>,
@@ -54,7 +56,7 @@ pub(crate) struct Span<'s> {
 }
 
 impl Span<'_> {
-    /// Writes it as the message `Span`.
+    /// Writes the span as the message `Span`.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         const SERVER: u64 = 2;
         const ERROR: u64 = 2;
@@ -78,11 +80,13 @@ impl Span<'_> {
         fixed64(out, 8, nanos(start + self.duration));
         self.write_http(out);
         self.write_gateway(out);
-        // Its own fault or an endpoint's. What breaks off after its head is one too, whoever's fault it is.
+        // Errors of the gateway or of an endpoint. A response that breaks off after its head is an error too, whatever
+        // the cause.
         if self.status >= 500 || !self.is_complete && self.status > 0 {
             out.extend_from_slice(&[15 << 3 | 2, 2, 3 << 3, ERROR as u8]);
         }
-        // Whether the parent is remote is known: it always is (SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE, SPAN_FLAGS_CONTEXT_IS_REMOTE).
+        // The parent is always remote, and the flags say so (SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE,
+        // SPAN_FLAGS_CONTEXT_IS_REMOTE).
         let remote = if parent.is_some() { 0x300 } else { 0x100 };
         fixed32(out, 16, u32::from(flags) | remote);
     }
@@ -144,7 +148,7 @@ impl Span<'_> {
         }
     }
 
-    /// The method's name if it is one that everybody knows: others would be names without number.
+    /// The method's name if it is a well-known name: other names are unlimited in number.
     fn method_text(&self) -> &'static str {
         match self.method {
             Method::Get => "GET",
@@ -165,20 +169,20 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// An attribute, cut to its longest.
+/// An attribute, cut to the length limit.
 fn put(out: &mut Vec<u8>, key: &str, value: &[u8]) {
     text_attribute(out, ATTRIBUTES, key, &value[..value.len().min(TEXT_MAX)]);
 }
 
-/// An attribute that is written as it is shown.
+/// An attribute with the text of its `Display`.
 fn show(out: &mut Vec<u8>, key: &str, value: impl Display) {
     let mut text = Text::default();
-    // What does not fit is cut.
+    // Text beyond the limit is cut.
     let _ = write!(text, "{value}");
     put(out, key, text.as_bytes());
 }
 
-/// A text on the stack.
+/// A text buffer on the stack.
 struct Text {
     bytes: [u8; TEXT_MAX],
     length: usize,
@@ -208,12 +212,12 @@ impl std::io::Write for Text {
     }
 }
 
-/// At most so many bytes of a text, in whole characters.
+/// The first `most` bytes of a text, in whole characters.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// What a client asks for, without and with its port.
+/// The host that a client requests, and its port.
 fn host_and_port(authority: &[u8]) -> (&[u8], Option<u16>) {
     let host = crate::rule::host_name(authority);
     let rest = &authority[host.len()..];

@@ -1,4 +1,4 @@
-//! How much an upstream may be given at once.
+//! Concurrency limits of an upstream.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use super::local::LocalUpstream;
 use super::shared::SharedUpstream;
 use crate::failure::Failure;
 
-/// A request's place at an upstream, counted while it lasts.
+/// A request's place at an upstream, counted until the value is dropped.
 pub(crate) struct Admission {
     upstream: Rc<LocalUpstream>,
-    /// Where it is counted over all workers, for a limit.
+    /// For a limit: the upstream whose count over all workers includes the request.
     limited: Option<Arc<SharedUpstream>>,
 }
 

@@ -1,4 +1,4 @@
-//! Choosing an endpoint.
+//! Load balancing.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::local::{LocalEndpoint, LocalUpstream, Members};
 
-/// The endpoints that a request has tried without success.
+/// The endpoints that failed for a request.
 #[derive(Default)]
 pub(crate) struct Tried {
     failed: Vec<u64>,
@@ -22,8 +22,8 @@ impl Tried {
         }
     }
 
-    /// A connection to it was dead, which can mean that it is dying or nothing at all: another one comes first,
-    /// unless only suspects are left.
+    /// A connection to the endpoint was dead. The endpoint may be about to end, or may be fine. Another endpoint comes
+    /// first, unless only unhealthy endpoints are left.
     pub(crate) fn doubt(&mut self, endpoint: &LocalEndpoint) {
         self.doubtful = Some(endpoint.shared.id);
     }
@@ -41,25 +41,26 @@ impl Tried {
     }
 }
 
-/// What a request wants of the choice, beside what its upstream says.
+/// A request's wishes for load balancing, which come before the upstream's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish {
-    /// In place of the upstream's own.
+    /// The balance to use instead of the upstream's balance.
     pub(crate) balance: Option<Balance>,
-    /// Requests of the same hash go to the same endpoint, as far as it has room.
+    /// Requests with the same hash go to the same endpoint, unless the endpoint is overloaded.
     pub(crate) hash: Option<u64>,
-    /// The endpoint of this [`mark`](super::SharedEndpoint::mark), before anything else.
+    /// The endpoint with this [`mark`](super::SharedEndpoint::mark), before any other choice.
     pub(crate) mark: Option<u64>,
 }
 
-/// How many requests of a worker an endpoint may have under way before consistent hashing looks at its share.
+/// How many requests of a worker an endpoint may have in flight before consistent hashing checks its share.
 const HASHED_MIN: u64 = 8;
 
-/// How often a choice that is not welcome is thrown again before all endpoints are looked through.
+/// How often the random choice is repeated after an unwelcome endpoint, before all endpoints are searched.
 const THROWS: usize = 4;
 
 impl LocalUpstream {
-    /// The endpoint for the next attempt, none of `tried`. Suspects only if there is nobody else, or too few.
+    /// The endpoint for the next attempt, none of `tried`. Unhealthy endpoints only if there are no healthy endpoints, or
+    /// too few.
     pub(crate) fn pick(
         &self,
         tried: &Tried,
@@ -83,7 +84,7 @@ impl LocalUpstream {
                 }
             }
         }
-        // Rare: look through all, from anywhere.
+        // Rare: searches all endpoints from a random start.
         let start = fastrand::usize(..members.eligible.len());
         let (after, before) = members.eligible.split_at(start);
         let free = || before.iter().chain(after).filter(|endpoint| members.is_free(endpoint, tried));
@@ -121,7 +122,7 @@ impl LocalUpstream {
             Balance::LeastRequest => one.stats().in_flight.get() <= other.stats().in_flight.get(),
             Balance::Ewma | Balance::RoundRobin => one.cost(now) <= other.cost(now),
         };
-        // A suspect never beats its rival by having little to do.
+        // An unhealthy endpoint never wins because it has few requests.
         let prefer_one = match (one.shared.is_suspect(), other.shared.is_suspect()) {
             (true, false) => false,
             (false, true) => true,
@@ -136,7 +137,7 @@ impl Members {
         !tried.contains(endpoint) && !self.is_at_limit(endpoint)
     }
 
-    /// The endpoint that is wished for, if it serves.
+    /// The preferred endpoint, if it can take the request.
     fn wished(&self, wish: &Wish, tried: &Tried) -> Option<&Rc<LocalEndpoint>> {
         let serves = |endpoint: &&Rc<LocalEndpoint>| {
             self.is_free(endpoint, tried) && !endpoint.shared.is_suspect() && !tried.doubts(endpoint)
@@ -147,8 +148,9 @@ impl Members {
         marked.or_else(|| self.hashed(wish.hash?, serves))
     }
 
-    /// The first in the order that the hash gives (rendezvous hashing: of those that come and go nobody else moves) of those that
-    /// have not more than their share to do (Mirrokni et al., Consistent Hashing with Bounded Loads).
+    /// The first endpoint in the order that the hash gives, among the endpoints with no more than their share of
+    /// requests. In rendezvous hashing, a change of one endpoint moves only the requests of that endpoint. The limit of
+    /// the share is from Mirrokni et al., Consistent Hashing with Bounded Loads.
     fn hashed(&self, hash: u64, serves: impl Fn(&&Rc<LocalEndpoint>) -> bool) -> Option<&Rc<LocalEndpoint>> {
         let busy = |endpoint: &Rc<LocalEndpoint>| endpoint.stats().in_flight.get();
         let total: u64 = self.eligible.iter().map(busy).sum();
@@ -165,7 +167,7 @@ impl Members {
         })
     }
 
-    /// Whether too few endpoints are free of suspicion for suspicion to mean anything.
+    /// Whether too few endpoints are healthy for health to matter (panic threshold).
     fn is_panic(&self, resilience: &Resilience) -> bool {
         let threshold = usize::from(resilience.panic_threshold_percent);
         if threshold == 0 {
@@ -176,15 +178,15 @@ impl Members {
     }
 }
 
-/// Spreads what a hash has in common with others over all bits (the last step of `SplitMix64`).
+/// Spreads the bits of a hash (the last step of `SplitMix64`).
 pub(crate) fn mix(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
 }
 
-/// A hash that is the same in every process (FNV-1a): data planes agree on who serves what. It keeps nobody from choosing what
-/// comes out.
+/// A hash that is the same in every process (FNV-1a), so that data planes choose the same endpoint. It does not protect
+/// against chosen input.
 pub(crate) struct StableHash(u64);
 
 impl StableHash {
@@ -192,7 +194,7 @@ impl StableHash {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Takes a part, and its end.
+    /// Adds a part with a terminator.
     pub(crate) fn part(&mut self, bytes: &[u8]) {
         for byte in bytes.iter().chain(&[0]) {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

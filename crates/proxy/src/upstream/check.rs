@@ -1,7 +1,7 @@
-//! Endpoints are asked how they are, where a policy wants that.
+//! Health checks of endpoints, if a policy requires them.
 //!
-//! One worker asks for all: the answers are seen by all workers, and a check costs its endpoint the same with one worker
-//! as with many.
+//! One worker checks for all: all workers see the results, and the cost for an endpoint does not depend on the number of
+//! workers.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,13 +20,13 @@ use super::local::{LocalEndpoint, LocalUpstream};
 use crate::deadline::after;
 use crate::stream::Stream;
 
-/// How many endpoints of an upstream are asked at a time.
+/// How many endpoints of an upstream are checked at the same time.
 const AT_A_TIME: usize = 32;
 
-/// What is read of an answer.
+/// The limits of a response's head.
 const LIMITS: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };
 
-/// Checks of an endpoint in a row that went the same way.
+/// Consecutive checks of an endpoint with the same result.
 #[derive(Clone, Copy, Default)]
 struct Streak {
     good: u32,
@@ -34,7 +34,7 @@ struct Streak {
 }
 
 impl LocalUpstream {
-    /// Begins to ask its endpoints how they are, if that is wanted and not done already. It ends by itself.
+    /// Starts the health checks, if a policy requires them and they do not run already. The task ends by itself.
     pub(crate) fn keep_checked(self: &Rc<Self>) {
         if self.health_check().is_some() && !self.checking.replace(true) {
             spawn_local(keep_asking(self.clone()));
@@ -42,15 +42,15 @@ impl LocalUpstream {
     }
 }
 
-/// Asks in turns, until nobody wants to know.
+/// Checks in rounds, until no policy requires checks.
 async fn keep_asking(upstream: Rc<LocalUpstream>) {
     let mut streaks: HashMap<u64, Streak> = HashMap::new();
     let mut asked = Instant::now();
     while let Some(check) = upstream.health_check() {
-        // Some spread, so that the checks of many upstreams and data planes do not come at once.
+        // Jitter, so that the checks of many upstreams and data planes do not coincide.
         let due = after(asked, check.interval.mul_f64(0.9 + 0.2 * fastrand::f64()));
         tokio::select! {
-            // It may be wanted in another way now.
+            // The settings of the checks may have changed.
             () = upstream.changed.notified() => continue,
             () = sleep_until(due) => asked = Instant::now(),
         }
@@ -74,7 +74,7 @@ async fn keep_asking(upstream: Rc<LocalUpstream>) {
             }
         }
     }
-    // What was found out holds no longer than it is asked for.
+    // Results have no effect after the checks end.
     for endpoint in upstream.endpoints() {
         endpoint.shared.set_failing(false);
     }
@@ -110,7 +110,7 @@ impl LocalUpstream {
     }
 }
 
-/// Asks one endpoint.
+/// Checks one endpoint.
 async fn ask(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>, check: HealthCheck) -> bool {
     let address = endpoint.shared.address();
     let asked = timeout(check.timeout, exchange(&upstream, address, &check));
@@ -130,7 +130,7 @@ async fn ask(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>, check: He
 async fn exchange(upstream: &LocalUpstream, address: SocketAddr, check: &HealthCheck) -> io::Result<bool> {
     let is_grpc = matches!(check.kind, HealthCheckKind::Grpc { .. });
     let is_http2 = is_grpc || upstream.shared.key().transport.protocol == Protocol::Http2;
-    // A connection of its own: one that others use would tell of itself, and not of the endpoint.
+    // A separate connection: a shared connection would show its own state, not the endpoint's.
     let http2 =
         (is_http2 && check.kind != HealthCheckKind::Tcp).then(|| Rc::new(Http2Connections::default()));
     let opened = open(address, upstream.security(), http2.clone(), check.timeout).await;
@@ -154,14 +154,14 @@ async fn exchange(upstream: &LocalUpstream, address: SocketAddr, check: &HealthC
     Ok(is_good)
 }
 
-/// Sends a request, and reads the head of the final response, and what came behind it.
+/// Sends a request, and reads the head of the final response and the bytes behind it.
 async fn answer(stream: &mut Stream, request: &[u8]) -> io::Result<(ResponseHead, Vec<u8>)> {
     stream.write_all(request).await?;
     stream.flush().await?;
     stream.read_response_head(Method::Get, &LIMITS).await
 }
 
-/// Asks for the health of a service (grpc.health.v1, "GRPC Health Checking Protocol").
+/// Checks the health of a service (grpc.health.v1, "GRPC Health Checking Protocol").
 async fn is_serving(stream: &mut Stream, address: SocketAddr, service: &str) -> io::Result<bool> {
     // HealthCheckRequest: the service is field 1. Names are short enough for a length of one or two bytes.
     let mut message = Vec::new();

@@ -1,9 +1,9 @@
-//! A connection for a request: one of the pool, or new ones raced against each other.
+//! A connection for a request: from the pool, or new connects that race.
 //!
-//! A dead pod's address answers nothing at all: a connect to it hangs for seconds. So a connect without an
-//! answer after a few times what connecting usually takes is raced by a second one to another endpoint, and
-//! the first to be made wins. What was outrun is awaited in the background: if it comes after all, it goes
-//! into the pool; if not, its endpoint is avoided.
+//! The address of a dead pod does not respond at all, so a connect hangs for seconds. So if a connect has no answer after
+//! a few times the usual connect time, a second connect to another endpoint races it. The first connection wins. The
+//! other connect continues in the background: if it succeeds, its connection goes to the pool; if not, its endpoint
+//! becomes unhealthy.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -29,13 +29,13 @@ use crate::failure::Failure;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
-/// The shortest time before a connect is raced.
+/// The shortest time before a second connect starts.
 const MIN_HEDGE: Duration = Duration::from_millis(5);
-/// After how many times what connecting usually takes a connect is raced.
+/// A second connect starts after this many times the usual connect time.
 const HEDGE_FACTOR: f64 = 4.0;
-/// How many connects one request may have under way.
+/// The limit of connects in flight for one request.
 const MAX_RACERS: usize = 4;
-/// Between two rounds over endpoints that all refuse.
+/// The pause between two rounds over endpoints that all refuse.
 const ROUND: Duration = Duration::from_millis(25);
 
 /// A connection to an endpoint, in use by one request.
@@ -44,11 +44,11 @@ pub(crate) struct Connection {
     seat: Seat,
 }
 
-/// A request's place at an endpoint, counted while it lasts.
+/// A request's place at an endpoint, counted until the value is dropped.
 pub(crate) struct Seat {
     upstream: Rc<LocalUpstream>,
     endpoint: Rc<LocalEndpoint>,
-    /// Whether it is counted over all workers too, for a limit.
+    /// Whether a limit counts the request over all workers too.
     counted: bool,
 }
 
@@ -62,11 +62,11 @@ impl Connection {
         self.socket.uses > 0
     }
 
-    /// Gives the connection back for another request. `peer_timeout` is what the endpoint said of its own
-    /// keep-alive time.
+    /// Returns the connection to the pool for another request. `peer_timeout` is the keep-alive time that the endpoint
+    /// announced.
     pub(crate) fn recycle(self, settings: &Settings, now: Instant, peer_timeout: Option<Duration>) {
         let Self { mut socket, seat } = self;
-        // Whom the next client of a tunnel is, the endpoint would not know.
+        // A tunnel serves one client: the endpoint would not notice another client on the connection.
         let is_own = seat.upstream.shared.key().transport.protocol == Protocol::Tcp;
         if is_own || seat.endpoint.is_removed() || socket.stream.is_shared() {
             return;
@@ -104,8 +104,8 @@ impl Drop for Seat {
 }
 
 impl LocalUpstream {
-    /// A connection of the endpoint's pool, if there is one. `careful` asks the kernel whether the peer has
-    /// closed it, which the worker may not have been told yet: for requests that cannot be repeated.
+    /// A connection from the endpoint's pool, if there is one. `careful` asks the kernel whether the peer has closed the
+    /// connection, which the worker may not know yet: for requests that cannot be repeated.
     pub(crate) fn pooled(
         self: &Rc<Self>,
         endpoint: &Rc<LocalEndpoint>,
@@ -141,8 +141,8 @@ impl LocalUpstream {
         Some(Connection { socket, seat: Seat::new(self, endpoint.clone()) })
     }
 
-    /// A new connection: to the endpoint whose `turn` it is, or to another one if that does not answer. Takes
-    /// `endpoint_wait` and one connect's limit at most.
+    /// A new connection: to the endpoint `turn`, or to another endpoint if that one does not respond. Takes at most
+    /// `endpoint_wait` plus the limit of one connect.
     pub(crate) async fn connect(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -186,7 +186,7 @@ impl LocalUpstream {
         self.shared.key().transport.protocol == Protocol::Http2
     }
 
-    /// Closes unused connections whose time is over.
+    /// Closes idle connections that have expired.
     pub(crate) fn expire_idle(&self, now: Instant, idle: Duration) {
         for endpoint in self.endpoints() {
             endpoint.http2.expire(now, idle);
@@ -194,7 +194,7 @@ impl LocalUpstream {
         }
     }
 
-    /// Closes an unused connection that became readable: its peer closed it.
+    /// Closes an idle connection that became readable: its peer closed it.
     pub(crate) fn close_idle(&self, endpoint: u64, socket: u64) {
         if let Some(endpoint) = self.endpoint(endpoint)
             && endpoint.pool.borrow_mut().close_if_readable(socket, endpoint.stats())
@@ -214,20 +214,20 @@ impl LocalUpstream {
     }
 }
 
-/// The connects that one request has under way.
+/// The connects of one request in flight.
 struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
     worker: &'r Rc<Worker>,
     wish: &'r Wish,
     racers: Vec<Racer>,
-    /// When one more is started.
+    /// When the next connect starts.
     hedge_at: Option<Instant>,
-    /// Until when endpoints that failed are asked again.
+    /// The end of retries at endpoints that failed.
     give_up: Instant,
-    /// When connects that are still under way are given up.
+    /// When connects in flight are given up.
     end: Instant,
     last: Failure,
-    /// Whether a connect failed since the endpoints were last gone through from the start.
+    /// Whether a connect failed in the current round over the endpoints.
     round_failed: bool,
 }
 
@@ -243,7 +243,7 @@ enum Event {
     Hedge,
     /// The endpoints changed.
     Changed,
-    /// It has taken too long.
+    /// The time limit is over.
     End,
 }
 
@@ -259,7 +259,7 @@ impl Race<'_> {
         self.hedge_at = self.upstream.hedge_delay(settings).map(|delay| started + delay);
     }
 
-    /// Every endpoint was tried: waits a moment, or until the endpoints change, and starts over.
+    /// Every endpoint was tried: waits a moment, or until the endpoints change, and starts again.
     async fn next_round(&mut self, tried: &mut Tried, settings: &Settings) -> Result<(), Failure> {
         if self.upstream.is_full() {
             return Err(Failure::Overloaded);
@@ -269,7 +269,7 @@ impl Race<'_> {
             return Err(Failure::NoEndpoint);
         }
         if self.round_failed || emptied.is_some() {
-            // Who cannot be trusted now cannot be in a moment either.
+            // A failed handshake would fail again a moment later.
             if Instant::now() >= self.give_up || matches!(self.last, Failure::TlsHandshake | Failure::NoHttp2)
             {
                 return Err(self.last);
@@ -280,7 +280,7 @@ impl Race<'_> {
                 () = sleep(ROUND) => {}
             }
         }
-        // If nothing failed here, `tried` is from the request's earlier attempts.
+        // If no connect failed here, `tried` is from earlier attempts of the request.
         self.round_failed = true;
         tried.clear();
         Ok(())
@@ -320,7 +320,7 @@ impl Race<'_> {
         Poll::Pending
     }
 
-    /// One more connect, to an endpoint to which none is under way.
+    /// Starts one more connect, to an endpoint without a connect in flight.
     fn hedge(&mut self, tried: &mut Tried, settings: &Settings) {
         self.hedge_at = None;
         let pick = |tried: &Tried| self.upstream.pick(tried, self.wish, &settings.resilience, Instant::now());
@@ -328,7 +328,7 @@ impl Race<'_> {
             if Instant::now() >= self.give_up {
                 return None;
             }
-            // All were tried: those that failed are asked again while the others hang.
+            // All endpoints were tried: endpoints that failed are retried while the others hang.
             tried.clear();
             self.racers.iter().for_each(|racer| tried.add(&racer.seat.endpoint));
             pick(tried)
@@ -339,8 +339,8 @@ impl Race<'_> {
         }
     }
 
-    /// An endpoint that was removed gets no new request, and one that came is worth a connect if there was
-    /// nobody left to race.
+    /// A removed endpoint receives no new request. A new endpoint receives a connect if no endpoint was left for the
+    /// race.
     fn follow_change(&mut self, tried: &mut Tried, settings: &Settings) {
         self.racers.retain(|racer| !racer.seat.endpoint.is_removed());
         let hedges = !settings.resilience.connect_hedge.is_zero() && self.racers.len() < MAX_RACERS;
@@ -359,7 +359,7 @@ impl Race<'_> {
     fn won(self, racer: Racer, stream: Stream, settings: &Settings) -> Result<Connection, Failure> {
         let took = racer.started.elapsed();
         self.upstream.connect_time.add(took);
-        // Who is as distant as the winner is not to blame for the start that it was given.
+        // An endpoint as distant as the winner must not become unhealthy because its connect started later.
         let limit = settings.resilience.connect_hedge.max(2 * took);
         for outrun in self.racers {
             let rest = limit.saturating_sub(outrun.started.elapsed());
@@ -370,7 +370,7 @@ impl Race<'_> {
     }
 }
 
-/// Awaits a connect that was outrun.
+/// Waits for a connect that lost the race.
 async fn finish(worker: Rc<Worker>, racer: Racer, rest: Duration) {
     let Racer { seat, connecting, started } = racer;
     match timeout(rest, connecting).await.unwrap_or(Err(Failure::ConnectTimeout)) {
@@ -392,7 +392,7 @@ fn connected(worker: &Worker, seat: &Seat, stream: Stream, took: Duration) -> So
     worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)
 }
 
-/// Connects, and speaks TLS and HTTP/2 where that is wanted, within the same limit.
+/// Connects, and performs the TLS and HTTP/2 handshakes if required, within the same limit.
 pub(super) async fn open(
     address: SocketAddr,
     security: Security,
@@ -401,7 +401,7 @@ pub(super) async fn open(
 ) -> Result<Stream, Failure> {
     let open = async {
         let Some(connections) = http2 else { return open_one(address, security).await };
-        // Told apart: what is wrong with the connection below, and that HTTP/2 is not spoken over it.
+        // Distinguishes a failure of the connection from an endpoint without HTTP/2.
         let mut below = None;
         let connect = async {
             open_one(address, security).await.map_err(|failure| {
@@ -420,7 +420,7 @@ pub(super) async fn open(
 
 async fn open_one(address: SocketAddr, security: Security) -> Result<Stream, Failure> {
     let stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
-    // A peer that is gone already says so at the first use.
+    // A peer that is gone already is noticed at the first use.
     let _ = stream.set_nodelay(true);
     match security {
         Security::None => Ok(Stream::Plain(stream)),
@@ -435,7 +435,7 @@ async fn open_one(address: SocketAddr, security: Security) -> Result<Stream, Fai
     }
 }
 
-/// Whether the kernel has neither bytes nor an end of the stream for us.
+/// Whether the kernel has neither bytes nor an end of the stream for the gateway.
 fn is_silent(stream: &TcpStream) -> bool {
     let mut byte = [0; 1];
     let peeked = recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);

@@ -1,8 +1,8 @@
 //! Endpoints that speak HTTP/2: connections that many requests share.
 //!
-//! To the rest of the data plane a request's stream is a connection of its own that speaks HTTP/1.1: what is written to
-//! it becomes a request, and what comes back is read as a response. So repeating, draining, time limits and bodies are
-//! the same whatever the endpoint speaks.
+//! To the rest of the data plane, a request's stream looks like a separate HTTP/1.1 connection. Bytes written to the
+//! stream become a request, and the response is read back as HTTP/1.1. So retries, draining, timeouts and bodies work the
+//! same for both protocols.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future as _, poll_fn};
@@ -27,22 +27,22 @@ use tokio::time::Instant;
 use crate::batch::{Batch, Sender};
 use crate::stream::Stream;
 
-/// What an endpoint may send of one response before the client has taken some of it.
+/// How many bytes of one response an endpoint may send before the client has taken some of them.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for all responses of a connection.
+/// How many bytes of all responses of a connection an endpoint may send before clients have taken some of them.
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-/// How much of a request's body waits for the endpoint to take it.
+/// How many bytes of a request's body wait for the endpoint to accept them.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Requests at a time on one connection, if the endpoint allows as many.
+/// The limit of concurrent requests on one connection. The endpoint may set a lower limit.
 const STREAMS: usize = 100;
-/// The head of a request of ours, whose parts were within their limits before.
+/// The limits for the head of a rewritten request, whose parts satisfied their limits before.
 const HEAD: HeadLimits = HeadLimits { bytes: 1 << 20, headers: 512 };
 
 /// An endpoint's connections on one worker.
 #[derive(Default)]
 pub(crate) struct Http2Connections {
     open: RefCell<Vec<Rc<Shared>>>,
-    /// Whoever makes a connection: others wait, and then share it.
+    /// Held while a connection is made. Other requests wait, and then share the connection.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -52,22 +52,22 @@ struct Shared {
     batch: Batch,
     in_flight: Cell<usize>,
     idle_since: Cell<Instant>,
-    /// The endpoint takes no further requests here, or is gone.
+    /// Whether the endpoint accepts no further requests here, or is gone.
     closed: Cell<bool>,
     driver: RefCell<Option<AbortHandle>>,
 }
 
 impl Http2Connections {
-    /// A stream of a connection that is there and has room.
+    /// A stream of an existing connection with room.
     pub(crate) fn stream(&self) -> Option<Http2Call> {
         let mut open = self.open.borrow_mut();
         open.retain(|shared| !shared.closed.get());
-        // The fullest that has room, so that others become idle and are closed.
+        // The fullest connection with room, so that other connections become idle and are closed.
         let free = open.iter().filter(|shared| shared.has_room());
         free.max_by_key(|shared| shared.in_flight.get()).map(Http2Call::new)
     }
 
-    /// A stream, of a new connection over what `connect` makes if there is none with room by then.
+    /// A stream of a connection that has room by then, or of a new connection over the result of `connect`.
     pub(crate) async fn connect(
         self: &Rc<Self>,
         connect: impl Future<Output = io::Result<Stream>>,
@@ -84,7 +84,7 @@ impl Http2Connections {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buffer_size(SEND_BUFFER);
         let (requests, mut connection) = builder.handshake(batch.clone()).await.map_err(io::Error::other)?;
-        // An endpoint that speaks something else shows it in its first bytes.
+        // An endpoint that speaks another protocol shows it in its first bytes.
         poll_fn(|cx| {
             let state = Pin::new(&mut connection).poll(cx);
             let sent = batch.poll_send(cx);
@@ -115,7 +115,7 @@ impl Http2Connections {
                     let was_full = batch.is_full();
                     match batch.poll_send(cx) {
                         Poll::Ready(Ok(())) if was_full => {}
-                        // The endpoint takes no more. What it sent before is read until its end.
+                        // The endpoint accepts no more bytes. Bytes that it sent before are read to their end.
                         Poll::Ready(Err(_)) => {
                             batch.discard_writes();
                             if let Some(shared) = driven.upgrade() {
@@ -138,7 +138,7 @@ impl Http2Connections {
         Ok(Http2Call::new(&shared))
     }
 
-    /// Gives no further request to the connections that are open. What is under way goes on.
+    /// Assigns no further requests to the open connections. Requests in flight continue.
     pub(crate) fn clear(&self) {
         self.open.borrow_mut().clear();
     }
@@ -161,7 +161,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // With the last request gone, a polite end is of no use to anybody.
+        // Without requests, a graceful end has no use.
         if let Some(driver) = self.driver.borrow_mut().take() {
             driver.abort();
         }
@@ -173,10 +173,10 @@ pub(crate) struct Http2Call {
     shared: Rc<Shared>,
     sending: Sending,
     receiving: Receiving,
-    /// What is to be read next, and how much of it was.
+    /// The response text to read next, and how much of it was read.
     text: Vec<u8>,
     read: usize,
-    /// Of a response's body, behind `text`.
+    /// Bytes of a response's body, behind `text`.
     data: Bytes,
 }
 
@@ -186,7 +186,7 @@ enum Sending {
     Done(Option<SendStream<Bytes>>),
 }
 
-/// What a response answers, which says how it goes on.
+/// The kind of a request, which decides how its response continues.
 enum Asked {
     Method(Method),
     /// A tunnel for WebSocket (RFC 8441, 4), with the key of the client's handshake.
@@ -194,7 +194,7 @@ enum Asked {
 }
 
 enum Body {
-    /// What is behind the head of a tunnel, until it is ended.
+    /// Bytes behind the head of a tunnel, until the tunnel ends.
     Tunnel,
     Length(u64),
     Chunked(ChunkedDecoder, Vec<u8>),
@@ -202,9 +202,9 @@ enum Body {
 
 enum Receiving {
     Nothing,
-    /// The request was not sent: the connection takes no more.
+    /// The request was not sent: the connection accepts no more requests.
     Refused,
-    /// The request was not sent: the endpoint takes no WebSocket.
+    /// The request was not sent: the endpoint does not support WebSocket.
     NoWebSocket,
     Head(ResponseFuture, Asked),
     Body(RecvStream, Framing),
@@ -217,12 +217,12 @@ enum Framing {
     Chunked,
 }
 
-/// The endpoint has not processed the request (RFC 9113, 8.7), so that it can be repeated whatever it is.
+/// The endpoint has not processed the request (RFC 9113, 8.7), so that any request can be repeated.
 #[derive(Debug, thiserror::Error)]
 #[error("the endpoint refused the stream")]
 pub(crate) struct Refused;
 
-/// The endpoint takes no WebSocket over HTTP/2: it has not sent `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441, 3).
+/// The endpoint does not support WebSocket over HTTP/2: it has not sent `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441, 3).
 #[derive(Debug, thiserror::Error)]
 #[error("the endpoint takes no WebSocket over HTTP/2")]
 pub(crate) struct NoWebSocket;
@@ -240,7 +240,7 @@ impl Http2Call {
         }
     }
 
-    /// Asks the connection below something.
+    /// Calls a function with the connection below.
     pub(crate) fn with_stream<T>(&self, ask: impl FnOnce(&Stream) -> T) -> T {
         self.shared.batch.with_stream(ask)
     }
@@ -254,7 +254,7 @@ impl Http2Call {
                 }
                 let (mut request, head) = request(data)?;
                 let framing = head.framing;
-                // What comes with a body is an ordinary request: a tunnel has no framing.
+                // A request with a body is an ordinary request: a tunnel has no framing.
                 let has_body = !matches!(framing, RequestFraming::None | RequestFraming::Length(0));
                 let asked = match websocket_key(&head, data).filter(|_| !has_body) {
                     Some(_) if !requests.is_extended_connect_protocol_enabled() => {
@@ -287,8 +287,8 @@ impl Http2Call {
             }
             Sending::Body(send, body) => {
                 let sent = ready!(body.poll_send(cx, send, data))?;
-                // What was set aside of the connection's window and is not needed now is for other requests: a stream
-                // that says little would keep them waiting for as long as it is open.
+                // Releases the unused reservation of the connection's window: otherwise a slow stream would block other
+                // requests for as long as it is open.
                 send.reserve_capacity(0);
                 if sent.is_last
                     && let Sending::Body(send, _) = std::mem::replace(&mut self.sending, Sending::Done(None))
@@ -313,7 +313,7 @@ impl Http2Call {
                     buf.put_slice(&self.data[..taken]);
                     self.data.advance(taken);
                     if let Receiving::Body(body, framing) = &mut self.receiving {
-                        // The endpoint may send as much again.
+                        // The endpoint may send the same number of bytes again.
                         let _ = body.flow_control().release_capacity(taken);
                         if self.data.is_empty() && *framing == Framing::Chunked {
                             self.text.clear();
@@ -373,7 +373,7 @@ impl Http2Call {
         io::Error::other(Refused)
     }
 
-    /// Ends the request's side.
+    /// Ends the request's direction.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.sending, Sending::Done(None)) {
             Sending::Body(mut send, _) => send.send_data(Bytes::new(), true).map_err(of_h2),
@@ -384,7 +384,7 @@ impl Http2Call {
 
 impl Drop for Http2Call {
     fn drop(&mut self) {
-        // Without a response that was read to its end, the endpoint need not go on.
+        // Unless the response was read to its end, the endpoint need not continue.
         let is_over = matches!(self.receiving, Receiving::Ended | Receiving::Nothing | Receiving::Refused);
         if !is_over && let Sending::Body(send, _) | Sending::Done(Some(send)) = &mut self.sending {
             send.send_reset(Reason::CANCEL);
@@ -394,7 +394,7 @@ impl Drop for Http2Call {
     }
 }
 
-/// What was taken of a body.
+/// The result of sending a body.
 struct Sent {
     taken: usize,
     is_last: bool,
@@ -424,7 +424,7 @@ impl Body {
             Self::Chunked(decoder, trailers) => {
                 let mut taken = 0;
                 while taken < data.len() && !decoder.is_done() {
-                    // What is not data costs no room.
+                    // Bytes that are not data need no room.
                     let room = match poll_room(cx, send, data.len() - taken) {
                         Poll::Ready(room) => room?,
                         Poll::Pending if taken > 0 => break,
@@ -457,7 +457,7 @@ impl Body {
     }
 }
 
-/// How much the endpoint takes now, up to `wanted`.
+/// How many bytes the endpoint accepts now, up to `wanted`.
 fn poll_room(cx: &mut Context<'_>, send: &mut SendStream<Bytes>, wanted: usize) -> Poll<io::Result<usize>> {
     send.reserve_capacity(wanted.max(1));
     while send.capacity() == 0 {
@@ -469,7 +469,7 @@ fn poll_room(cx: &mut Context<'_>, send: &mut SendStream<Bytes>, wanted: usize) 
     Poll::Ready(Ok(send.capacity()))
 }
 
-/// A head of ours, which is whole and valid, as a request.
+/// Parses a complete and valid head from the gateway as a request.
 fn request(data: &[u8]) -> io::Result<(Request<()>, RequestHead)> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
     let mut head = RequestHead::default();
@@ -498,27 +498,27 @@ fn request(data: &[u8]) -> io::Result<(Request<()>, RequestHead)> {
         }
     }
     if is_grpc {
-        // Servers want to know that trailers are understood ("gRPC over HTTP/2", Requests).
+        // Servers require that the client accepts trailers ("gRPC over HTTP/2", Requests).
         fields.insert(http::header::TE, HeaderValue::from_static("trailers"));
     }
     Ok((request, head))
 }
 
-/// The key of a handshake for WebSocket (RFC 6455, 4.1), if that is what is asked for and nothing else.
+/// The key of a WebSocket handshake (RFC 6455, 4.1), if the request asks for WebSocket and no other protocol.
 fn websocket_key(head: &RequestHead, data: &[u8]) -> Option<Vec<u8>> {
     let upgrade = head.upgrade?.of(data).trim_ascii();
     let key = upgrade.eq_ignore_ascii_case(b"websocket").then(|| head.find(data, "sec-websocket-key"))??;
     Some(key.to_vec())
 }
 
-/// Makes a handshake of HTTP/1.1 one of HTTP/2 (RFC 8441, 5).
+/// Turns an HTTP/1.1 handshake into an HTTP/2 handshake (RFC 8441, 5).
 fn connect_websocket(request: &mut Request<()>) {
     *request.method_mut() = Method::CONNECT;
     request.headers_mut().remove(http::header::SEC_WEBSOCKET_KEY);
     request.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
 }
 
-/// Writes that a tunnel was opened, as HTTP/1.1 has it (RFC 6455, 4.2.2).
+/// Writes the HTTP/1.1 response that opens a tunnel (RFC 6455, 4.2.2).
 fn write_switching(out: &mut Vec<u8>, response: &Response<RecvStream>, key: &[u8]) {
     use base64::Engine as _;
     /// RFC 6455, 1.3.
@@ -534,7 +534,7 @@ fn write_switching(out: &mut Vec<u8>, response: &Response<RecvStream>, key: &[u8
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of a response as HTTP/1.1 has it. Gives how its body goes on.
+/// Writes the head of a response as HTTP/1.1. Returns the framing of its body.
 fn write_head(out: &mut Vec<u8>, response: &Response<RecvStream>, method: &Method) -> Framing {
     let status = response.status();
     // Writing to a Vec does not fail.
@@ -568,7 +568,7 @@ fn write_fields<'f>(out: &mut Vec<u8>, fields: impl IntoIterator<Item = (&'f Hea
     }
 }
 
-/// Header lines as fields. Those that HTTP/2 does not allow are left out.
+/// Converts header lines to fields. Leaves out lines that HTTP/2 does not allow.
 pub(crate) fn fields(lines: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for line in lines.split(|byte| *byte == b'\n') {

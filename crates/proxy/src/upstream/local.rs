@@ -23,19 +23,19 @@ pub(crate) struct LocalUpstream {
     pub(super) worker: usize,
     pub(super) members: RefCell<Members>,
     pub(super) cursor: Cell<usize>,
-    /// Told when the endpoints change.
+    /// Notified when the endpoints change.
     pub(crate) changed: Notify,
-    /// When there was an endpoint last, if there is none now.
+    /// When the last endpoint disappeared, if there is none now.
     pub(super) emptied: Cell<Option<Instant>>,
     pub(super) connect_time: ConnectTime,
-    /// Whether somebody asks the endpoints how they are.
+    /// Whether a task checks the health of the endpoints.
     pub(super) checking: Cell<bool>,
-    /// Whether endpoints that answer badly are avoided.
+    /// Whether a policy ejects endpoints after consecutive errors.
     pub(super) ejects: Cell<bool>,
     retired: Cell<bool>,
 }
 
-/// The endpoints that a worker was last given.
+/// The endpoints that the worker received last.
 #[derive(Default)]
 pub(super) struct Members {
     pub(super) balance: Balance,
@@ -67,14 +67,14 @@ impl LocalUpstream {
         self.shared.shards().of(self.worker)
     }
 
-    /// An endpoint is tried.
+    /// Counts an attempt at an endpoint.
     pub(crate) fn count_attempt(&self, endpoint: &LocalEndpoint) {
         self.stats().attempts.add(1);
         endpoint.stats().attempts.add(1);
     }
 
-    /// Takes a new set of endpoints. Those that stay keep their connections and estimates; those that are
-    /// gone lose their unused connections at once, and what is in flight there may go on for `drain`.
+    /// Applies a new set of endpoints. Endpoints that stay retain their connections and estimates. Removed endpoints lose
+    /// their idle connections at once, and their requests in flight may continue for `drain`.
     pub(crate) fn update(&self, set: &EndpointSet, drain: Duration) {
         let mut members = self.members.borrow_mut();
         let mut old = std::mem::take(&mut members.all);
@@ -92,7 +92,7 @@ impl LocalUpstream {
         self.ejects.set(set.health.as_ref().is_some_and(|health| health.ejection.is_some()));
         members.health.clone_from(&set.health);
         if !members.security.is_same(&set.security) {
-            // Who was trusted before need not be now.
+            // An endpoint that was trusted before may not be trusted now.
             members.all.values().for_each(|endpoint| endpoint.close_unused());
             members.security = set.security.clone();
         }
@@ -107,7 +107,7 @@ impl LocalUpstream {
         self.changed.notify_waiters();
     }
 
-    /// The upstream is no longer routed to. Requests under way may still choose among its endpoints.
+    /// No route uses the upstream any more. Requests in flight may still choose among its endpoints.
     pub(crate) fn retire(&self, drain: Duration) {
         self.retired.set(true);
         self.changed.notify_waiters();
@@ -116,23 +116,23 @@ impl LocalUpstream {
         }
     }
 
-    /// How the endpoints are to be asked how they are.
+    /// The settings of the health checks, if any.
     pub(super) fn health_check(&self) -> Option<HealthCheck> {
         let members = self.members.borrow();
         members.health.as_ref().filter(|_| !self.retired.get())?.check.clone()
     }
 
-    /// When endpoints that answer badly are avoided.
+    /// The settings for ejection of endpoints, if any.
     pub(super) fn ejection(&self) -> Option<Ejection> {
         self.members.borrow().health.as_ref()?.ejection
     }
 
-    /// The endpoints that may be chosen.
+    /// The eligible endpoints.
     pub(super) fn eligible(&self) -> Vec<Rc<LocalEndpoint>> {
         self.members.borrow().eligible.clone()
     }
 
-    /// Whether connections are secured.
+    /// The TLS settings of connections.
     pub(super) fn security(&self) -> Security {
         self.members.borrow().security.clone()
     }
@@ -142,7 +142,7 @@ impl LocalUpstream {
         self.members.borrow().limits.max_requests
     }
 
-    /// How endpoints are told whom a connection is from, if they are.
+    /// The version of the PROXY header for endpoints, if any.
     pub(crate) fn proxy_protocol(&self) -> Option<ProxyProtocol> {
         self.members.borrow().proxy_protocol
     }
@@ -168,16 +168,16 @@ pub(crate) struct LocalEndpoint {
     ewma: Cell<f64>,
     ewma_at: Cell<Instant>,
     pub(super) connect_time: ConnectTime,
-    /// Until when what is in flight may go on; set once it is out of the set.
+    /// The deadline of requests in flight; set once the endpoint is removed from the set.
     removed: Cell<Option<Instant>>,
-    /// Fresh connections that were closed without a response, since the last response.
+    /// New connections that were closed without a response, since the last response.
     pub(super) resets: Cell<u32>,
-    /// Requests in a row that it answered badly.
+    /// Consecutive requests that ended in an error.
     pub(super) errors: Cell<u32>,
     purges_seen: Cell<u64>,
 }
 
-/// How long connecting usually takes: a moving mean.
+/// The usual connect time: a moving mean.
 #[derive(Default)]
 pub(super) struct ConnectTime {
     micros: Cell<f64>,
@@ -189,19 +189,19 @@ impl ConnectTime {
         self.micros.set(if old > 0.0 { old * 0.9 + new * 0.1 } else { new });
     }
 
-    /// Zero before the first.
+    /// Zero before the first connect.
     pub(super) fn usual(&self) -> Duration {
         Duration::from_micros(self.micros.get() as u64)
     }
 }
 
-/// Over how many seconds an old response time loses its weight (as ingress-nginx' `ewma`).
+/// The time in seconds in which an old response time loses its weight (as ingress-nginx' `ewma`).
 const DECAY: f64 = 10.0;
 
-/// The longest that Linux delays an acknowledgement (`TCP_DELACK_MIN` of <net/tcp.h>, for a peer that does not
-/// send often).
+/// The longest delay of an acknowledgement on Linux (`TCP_DELACK_MIN` of <net/tcp.h>, for a peer that does not send
+/// often).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// How many round trips an acknowledgement may take: one, and room for one that is slower than usual.
+/// How many round trips an acknowledgement may take: one, and a margin for a slow one.
 const ROUND_TRIPS: u32 = 2;
 
 impl LocalEndpoint {
@@ -226,27 +226,27 @@ impl LocalEndpoint {
         self.shared.shards().of(self.worker)
     }
 
-    /// Whether it is out of the set.
+    /// Whether the endpoint was removed from the set.
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.get().is_some()
     }
 
-    /// Whether it is out of the set, and the time for what is in flight there is over.
+    /// Whether the endpoint was removed from the set, and its drain time is over.
     pub(crate) fn is_drained(&self, now: Instant) -> bool {
         self.removed.get().is_some_and(|end| now >= end)
     }
 
-    /// How long its kernel may take to acknowledge what it was sent, `least` or more: Linux delays an
+    /// How long the endpoint's kernel may take to acknowledge sent bytes, at least `least`: Linux delays an
     /// acknowledgement by up to 40 ms, and connecting took a round trip.
     pub(crate) fn acknowledges_within(&self, least: Duration) -> Duration {
         least.max(DELAYED_ACK + ROUND_TRIPS * self.connect_time.usual())
     }
 
-    /// Takes account of a response that took `elapsed`.
+    /// Records a response that took `elapsed`.
     pub(crate) fn observe(&self, elapsed: Duration, now: Instant) {
         let micros = elapsed.as_secs_f64() * 1e6;
         let old = self.ewma.get();
-        // Peak sensitive: a slow response counts in full at once, a fast one with the time that passed.
+        // Peak sensitive: a slow response counts in full at once, a fast response by the time that passed.
         let value = if micros > old { micros } else { micros + (old - micros) * self.weight(now) };
         self.ewma.set(value);
         self.ewma_at.set(now);
@@ -255,20 +255,20 @@ impl LocalEndpoint {
         self.stats().ewma_micros.set(value as u64);
     }
 
-    /// Something came from it.
+    /// Records that bytes came from the endpoint.
     pub(crate) fn answered(&self) {
         self.resets.set(0);
     }
 
-    /// What one more request here is expected to cost.
+    /// The expected cost of one more request.
     pub(super) fn cost(&self, now: Instant) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
         let waiting = self.stats().in_flight.get() as f64;
-        // One microsecond more, so that unknown endpoints are told apart by their requests in flight.
+        // One microsecond more, so that endpoints without responses differ by their requests in flight.
         (self.ewma.get() * self.weight(now) + 1.0) * (waiting + 1.0)
     }
 
-    /// How much the last estimate still weighs, 1 to 0.
+    /// The remaining weight of the last estimate, 1 to 0.
     fn weight(&self, now: Instant) -> f64 {
         let age = now.saturating_duration_since(self.ewma_at.get());
         if age < Duration::from_millis(10) {
@@ -283,19 +283,19 @@ impl LocalEndpoint {
         self.close_unused();
     }
 
-    /// Closes the connections that no request uses, and gives no further request to those that are shared.
+    /// Closes idle connections, and assigns no further requests to shared connections.
     pub(super) fn close_unused(&self) {
         self.pool.borrow_mut().clear(self.stats());
         self.http2.clear();
     }
 
-    /// A connection was found dead: this worker closes the unused ones now, others before they use one.
+    /// A connection was found dead: this worker closes its idle connections now, other workers before they use one.
     pub(super) fn purge(&self) {
         self.shared.purge();
         self.heed_purges();
     }
 
-    /// Closes the unused connections if a worker found one of them dead since the last look.
+    /// Closes the idle connections if a worker has found one of them dead since the last call.
     pub(super) fn heed_purges(&self) {
         let purges = self.shared.purges.load(Ordering::Relaxed);
         if self.purges_seen.replace(purges) != purges {

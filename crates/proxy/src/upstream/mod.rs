@@ -1,17 +1,16 @@
-//! Upstreams on the data plane: what all workers share of them, what each worker has for itself, and how a
-//! request gets a connection.
+//! Upstreams on the data plane: the state that all workers share, the state of each worker, and connections for requests.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`shared`] | identity, health and counters, seen by all workers |
 //! | `local` | a worker's load estimates and connections |
-//! | `admission` | how much it may be given at once |
-//! | `balance` | choosing an endpoint |
-//! | `check` | endpoints are asked how they are, where a policy wants it |
-//! | `connect` | a connection for a request: from the pool, or new ones raced |
+//! | `admission` | concurrency limits |
+//! | `balance` | load balancing |
+//! | `check` | health checks, if a policy requires them |
+//! | `connect` | a connection for a request: from the pool, or new connects that race |
 //! | `http2` | connections that many requests share |
-//! | `pool` | connections that wait for their next request |
-//! | `probe` | suspicion, and the way out of it |
+//! | `pool` | idle connections |
+//! | `probe` | unhealthy endpoints, and their recovery |
 
 mod admission;
 mod balance;

@@ -1,4 +1,4 @@
-//! Connections to one endpoint that wait for their next request.
+//! Idle connections to one endpoint.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::stream::Stream;
 use crate::telemetry::EndpointShard;
 
-/// The unused connections of one endpoint, the last used first.
+/// The idle connections of one endpoint, the last used first.
 #[derive(Default)]
 pub(crate) struct Pool {
     idle: Vec<Idle>,
@@ -17,11 +17,11 @@ pub(crate) struct Pool {
 
 struct Idle {
     socket: Socket,
-    /// When it is closed for being unused.
+    /// When the connection is closed because it was idle for too long.
     expires: Instant,
 }
 
-/// A connection to an endpoint, with what tells the pool that its peer closed it.
+/// A connection to an endpoint, with the watch that reports its close to the pool.
 pub(crate) struct Socket {
     pub(crate) stream: Stream,
     /// How many requests it has served.
@@ -37,15 +37,15 @@ impl Socket {
         Self { stream, uses: 0, id, watch }
     }
 
-    /// Whether nothing can be read from it: neither the peer's close, nor bytes that nobody asked for. From
-    /// now on the pool is told when that changes.
+    /// Whether nothing can be read: neither the peer's close nor unexpected bytes. From now on the pool is notified when
+    /// that changes.
     fn is_quiet(&mut self) -> bool {
         self.stream.is_quiet(&mut Context::from_waker(&self.watch))
     }
 }
 
 impl Pool {
-    /// Keeps a connection for later, unless it can be read from.
+    /// Adds an idle connection, unless it is readable.
     pub(super) fn put(&mut self, mut socket: Socket, expires: Instant, limit: usize, stats: &EndpointShard) {
         if self.idle.len() < limit && socket.is_quiet() {
             self.idle.push(Idle { socket, expires });
@@ -53,8 +53,8 @@ impl Pool {
         }
     }
 
-    /// The connection that was used last. Those that were not used for long are left to expire, and those that
-    /// became readable in this turn of the runtime are closed: what came is no answer to a request to come.
+    /// The connection that was used last. Connections that were unused for long remain until they expire. Connections
+    /// that became readable in this turn of the runtime are closed: these bytes do not answer a later request.
     pub(super) fn take(&mut self, now: Instant, stats: &EndpointShard) -> Option<Socket> {
         while self.idle.pop_if(|idle| !idle.socket.is_quiet()).is_some() {}
         let idle = self.idle.pop();
@@ -67,7 +67,7 @@ impl Pool {
         Some(idle.socket)
     }
 
-    /// Closes a connection that can be read from. False if it is in use or gone.
+    /// Closes a readable connection. False if it is in use or gone.
     pub(super) fn close_if_readable(&mut self, id: u64, stats: &EndpointShard) -> bool {
         let Some(at) = self.idle.iter().position(|idle| idle.socket.id == id) else { return false };
         if self.idle[at].socket.is_quiet() {
@@ -78,27 +78,27 @@ impl Pool {
         true
     }
 
-    /// Closes those whose time is over.
+    /// Closes the expired connections.
     pub(super) fn expire(&mut self, now: Instant, stats: &EndpointShard) {
         self.idle.retain(|idle| idle.expires > now);
         stats.idle.set(self.idle.len() as u64);
     }
 
-    /// Closes all.
+    /// Closes all connections.
     pub(super) fn clear(&mut self, stats: &EndpointShard) {
         self.idle = Vec::new();
         stats.idle.set(0);
     }
 }
 
-/// Unused connections of one worker that became readable, until the worker looks.
+/// Idle connections of one worker that became readable since the worker last checked.
 #[derive(Debug, Default)]
 pub(crate) struct IdleEvents {
     queue: Mutex<Vec<IdleEvent>>,
     pub(crate) notify: Notify,
 }
 
-/// An unused connection became readable: most likely its peer closed it.
+/// An idle connection became readable: most likely its peer closed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleEvent {
     /// The slot of its upstream.
@@ -113,7 +113,7 @@ impl IdleEvents {
     }
 }
 
-/// Wakes nobody directly, but notes which connection it was.
+/// A waker that wakes no task directly, but records the connection.
 struct Watch {
     event: IdleEvent,
     events: Arc<IdleEvents>,

@@ -1,4 +1,4 @@
-//! Suspicion, and the way out of it.
+//! Unhealthy endpoints, and their recovery.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::local::{LocalEndpoint, LocalUpstream};
 use crate::failure::Failure;
 use crate::worker::Worker;
 
-/// Fresh connections closed without a response, one after the other, until an endpoint is suspect.
+/// How many consecutive new connections are closed without a response before an endpoint becomes unhealthy.
 const RESETS_BEFORE_SUSPICION: u32 = 3;
 
-/// The shortest time that a probe waits for a connect.
+/// The time limit of a probe's connect.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often who is held is looked at.
+/// How often a waiting probe checks whether the endpoint was removed.
 const HELD_LOOK: Duration = Duration::from_secs(5);
 
 impl LocalUpstream {
-    /// An attempt at the endpoint failed: closes connections that are likely dead as well, and avoids the
-    /// endpoint where that is called for.
+    /// An attempt at the endpoint failed: closes connections that are likely dead too, and marks the endpoint unhealthy
+    /// if the failure requires it.
     pub(crate) fn note_failure(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -60,7 +60,7 @@ impl LocalUpstream {
         }
     }
 
-    /// The endpoint answered by this status.
+    /// The endpoint responded with this status.
     pub(crate) fn note_status(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -77,7 +77,7 @@ impl LocalUpstream {
         endpoint.shared.forgive();
     }
 
-    /// One more error in a row.
+    /// Counts one more consecutive error.
     fn note_error(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
         let Some(ejection) = self.ejection() else { return };
         endpoint.errors.set(endpoint.errors.get() + 1);
@@ -93,7 +93,7 @@ impl LocalUpstream {
         }
     }
 
-    /// Avoids the endpoint until it answers.
+    /// Marks the endpoint unhealthy until it responds.
     pub(crate) fn suspect(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
         if endpoint.is_removed() || !endpoint.shared.suspect() {
             return;
@@ -105,21 +105,21 @@ impl LocalUpstream {
     }
 }
 
-/// Tries to connect until the endpoint answers, is removed, or was readmitted by somebody else.
+/// Tries to connect until the endpoint responds, is removed, or became healthy by other means.
 async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
     let resilience = worker.settings().resilience.clone();
     let mut interval = resilience.probe_interval;
     while let Some(left) = endpoint.shared.held_for().filter(|_| !endpoint.is_removed()) {
-        // Not for all of it, since it may be removed meanwhile.
+        // The endpoint may be removed during the wait, so the wait is split.
         sleep(left.min(HELD_LOOK)).await;
     }
     if upstream.shared.key().transport.protocol == Protocol::Udp {
-        // Nothing can be asked that any endpoint would answer: the next client's datagram tells.
+        // No datagram makes every endpoint respond: the next client's datagram shows the result.
         sleep(resilience.probe_interval_max).await;
         return upstream.note_success(&endpoint);
     }
     loop {
-        // Some spread, so that the probes of many upstreams do not come at once.
+        // Jitter, so that the probes of many upstreams do not coincide.
         sleep(interval.mul_f64(0.75 + 0.5 * fastrand::f64())).await;
         if endpoint.is_removed() || !endpoint.shared.is_suspect() {
             return;

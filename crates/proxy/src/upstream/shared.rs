@@ -1,4 +1,4 @@
-//! The part of an upstream that all workers see: its identity, its endpoints' health, its counters.
+//! The part of an upstream that all workers share: its identity, its endpoints' health, its counters.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,22 +14,22 @@ use super::balance::StableHash;
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
 use crate::tls::Connector;
 
-/// Says that an endpoint answers its checks badly.
+/// The flag for an endpoint that fails its health checks.
 const FAILING: u64 = 1 << 63;
 
-/// How often an endpoint is held for longer each time.
+/// The ejection time grows up to this many ejections in a row.
 const EJECTED_MOST: u32 = 10;
 
 /// An upstream, for as long as some route names it.
 #[derive(Debug)]
 pub struct SharedUpstream {
     key: UpstreamKey,
-    /// Its place in every worker's list of upstreams.
+    /// The index in every worker's list of upstreams.
     pub(crate) slot: usize,
     shards: Sharded<UpstreamShard>,
-    /// Requests in flight over all workers; kept only where a limit needs it.
+    /// Requests in flight over all workers; counted only if a limit needs the number.
     pub(crate) in_flight: AtomicU64,
-    /// What the workers were last given.
+    /// The endpoints that the workers received last.
     latest: Mutex<Arc<EndpointSet>>,
 }
 
@@ -56,7 +56,7 @@ impl SharedUpstream {
         &self.shards
     }
 
-    /// Its endpoints as last given to the workers.
+    /// The endpoints that the workers received last.
     #[must_use]
     pub fn endpoints(&self) -> Arc<EndpointSet> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -67,20 +67,20 @@ impl SharedUpstream {
     }
 }
 
-/// Whether connections to the endpoints of an upstream are secured.
+/// The TLS settings of connections to the endpoints of an upstream.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Security {
-    /// They are in clear text.
+    /// Connections are in clear text.
     #[default]
     None,
-    /// They are over TLS.
+    /// Connections use TLS.
     Tls(Arc<Connector>),
-    /// They have to be over TLS, which cannot be spoken as it is configured.
+    /// Connections must use TLS, but the TLS configuration is unusable.
     Unusable(Arc<UpstreamTls>),
 }
 
 impl Security {
-    /// What is compiled from the model; the same as before where that has not changed.
+    /// Compiles the settings from the model; reuses `before` if the settings have not changed.
     pub(crate) fn of(tls: Option<&Arc<UpstreamTls>>, before: &Self, upstream: &UpstreamKey) -> Self {
         let Some(tls) = tls else { return Self::None };
         match before {
@@ -97,7 +97,7 @@ impl Security {
         }
     }
 
-    /// Whether both are the same, so that connections of the one can be used for the other.
+    /// Whether both are the same, so that connections under one can be used under the other.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) => true,
@@ -108,25 +108,25 @@ impl Security {
     }
 }
 
-/// The endpoints of an upstream, and how to choose among them.
+/// The endpoints of an upstream, and the load balancing settings.
 #[derive(Debug, Default)]
 pub struct EndpointSet {
-    /// How an endpoint is chosen.
+    /// The load balancing algorithm.
     pub balance: Balance,
-    /// How much may be in flight.
+    /// The concurrency limits.
     pub limits: UpstreamLimits,
-    /// Whether connections are secured.
+    /// The TLS settings of connections.
     pub(crate) security: Security,
-    /// How endpoints are told whom a connection is from, if they are.
+    /// The version of the PROXY header for endpoints, if any.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// Which endpoints are avoided although they take connections.
+    /// Which endpoints count as unhealthy although they accept connections.
     pub health: Option<Arc<Health>>,
     /// Every endpoint with its conditions.
     pub endpoints: Vec<(Arc<SharedEndpoint>, Conditions)>,
 }
 
 impl EndpointSet {
-    /// The endpoints as the model has them.
+    /// The endpoints in the form of the model.
     pub(crate) fn to_model(&self) -> Arc<[Endpoint]> {
         let endpoint = |(endpoint, conditions): &(Arc<SharedEndpoint>, Conditions)| Endpoint {
             address: endpoint.address(),
@@ -135,8 +135,8 @@ impl EndpointSet {
         self.endpoints.iter().map(endpoint).collect()
     }
 
-    /// The endpoints that may be chosen: those that are ready; if there is none, those that serve while they
-    /// terminate; if there is none either, those that serve at all.
+    /// The eligible endpoints: the ready endpoints; if there are none, endpoints that serve while they terminate; if
+    /// there are none either, all endpoints that serve.
     pub fn eligible(&self) -> impl Iterator<Item = &Arc<SharedEndpoint>> {
         let any = |wanted: fn(&Conditions) -> bool| self.endpoints.iter().any(|(_, has)| wanted(has));
         let tiers: [fn(&Conditions) -> bool; 3] =
@@ -154,23 +154,23 @@ pub struct SharedEndpoint {
     address: SocketAddr,
     /// See [`mark`](Self::mark).
     mark: u64,
-    /// When it came under suspicion, by [`uptime_millis`], and [`FAILING`]; 0 while it is trusted.
+    /// When the endpoint became unhealthy, by [`uptime_millis`], and [`FAILING`]; 0 while the endpoint is healthy.
     suspect_since: AtomicU64,
-    /// Until when it is not trusted again, by [`uptime_millis`].
+    /// The end of the ejection, by [`uptime_millis`].
     held_until: AtomicU64,
-    /// How often it was ejected in a row.
+    /// The number of ejections in a row.
     ejected: AtomicU32,
-    /// From when its share grows, by [`uptime_millis`]; 0 if it has its full share.
+    /// When slow start began, by [`uptime_millis`]; 0 if the endpoint has its full share.
     ramp_from: AtomicU64,
-    /// Raised to make all workers close their unused connections to it.
+    /// Incremented to make all workers close their idle connections to the endpoint.
     pub(crate) purges: AtomicU64,
-    /// Requests in flight over all workers; kept only where a limit needs it.
+    /// Requests in flight over all workers; counted only if a limit needs the number.
     pub(crate) in_flight: AtomicU64,
     shards: Sharded<EndpointShard>,
 }
 
 impl SharedEndpoint {
-    /// An endpoint that joins now. It comes slowly to its share if it joins others (`ramp`).
+    /// A new endpoint. With `ramp`, it joins other endpoints and begins with slow start.
     pub(crate) fn new(address: SocketAddr, workers: usize, ramp: bool) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         Self {
@@ -187,13 +187,13 @@ impl SharedEndpoint {
         }
     }
 
-    /// Where it is.
+    /// The address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A hash of its address, by which all data planes know it.
+    /// A hash of the address, by which all data planes identify the endpoint.
     pub(crate) fn mark(&self) -> u64 {
         self.mark
     }
@@ -204,14 +204,14 @@ impl SharedEndpoint {
         &self.shards
     }
 
-    /// Whether it is avoided while others serve.
+    /// Whether the endpoint is avoided while other endpoints are eligible.
     #[must_use]
     #[inline]
     pub fn is_suspect(&self) -> bool {
         self.suspect_since.load(Ordering::Relaxed) != 0
     }
 
-    /// For how long it has been suspect.
+    /// How long the endpoint has been unhealthy.
     #[must_use]
     pub fn suspect_for(&self) -> Option<Duration> {
         match self.suspect_since.load(Ordering::Relaxed) & !FAILING {
@@ -220,7 +220,7 @@ impl SharedEndpoint {
         }
     }
 
-    /// Its share of what a full member gets, 0.1 to 1, growing over `slow_start`.
+    /// The endpoint's share relative to a full member, 0.1 to 1, growing over `slow_start`.
     #[must_use]
     #[inline]
     pub fn share(&self, slow_start: Duration) -> f64 {
@@ -237,14 +237,14 @@ impl SharedEndpoint {
         elapsed.div_duration_f64(slow_start).max(FIRST_SHARE)
     }
 
-    /// From now on it is avoided. True for the one caller that changed it, who has to see to its probing.
+    /// Marks the endpoint unhealthy. True for the one caller that changed the state, which must probe the endpoint.
     pub(crate) fn suspect(&self) -> bool {
         let since = uptime_millis();
         let marked = |before: u64| (before & !FAILING == 0).then_some(before | since);
         self.suspect_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked).is_ok()
     }
 
-    /// It answered: it is trusted again, with a growing share. True for the one caller that changed it.
+    /// The endpoint responded: it is healthy again, with slow start. True for the one caller that changed the state.
     pub(crate) fn readmit(&self) -> bool {
         let changed = self.suspect_since.fetch_and(FAILING, Ordering::Relaxed) & !FAILING != 0;
         if changed {
@@ -253,7 +253,7 @@ impl SharedEndpoint {
         changed
     }
 
-    /// Whether it answers its checks badly. True for the one caller that changed it.
+    /// Sets whether the endpoint fails its health checks. True for the one caller that changed the state.
     pub(crate) fn set_failing(&self, fails: bool) -> bool {
         match fails {
             true => self.suspect_since.fetch_or(FAILING, Ordering::Relaxed) & FAILING == 0,
@@ -267,33 +267,33 @@ impl SharedEndpoint {
         }
     }
 
-    /// Whether it answers its checks badly.
+    /// Whether the endpoint fails its health checks.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.suspect_since.load(Ordering::Relaxed) & FAILING != 0
     }
 
-    /// It is not trusted again before `time` is over, and for as much longer each time in a row.
+    /// Ejects the endpoint for `time`, and for as much longer each time in a row.
     pub(crate) fn hold(&self, time: Duration) {
         let times = self.ejected.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(EJECTED_MOST);
         let millis = u64::try_from((time * times).as_millis()).unwrap_or(u64::MAX);
         self.held_until.store(uptime_millis().saturating_add(millis), Ordering::Relaxed);
     }
 
-    /// For how long it is not trusted again, whatever it answers.
+    /// The rest of the ejection, which responses do not shorten.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         let left = self.held_until.load(Ordering::Relaxed).checked_sub(uptime_millis())?;
         (left > 0).then(|| Duration::from_millis(left))
     }
 
-    /// It answers well: the next ejection is the first.
+    /// The endpoint responds without errors: the next ejection counts as the first.
     pub(crate) fn forgive(&self) {
         if self.ejected.load(Ordering::Relaxed) > 0 {
             self.ejected.store(0, Ordering::Relaxed);
         }
     }
 
-    /// All workers close their unused connections to it before they use another.
+    /// Makes all workers close their idle connections to the endpoint before they use another.
     pub(crate) fn purge(&self) {
         self.purges.fetch_add(1, Ordering::Relaxed);
     }

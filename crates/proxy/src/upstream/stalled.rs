@@ -1,7 +1,7 @@
-//! Uploads that hold a connection of an endpoint while their clients send nothing.
+//! Uploads that occupy a connection of an endpoint while their clients send nothing.
 //!
-//! A client pays a few bytes for such an upload, and an endpoint a connection and often a thread. So each worker lets few
-//! of them be at an endpoint: beyond the limit, the one that has stood still for longest gives its connection up.
+//! Such an upload costs a client a few bytes, but an endpoint a connection and often a thread. So each worker allows few
+//! of them at an endpoint: beyond the limit, the upload that has stalled for longest gives up its connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use std::task::Waker;
 
 use super::local::LocalEndpoint;
 
-/// For so many other requests in flight at the endpoint, one more stalled upload is allowed: of a thousand mobile clients
-/// that upload, some are always silent.
+/// One more stalled upload is allowed for this many other requests in flight at the endpoint: among a thousand uploads of
+/// mobile clients, some are always silent.
 const OTHERS_FOR_ONE: usize = 4;
 
 /// The stalled uploads of one worker at one endpoint.
 #[derive(Default)]
 pub(super) struct StalledUploads {
-    /// In the order in which they came to a standstill.
+    /// In the order in which they stalled.
     waiting: RefCell<BTreeMap<u64, Rc<Slot>>>,
     next: Cell<u64>,
-    /// How many were told to end, and have not yet.
+    /// How many uploads were asked to end, and have not ended yet.
     ending: Cell<usize>,
 }
 
@@ -29,7 +29,7 @@ struct Slot {
     waker: RefCell<Waker>,
 }
 
-/// One stalled upload, until it goes on or ends.
+/// One stalled upload, until it continues or ends.
 pub(crate) struct Stalled {
     endpoint: Rc<LocalEndpoint>,
     number: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Stalled {
 }
 
 impl Stalled {
-    /// An upload to this endpoint has come to a standstill. `waker` wakes its task.
+    /// An upload to this endpoint has stalled. `waker` wakes its task.
     pub(crate) fn new(endpoint: &Rc<LocalEndpoint>, waker: &Waker) -> Self {
         let uploads = &endpoint.stalled;
         let number = uploads.next.replace(uploads.next.get() + 1);
@@ -46,7 +46,7 @@ impl Stalled {
         Self { endpoint: endpoint.clone(), number, slot }
     }
 
-    /// Whether the upload has to end.
+    /// Whether the upload must end.
     pub(crate) fn is_ended(&self) -> bool {
         self.slot.is_ended.get()
     }
@@ -56,7 +56,7 @@ impl Stalled {
         self.slot.waker.borrow_mut().clone_from(waker);
     }
 
-    /// Ends the uploads of the endpoint that have stood still for longest, until no more than `most` are left, or than
+    /// Ends the uploads of the endpoint that have stalled for longest. It stops at `most` uploads, or at the number that
     /// the other requests in flight there allow.
     pub(crate) fn enforce(&self, most: usize) {
         let uploads = &self.endpoint.stalled;

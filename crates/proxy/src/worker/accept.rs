@@ -1,4 +1,4 @@
-//! Taking client connections, and sharing them out.
+//! Accepting client connections, and their distribution among workers.
 
 use std::future::Future;
 use std::io;
@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use super::{Accepted, Worker};
 use crate::listener::{Listener, Protocol};
 
-/// How long accepting pauses when the process has no file descriptor left, or a worker is full.
+/// How long accepting pauses when the process has no file descriptor left, or the worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes connections from a listener until it is aborted.
+/// Accepts connections from a listener until the task is aborted.
 pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
     let (local, protocol) = (listener.place.address, listener.protocol);
     let socket = TcpListener::from_std(listener.socket.into())?;
@@ -42,8 +42,8 @@ pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl 
 }
 
 impl Worker {
-    /// Serves a new connection, or hands it to the worker that has the fewest. The kernel spreads connections
-    /// over the workers' listeners by a hash, which is uneven where connections are few and busy.
+    /// Serves a new connection, or passes it to the worker with the fewest connections. The kernel distributes
+    /// connections over the workers' listeners by a hash, which is uneven for few, busy connections.
     fn place(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
         let mine = self.stats().open.get() + self.mailboxes[self.id].arriving();
         let others = self.telemetry.workers().iter().enumerate().filter(|(id, _)| *id != self.id);
@@ -70,8 +70,7 @@ impl Worker {
     }
 }
 
-/// Whether the error is about one connection that is gone already, rather than about the listener
-/// (`accept(2)`, "Error handling").
+/// Whether an error concerns one connection that is already gone, and not the listener (`accept(2)`, "Error handling").
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! How the control side reaches a worker: the newest state of what changed, never a queue of old ones.
+//! How the control side reaches a worker: the newest state of each change, never a queue of old states.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
@@ -18,23 +18,23 @@ pub(crate) struct Mailbox {
     notify: Notify,
     /// The number of the last change that the worker serves.
     applied: watch::Sender<u64>,
-    /// Whether the worker still takes connections.
+    /// Whether the worker still accepts connections.
     accepting: AtomicBool,
-    /// Connections that were handed to the worker and that it does not serve yet.
+    /// Connections that were passed to the worker, and that it does not serve yet.
     arriving: AtomicU64,
 }
 
-/// What a worker has not taken yet. Newer states overwrite older ones, so that it is bounded by what is
-/// configured, however slow the worker is.
+/// The changes that a worker has not applied yet. Newer states replace older states, so that the size is limited by the
+/// configuration, however slow the worker is.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) change: u64,
     pub(crate) table: Option<Arc<Table>>,
-    /// By slot; `None` for an upstream that is no longer routed to.
+    /// By slot; `None` for an upstream that no route uses any more.
     pub(crate) upstreams: HashMap<usize, Option<Placed>>,
-    /// What it listens at from now on, beside what it has.
+    /// The new sockets of the worker.
     pub(crate) opened: Vec<Listener>,
-    /// What it no longer listens at.
+    /// The sockets to close.
     pub(crate) closed: Vec<Place>,
     /// Connections that a busier worker accepted.
     pub(crate) connections: Vec<Accepted>,
@@ -57,21 +57,21 @@ pub(crate) struct Accepted {
     pub(crate) protocol: Protocol,
 }
 
-/// How a worker comes to its end (Z10): each step includes those before it.
+/// The steps of a worker's shutdown (Z10): each step includes the previous steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     /// Responses announce `Connection: close`.
     Announce,
-    /// Nothing is accepted any more.
+    /// No connections are accepted any more.
     CloseListeners,
     /// Idle connections are closed.
     CloseIdle,
-    /// Everything is closed.
+    /// All connections are closed.
     CloseAll,
 }
 
 impl Pending {
-    /// What was to be opened and is not wanted any more has never been.
+    /// A pending open that is no longer wanted is cancelled.
     pub(crate) fn move_listeners(&mut self, opened: Vec<Listener>, closed: &[Place]) {
         self.opened.retain(|listener| !closed.contains(&listener.place));
         self.closed.extend_from_slice(closed);
@@ -90,13 +90,13 @@ impl Mailbox {
         }
     }
 
-    /// Changes what is pending, and wakes the worker.
+    /// Changes the pending state, and wakes the worker.
     pub(crate) fn post(&self, change: impl FnOnce(&mut Pending)) {
         change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
         self.notify.notify_one();
     }
 
-    /// What is pending, once there is something.
+    /// Waits for a pending state, and takes it.
     pub(crate) async fn take(&self) -> Pending {
         self.notify.notified().await;
         std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
@@ -115,18 +115,18 @@ impl Mailbox {
         let _ = applied.wait_for(|applied| *applied >= change).await;
     }
 
-    /// Hands a connection to the worker.
+    /// Passes a connection to the worker.
     pub(crate) fn hand_over(&self, connection: Accepted) {
         self.arriving.fetch_add(1, Ordering::Relaxed);
         self.post(|pending| pending.connections.push(connection));
     }
 
-    /// The worker serves a connection that was handed to it.
+    /// Records that the worker serves a connection that was passed to it.
     pub(crate) fn arrived(&self) {
         self.arriving.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many connections were handed to the worker that it does not serve yet.
+    /// The number of connections that were passed to the worker, and that it does not serve yet.
     pub(crate) fn arriving(&self) -> u64 {
         self.arriving.load(Ordering::Relaxed)
     }

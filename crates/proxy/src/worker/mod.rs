@@ -39,10 +39,11 @@ use crate::upstream::{IdleEvent, IdleEvents, LocalUpstream, Socket};
 use mailbox::Pending;
 use scratch::Spares;
 
-/// What the worker does at its leisure: closing unused connections, freeing unused buffers, passing on its access log and its spans.
+/// The interval of background work: closing idle connections, freeing unused buffers, passing on access log lines and
+/// spans.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Everything that one worker has. It never leaves its thread.
+/// The state of one worker. It never leaves its thread.
 pub(crate) struct Worker {
     pub(crate) id: usize,
     telemetry: Arc<Telemetry>,
@@ -53,25 +54,25 @@ pub(crate) struct Worker {
     next_socket: Cell<u64>,
     spares: Spares,
     connections: RefCell<Slab<Open>>,
-    /// What it takes connections and datagrams from.
+    /// The sockets from which the worker accepts connections and datagrams.
     listening: RefCell<Vec<(Place, JoinHandle<()>)>>,
-    /// Whose turn it is to be answered in a TLS handshake.
+    /// Limits TLS handshakes that compute at the same time.
     pub(crate) handshakes: Semaphore,
     stop: Cell<Option<Stop>>,
-    /// Told when `stop` is set.
+    /// Notified when `stop` is set.
     stopped: Notify,
     date: Cell<(u64, HttpDate)>,
-    /// The tokens that it has verified.
+    /// The tokens that the worker has verified.
     pub(crate) tokens: RefCell<TokenMemory>,
-    /// The passwords that it has checked.
+    /// The passwords that the worker has checked.
     pub(crate) passwords: RefCell<PasswordMemory>,
-    /// The services that it asks about requests.
+    /// The external services that the worker asks about requests.
     pub(crate) externals: Externals,
     pub(crate) log: Option<LogBuffer>,
     pub(crate) spans: SpanBuffer,
 }
 
-/// What is served, as one worker holds it: counted without touching what other workers touch.
+/// The current configuration, as one worker holds it: reference-counted without writing memory that other workers use.
 pub(crate) struct Snapshot {
     pub(crate) table: Arc<Table>,
     pub(crate) settings: Rc<Settings>,
@@ -83,18 +84,18 @@ struct Open {
     phase: Rc<Cell<Phase>>,
 }
 
-/// What a client connection does, which decides when it may be closed as idle.
+/// The state of a client connection, which decides when it may be closed as idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It was accepted, and its first request may be on its way.
+    /// The connection was accepted, and its first request may be on its way.
     Fresh,
     /// A request is being read or served.
     Busy,
-    /// It waits for its next request.
+    /// The connection waits for its next request.
     Idle,
 }
 
-/// What a worker's thread needs to begin.
+/// The parameters of a worker's thread.
 pub(crate) struct Start {
     pub(crate) id: usize,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -105,7 +106,7 @@ pub(crate) struct Start {
     pub(crate) spans: SpanBuffer,
 }
 
-/// Runs a worker on this thread until it is told to stop.
+/// Runs a worker on this thread until the worker is stopped.
 pub(crate) fn run(mut start: Start) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default())?;
@@ -143,12 +144,12 @@ impl Worker {
         }
     }
 
-    /// What is served now.
+    /// The current configuration.
     pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
         self.snapshot.borrow().clone()
     }
 
-    /// The limits that hold now.
+    /// The current settings.
     pub(crate) fn settings(&self) -> Rc<Settings> {
         self.snapshot.borrow().settings.clone()
     }
@@ -167,7 +168,7 @@ impl Worker {
         self.spares.take()
     }
 
-    /// Buffers that a request no longer needs.
+    /// Takes back the buffers of a request.
     pub(crate) fn give_back(&self, scratch: Box<Scratch>) {
         self.spares.give(scratch);
     }
@@ -177,7 +178,7 @@ impl Worker {
         self.stop.get().is_some()
     }
 
-    /// Returns once it does.
+    /// Returns once responses announce that the connection ends.
     pub(crate) async fn stopping(&self) {
         let stopped = self.stopped.notified();
         if !self.is_stopping() {
@@ -185,17 +186,17 @@ impl Worker {
         }
     }
 
-    /// Whether nothing comes from clients any more but on connections that they have.
+    /// Whether clients can send only on existing connections.
     pub(crate) fn has_closed_listeners(&self) -> bool {
         self.stop.get() >= Some(Stop::CloseListeners)
     }
 
-    /// Whether everything is to end now.
+    /// Whether everything must end now.
     pub(crate) fn is_closing_all(&self) -> bool {
         self.stop.get() >= Some(Stop::CloseAll)
     }
 
-    /// Returns when the worker takes its next step towards its end.
+    /// Returns when the worker takes the next step of its shutdown.
     pub(crate) fn stop_changes(&self) -> Notified<'_> {
         self.stopped.notified()
     }
@@ -205,7 +206,7 @@ impl Worker {
         self.stop.get() >= Some(Stop::CloseIdle)
     }
 
-    /// The `Date` of now (RFC 9110, 6.6.1).
+    /// The current `Date` (RFC 9110, 6.6.1).
     pub(crate) fn date(&self) -> HttpDate {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.date.get().0 != now {
@@ -221,7 +222,7 @@ impl Worker {
         Socket::new(stream, IdleEvent { upstream, endpoint, socket }, &self.idle_events)
     }
 
-    /// Serves a client connection in a task of its own.
+    /// Serves a client connection in a separate task.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
         let phase = Rc::new(Cell::new(Phase::Fresh));
         let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
@@ -235,7 +236,8 @@ impl Worker {
         }
     }
 
-    /// Follows the mailbox until the end. Connections wait in the listen queues until the first configuration is served.
+    /// Follows the mailbox until the end. Connections wait in the listen queues until the worker serves the first
+    /// configuration.
     async fn obey(self: &Rc<Self>, mut waiting: Vec<Listener>) -> io::Result<()> {
         loop {
             let mut pending = self.mailboxes[self.id].take().await;
@@ -265,7 +267,7 @@ impl Worker {
                 }
                 if stop >= Stop::CloseAll {
                     self.close_connections(|_| true);
-                    // What was aborted records its end in the next turns of the runtime, some tasks in each.
+                    // Aborted tasks record their end in the next turns of the runtime, some tasks in each turn.
                     while !self.connections.borrow().is_empty() || self.stats().in_flight.get() > 0 {
                         tokio::task::yield_now().await;
                     }
@@ -279,7 +281,7 @@ impl Worker {
         }
     }
 
-    /// Takes connections from a socket from now on.
+    /// Accepts connections from a socket from now on.
     fn listen(self: &Rc<Self>, listener: Listener) -> io::Result<()> {
         let place = listener.place;
         let task = match listener.protocol {
@@ -290,13 +292,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns once nothing comes any more at what is closed.
+    /// Returns once the closed listeners receive nothing any more.
     async fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
         let gone: Vec<_> =
             self.listening.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)).collect();
         for (_, task) in gone {
             task.abort();
-            // Whether it was aborted or had failed: it has let go of its socket.
+            // The task was aborted or had failed: its socket is closed.
             let _ = task.await;
         }
         for listener in opened {
@@ -327,7 +329,7 @@ impl Worker {
                 }
                 if let Some(upstream) = &upstreams[slot] {
                     upstream.update(&set, drain);
-                    // One worker for all.
+                    // One worker checks for all workers.
                     if slot % self.mailboxes.len() == self.id {
                         upstream.keep_checked();
                     }
@@ -351,14 +353,14 @@ impl Worker {
         }
     }
 
-    /// Closes connections whose first request does not come either.
+    /// Closes connections whose first request does not arrive either.
     async fn close_silent(self: Rc<Self>) {
         sleep(connection::LAST_IDLE).await;
         self.close_connections(|phase| phase == Phase::Fresh);
     }
 
     fn close_connections(&self, which: impl Fn(Phase) -> bool) {
-        // Aborting drops the connection's guard, now or later, which needs the list.
+        // An abort drops the connection's guard, now or later, and the guard needs the list.
         let doomed: Vec<_> = self
             .connections
             .borrow()
@@ -388,7 +390,7 @@ impl Worker {
         }
     }
 
-    /// Closes unused connections to endpoints as soon as their peer does.
+    /// Closes idle connections to endpoints as soon as their peer closes them.
     async fn watch_idle(self: Rc<Self>) {
         loop {
             self.idle_events.notify.notified().await;
@@ -408,7 +410,7 @@ impl Snapshot {
     }
 }
 
-/// Takes a connection off the worker's list when its task ends, however it ends.
+/// Removes a connection from the worker's list when its task ends, however the task ends.
 struct OpenGuard {
     worker: Rc<Worker>,
     key: usize,

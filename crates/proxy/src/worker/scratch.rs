@@ -1,4 +1,4 @@
-//! The buffers of a request. An idle connection has none: they go back to the worker between requests.
+//! The buffers of a request. An idle connection has no buffers: they return to the worker between requests.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,31 +10,31 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 /// The size of a read buffer, unless a head needs more.
 pub(crate) const BUFFER: usize = 16 * 1024;
-/// How many sets of buffers a worker keeps for reuse even if nobody needs them: 6 MiB, or 24 MiB where all of them have grown.
+/// How many sets of buffers a worker holds for reuse even when unused: 6 MiB, or 24 MiB if all of them have grown.
 const ALWAYS_SPARE: usize = 128;
 
-/// What serving a request needs.
+/// The buffers for serving a request.
 pub(crate) struct Scratch {
-    /// What came from the client: a request's head, then as much of its body as was not passed on yet, or
-    /// of the next requests.
+    /// Bytes from the client: a request's head, then the part of its body that was not forwarded yet, or the next
+    /// requests.
     pub(crate) input: Buffer,
     pub(crate) scan: HeadScan,
     pub(crate) head: RequestHead,
-    /// The request as it is sent to the endpoint.
+    /// The request in the form for the endpoint.
     pub(crate) request: Vec<u8>,
-    /// What came from the endpoint.
+    /// Bytes from the endpoint.
     pub(crate) reply: Buffer,
     pub(crate) reply_scan: HeadScan,
     pub(crate) reply_head: ResponseHead,
-    /// The response as it is sent to the client.
+    /// The response in the form for the client.
     pub(crate) response: Vec<u8>,
-    /// Where a path is written that is not in normal form.
+    /// The normal form of a path that is not in normal form.
     pub(crate) path: Vec<u8>,
     /// Header lines that policies add to the request.
     pub(crate) request_lines: Vec<u8>,
-    /// Header lines that policies add to the response, whoever gives it.
+    /// Header lines that policies add to the response, whatever its source.
     pub(crate) response_lines: Vec<u8>,
-    /// The query, if a policy makes it another than the client's.
+    /// The query, if a policy changes it.
     pub(crate) query: Option<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ impl Scratch {
         }
     }
 
-    /// Whether it has not grown so much that it should rather be freed.
+    /// Whether the buffers have not grown too much for reuse.
     fn is_lean(&self) -> bool {
         self.input.bytes.len() == BUFFER
             && self.reply.bytes.len() == BUFFER
@@ -65,8 +65,8 @@ impl Scratch {
     }
 }
 
-/// The sets of buffers that a worker keeps for reuse: as many as were needed at once of late. With fewer, a set would be made and
-/// freed for each request that is under way beyond them.
+/// The sets of buffers that a worker holds for reuse: as many as were recently in use at once. With fewer sets, each
+/// further request in flight would allocate and free a set.
 #[derive(Default)]
 pub(crate) struct Spares(RefCell<Kept>);
 
@@ -74,7 +74,7 @@ pub(crate) struct Spares(RefCell<Kept>);
 struct Kept {
     #[expect(clippy::vec_box, reason = "they move between connections, which a box makes cheap")]
     sets: Vec<Box<Scratch>>,
-    /// How many of them nobody has needed since the last [`Spares::trim`].
+    /// How many of the sets were unused since the last [`Spares::trim`].
     unused: usize,
 }
 
@@ -94,11 +94,11 @@ impl Spares {
         }
     }
 
-    /// Frees what nobody has needed since it was called last.
+    /// Frees the sets that were unused since the last call.
     pub(crate) fn trim(&self) {
         let mut kept = self.0.borrow_mut();
         let left = (kept.sets.len() - kept.unused).max(ALWAYS_SPARE);
-        // Those at the end were used last.
+        // The sets at the end were used last.
         let cold = kept.sets.len().saturating_sub(left);
         kept.sets.drain(..cold);
         kept.sets.shrink_to(2 * left);
@@ -106,23 +106,23 @@ impl Spares {
     }
 }
 
-/// The size of a spare buffer: of the largest TLS record (RFC 5246, 6.2.3), and a bit more.
+/// The size of a spare buffer: the largest TLS record (RFC 5246, 6.2.3), and a margin.
 pub(crate) const SPARE_BUFFER: usize = 18 * 1024;
-/// How many spare buffers a worker keeps.
+/// How many spare buffers a worker holds.
 const MAX_SPARE_BUFFERS: usize = 64;
 
 thread_local! {
     static SPARE_BUFFERS: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer for bytes that are under way for a moment. Connections have none while nothing is.
+/// A buffer for bytes that are in flight for a moment. Connections without such bytes have none.
 pub(crate) fn spare_buffer() -> Buffer {
     SPARE_BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Buffer::with_size(SPARE_BUFFER))
 }
 
-/// Keeps a buffer for the next who needs one.
+/// Returns a buffer for reuse.
 pub(crate) fn give_spare_buffer(mut buffer: Buffer) {
-    // It only fails when the thread ends.
+    // This fails only when the thread ends.
     let _ = SPARE_BUFFERS.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < MAX_SPARE_BUFFERS && buffer.bytes.len() == SPARE_BUFFER {
@@ -132,7 +132,7 @@ pub(crate) fn give_spare_buffer(mut buffer: Buffer) {
     });
 }
 
-/// Bytes that were read and not used yet, with room behind them.
+/// Bytes that were read and not used yet, with free room behind them.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -148,19 +148,19 @@ impl Buffer {
         Self { bytes: vec![0; size], start: 0, end: 0 }
     }
 
-    /// What was read and not used yet.
+    /// The unused bytes.
     #[inline]
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The same, to be changed in place.
+    /// The unused bytes, mutable.
     #[inline]
     pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// Room for at least `room` bytes behind what is filled, to be written to and then [`add`](Self::add)ed.
+    /// Room for at least `room` bytes behind the filled part, to be written to and then [`add`](Self::add)ed.
     pub(crate) fn room(&mut self, room: usize) -> &mut [u8] {
         self.reserve(room, usize::MAX);
         &mut self.bytes[self.end..]
@@ -187,12 +187,12 @@ impl Buffer {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Whether there is no room behind what is filled, wherever it lies.
+    /// Whether there is no room behind the filled part, wherever it lies.
     pub(crate) fn is_full(&self) -> bool {
         self.len() == self.bytes.len()
     }
 
-    /// Forgets the first `n` bytes.
+    /// Discards the first `n` bytes.
     #[inline]
     pub(crate) fn consume(&mut self, n: usize) {
         self.start += n;
@@ -202,14 +202,14 @@ impl Buffer {
         }
     }
 
-    /// Forgets `n` bytes behind the first `at`, which stay where they are.
+    /// Discards `n` bytes behind the first `at` bytes, which stay in place.
     pub(crate) fn cut(&mut self, at: usize, n: usize) {
         let from = self.start + at;
         self.bytes.copy_within(from + n..self.end, from);
         self.end -= n;
     }
 
-    /// Adds bytes as if they had been read.
+    /// Appends bytes as if they had been read.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len(), self.len() + bytes.len());
         self.bytes[self.end..][..bytes.len()].copy_from_slice(bytes);
@@ -229,8 +229,7 @@ impl Buffer {
         }
     }
 
-    /// Reads once into the room behind what is filled. Zero bytes are the end of the stream: there must be
-    /// room.
+    /// Reads once into the room behind the filled part. Zero bytes mean the end of the stream: there must be room.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,

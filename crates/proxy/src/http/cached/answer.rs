@@ -1,4 +1,4 @@
-//! Answers out of the cache.
+//! Responses from the cache.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::telemetry::{Tally, TrafficShard};
 use crate::worker::BUFFER;
 
 impl Exchange<'_> {
-    /// Answers by what is kept, with further header lines of the endpoint.
+    /// Responds with a cached response, and with further header lines of the endpoint.
     pub(super) async fn answer_from(
         &mut self,
         entry: &Arc<Entry>,
@@ -52,7 +52,7 @@ impl Exchange<'_> {
         let shape = entry.shape(head, buf, part);
         let mut written = Vec::with_capacity(1024);
         entry.write_head(&mut written, &shape, now);
-        // Before the blank line.
+        // The position before the blank line.
         let end = written.len() - 2;
         let room = MAX_HEADERS.saturating_sub(lines_in(&written[..end]) - 1);
         written.splice(end..end, beginning(own, room).iter().copied());
@@ -64,7 +64,7 @@ impl Exchange<'_> {
             return Err(Refusal::NotKept);
         }
         let body = if method == Method::Head { &[] } else { entry.body_in(&shape) };
-        // What fits beside the head goes in one write with it.
+        // The part of the body that fits beside the head leaves in one write with it.
         let beside = body.len().min(BUFFER.saturating_sub(written.len()));
         scratch.reply.append(&body[..beside]);
         let body = &body[beside..];
@@ -85,7 +85,7 @@ impl Exchange<'_> {
         Ok(self.persist(keep_alive))
     }
 
-    /// Says to the client and to the log what the cache had to do with it (RFC 9211).
+    /// Reports the effect of the cache to the client and to the log (RFC 9211).
     pub(super) fn tell(&mut self, policy: &TrafficPolicy, said: &str, logged: &'static str) {
         self.record.cache = Some(logged);
         if policy.compiled.tells_of_cache {
@@ -101,12 +101,12 @@ impl Exchange<'_> {
     }
 }
 
-/// How many lines these are.
+/// The number of header lines.
 fn lines_in(lines: &[u8]) -> usize {
     memchr_iter(b'\n', lines).count()
 }
 
-/// The first of these lines, so many of them at most: a head that has too many could not be read.
+/// The first header lines, at most `most`: the client could not parse a head with too many.
 fn beginning(lines: &[u8], most: usize) -> &[u8] {
     match memchr_iter(b'\n', lines).nth(most) {
         None => lines,

@@ -1,4 +1,4 @@
-//! Keys of requests, requests that bypass the cache, and the targets that an unsafe request invalidates.
+//! Cache keys of requests, requests that bypass the cache, and the targets that an unsafe request invalidates.
 
 use sluicegate_http1::{Known, Line, Method, Normalised, RequestFraming, normalise};
 use sluicegate_model::UpstreamKey;
@@ -12,7 +12,7 @@ use crate::cache::{
 use crate::policy::Guard;
 
 impl Exchange<'_> {
-    /// What is asked for, as an endpoint is about to be asked.
+    /// The cache's view of the request that is about to go to an endpoint.
     pub(super) fn asked(&self, cache: &Cache, upstream: &UpstreamKey) -> Asked {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let mut key = Vec::with_capacity(256);
@@ -24,7 +24,7 @@ impl Exchange<'_> {
             &mut key,
             &head.authority.map_or(&[][..], |authority| authority.of(buf)).to_ascii_lowercase(),
         );
-        // Endpoints make links and redirects of it.
+        // Endpoints use the port in links and redirects.
         add_part(&mut key, &self.client.origin.listener.port().to_le_bytes());
         let query = match &self.scratch.query {
             Some(query) => Some(&**query).filter(|query| !query.is_empty()),
@@ -33,7 +33,7 @@ impl Exchange<'_> {
         let start = key.len();
         add_target(&mut key, self.path(), query);
         let target = start..key.len();
-        // Endpoints make links and redirects of these.
+        // Endpoints use these headers in links and redirects.
         if self.trusted {
             for line in head.lines.iter().filter(|line| is_believed(line, buf)) {
                 add_part(&mut key, &line.name.of(buf).to_ascii_lowercase());
@@ -56,11 +56,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether a request has nothing to do with what is kept.
+    /// Whether a request bypasses the cache.
     pub(super) fn passes_by(&self) -> bool {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let target = self.record.route.map(|route| self.snapshot.table.target(route));
-        // Who says who it is may get what is for nobody else, and not by a header that caches know of.
+        // A request with an identity may receive a personal response, and caches may not know the header with the
+        // identity.
         let is_identified = !self.client.origin.identity.is_empty()
             || target.is_some_and(|target| {
                 target.client_auth.is_some() || target.guard.as_deref().is_some_and(Guard::identifies)
@@ -74,12 +75,12 @@ impl Exchange<'_> {
                     && is_special(line.name.of(buf))
                     && !(head.method == Method::Get && is_about_parts(line, buf))
             })
-            // The endpoint gets it as it came, and the key has it in one form.
+            // The endpoint receives the host unchanged, but the key holds the host in lower case.
             || head.authority.is_some_and(|host| host.of(buf).iter().any(u8::is_ascii_uppercase))
     }
 
-    /// Invalidates what an unsafe request has changed (RFC 9111, 4.4): its target, and the targets of the same origin that the
-    /// response names.
+    /// Invalidates the responses that an unsafe request has changed (RFC 9111, 4.4): its target, and the targets of the
+    /// same origin that the response names.
     pub(super) fn invalidate(&self, cached: &Cached) {
         cached.cache.invalidate(&cached.asked.key);
         let (reply_head, reply) = (&self.scratch.reply_head, self.scratch.reply.filled());
@@ -97,8 +98,8 @@ impl Exchange<'_> {
     }
 }
 
-/// The path, in normal form, and the query to which a reference leads from a path of an origin (RFC 3986, 5.2). None if it leads
-/// to another origin.
+/// The path in normal form and the query of a reference, relative to a path of an origin (RFC 3986, 5.2). `None` if the
+/// reference names another origin.
 fn resolve<'r>(
     reference: &'r [u8],
     is_https: bool,
@@ -111,7 +112,7 @@ fn resolve<'r>(
     match reference.iter().position(|byte| matches!(byte, b':' | b'/' | b'?')) {
         Some(at) if reference[at] == b':' => {
             rest = &reference[at + 1..];
-            // RFC 3986, 5.2.2: a reference with a scheme is no relative one.
+            // RFC 3986, 5.2.2: a reference with a scheme is not relative.
             if !reference[..=at].eq_ignore_ascii_case(scheme) || !rest.starts_with(b"//") {
                 return None;
             }
@@ -148,7 +149,7 @@ fn resolve<'r>(
     Some((path, query))
 }
 
-/// Whether a trusted peer says by this line what a client asked it for, or who the client is.
+/// Whether a trusted peer uses this line to forward the client IP or the URL that the client requested.
 fn is_believed(line: &Line, buf: &[u8]) -> bool {
     let begins = |with: &str| {
         let name = line.name.of(buf).get(..with.len());
@@ -167,8 +168,8 @@ fn is_believed(line: &Line, buf: &[u8]) -> bool {
     }
 }
 
-/// Whether a request with this header is for the endpoint alone: it wants a part, sets conditions that only the endpoint knows
-/// of (RFC 9111, 4.3.2), or means another method, scheme, host or target than it has, for some endpoints.
+/// Whether a header makes a request personal to the endpoint. Such a request wants a range or sets conditions that only
+/// the endpoint can check (RFC 9111, 4.3.2). Or it names another method, scheme, host or target for some endpoints.
 fn is_special(name: &[u8]) -> bool {
     const NAMES: [&str; 14] = [
         "range",
@@ -204,7 +205,7 @@ fn is_special(name: &[u8]) -> bool {
         let at = name.len().checked_sub(end.len());
         at.is_some_and(|at| is_same_name(&name[at..], end.as_bytes()))
     };
-    // Those of trusted peers are part of the key, and others do not pass.
+    // Headers of trusted peers are part of the key, and headers of other peers are not forwarded.
     let is_forwarding = begins("x-forwarded-");
     NAMES.into_iter().any(|other| is_same_name(name, other.as_bytes()))
         || begins("x-") && !is_forwarding && ENDS.iter().any(ends)

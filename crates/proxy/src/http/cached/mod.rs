@@ -1,10 +1,10 @@
-//! Where the cache meets the life of a request: answers without an endpoint, and what is kept of those that endpoints give.
+//! The cache in the life of a request: responses without an endpoint, and responses of endpoints that are cached.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | this one | whether a request is answered out of the cache |
+//! | this module | decides whether the cache serves a request |
 //! | `key` | keys of requests, requests that bypass the cache, targets that are invalidated |
-//! | `answer` | answers out of the cache |
+//! | `answer` | responses from the cache |
 //! | `settle` | effects of endpoints' responses on the cache |
 //! | `refresh` | revalidation in the background |
 
@@ -30,38 +30,38 @@ use crate::upstream::LocalUpstream;
 use refresh::Place;
 pub(super) use settle::Settled;
 
-/// A request on its way to an endpoint, whose response may be kept.
+/// A request to an endpoint whose response may be cached.
 pub(super) struct Cached {
     cache: Arc<Cache>,
     asked: Asked,
-    /// Others may wait for what it asks for.
+    /// The flight for which requests with the same key may wait.
     flight: Option<Flight>,
-    /// What was kept, and cannot be used without asking.
+    /// A cached response that must be revalidated before use.
     stale: Option<Arc<Entry>>,
-    /// Whether the endpoint is asked if that still holds.
+    /// Whether the request asks the endpoint if the stale response is still valid.
     revalidates: bool,
     collector: Option<Box<Collector>>,
 }
 
-/// How a response that was kept came to answer a request.
+/// How a cached response came to serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Hit,
-    /// Another request has brought it.
+    /// Another request fetched the response.
     Collapsed,
-    /// The endpoint says that it still holds.
+    /// The endpoint confirmed that the response is still valid.
     Revalidated,
-    /// The endpoint has failed.
+    /// The endpoint has failed, and the stale response serves.
     StandsIn,
 }
 
 impl Exchange<'_> {
-    /// Whether the policy of the route keeps responses.
+    /// Whether the policy of the route caches responses.
     pub(super) fn keeps_responses(&self) -> bool {
         self.steered.as_ref().is_some_and(|steered| steered.policy.compiled.cache.is_some())
     }
 
-    /// Looks for a response that was kept. Gives what became of the client's connection if one has answered.
+    /// Looks for a cached response. If one serves the request, returns the state of the client's connection.
     pub(super) async fn consult(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Option<Persist>, Refusal> {
         let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Exchange<'_> {
         }
         let until = self.record.started + WAIT;
         let is_get = method == Method::Get;
-        // What others asked for before does not serve who wants it newer than that.
+        // A response to an earlier request does not serve a client that wants a newer response.
         let wants_newest =
             asked.directives.no_cache || asked.directives.max_age.is_some_and(|age| age.is_zero());
         let (mut waits, mut way) = (is_get && !wants_newest, Way::Hit);
@@ -97,7 +97,7 @@ impl Exchange<'_> {
                 Entered::Kept(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
                 Entered::Refreshes(flight, entry) => {
                     let Some(place) = Place::take() else {
-                        // Endpoints of others that hang must not keep this response stale.
+                        // Hanging endpoints of other responses must not leave this response stale.
                         (cached.flight, cached.stale) = (Some(flight), Some(entry));
                         break;
                     };
@@ -125,7 +125,7 @@ impl Exchange<'_> {
                         return Err(Failure::ResponseTimeout.into());
                     }
                     way = Way::Collapsed;
-                    // Who went away, or takes too long, is followed by one of those that wait.
+                    // If the first request ended without a response or is too slow, a waiting request takes its place.
                     waits = matches!(outcome, None | Some(Outcome::Lost)) && now < until;
                 }
             }
@@ -142,7 +142,7 @@ impl Exchange<'_> {
         Ok(None)
     }
 
-    /// Answers a range from a fresh, whole response. The endpoint answers all other ranges.
+    /// Serves a range from a fresh, complete response. The endpoint serves all other ranges.
     async fn consult_for_part(
         &mut self,
         cache: &Arc<Cache>,
@@ -166,14 +166,14 @@ impl Exchange<'_> {
         Ok(None)
     }
 
-    /// Waits until another request has brought what is wanted, or time is over.
+    /// Waits until another request has fetched the response, or until the deadline.
     async fn wait_for(&mut self, under_way: &UnderWay, until: Instant) -> Result<Option<Outcome>, Refusal> {
         let until = until.min(under_way.until());
         let until = self.wanted_by.map_or(until, |due| due.min(until));
         Ok(self.awaited(under_way.end(), Some(until)).await?)
     }
 
-    /// No endpoint has answered: others need not wait for this one. Gives what was kept for such a time.
+    /// No endpoint has responded: releases the requests that wait. Returns a stale response that may serve on errors.
     pub(super) fn stand_in(&mut self, fault: Fault) -> Option<Arc<Entry>> {
         let cached = self.cached.take()?;
         if !matches!(fault, Fault::Upstream(_)) {
@@ -185,15 +185,15 @@ impl Exchange<'_> {
         cached.stale.filter(|entry| entry.may_stand_in(&cached.asked, Instant::now()))
     }
 
-    /// Answers by what was kept, since no endpoint does.
+    /// Serves a stale response, because no endpoint responds.
     pub(super) async fn answer_in_need(&mut self, entry: &Arc<Entry>) -> Result<Persist, Refusal> {
         self.answer_from(entry, Way::StandsIn, &[]).await
     }
 }
 
 impl Cached {
-    /// Why an endpoint is asked (RFC 9211, 2.2): there is nothing, or what is kept does not hold, or the request alone wants it
-    /// newer.
+    /// Why the request goes to an endpoint (RFC 9211, 2.2): no response is cached, the cached response is stale, or the
+    /// request itself wants a newer response.
     fn why(&self, now: Instant) -> &'static str {
         match &self.stale {
             None => "miss",
@@ -207,7 +207,7 @@ impl Cached {
     }
 }
 
-/// Limits that a head which was accepted before keeps.
+/// Limits that a head which was accepted before satisfies.
 fn limits(head: &[u8]) -> HeadLimits {
     HeadLimits { bytes: head.len() + 1, headers: usize::MAX }
 }

@@ -1,5 +1,5 @@
-//! Revalidation in the background: a stale response has answered by `stale-while-revalidate` (RFC 5861, 3), and an endpoint is
-//! asked whether it still holds. The request that brought this about does not wait for it.
+//! Revalidation in the background (`stale-while-revalidate`; RFC 5861, 3): a stale response has served a request, and the
+//! gateway asks an endpoint whether the response is still valid. The request does not wait.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,21 +18,21 @@ use crate::policy::traffic::TrafficPolicy;
 use crate::upstream::{Admission, Connection, LocalUpstream, Tried, Wish};
 use crate::worker::Worker;
 
-/// How many responses one worker revalidates in the background at a time.
+/// The limit of responses that one worker revalidates in the background at a time.
 const REFRESHES_MAX: usize = 64;
 
-/// How long a revalidation in the background may take in all.
+/// The time limit of a revalidation in the background.
 const TIME: Duration = Duration::from_secs(30);
 
 thread_local! {
     static REFRESHES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A revalidation, counted while it lasts.
+/// A revalidation in progress, counted until the value is dropped.
 pub(super) struct Place;
 
 impl Place {
-    /// None if there are as many as may be.
+    /// `None` at the limit.
     pub(super) fn take() -> Option<Self> {
         let taken = REFRESHES.get();
         (taken < REFRESHES_MAX).then(|| {
@@ -80,7 +80,7 @@ struct Refresh {
     request: Vec<u8>,
     asked: Asked,
     entry: Arc<Entry>,
-    /// Whether the request asks if the response still holds.
+    /// Whether the request asks if the response is still valid.
     revalidates: bool,
     worker: Rc<Worker>,
     policy: Arc<TrafficPolicy>,
@@ -96,7 +96,7 @@ impl Refresh {
         }
     }
 
-    /// Asks one endpoint, and another connection if the first had been closed meanwhile.
+    /// Asks one endpoint. If the endpoint had closed the first connection meanwhile, asks again on another connection.
     async fn exchange(&self, flight: Flight, upstream: &Rc<LocalUpstream>) -> Option<()> {
         let _admission = Admission::new(upstream).ok()?;
         let settings = &*self.policy.compiled.settings;

@@ -18,16 +18,16 @@ use crate::cache::{
 use crate::upstream::{Connection, LocalUpstream};
 use crate::worker::Worker;
 
-/// What becomes of an endpoint's response.
+/// The result of an endpoint's response for the client.
 pub(in crate::http) enum Settled {
-    /// What is kept has answered in its place.
+    /// The cached response has served the client instead.
     Answered(Persist),
-    /// It goes on to the client.
+    /// The response goes to the client.
     GoesOn(Connection),
 }
 
 impl Exchange<'_> {
-    /// An endpoint has answered: decides what becomes of what is kept, and whether that answers in its place.
+    /// Applies an endpoint's response to the cache, and decides whether the cached response serves the client instead.
     pub(in crate::http) async fn settle(
         &mut self,
         upstream: &Rc<LocalUpstream>,
@@ -68,7 +68,7 @@ impl Exchange<'_> {
             }
         };
         if let Some((entry, way, own)) = renewed {
-            // Nobody waits for this client.
+            // Other requests must not wait for this client.
             drop(cached);
             self.note_response(upstream, &connection.endpoint().clone());
             self.leave(connection);
@@ -81,12 +81,12 @@ impl Exchange<'_> {
         Ok(Settled::GoesOn(connection))
     }
 
-    /// What is to be collected of the response.
+    /// The collector of the response, if the response is to be cached.
     pub(in crate::http) fn collector(&mut self) -> Option<Box<Collector>> {
         self.cached.take()?.collector
     }
 
-    /// The header lines of a 304 that its own client alone receives. The stored response goes on without these lines.
+    /// The header lines of a 304 for its own client. The cached response is served to other clients without these lines.
     fn lines_of_one(&self, renewed: Option<&Entry>) -> Vec<u8> {
         let (buf, mut own) = (self.scratch.reply.filled(), Vec::new());
         copy_lines(&mut own, buf, &self.scratch.reply_head.lines, |line| {
@@ -104,7 +104,7 @@ impl Exchange<'_> {
         own
     }
 
-    /// Renews or removes a stored response by the answer to a HEAD of the same target (RFC 9111, 4.3.5).
+    /// Renews or removes a cached response by the response to a HEAD of the same target (RFC 9111, 4.3.5).
     fn compare(&self, cached: &Cached, now: Instant) {
         let (head, buf) = (&self.scratch.reply_head, self.scratch.reply.filled());
         let Some(stored) = &cached.stale else { return };
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Begins to collect a response, if it is to be kept. Whether it is.
+    /// Begins to collect a response, if it may be cached. Returns whether it does.
     fn collect(&self, cached: &mut Cached, now: Instant) -> bool {
         let head = &self.scratch.reply_head;
         if !cached.asked.has_credentials
@@ -160,7 +160,7 @@ impl Exchange<'_> {
         cached.collector.is_some()
     }
 
-    /// Keeps a connection whose response was not needed, if it is clean.
+    /// Returns a connection whose response was not needed to the pool, if the connection is clean.
     fn leave(&self, connection: Connection) {
         let head = &self.scratch.reply_head;
         let is_clean = head.framing == sluicegate_http1::ResponseFraming::None
@@ -172,7 +172,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What is kept, with what a 304 says of it. None if it is not kept any longer.
+/// The cached response, updated by a 304. `None` if the update forbids caching.
 pub(super) fn renew(
     flight: Flight,
     asked: &Asked,
@@ -197,7 +197,7 @@ pub(super) fn renew(
     Some(entry)
 }
 
-/// The head of a stored response with what another head says anew. None if it is not to be kept by that.
+/// The head of a cached response, updated by another head. `None` if the update forbids caching.
 fn renewed(
     asked: &Asked,
     rules: &model::Cache,
@@ -213,7 +213,7 @@ fn renewed(
     is_parsed.then(|| Draft::of(asked, request, (&head, &bytes), rules, times)).flatten()
 }
 
-/// When a response was asked for, and when it came.
+/// The times of a request to an endpoint and of its response.
 pub(super) fn times(worker: &Worker, asked: Instant, now: Instant) -> Times {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Times { asked, now, date: (since.as_secs(), worker.date()) }

@@ -1,4 +1,4 @@
-//! Where a service is.
+//! The addresses of a service.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,17 +13,17 @@ use tokio::time::Instant;
 
 use crate::policy::service::Service;
 
-/// How long the addresses of a name are good.
+/// How long the gateway uses the addresses of a name.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
-/// How long a name that has none is not looked up again.
+/// How long the gateway does not look up a name without addresses again.
 const BAD_FOR: Duration = Duration::from_secs(1);
 
 /// The addresses of a service, as one worker knows them.
 #[derive(Default)]
 pub(super) struct Addresses {
     known: RefCell<Option<Known>>,
-    /// The look-up that is under way. There is one at a time, however many wait for it and give up: it takes a thread.
+    /// The look-up in flight. Each look-up takes a thread, so there is only one, even if many requests wait and give up.
     lookup: Mutex<Option<JoinHandle<io::Result<Vec<SocketAddr>>>>>,
 }
 
@@ -33,7 +33,7 @@ struct Known {
 }
 
 impl Addresses {
-    /// At least one.
+    /// At least one address.
     pub(super) async fn of(&self, service: &Service) -> io::Result<Rc<[SocketAddr]>> {
         if let Ok(address) = service.host.parse::<IpAddr>() {
             return Ok([SocketAddr::new(address, service.port)].into());
@@ -42,7 +42,7 @@ impl Addresses {
             return known;
         }
         let mut lookup = self.lookup.lock().await;
-        // Who waited may have been waiting for this.
+        // Another request may have finished the look-up during the wait.
         if let Some(known) = self.known() {
             return known;
         }
@@ -63,7 +63,7 @@ impl Addresses {
         addresses.map_err(Into::into)
     }
 
-    /// Nobody is at any of them: they are looked up again.
+    /// No address responds: the gateway looks the name up again.
     pub(super) fn doubt(&self) {
         self.known.borrow_mut().take_if(|known| known.addresses.is_ok());
     }

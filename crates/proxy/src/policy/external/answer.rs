@@ -1,4 +1,4 @@
-//! What an answer comes to.
+//! The meaning of a service's response.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use sluicegate_model::policy::ExternalCache;
 use super::External;
 use crate::policy::credential::is_line;
 
-/// What a service says of a request. Nothing else of its response goes anywhere.
+/// The decision of a service about a request. The gateway uses no other part of the service's response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) verdict: Verdict,
     /// Header lines for the endpoint.
     pub(crate) request_lines: Box<[u8]>,
-    /// Header lines for the client, whatever the verdict: `Set-Cookie`.
+    /// Header lines for the client, for either verdict: `Set-Cookie`.
     pub(crate) cookies: Box<[u8]>,
-    /// Header lines for the client that is refused: `WWW-Authenticate`.
+    /// Header lines for a denied client: `WWW-Authenticate`.
     pub(crate) challenges: Box<[u8]>,
-    /// How long it is good.
+    /// How long the answer may be remembered.
     pub(super) good_for: Duration,
 }
 
-/// What becomes of the request.
+/// Whether the request is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Admitted,
@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
 }
 
 impl Answer {
-    /// Nothing for a response that is no answer.
+    /// `None` if the response does not decide about the request.
     pub(super) fn read(head: &ResponseHead, buf: &[u8], external: &External) -> Option<Self> {
         let verdict = match head.status {
             200..300 => Verdict::Admitted,
@@ -58,25 +58,25 @@ impl Answer {
         Some(Self {
             verdict,
             request_lines: request_lines.into(),
-            // What is for one client is not remembered for the next, as nginx' cache has it.
+            // A `Set-Cookie` is for one client. So the gateway does not remember the answer, unlike nginx' cache.
             good_for: if cookies.is_empty() { good_for } else { Duration::ZERO },
             cookies: cookies.into(),
             challenges: challenges.into(),
         })
     }
 
-    /// Whether nobody else may get it, though they asked the same.
+    /// Whether the answer is for one client only, even if others asked the same.
     pub(super) fn is_personal(&self) -> bool {
         !self.cookies.is_empty()
     }
 
-    /// How many bytes it takes.
+    /// The size in bytes.
     pub(super) fn size(&self) -> usize {
         self.request_lines.len() + self.challenges.len()
     }
 }
 
-/// As long as the policy says, and no longer than the service does (RFC 9111, 5.2.2).
+/// The time of the policy, but at most the time of the service (RFC 9111, 5.2.2).
 fn good_for(cache: &ExternalCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
     let mut good_for = match verdict {
         Verdict::Admitted => cache.admitted,
@@ -95,7 +95,7 @@ fn good_for(cache: &ExternalCache, verdict: Verdict, head: &ResponseHead, buf: &
                 let digits = value.trim_ascii();
                 let digits =
                     digits.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(digits);
-                // What is no number is as good as over (RFC 9111, 4.2.1).
+                // An invalid number counts as expired (RFC 9111, 4.2.1).
                 let seconds = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
                 good_for = good_for.min(Duration::from_secs(seconds));
             }

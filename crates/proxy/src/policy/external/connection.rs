@@ -1,5 +1,5 @@
-//! How a service is spoken with: a request without a body, the head of its response, and as much of the response's body as is
-//! needed to use the connection again.
+//! The HTTP exchange with a service. It consists of a request without a body, the head of its response, and a part of the
+//! response's body. This part must be read before the connection is used again.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -26,43 +26,45 @@ use crate::stream::Stream;
 use crate::tls;
 use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
-/// How large the head of a response may be. Interim responses before it may take as much together.
+/// Limits for the head of a response. The same limits apply to all interim responses together.
 const HEAD: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };
 
-/// How much of a response's body is read, so that the connection can be used again. With more to come it is closed.
+/// The longest body, in bytes, that the gateway reads to reuse the connection. A longer body closes the connection.
 const BODY_MAX: u64 = 64 * 1024;
 
-/// How long the rest of a body may take. The answer does not wait for it.
+/// The time limit for the rest of a body. The answer does not wait for the body.
 const BODY_TIME: Duration = Duration::from_secs(1);
 
-/// How many unused connections a worker keeps to a service.
+/// The limit of idle connections of a worker to a service.
 const IDLE_MAX: usize = 64;
 
-/// How long it keeps one, unless the service says less.
+/// How long a worker holds an idle connection, unless the service sets a shorter time.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// How many connects a question has under way at most, or one for each address, each begun when the one before was silent for
-/// [`HEDGE`]: in a cluster a service has one address and many servers behind it, so that another connect may reach another one.
+/// The limit of connects in flight for a question, or one for each address. Each connect begins after the previous
+/// connect was silent for [`HEDGE`]. In a cluster a service has one address and many servers: another connect may reach
+/// another server.
 const CONNECTS: usize = 4;
 
-/// How often an address may refuse before a try has failed.
+/// How often an address may refuse before an attempt has failed.
 const REFUSED_MOST: usize = 2;
 
-/// After how long without an answer a connect is raced by the next one, or by a connection that has become free; twice what connecting
-/// takes, if that is more.
+/// The time without an answer after which the next connect, or a connection that became free, races a connect. Twice the
+/// time of the last connect, if that is longer.
 const HEDGE: Duration = Duration::from_millis(50);
 
-/// How long a question may stay unacknowledged by the service's kernel, at least: Linux delays an acknowledgement by up to 40 ms.
+/// The shortest time that the service's kernel has to acknowledge a question: Linux delays an acknowledgement by up to 40
+/// ms.
 const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
 
-/// Before the tries that follow the first one. A server that was killed is taken off its service in this time, more or less.
+/// The pauses before the retries. A killed server leaves its service in about this time.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(25), Duration::from_millis(100), Duration::from_millis(300)];
 
-/// How long a service that could not be reached by any try is tried once only.
+/// How long the gateway makes only one attempt after no attempt reached the service.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// Why a service gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
     #[error("too many requests wait for its response")]
@@ -105,12 +107,12 @@ impl AskError {
         }
     }
 
-    /// Whether another server of the service may answer: nobody has said anything yet. What may have been heard is said once more
-    /// only by a method that changes nothing (RFC 9110, 9.2.2).
+    /// Whether another server of the service may answer. No server has responded yet. The gateway repeats a question that
+    /// a server may have read only if the method is safe (RFC 9110, 9.2.2).
     fn is_worth_another_try(&self, method: Method) -> bool {
         match self {
             Self::Connect(_) | Self::Stale => true,
-            // Certificates stay what they are.
+            // An invalid certificate stays invalid.
             Self::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
             Self::Broken(_) | Self::Closed | Self::Unacknowledged => method != Method::Post,
             Self::Busy | Self::Name(_) | Self::Response(_) | Self::Status(_) | Self::Timeout(_) => false,
@@ -122,11 +124,11 @@ impl AskError {
 #[derive(Default)]
 pub(super) struct Connections {
     addresses: Addresses,
-    /// The last used last.
+    /// The last used connection is last.
     idle: RefCell<Vec<Idle>>,
-    /// How long the last connect took.
+    /// The time that the last connect took.
     connecting: Cell<Duration>,
-    /// Until when it is not worth a second try, since nobody was there.
+    /// Until then, a retry is pointless, because no server was there.
     away: Cell<Option<Instant>>,
 }
 
@@ -135,23 +137,23 @@ struct Idle {
     expires: Instant,
 }
 
-/// A connection on which a question can be asked.
+/// A connection that is ready for a question.
 struct Open {
     stream: Stream,
-    /// How long connecting took.
+    /// The time that connecting took.
     connecting: Duration,
-    /// Whether others have asked there before.
+    /// Whether the connection carried a question before.
     is_reused: bool,
 }
 
-/// What was there first.
+/// The result of a race.
 enum Raced {
     Made(TcpStream, Duration),
     Kept(Open),
 }
 
 impl Connections {
-    /// Asks on a kept connection, or else on a new one, and again while nobody is there.
+    /// Asks on an idle connection or on a new connection. Retries while no server is there.
     pub(super) async fn ask(
         self: &Rc<Self>,
         external: &External,
@@ -166,7 +168,7 @@ impl Connections {
             let pause = pauses.get(tries).copied();
             let asked = match self.open(external, tries).await {
                 Ok(open) => {
-                    // Who cannot be asked again is waited for.
+                    // A question that cannot be repeated waits for its answer.
                     let is_watched =
                         pause.is_some() && AskError::Unacknowledged.is_worth_another_try(external.method);
                     self.converse(open, external, question, is_watched, &mut place).await
@@ -174,7 +176,7 @@ impl Connections {
                 Err(error) => Err(error),
             };
             let error = match asked {
-                // A server that ended has closed others too, which are passed over.
+                // A server that ended has closed other connections too, which are ignored.
                 Err(AskError::Stale) if !was_stale => {
                     was_stale = true;
                     continue;
@@ -183,7 +185,7 @@ impl Connections {
                 Ok(answer) => return Ok(answer),
             };
             if matches!(error, AskError::Unacknowledged) {
-                // Others are likely to lead to the same server.
+                // Other idle connections likely lead to the same server.
                 self.idle.borrow_mut().clear();
             }
             let Some(pause) = pause.filter(|_| error.is_worth_another_try(external.method)) else {
@@ -197,7 +199,7 @@ impl Connections {
         }
     }
 
-    /// Closes those that nobody used for long, or that the service has closed.
+    /// Closes connections that were idle for too long, or that the service has closed.
     pub(super) fn expire(&self, now: Instant) {
         self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.open.stream));
     }
@@ -213,7 +215,7 @@ impl Connections {
     }
 
     fn keep(&self, mut open: Open, peer_timeout: Option<Duration>) {
-        // A second of margin, so that it is gone before the service closes it.
+        // A second of margin, so that the connection is gone before the service closes it.
         let time =
             peer_timeout.map_or(IDLE_TIME, |peer| peer.saturating_sub(Duration::from_secs(1)).min(IDLE_TIME));
         let mut kept = self.idle.borrow_mut();
@@ -222,14 +224,14 @@ impl Connections {
         }
     }
 
-    /// A connection that was kept, or a new one. Each try begins with another address.
+    /// An idle connection, or a new connection. Each attempt begins with another address.
     async fn open(&self, external: &External, tries: usize) -> Result<Open, AskError> {
         if let Some(kept) = self.kept() {
             return Ok(kept);
         }
         let service = &external.service;
         let addresses = self.addresses.of(service).await.map_err(AskError::Name)?;
-        // Enough time is left for the other tries.
+        // This leaves enough time for the other attempts.
         let share = external.timeout().saturating_sub(PAUSES.iter().sum()) / (PAUSES.len() as u32 + 1);
         let share = share.max(external.timeout() / 8);
         let raced = timeout(share, self.race(&addresses, tries)).await.unwrap_or_else(|_| Err(late()));
@@ -243,7 +245,7 @@ impl Connections {
         };
         self.connecting.set(connecting);
         self.away.set(None);
-        // A peer that is gone already says so at the first use.
+        // A peer that is gone already is noticed at the first use.
         let _ = tcp.set_nodelay(true);
         let stream = match &service.tls {
             None => Stream::Plain(tcp),
@@ -255,8 +257,8 @@ impl Connections {
         Ok(Open { stream, connecting, is_reused: false })
     }
 
-    /// Connects to one of these: to the next one as soon as one fails, or says nothing for a while. What others have finished with
-    /// meanwhile is as good.
+    /// Connects to one of these addresses. The next connect begins as soon as one fails, or is silent for a while. A
+    /// connection that becomes idle meanwhile is just as good.
     async fn race(&self, addresses: &[SocketAddr], first: usize) -> io::Result<Raced> {
         let mut next = addresses.iter().cycle().skip(first).take(addresses.len().max(CONNECTS));
         let hedge = HEDGE.max(2 * self.connecting.get());
@@ -287,7 +289,7 @@ impl Connections {
         }
     }
 
-    /// Asks, and keeps the connection if it can be used again.
+    /// Asks, and returns a reusable connection to the pool.
     async fn converse(
         self: &Rc<Self>,
         Open { mut stream, connecting, is_reused }: Open,
@@ -309,7 +311,7 @@ impl Connections {
         let mut head = ResponseHead::default();
         match read_head(&mut stream, &mut buffer, &mut head, external).await {
             Ok(()) => {}
-            // A kept connection that ends at once was about to be closed, and nobody has read the question.
+            // An idle connection that ends at once was about to be closed, and the server has not read the question.
             Err(AskError::Broken(_) | AskError::Closed)
                 if is_reused && buffer.is_empty() && asked.elapsed() < patience =>
             {
@@ -337,7 +339,7 @@ fn late() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-/// Whether the peer's kernel has not even acknowledged what it was sent.
+/// Whether the peer's kernel has not even acknowledged the question.
 fn is_unacknowledged(stream: &Stream) -> bool {
     stream.tcp().is_some_and(|tcp| {
         let unsent = sluicegate_sys::unsent_bytes(tcp).unwrap_or(0);
@@ -345,7 +347,7 @@ fn is_unacknowledged(stream: &Stream) -> bool {
     })
 }
 
-/// Reads until the head of a final response is there.
+/// Reads until the head of a final response is complete.
 async fn read_head(
     stream: &mut Stream,
     buffer: &mut Buffer,
@@ -359,7 +361,7 @@ async fn read_head(
         }
         while !buffer.is_empty() && head.parse(buffer.filled(), &mut scan, external.method, &HEAD)? {
             match head.status {
-                // Nobody has asked for another protocol.
+                // The question asks for no other protocol.
                 101 => return Err(AskError::Status(101)),
                 100..200 => {}
                 _ => return Ok(()),
@@ -374,7 +376,7 @@ async fn read_head(
     }
 }
 
-/// A response whose body has to come to its end before the connection is used again.
+/// A response whose body must end before the connection is used again.
 struct Ending {
     connections: Rc<Connections>,
     open: Open,
@@ -384,7 +386,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Ends it at once if all of it is there. Otherwise the question keeps its place until the rest is.
+    /// Ends the body at once if it is complete. Otherwise the question holds its place until the body ends.
     fn begin(mut self, place: &mut Option<Place>) {
         match self.body.take(&mut self.buffer) {
             Some(true) => self.finish(),
@@ -402,7 +404,7 @@ impl Ending {
         }
     }
 
-    /// Whether the body came to its end.
+    /// Whether the body ended.
     async fn read(&mut self) -> bool {
         loop {
             if self.buffer.is_full() {
@@ -418,7 +420,7 @@ impl Ending {
     }
 
     fn finish(self) {
-        // What came beyond the body is no answer to a question to come.
+        // Bytes beyond the body do not answer a later question.
         if self.buffer.is_empty() {
             self.connections.keep(self.open, self.timeout);
         }
@@ -426,14 +428,14 @@ impl Ending {
     }
 }
 
-/// What is to come of a body that nobody wants.
+/// The rest of a body that the gateway discards.
 enum Body {
     Length(u64),
     Chunked { decoder: ChunkedDecoder, read: u64 },
 }
 
 impl Body {
-    /// Nothing if it is too long, or ends with the connection.
+    /// `None` if the body is too long, or ends with the connection.
     fn new(framing: ResponseFraming) -> Option<Self> {
         match framing {
             ResponseFraming::None => Some(Self::Length(0)),
@@ -443,7 +445,7 @@ impl Body {
         }
     }
 
-    /// Takes what came of it, and says whether it has ended; nothing if it is too long, or broken.
+    /// Consumes received bytes. Returns whether the body has ended; `None` if the body is too long or invalid.
     fn take(&mut self, buffer: &mut Buffer) -> Option<bool> {
         match self {
             Self::Length(left) => {
@@ -468,7 +470,7 @@ impl Body {
     }
 }
 
-/// Whether nothing can be read: neither the service's close, nor bytes that nobody asked for.
+/// Whether the connection has nothing to read: neither a close by the service nor unexpected bytes.
 fn is_quiet(stream: &mut Stream) -> bool {
     stream.is_quiet(&mut Context::from_waker(Waker::noop()))
 }

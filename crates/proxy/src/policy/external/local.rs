@@ -1,4 +1,4 @@
-//! A worker's side of a service that is asked.
+//! A worker's side of an external authorization service.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use super::{Answer, External, Question, Verdict};
 use crate::failure::Denial;
 use crate::telemetry::{Check, PolicyStats};
 
-/// How many questions of one policy a worker has under way.
+/// The limit of questions of one policy in flight on a worker.
 const UNDER_WAY_MAX: usize = 1024;
 
-/// The time between two lines in the log about the same service.
+/// The time between two log lines about the same service.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
-/// What came of a question.
+/// The outcome of a question.
 type Outcome = Result<Rc<Answer>, Denial>;
 
 /// The services that a worker asks.
@@ -33,7 +33,7 @@ pub(crate) struct Externals {
 }
 
 struct Entry {
-    /// It is gone once no policy has it.
+    /// Dangling once no policy uses the service.
     external: Weak<External>,
     local: Rc<LocalExternal>,
 }
@@ -44,13 +44,13 @@ pub(crate) struct LocalExternal {
     worker: usize,
     connections: Rc<Connections>,
     under_way: Rc<Cell<usize>>,
-    /// The questions on their way to which others wait for the answer.
+    /// The questions in flight whose answer other requests also wait for.
     flights: RefCell<HashMap<[u8; 32], watch::Receiver<Option<Outcome>>>>,
     memory: Rc<RefCell<Memory>>,
     warned: Cell<Option<Instant>>,
 }
 
-/// A question's place among those under way.
+/// A question's place among the questions in flight.
 pub(super) struct Place(Rc<Cell<usize>>);
 
 impl Externals {
@@ -77,7 +77,7 @@ impl Externals {
         entry.local.clone()
     }
 
-    /// Closes what is unused, and forgets what services have said that no policy has any more.
+    /// Closes unused connections, and forgets the answers of services that no policy uses any more.
     pub(crate) fn keep_house(&self, now: Instant) {
         self.all.borrow_mut().retain(|number, entry| {
             let stays = entry.external.strong_count() > 0;
@@ -91,7 +91,7 @@ impl Externals {
 }
 
 impl LocalExternal {
-    /// What the service says, or has said to whoever asked the same.
+    /// The answer of the service, or the remembered answer to the same question.
     pub(crate) async fn ask(self: Rc<Self>, external: Arc<External>, question: Question) -> Outcome {
         if !question.is_whole || external.cache().is_none() {
             return self.ask_service(&external, &question.bytes).await;
@@ -114,7 +114,7 @@ impl LocalExternal {
         }
     }
 
-    /// Asks in a task of its own: whoever began it may go, and the others still get the answer.
+    /// Asks in a separate task: if the first request ends, the others still receive the answer.
     fn take_off(
         self: Rc<Self>,
         external: Arc<External>,
@@ -191,7 +191,7 @@ impl Drop for Place {
     }
 }
 
-/// Takes a question off the list of those on their way, however it ends.
+/// Removes a question from the questions in flight, however the question ends.
 struct Landing<'l> {
     local: &'l LocalExternal,
     mark: [u8; 32],
@@ -206,7 +206,7 @@ impl Drop for Landing<'_> {
 async fn landed(mut flight: watch::Receiver<Option<Outcome>>) -> Outcome {
     match flight.wait_for(Option::is_some).await.as_deref() {
         Ok(Some(outcome)) => outcome.clone(),
-        // It broke off, which lets nobody in.
+        // The task was aborted: the request is denied.
         Ok(None) | Err(_) => Err(Denial::CheckUnreachable),
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are remembered.
+//! Remembered answers.
 
 use std::rc::Rc;
 
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::Answer;
 
-/// How many bytes the answers take that a worker remembers, at most, of all services together.
+/// The limit of memory for a worker's remembered answers to all services, in bytes.
 const REMEMBERED_MAX: usize = 16 * 1024 * 1024;
 
-/// What an answer takes beside its text.
+/// The memory of an answer in addition to its text, in bytes.
 const OVERHEAD: usize = 256;
 
-/// The answers that a worker remembers. The older half is forgotten when there are too many.
+/// The answers that a worker remembers. When there are too many, the worker forgets the older half.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     young: HashMap<[u8; 32], Remembered>,
@@ -44,7 +44,7 @@ impl Memory {
         self.insert(mark, Remembered { of, until, answer });
     }
 
-    /// Forgets what a service has said that is asked no more.
+    /// Forgets the answers of a service that is no longer asked.
     pub(super) fn forget(&mut self, of: u64) {
         self.old.retain(|_, known| known.of != of);
         let size = &mut self.young_size;

@@ -1,19 +1,18 @@
-//! HTTP services that are asked about requests (nginx: `auth_request`).
+//! External authorization: HTTP services that decide about requests (nginx: `auth_request`).
 //!
-//! What a service is told is written in `http/question.rs`. Each worker asks for itself, on connections that it keeps: no lock
-//! is taken, and nothing is shared but what is compiled. Only named parts of an answer go anywhere; what is not an answer lets
-//! nobody in.
+//! `http/question.rs` writes the questions. Each worker asks on its own connections: workers take no lock and share only
+//! the compiled policy. The gateway uses only named parts of an answer. An invalid answer denies the request.
 //!
-//! An answer that may be remembered is remembered by the very bytes that were asked, so that whoever gets it would have asked
-//! the same: no two requests that the service could have told apart share one. While it is on its way, others wait for it.
+//! A worker remembers an answer by the exact bytes of the question. So two requests share an answer only if the service
+//! cannot distinguish them. While a question is in flight, requests with the same question wait for its answer.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `local` | a worker's side: limits, one question for many, what is counted and logged |
-//! | `connection` | how a service is spoken with |
-//! | `addresses` | where it is |
-//! | `answer` | what an answer comes to |
-//! | `memory` | answers that are remembered |
+//! | `local` | a worker's side: limits, shared questions, counters and logs |
+//! | `connection` | the HTTP exchange with a service |
+//! | `addresses` | the addresses of a service |
+//! | `answer` | the meaning of a response |
+//! | `memory` | remembered answers |
 
 mod addresses;
 mod answer;
@@ -34,28 +33,28 @@ use super::service::{Service, ServiceError};
 pub(crate) use answer::{Answer, Verdict};
 pub(crate) use local::Externals;
 
-/// A service that is asked, compiled once for all workers.
+/// An external service, compiled once for all workers.
 #[derive(Debug)]
 pub(crate) struct External {
-    /// Unlike that of any other.
+    /// Unique in this process.
     number: u64,
     source: Arc<model::External>,
     service: Service,
     method: Method,
-    /// How each question begins.
+    /// The first bytes of each question.
     pub(crate) opening: Box<[u8]>,
     pub(crate) told: Told,
     response_headers: Vec<(Known, Box<str>)>,
 }
 
-/// What the service is told of a request.
+/// The parts of a request that the service receives.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// All headers but those about the body and the connection.
+    /// All headers except headers about the body and the connection.
     All,
     /// These headers.
     Named(Vec<(Known, Box<str>)>),
-    /// Nothing but what answers are remembered by.
+    /// Only the parts of the key by which answers are remembered.
     Key(Vec<Part>),
 }
 
@@ -69,12 +68,12 @@ pub(crate) enum Part {
     Address,
 }
 
-/// What a service is asked.
+/// A question to a service.
 #[derive(Debug)]
 pub(crate) struct Question {
     /// The whole request.
     pub(crate) bytes: Vec<u8>,
-    /// Whether its answer may be remembered.
+    /// Whether the answer may be remembered.
     pub(crate) is_whole: bool,
 }
 
@@ -106,17 +105,17 @@ impl External {
         self.number
     }
 
-    /// Where clients go instead of getting a 401, and the parameter that says where they wanted to go.
+    /// The sign-in page for clients that would receive a 401, and the parameter with the original URL.
     pub(crate) fn sign_in(&self) -> Option<&model::SignIn> {
         self.source.sign_in.as_ref()
     }
 
-    /// Whether the question has to say that it has no body (RFC 9110, 8.6).
+    /// Whether the question must declare that it has no body (RFC 9110, 8.6).
     pub(crate) fn says_length(&self) -> bool {
         self.method == Method::Post
     }
 
-    /// Whether the service is told of the path or the method, so that its answer may depend on them.
+    /// Whether the service receives the path or the method, so that its answer may depend on them.
     pub(super) fn reads_target(&self) -> bool {
         match &self.told {
             Told::All | Told::Named(_) => true,
@@ -124,12 +123,12 @@ impl External {
         }
     }
 
-    /// The headers that endpoints get of an answer.
+    /// The response headers of the service that endpoints receive.
     pub(super) fn response_headers(&self) -> &[(Known, Box<str>)] {
         &self.response_headers
     }
 
-    /// The parameters of the query that answers are remembered by.
+    /// The query parameters in the key by which answers are remembered.
     pub(super) fn parameters(&self) -> impl Iterator<Item = &str> {
         let parts = match &self.told {
             Told::Key(parts) => &parts[..],
@@ -149,13 +148,13 @@ impl External {
         self.source.timeout
     }
 
-    /// What the answer to these bytes is remembered by.
+    /// The hash by which the answer to a question is remembered.
     fn mark(&self, question: &[u8]) -> [u8; 32] {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(&self.number.to_be_bytes());
         context.update(question);
         let mut mark = [0; 32];
-        // A SHA-256 is that long.
+        // A SHA-256 has 32 bytes.
         mark.copy_from_slice(context.finish().as_ref());
         mark
     }

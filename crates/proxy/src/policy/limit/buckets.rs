@@ -1,9 +1,9 @@
-//! What is counted by each key, for all workers: exact, bounded, and without a lock where a key is known.
+//! The counts of all keys of a limit, for all workers: exact, bounded, and without a lock for a known key.
 //!
-//! A key is the hash of what calls have in common. Where it has its place is a secret of the process, so that nobody can aim at
-//! the place of another. Each has one of eight slots of a set. A new key takes the slot that says least: an empty one, or the one that is
-//! forgotten first. So a flood of keys pushes out other keys of the flood, and not the one that has used up its limit, unless the
-//! flood uses up the limit of each of its keys too.
+//! A key is the hash of the properties that calls have in common. The place of a key depends on a secret of the process,
+//! so that no client can aim at the place of another key. A key has one of the eight slots of a set. A new key takes an
+//! empty slot, or the slot that is forgotten first. So a flood of keys evicts other keys of the flood, but no key that
+//! has used up its limit. The exception is a flood that uses up the limit of each of its keys too.
 
 use std::array;
 use std::hash::{BuildHasher as _, DefaultHasher, RandomState};
@@ -19,22 +19,22 @@ use super::window::{Counted, Pace};
 /// Keys in a set.
 pub(super) const WAYS: usize = 8;
 
-/// Sets in a chunk, which is made when the first of its keys comes.
+/// Sets in a chunk. A chunk is allocated when the first of its keys arrives.
 pub(super) const CHUNK: usize = 16;
 
-/// Chunks of a limit: room for 65,536 keys in 1.1 MiB, or 1.6 MiB if others are told.
+/// Chunks of a limit: room for 65,536 keys in 1.1 MiB, or 1.6 MiB for a shared limit.
 pub(super) const CHUNKS: usize = 512;
 
-/// How often a worker looks whether another is done with taking a slot.
+/// How often a worker checks whether another worker has finished taking a slot.
 pub(super) const SPINS: u32 = 64;
 
 pub(super) struct Buckets {
-    /// What the hashes of keys begin with.
+    /// The hasher of keys, with its initial input.
     pub(super) hasher: DefaultHasher,
-    /// What the places of keys depend on.
+    /// The secret on which the places of keys depend.
     salt: u64,
     clock: Arc<Clock>,
-    /// What others are told, if they are.
+    /// The counts to send to the server, for a shared limit.
     pending: Option<Pending>,
     chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
 }
@@ -48,7 +48,7 @@ struct Set {
 
 #[derive(Default)]
 struct Slot {
-    /// 0: nobody's.
+    /// The key in this slot; 0: the slot is empty.
     key: AtomicU64,
     state: AtomicU64,
 }
@@ -60,12 +60,12 @@ impl std::fmt::Debug for Buckets {
 }
 
 impl Buckets {
-    /// Those that count for this process alone. The hash of a key is a secret too.
+    /// Counts of this process alone. The hash of a key is a secret too.
     pub(super) fn new() -> Self {
         Self::by(RandomState::new().build_hasher(), Arc::new(Clock::new()), None)
     }
 
-    /// Those that count together with others, who have the same hasher and the same clock.
+    /// Counts that data planes with the same hasher and clock share.
     pub(super) fn shared(hasher: DefaultHasher, clock: Arc<Clock>) -> Self {
         Self::by(hasher, clock, Some(Pending::new()))
     }
@@ -75,7 +75,7 @@ impl Buckets {
         Self { hasher, salt: RandomState::new().hash_one(0), clock, pending, chunks }
     }
 
-    /// Counts a call by its key.
+    /// Counts a call under its key.
     pub(super) fn count(&self, key: u64, pace: &Pace, now: Instant) -> Counted {
         let elapsed = self.clock.elapsed(now);
         let now = pace.time(&self.clock, elapsed);
@@ -101,7 +101,7 @@ impl Buckets {
         counted
     }
 
-    /// What would come of a call by its key, which is not counted.
+    /// The outcome of a call under its key, without counting the call.
     pub(super) fn look(&self, key: u64, pace: &Pace, now: Instant) -> Counted {
         let now = pace.time(&self.clock, self.clock.elapsed(now));
         let (key, at) = self.place(key);
@@ -111,7 +111,8 @@ impl Buckets {
         Counted { left: counted.left + u64::from(counted.wait.is_none()), ..counted }
     }
 
-    /// Takes what others have not been told yet: of `most` keys, and of up to as many more as a set has less one.
+    /// Takes the counts that the server has not received yet: of `most` keys, and of up to as many more as a set has less
+    /// one.
     pub(super) fn take(&self, most: usize, now: Instant) -> Vec<(u64, Amount)> {
         let (mut taken, elapsed) = (Vec::new(), self.clock.elapsed(now));
         let Some(pending) = &self.pending else { return taken };
@@ -119,7 +120,7 @@ impl Buckets {
             for (way, slot) in self.set(at).slots.iter().enumerate() {
                 let key = slot.key.load(Ordering::Acquire);
                 let amount = pending.take(at, way, elapsed);
-                // A slot that was taken for another key meanwhile says nothing of this one.
+                // If another key has taken the slot meanwhile, the count belongs to the other key.
                 let is_its = key != 0 && slot.key.load(Ordering::Acquire) == key;
                 taken.extend(amount.filter(|_| is_its).map(|amount| (key, amount)));
             }
@@ -128,7 +129,7 @@ impl Buckets {
         taken
     }
 
-    /// Takes over how the others count a key, all that was taken here included.
+    /// Adopts the server's count of a key, which includes all calls that were taken here.
     pub(super) fn merge(&self, key: u64, pace: &Pace, others: u64, now: Instant) {
         let now = pace.time(&self.clock, self.clock.elapsed(now));
         let (key, at) = self.place(key);
@@ -146,7 +147,7 @@ impl Buckets {
         }
     }
 
-    /// What a key is called, and the number of its set.
+    /// The stored form of a key, and the number of its set.
     fn place(&self, key: u64) -> (u64, usize) {
         // The highest bits of the product depend on all bits (Knuth, 6.4).
         let mixed = (key ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -160,12 +161,12 @@ impl Buckets {
 }
 
 impl Set {
-    /// Which slot a key has.
+    /// The slot of a key.
     fn find(&self, key: u64) -> Option<usize> {
         self.slots.iter().position(|slot| slot.key.load(Ordering::Acquire) == key)
     }
 
-    /// The slot of a key, which it takes if it has none; `clear` is told of it before.
+    /// The slot of a key. A key without a slot takes one, after a call of `clear` with that slot.
     fn way(&self, key: u64, pace: &Pace, now: u64, clear: impl Fn(usize)) -> usize {
         for _ in 0..SPINS {
             let version = self.version.load(Ordering::Acquire);
@@ -192,7 +193,7 @@ impl Set {
             }
             spin_loop();
         }
-        // Whoever takes a slot was stopped in the middle of it. The call is counted by another key rather than waited for.
+        // The worker that takes a slot was interrupted meanwhile. The call counts under another key instead of waiting.
         (key >> 32) as usize % WAYS
     }
 }

@@ -1,40 +1,39 @@
-//! The time by which limits count.
+//! The clock of limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A clock in nanoseconds. That of a server which several data planes share is set by what the server tells, so that all number
-/// windows alike.
+/// A clock in nanoseconds. The clock of a shared limit follows the server, so that all data planes number windows alike.
 #[derive(Debug)]
 pub(super) struct Clock {
     epoch: Instant,
-    /// What it shows at the epoch.
+    /// The time of the clock at the epoch.
     start: AtomicU64,
 }
 
 impl Clock {
-    /// One that begins at 0.
+    /// A clock that begins at 0.
     pub(super) fn new() -> Self {
         Self { epoch: Instant::now(), start: AtomicU64::new(0) }
     }
 
-    /// One that shows the time since 1970, as this machine has it until a server tells.
+    /// A clock with the time since 1970: the time of this machine until the server reports its time.
     pub(super) fn of_server() -> Self {
         Self { start: AtomicU64::new(since_1970()), ..Self::new() }
     }
 
-    /// The time from the epoch, which nobody sets.
+    /// The time since the epoch, which is never adjusted.
     pub(super) fn elapsed(&self, at: Instant) -> u64 {
         nanos(at.saturating_duration_since(self.epoch))
     }
 
-    /// What it shows so long after the epoch.
+    /// The time of the clock at `elapsed` after the epoch.
     pub(super) fn shown(&self, elapsed: u64) -> u64 {
         self.start.load(Ordering::Relaxed).saturating_add(elapsed)
     }
 
-    /// Sets it to what a server showed some time between these two moments, by no more than is certain: a process that was kept
-    /// from reading the answer for a second cannot tell when in that second it was given.
+    /// Sets the clock to the time that a server showed at some moment between these two. The clock moves only as far as
+    /// is certain: a process that read the answer a second late cannot know when in that second the server answered.
     pub(super) fn set(&self, shown: u64, asked: Instant, answered: Instant) {
         let (asked, answered) = (self.elapsed(asked), self.elapsed(answered));
         let start = self.start.load(Ordering::Relaxed);
@@ -45,7 +44,7 @@ impl Clock {
     }
 }
 
-/// What this machine's clock shows, in nanoseconds.
+/// The time of this machine, in nanoseconds.
 pub(super) fn since_1970() -> u64 {
     nanos(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }

@@ -1,8 +1,8 @@
-//! How many calls of each key are under way, for all workers: exact, bounded, and without a lock where a key is known.
+//! The calls of each key in flight, for all workers: exact, bounded, and without a lock for a known key.
 //!
-//! As in [`buckets`](super::buckets), a key is a keyed hash and has one of the slots of a set. A slot is one number, the key
-//! and the count together, so that nobody counts in a slot that has become another's. Only a slot of which no call is under
-//! way can become another's; so the keys that can be told apart are those of as many calls as a process has.
+//! As in [`buckets`](super::buckets), a key is a keyed hash and has one of the slots of a set. A slot is one number of
+//! key and count together, so that a worker never counts in a slot that another key has taken. Another key can take a
+//! slot only if the slot has no calls in flight. So a limit distinguishes as many keys as the process has calls.
 
 use std::array;
 use std::hash::{BuildHasher as _, DefaultHasher, RandomState};
@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::buckets::{CHUNK, CHUNKS, SPINS, WAYS};
 
-/// Bits of a slot that count; the others are the key's.
+/// Bits of a slot for the count; the other bits hold the key.
 const COUNT_MASK: u64 = (1 << 24) - 1;
 
 /// The calls of a limit: room for 65,536 keys in 0.6 MiB.
 pub(super) struct Flights {
-    /// What the hashes of keys begin with.
+    /// The hasher of keys, with its initial input.
     pub(super) hasher: DefaultHasher,
     chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
 }
@@ -29,7 +29,7 @@ struct Set {
     slots: [AtomicU64; WAYS],
 }
 
-/// A call that is under way, until it is dropped.
+/// A call in flight, until the value is dropped.
 #[must_use]
 pub(crate) struct Permit {
     flights: Arc<Flights>,
@@ -51,9 +51,10 @@ impl Flights {
         }
     }
 
-    /// Begins a call of this key, if fewer than `most` are under way.
+    /// Begins a call of this key, if fewer than `most` calls of the key are in flight.
     pub(super) fn begin(self: &Arc<Self>, key: u64, most: u32) -> Option<Permit> {
-        // The bits are independent of each other: the lower ones say which set, and the others name the key in it.
+        // The bits are independent of each other: the lower bits choose the set, and the other bits name the key in the
+        // set.
         let (set, name) = (key as usize % (CHUNKS * CHUNK), (key & !COUNT_MASK).max(COUNT_MASK + 1));
         let way = self.set(set).begin(name, u64::from(most).min(COUNT_MASK))?;
         Some(Permit { flights: self.clone(), set, way })
@@ -66,7 +67,7 @@ impl Flights {
 }
 
 impl Set {
-    /// The slot in which a call is counted from now on, unless there are as many as may be.
+    /// The slot in which a call is counted from now on; `None` at the limit.
     fn begin(&self, name: u64, most: u64) -> Option<usize> {
         for _ in 0..SPINS {
             let version = self.version.load(Ordering::Acquire);
@@ -96,14 +97,14 @@ impl Set {
             }
             spin_loop();
         }
-        // All slots are in use, or whoever takes one was stopped in the middle of it. The call is counted together with those of
-        // another key, which is rather too strict than too lax.
+        // All slots are in use, or the worker that takes a slot was interrupted. The call counts together with calls of
+        // another key, which makes the limit stricter rather than looser.
         let way = (name >> 32) as usize % WAYS;
         begin_in(&self.slots[way], |_| true, most).filter(|has_begun| *has_begun).map(|_| way)
     }
 }
 
-/// Counts a call in a slot: whether it has begun, or nothing if the slot is another's.
+/// Counts a call in a slot. Returns whether the call has begun; `None` if another key has the slot.
 fn begin_in(slot: &AtomicU64, is_its: impl Fn(u64) -> bool, most: u64) -> Option<bool> {
     let mut word = slot.load(Ordering::Acquire);
     while is_its(word) {
@@ -120,7 +121,7 @@ fn begin_in(slot: &AtomicU64, is_its: impl Fn(u64) -> bool, most: u64) -> Option
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // It is counted there, so there is one to take away.
+        // The slot counts the call, so the count is at least 1.
         self.flights.set(self.set).slots[self.way].fetch_sub(1, Ordering::AcqRel);
     }
 }

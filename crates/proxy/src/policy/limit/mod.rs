@@ -1,13 +1,13 @@
-//! How often a route may be called.
+//! Rate limits and concurrency limits.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `window` | how a limit counts |
-//! | `buckets` | what is counted by each key |
-//! | `clock` | by which time |
-//! | `flights` | how many calls of each key are under way |
-//! | `pending` | what others are to be told |
-//! | `shared` | the servers through which they are told |
+//! | `window` | the algorithms that count |
+//! | `buckets` | the counts of each key |
+//! | `clock` | the clock of limits |
+//! | `flights` | the calls of each key in flight |
+//! | `pending` | calls that the server has not received yet |
+//! | `shared` | the servers that share counts between data planes |
 
 mod buckets;
 mod clock;
@@ -38,12 +38,12 @@ use window::{Counted, Pace};
 pub(crate) struct Limits {
     all: Vec<Limit>,
     concurrency: Vec<Concurrency>,
-    /// The line that says what those are that hold; empty if responses do not, or if there are none.
+    /// The response header line that states the limits; empty if responses have none, or if there are no limits.
     policy_line: Box<[u8]>,
     shared: Option<Shared>,
 }
 
-/// Through what all data planes count together.
+/// The server through which all data planes count together.
 #[derive(Debug)]
 enum Shared {
     By(Arc<Server>),
@@ -55,9 +55,10 @@ struct Limit {
     source: policy::Limit,
     pace: Pace,
     buckets: Arc<Buckets>,
-    /// Calls beyond it, tried out or not.
+    /// Calls beyond the limit, including the dry run.
     reached: Arc<AtomicU64>,
-    /// Whether it is counted only after authentication, as it has to know who calls, or as a stranger would use up what all share.
+    /// Whether the limit counts only after authentication: its key needs the caller, or unauthenticated calls would use
+    /// up a quota that all share.
     follows_authentication: bool,
 }
 
@@ -65,44 +66,44 @@ struct Limit {
 struct Concurrency {
     source: policy::Concurrency,
     flights: Arc<Flights>,
-    /// Calls beyond it, tried out or not.
+    /// Calls beyond the limit, including the dry run.
     reached: Arc<AtomicU64>,
-    /// Whether it is known only after authentication whom it is for.
+    /// Whether the gateway needs the caller's identity to apply the limit.
     needs_identity: bool,
 }
 
-/// What limits ask about.
+/// The properties of a call that limits use.
 pub(crate) struct Caller<'c> {
     pub(crate) address: IpAddr,
-    /// Which route it calls, by the same number in all data planes: one policy may govern many.
+    /// The number of the called route, the same in all data planes: one policy may apply to many routes.
     pub(crate) route: u64,
     pub(crate) consumer: Option<&'c Consumer>,
     pub(crate) claims: Option<&'c Claims>,
-    /// The value of a header; nothing if there is none, or if there are several, of which it is unknown which one counts for
-    /// the endpoint. Hosts are as routes are found by them.
+    /// The value of a header; `None` if the header is missing, or has several values, of which the endpoint may use any.
+    /// Hosts are in the form in which routes are found.
     pub(crate) header: &'c dyn Fn(&str) -> Option<Cow<'c, [u8]>>,
 }
 
-/// What has come of limits of how many may be under way.
+/// The outcome of concurrency limits.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
-    /// The name of the one that is reached.
+    /// The name of the limit that is reached.
     pub(crate) refused_by: Option<Box<str>>,
-    /// The names of those that were reached and are only tried out.
+    /// The names of the limits in a dry run that were reached.
     pub(crate) dry_runs: Vec<Box<str>>,
 }
 
-/// What has come of limits.
+/// The outcome of rate limits.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The name of a limit that is reached, and how long to wait: of several the one that takes longest.
+    /// The name of a limit that is reached, and the time to wait. Of several limits, the limit with the longest wait.
     pub(crate) refused_by: Option<(Box<str>, Duration)>,
-    /// The names of those that were reached and are only tried out.
+    /// The names of the limits in a dry run that were reached.
     pub(crate) dry_runs: Vec<Box<str>>,
 }
 
 impl Limits {
-    /// Limits that stay as they were `before` go on counting where they were.
+    /// Limits that did not change since `before` retain their counts.
     pub(super) fn new(limits: &policy::RateLimits, before: Option<&Self>, servers: &Servers) -> Self {
         let shared = limits.shared.as_ref().map(|shared| match shared {
             policy::Shared::Redis(redis) => Shared::By(servers.at(redis)),
@@ -142,8 +143,8 @@ impl Limits {
         Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared }
     }
 
-    /// Begins a call under each limit of how many may be under way, of those that need to know who calls, or of the others. The
-    /// call ends when `permits` do.
+    /// Begins a call under each concurrency limit: the limits that need the caller's identity, or the other limits. The
+    /// call ends when `permits` are dropped.
     pub(crate) fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
         let mut begun = Begun::default();
         for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
@@ -163,8 +164,9 @@ impl Limits {
         begun
     }
 
-    /// Counts a call, by the limits that follow authentication, or by the others. `lines` gets what responses say. What one
-    /// of them refuses none of them counts: calls that are not served use up nothing that others have a share in.
+    /// Counts a call under the rate limits that follow authentication, or under the other rate limits. `lines` receives
+    /// the response header lines. If one limit rejects a call, no limit counts the call: a rejected call uses up no quota
+    /// that others share.
     pub(crate) fn count(
         &self,
         caller: &Caller<'_>,
@@ -172,7 +174,7 @@ impl Limits {
         now: Instant,
         lines: &mut Lines,
     ) -> Outcome {
-        // One alone counts nothing that it refuses. Of several one can still be used up after the look, by another worker.
+        // A single limit counts no call that it rejects. Of several limits, another worker can use up one after the look.
         if self.all.len() > 1 {
             let said = lines.0.len();
             let look = |limit: &Limit, key| limit.buckets.look(key, &limit.pace, now);
@@ -198,7 +200,7 @@ impl Limits {
         }
     }
 
-    /// How many calls were beyond each limit, tried out or not.
+    /// The number of calls beyond each limit, including the dry run.
     pub(super) fn reached(&self) -> impl Iterator<Item = (Box<str>, u64)> {
         let rates = self.all.iter().map(|limit| (&limit.source.name, &limit.reached));
         let concurrency = self.concurrency.iter().map(|limit| (&limit.source.name, &limit.reached));
@@ -217,7 +219,7 @@ impl Limits {
             let policy::Limit { name, key, groups, dry_run, .. } = &limit.source;
             let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
             let counted = by(limit, key);
-            // Clients that keep to what they are told would keep to what is only tried out.
+            // Clients would obey the header also for a limit in a dry run.
             if !self.policy_line.is_empty() && !dry_run {
                 lines.say(name, &counted);
             }
@@ -233,19 +235,19 @@ impl Limits {
         outcome
     }
 
-    /// How it stands with what they are shared through, if they are.
+    /// The state of the server that shares the limits, if any.
     pub(super) fn shared(&self) -> Option<ServerState> {
         let shared = self.shared.as_ref()?;
         Some(shared.server().map(|server| server.state()).unwrap_or_default())
     }
 
-    /// The line that says what the limits are.
+    /// The response header line that states the limits.
     pub(crate) fn policy_line(&self) -> &[u8] {
         &self.policy_line
     }
 }
 
-/// What is left of limits, in one line (draft-ietf-httpapi-ratelimit-headers-10, 4).
+/// The remaining quota of limits, in one line (draft-ietf-httpapi-ratelimit-headers-10, 4).
 #[derive(Debug, Default)]
 pub(crate) struct Lines(String);
 
@@ -256,7 +258,7 @@ impl Lines {
         let _ = write!(self.0, "\"{name}\";r={};t={}", counted.left, seconds_up(counted.reset));
     }
 
-    /// The line with its end; nothing, if nothing is said.
+    /// The line with its end; empty without limits.
     pub(crate) fn end(mut self) -> String {
         if !self.0.is_empty() {
             self.0.push_str("\r\n");
@@ -286,18 +288,18 @@ impl Limit {
     }
 }
 
-/// Whether it is known only after authentication whom a limit is for.
+/// Whether the gateway needs the caller's identity to apply a limit.
 fn needs_identity(key: &[LimitKey], groups: &[Box<str>]) -> bool {
     let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
     key.iter().any(of_identity) || !groups.is_empty()
 }
 
-/// Whether a limit counts all callers as one.
+/// Whether a limit counts all callers together.
 fn is_for_all(key: &[LimitKey]) -> bool {
     key.iter().all(|key| matches!(key, LimitKey::Route))
 }
 
-/// What a call is counted by; nothing if the limit is not for it.
+/// The hash by which a limit counts a call; `None` if the limit does not apply to the call.
 fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[Box<str>], caller: &Caller<'_>) -> Option<u64> {
     let is_for = |consumer: &Consumer| groups.iter().any(|group| consumer.groups.contains(group));
     if !groups.is_empty() && !caller.consumer.is_some_and(is_for) {
@@ -346,7 +348,8 @@ fn policy_line(limits: &[Limit]) -> String {
     let mut line = String::new();
     for limit in limits.iter().filter(|limit| !limit.source.dry_run) {
         let policy::Limit { name, requests, per, window, .. } = &limit.source;
-        // What a bucket holds, and how long it takes to fill: nobody is told of more that is left than there is.
+        // The size of a bucket and the time that it takes to fill: no client reads a higher remaining quota than the
+        // stated quota.
         let (requests, per) = match window {
             Window::TokenBucket { burst } => {
                 let nanos = per.as_nanos() * u128::from(*burst) / u128::from(*requests).max(1);
@@ -364,7 +367,7 @@ fn policy_line(limits: &[Limit]) -> String {
     line
 }
 
-/// Seconds, as headers have them: rather one too many.
+/// Seconds for headers, rounded up.
 pub(crate) fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }

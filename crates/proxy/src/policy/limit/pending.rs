@@ -1,4 +1,4 @@
-//! What was let in and has not been told to others yet.
+//! Calls that were counted here, and that the server has not received yet.
 
 use std::array;
 use std::sync::OnceLock;
@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::buckets::{CHUNK, CHUNKS, WAYS};
 
-/// Bits of a number that count; the others are the time at which the first of them came, in units of 1,024 ns.
+/// Bits of a number for the count. The other bits hold the time of the first of these calls, in units of 1,024 ns.
 const COUNT_BITS: u32 = 24;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const TIME_MASK: u64 = u64::MAX >> COUNT_BITS;
 const UNIT_BITS: u32 = 10;
 
-/// A number for each slot, and which sets have one that is not 0.
+/// A number for each slot, and the sets with a number other than 0.
 pub(super) struct Pending {
     marks: Box<[AtomicU64]>,
     chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
-    /// Where to go on, so that every set has its turn when there are too many.
+    /// The next set to take, so that every set has its turn when there are too many.
     next: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Set([AtomicU64; WAYS]);
 
-/// What is pending of a slot.
+/// The pending calls of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) count: u32,
-    /// How long ago the first of them came, in nanoseconds.
+    /// The age of the first of these calls, in nanoseconds.
     pub(super) age: u64,
 }
 
@@ -40,7 +40,7 @@ impl Pending {
         }
     }
 
-    /// Counts a call that was let in.
+    /// Counts a call that was allowed.
     pub(super) fn add(&self, set: usize, way: usize, elapsed: u64) {
         let slot = &self.set(set)[way];
         let first = (elapsed >> UNIT_BITS & TIME_MASK) << COUNT_BITS | 1;
@@ -60,27 +60,27 @@ impl Pending {
         self.marks[set / 64].fetch_or(1 << (set % 64), Ordering::Release);
     }
 
-    /// Forgets what is pending of a slot that is another key's from now on.
+    /// Discards the pending calls of a slot that another key takes.
     pub(super) fn clear(&self, set: usize, way: usize) {
         self.set(set)[way].store(0, Ordering::Release);
     }
 
-    /// How many calls are pending of a slot.
+    /// The number of pending calls of a slot.
     pub(super) fn count(&self, set: usize, way: usize) -> u64 {
         self.set(set)[way].load(Ordering::Acquire) & COUNT_MASK
     }
 
-    /// Takes what is pending of a slot.
+    /// Takes the pending calls of a slot.
     pub(super) fn take(&self, set: usize, way: usize, elapsed: u64) -> Option<Amount> {
         let taken = self.set(set)[way].swap(0, Ordering::AcqRel);
         let count = u32::try_from(taken & COUNT_MASK).ok().filter(|count| *count > 0)?;
         let age = (elapsed >> UNIT_BITS).wrapping_sub(taken >> COUNT_BITS) & TIME_MASK;
-        // Whoever counted may have looked at the clock a moment later than we.
+        // The worker that counted may have read the clock a moment later.
         let age = if age > TIME_MASK / 2 { 0 } else { age << UNIT_BITS };
         Some(Amount { count, age })
     }
 
-    /// Hands over each set in which something is pending, once, until `take` says that there is no room for another.
+    /// Passes each set with pending calls to `take` once, until `take` reports that its room is used up.
     pub(super) fn marked(&self, mut take: impl FnMut(usize) -> bool) {
         let first = self.next.load(Ordering::Relaxed);
         for word in (0..self.marks.len()).map(|n| (first + n) % self.marks.len()) {

@@ -1,4 +1,4 @@
-//! How a limit counts: what is kept of each key is one number, so that it is changed in one step.
+//! The algorithms of limits. The state of each key is one number, so that a call changes the state in one step.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use sluicegate_model::policy::{self, Window};
 
 use super::clock::Clock;
 
-/// How fast calls may come.
+/// The rate that a limit allows.
 #[derive(Clone, Debug)]
 pub(super) enum Pace {
-    /// The generic cell rate algorithm (ITU-T I.371, A): the state is the time at which the bucket is full again, by a clock
-    /// that nobody sets.
+    /// The generic cell rate algorithm (ITU-T I.371, A). The state is the time at which the bucket is full again, by a
+    /// clock that is never adjusted.
     Bucket {
-        /// Between two calls at an even pace, in nanoseconds.
+        /// The interval between two calls at an even pace, in nanoseconds.
         interval: u64,
-        /// How far ahead of that pace calls may be, in nanoseconds.
+        /// How far calls may be ahead of that pace, in nanoseconds.
         tolerance: u64,
     },
-    /// The state is the number of the window, what was counted in the one before, and in this one. All who share the limit
-    /// number windows by one clock.
+    /// The state is the number of the window, the count of the previous window, and the count of this window. All data
+    /// planes that share the limit number windows by one clock.
     Sliding {
         /// In nanoseconds.
         window: u64,
@@ -26,14 +26,14 @@ pub(super) enum Pace {
     },
 }
 
-/// What has come of a call.
+/// The outcome of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// How long to wait until there is room; nothing if there was.
+    /// How long to wait until there is room; `None` if there was room.
     pub(super) wait: Option<Duration>,
-    /// How many more calls there is room for.
+    /// The number of further calls that the limit allows now.
     pub(super) left: u64,
-    /// Until when there is room for all.
+    /// The time until the full quota is available again.
     pub(super) reset: Duration,
 }
 
@@ -41,11 +41,11 @@ const COUNT_BITS: u32 = 20;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const NUMBER_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
 
-/// How many windows a state can be ahead of the clock and still be believed.
+/// A state that is more windows ahead of the clock than this is not believed.
 const AHEAD: u64 = 2;
 
-/// The most that is counted of what several data planes took from a bucket at once: what it holds, and as much again, by which
-/// it is overdrawn then.
+/// How many buckets the calls of several data planes can take from a bucket at once: a full bucket, and as much again, by
+/// which the bucket is overdrawn.
 pub(super) const BUCKETS_MAX: u64 = 2;
 
 impl Pace {
@@ -54,7 +54,7 @@ impl Pace {
         match limit.window {
             Window::TokenBucket { burst } => {
                 let interval = (per / u64::from(limit.requests.max(1))).max(1);
-                // Half of the time that the numbers have, some 290 years.
+                // Half of the range of the numbers, about 290 years.
                 let tolerance = interval.saturating_mul(u64::from(burst.max(1))).min(u64::MAX / 2);
                 Self::Bucket { interval, tolerance }
             }
@@ -62,16 +62,16 @@ impl Pace {
         }
     }
 
-    /// The time by which it counts, so long after the epoch of the clock.
+    /// The time by which the limit counts, `elapsed` after the epoch of the clock.
     pub(super) fn time(&self, clock: &Clock, elapsed: u64) -> u64 {
         match self {
-            // A clock that a server sets back would leave buckets empty for as long as it was set back.
+            // If a server sets back its clock, buckets by that clock would stay empty for the same time.
             Self::Bucket { .. } => elapsed,
             Self::Sliding { .. } => clock.shown(elapsed),
         }
     }
 
-    /// The state after a call at `now`, in nanoseconds, and what has come of it. A call for which there is no room leaves
+    /// The state after a call at `now`, in nanoseconds, and the outcome of the call. A call without room does not change
     /// the state.
     pub(super) fn count(&self, state: u64, now: u64) -> (u64, Counted) {
         match *self {
@@ -90,7 +90,7 @@ impl Pace {
             Self::Sliding { window, most } => {
                 let (number, within) = at(state, window, now);
                 let (before, current) = counts(state, number);
-                // The window before counts by the part of it that is still in sight.
+                // The previous window counts by the fraction of it that the sliding window still covers.
                 let in_sight =
                     (u128::from(before) * u128::from(window - within)).div_ceil(u128::from(window));
                 let used = u64::try_from(in_sight).unwrap_or(u64::MAX) + current;
@@ -102,7 +102,7 @@ impl Pace {
                     };
                     return (pack(number, before, current + 1), counted);
                 }
-                // Until so much of the window before is out of sight, or this one is over.
+                // Until the sliding window has left enough of the previous window, or this window ends.
                 let excess = used - most + 1;
                 let wait = match before {
                     1.. if current < most => {
@@ -121,9 +121,8 @@ impl Pace {
         }
     }
 
-    /// The state of a key that others count too: as they have it, with so many calls of our own that they do not know of, and
-    /// never less than what is known here. Of the
-    /// others' no more than [`BUCKETS_MAX`] is believed.
+    /// The state of a key that other data planes count too. It is their count with the `own` calls that they do not know
+    /// yet, and never less than the count here. At most [`BUCKETS_MAX`] of the others' count is believed.
     pub(super) fn merge(&self, state: u64, others: u64, own: u64, now: u64) -> u64 {
         match *self {
             Self::Bucket { interval, tolerance } => {
@@ -138,7 +137,7 @@ impl Pace {
         }
     }
 
-    /// From when on a state says nothing any more, in nanoseconds.
+    /// The time from which a state has no effect any more, in nanoseconds.
     pub(super) fn forgotten(&self, state: u64, now: u64) -> u64 {
         match *self {
             Self::Bucket { .. } => state,
@@ -154,8 +153,8 @@ impl Pace {
     }
 }
 
-/// The number of the window, and how far in it we are. Where a state is of a window that has only just begun elsewhere, or that
-/// a call came to before this one, it is that window.
+/// The number of the current window, and the time since its begin. If the state is of a later window, that window is the
+/// current one: the window has just begun elsewhere, or a call got ahead of this call.
 fn at(state: u64, window: u64, now: u64) -> (u64, u64) {
     let number = now / window;
     match (state >> (2 * COUNT_BITS)).wrapping_sub(number) & NUMBER_MASK {
@@ -164,7 +163,7 @@ fn at(state: u64, window: u64, now: u64) -> (u64, u64) {
     }
 }
 
-/// What was counted in the window before this one, and in this one.
+/// The counts of the previous window and of this window.
 fn counts(state: u64, number: u64) -> (u64, u64) {
     let (of, before, current) =
         (state >> (2 * COUNT_BITS), state >> COUNT_BITS & COUNT_MASK, state & COUNT_MASK);

@@ -1,27 +1,27 @@
-//! How many requests may be sent once more, over all workers: a share of those of the last 10 s, and so many each second.
+//! The retry budget, over all workers: a percentage of the requests of the last 10 s, and a minimum for each second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_model::policy::traffic::RetryBudget;
 use tokio::time::Instant;
 
-/// The seconds that count.
+/// The length of the window, in seconds.
 const SECONDS: u64 = 10;
 
-/// How many requests may be sent once more.
+/// The retry budget of a policy.
 #[derive(Debug)]
 pub(crate) struct Budget {
     source: RetryBudget,
-    /// Where its seconds are counted from.
+    /// The time from which seconds are numbered.
     begun: Instant,
-    /// By the seconds that they are of, modulo their number.
+    /// Indexed by the number of the second modulo `SECONDS`.
     seconds: [Second; SECONDS as usize],
 }
 
-/// What happened in one second.
+/// The counts of one second.
 #[derive(Debug, Default)]
 struct Second {
-    /// Which one.
+    /// The number of the second.
     number: AtomicU64,
     requests: AtomicU64,
     retries: AtomicU64,
@@ -36,12 +36,12 @@ impl Budget {
         self.source == source
     }
 
-    /// A request has come.
+    /// Counts a request.
     pub(crate) fn request(&self, at: Instant) {
         self.second(self.second_of(at)).requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it may be sent once more, which is counted then.
+    /// Whether a retry is allowed. If so, the retry is counted.
     pub(crate) fn retry(&self, at: Instant) -> bool {
         let now = self.second_of(at);
         let current = self.second(now);
@@ -53,7 +53,7 @@ impl Budget {
             )
         });
         let RetryBudget { percent, min_per_second } = self.source;
-        // The least is for each second by itself, so that a quiet time does not save up for a burst.
+        // The minimum applies to each second separately, so that quiet seconds do not add up to a burst.
         let least = u64::from(min_per_second);
         let is_free =
             current.retries.load(Ordering::Relaxed) < least || retries < requests * u64::from(percent) / 100;
@@ -63,12 +63,13 @@ impl Budget {
         is_free
     }
 
-    /// The number of a second, from 1: 0 is that of counts which were never begun.
+    /// The number of a second, from 1. Counts with number 0 have never begun.
     fn second_of(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.begun).as_secs() + 1
     }
 
-    /// The counts of a second, which begin at nothing. Two that begin one at the same time may lose some of each other's counts.
+    /// The counts of a second, which begin at zero. If two workers begin the same second at once, some counts may be
+    /// lost.
     fn second(&self, number: u64) -> &Second {
         let second = &self.seconds[(number % SECONDS) as usize];
         if second.number.load(Ordering::Relaxed) != number

@@ -1,11 +1,11 @@
-//! How requests go on: the parts of a `TrafficPolicy`.
+//! Traffic policies: the parts of a `TrafficPolicy`.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `budget` | how many requests may be sent once more |
-//! | `split` | which upstream of several has a request |
+//! | `budget` | the retry budget |
+//! | `split` | the choice between several upstreams |
 //!
-//! What is done with them in the life of a request is in `http/steer.rs`.
+//! `http/steer.rs` applies the policies to requests.
 
 pub(crate) mod budget;
 pub(crate) mod split;
@@ -29,59 +29,59 @@ use crate::telemetry::TrafficStats;
 use budget::Budget;
 use split::Split;
 
-/// How requests go on.
+/// A compiled `TrafficPolicy`.
 pub(crate) type TrafficPolicy = Policy<model::Traffic, Traffic, TrafficStats>;
 
-/// What a policy makes of the requests of one route.
+/// The traffic policy of one route.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) policy: Arc<TrafficPolicy>,
     /// The slots of the other upstreams, in their order.
     branches: Box<[usize]>,
-    /// The slot of the upstream that gets copies.
+    /// The slot of the upstream that receives mirrored requests.
     pub(crate) mirror: Option<usize>,
-    /// How much of a path the route's own is.
+    /// The length of the path prefix that the route matched.
     matched: usize,
 }
 
 /// A compiled policy.
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    /// All that holds for requests of its routes.
+    /// All settings for requests of its routes.
     pub(crate) settings: Arc<Settings>,
     pub(crate) request: HeaderEdit,
     pub(crate) response: HeaderEdit,
     pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) split: Option<Split>,
-    /// Where that is which requests to the same endpoint have in common; nothing stands for the address or the path.
+    /// The sources of the hash for consistent hashing. `None` stands for the client IP or the path.
     pub(crate) hash: Vec<(HashPart, Option<Place>)>,
     pub(crate) affinity: Option<Affinity>,
     pub(crate) faults: Faults,
-    /// The responses that are kept. A policy that changes begins anew.
+    /// The cached responses. A changed policy begins with an empty cache.
     pub(crate) cache: Option<Arc<Cache>>,
-    /// Whether clients are told what the cache has done: unless the policy itself sets or removes that header.
+    /// Whether responses state the effect of the cache: unless the policy itself sets or removes that header.
     pub(crate) tells_of_cache: bool,
 }
 
-/// A cookie by which a client comes back to its endpoint.
+/// A cookie for session affinity.
 #[derive(Debug)]
 pub(crate) struct Affinity {
     pub(crate) place: Place,
     pub(crate) cookie: AffinityCookie,
 }
 
-/// What becomes of headers.
+/// Changes to headers.
 #[derive(Debug)]
 pub(crate) struct HeaderEdit {
-    /// The names that are taken out.
+    /// The names of headers to remove.
     names: Box<[(Known, Box<str>)]>,
-    /// The lines that are put in.
+    /// The header lines to add.
     pub(crate) lines: Box<[u8]>,
 }
 
 impl Traffic {
-    /// What `source` makes of these settings. `before` is what was made of an older form, and `beside` of another one that is in force
-    /// too, with which it shares what it can.
+    /// Compiles `source` with these settings. `before` is the compiled previous version. `beside` is another form of the
+    /// policy that is also in use, with which the new form shares what it can.
     pub(crate) fn new(
         source: &model::Traffic,
         settings: &Settings,
@@ -128,7 +128,7 @@ impl TrafficPolicy {
         self.source().retries.as_ref()
     }
 
-    /// What is always answered, if something is.
+    /// The fixed response of the policy, if any.
     pub(crate) fn fixed(&self) -> Option<&Fixed> {
         match &self.source().answer {
             Some(Answer::Fixed(fixed)) => Some(fixed),
@@ -137,7 +137,7 @@ impl TrafficPolicy {
     }
 }
 
-/// The settings of a policy's routes.
+/// The settings for the policy's routes.
 fn adapted(settings: &Settings, source: &model::Traffic) -> Settings {
     let mut settings = settings.clone();
     let timeouts = &mut settings.timeouts;
@@ -173,7 +173,7 @@ fn header(name: &str) -> Credential {
     Credential::Header { name: name.into(), prefix: Box::default() }
 }
 
-/// Where a request has what is looked for.
+/// The place in a request that a match reads.
 fn match_place(of: &RequestMatch) -> Place {
     Place::new(&match &of.place {
         MatchPlace::Header(name) => header(name),
@@ -194,14 +194,14 @@ impl Course {
             mirror: source.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
             matched: match path {
                 PathMatch::Literal(path) => path.as_str().trim_end_matches('/').len(),
-                // An expression says of no part that it is the prefix: the whole path is replaced.
+                // A regular expression names no prefix: the rewrite replaces the whole path.
                 PathMatch::Regex(_) => usize::MAX,
             },
             policy,
         }
     }
 
-    /// Whether the other upstreams are where they were.
+    /// Whether the other upstreams still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
         let slots = self.branches.iter().copied().chain(self.mirror);
         slots.eq(self.policy.source().upstreams().map(slot))
@@ -212,7 +212,8 @@ impl Course {
         self.branches.get(index).copied()
     }
 
-    /// Whether a prefix makes a dot segment of what stands behind a string: `/img../x` below `/static/`, in any reading.
+    /// Whether a prefix rewrite creates a dot segment from the rest of the path, in any reading: `/img../x` below
+    /// `/static/`.
     pub(crate) fn makes_dots(&self, rewrite: &PathRewrite, path: &[u8]) -> bool {
         let PathRewrite::Prefix(prefix) = rewrite else { return false };
         let rest = path.get(self.matched..).unwrap_or_default();
@@ -220,7 +221,7 @@ impl Course {
         !first.is_empty() && prefix.ends_with('/') && readings(&[b"/", first].concat()).is_none()
     }
 
-    /// Writes what a path becomes.
+    /// Writes the rewritten path.
     pub(crate) fn rewrite(&self, rewrite: &PathRewrite, path: &[u8], out: &mut Vec<u8>) {
         match rewrite {
             PathRewrite::Full(whole) => out.extend_from_slice(whole.as_bytes()),
@@ -256,12 +257,12 @@ impl HeaderEdit {
         }
     }
 
-    /// Whether there are lines that do not go on.
+    /// Whether some header lines are removed.
     pub(crate) fn strips(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Marks the lines that do not go on.
+    /// Marks the header lines to remove.
     pub(crate) fn strip(&self, lines: &mut [sluicegate_http1::Line], buf: &[u8]) {
         if self.names.is_empty() {
             return;

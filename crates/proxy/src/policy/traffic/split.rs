@@ -1,4 +1,4 @@
-//! Which upstream of several has a request.
+//! The choice between several upstreams for a request.
 
 use sluicegate_http1::RequestHead;
 use sluicegate_model::policy::traffic as model;
@@ -6,13 +6,13 @@ use sluicegate_model::policy::traffic as model;
 use super::match_place;
 use crate::policy::credential::Place;
 
-/// The shares of upstreams.
+/// The weights of upstreams.
 #[derive(Debug)]
 pub(crate) struct Split {
-    /// Of the route's own.
+    /// The weight of the route's own upstream.
     weight: u32,
     branches: Vec<Branch>,
-    /// Whether a request has to be looked at.
+    /// Whether the choice depends on the request.
     looks: bool,
 }
 
@@ -23,7 +23,7 @@ struct Branch {
     excludes: Vec<Match>,
 }
 
-/// What a request has.
+/// A condition on a request.
 #[derive(Debug)]
 struct Match {
     place: Place,
@@ -49,7 +49,8 @@ impl Split {
         Self { weight: source.weight, branches, looks }
     }
 
-    /// The other upstream that has a request; nothing for the route's own. `random` gives a number below another.
+    /// The other upstream for a request; `None` for the route's own upstream. `random` returns a number below its
+    /// argument.
     pub(crate) fn choose(
         &self,
         head: &RequestHead,
@@ -80,7 +81,7 @@ impl Split {
 }
 
 impl Match {
-    /// Who sends two of a kind has sent none.
+    /// A request with two values of a kind counts as a request without a value.
     fn holds(&self, head: &RequestHead, buf: &[u8]) -> bool {
         let found = self.place.find(head, buf).ok().flatten();
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| **value == *found))

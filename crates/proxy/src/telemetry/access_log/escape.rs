@@ -1,10 +1,10 @@
-//! Text from outside, as it is written into a line of the log.
+//! Escapes text from outside for a line of the log.
 
 use std::io::{self, Write};
 
-/// Writes text into a JSON string. Every line is valid JSON (RFC 8259, 7 and 8.1), and shows in a terminal or a viewer as
-/// one line in the order of its bytes: controls, line separators and controls of the writing direction are written
-/// as `\u202e`. A byte that is no UTF-8 becomes the four characters `\xE9`.
+/// Writes text into a JSON string. Every line is valid JSON (RFC 8259, 7 and 8.1), and appears in a terminal or a viewer
+/// as one line in the order of its bytes. Controls, line separators and controls of the writing direction are written as
+/// `\u202e`. A byte that is not UTF-8 becomes the four characters `\xE9`.
 pub(super) fn json(out: &mut Vec<u8>, value: &[u8]) -> io::Result<()> {
     for chunk in value.utf8_chunks() {
         json_text(out, chunk.valid())?;
@@ -40,8 +40,8 @@ fn json_text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a character begins with this byte that is not written as it is. One look at a table for each byte keeps
-/// ordinary text as cheap as a copy.
+/// Whether this byte begins a character that may need an escape. One table lookup for each byte makes ordinary text as
+/// cheap as a copy.
 const MAY_NEED_ESCAPE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -53,7 +53,8 @@ const MAY_NEED_ESCAPE: [bool; 256] = {
     table
 };
 
-/// Controls (C0, DEL, C1), and what ends lines or changes the direction of writing (Unicode, UAX #9 and UAX #14).
+/// Controls (C0, DEL, C1), and characters that end lines or change the direction of writing (Unicode, UAX #9 and UAX
+/// #14).
 fn needs_escape(char: char) -> bool {
     matches!(
         char,
@@ -70,7 +71,7 @@ fn needs_escape(char: char) -> bool {
     )
 }
 
-/// As nginx' `log_format` with `escape=default`.
+/// Escapes like nginx' `log_format` with `escape=default`.
 pub(super) fn nginx(out: &mut Vec<u8>, value: &[u8]) -> io::Result<()> {
     for &byte in value {
         match byte {

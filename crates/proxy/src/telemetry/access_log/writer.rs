@@ -1,8 +1,8 @@
 //! The thread that writes the access log: to a file, a FIFO, or standard output.
 //!
-//! A file that takes nothing (a full disk, a FIFO without a reader) holds up no request. Lines that it does not take are
-//! lost, and counted. A line is written whole or counted: where a write ends within a line, the rest of that line is
-//! the first thing that is written next.
+//! A file that accepts nothing (a full disk, a FIFO without a reader) delays no request. Lines that it does not accept
+//! are lost and counted. A line is written completely or counted as lost: if a write ends within a line, the rest of that
+//! line is the next write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,24 +19,24 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// How often a file that takes nothing is tried again.
+/// How often a file that accepts nothing is retried.
 const RETRY: Duration = Duration::from_secs(1);
 /// The time between two warnings.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// How long the end of the process waits for lines to be written.
+/// How long the end of the process waits for pending lines.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long one look at a file that takes nothing lasts.
+/// How long one check of a file that accepts nothing takes.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where lines go.
+/// The target of lines.
 pub(super) enum Target {
-    /// Without the buffer of the standard library, which would keep what it could not write.
+    /// Without the buffer of the standard library, which would hold unwritten bytes.
     Stdout(File),
     /// The file to append to, unless it cannot be opened now.
     File(PathBuf, Option<Opened>),
 }
 
-/// A file, and which one it is.
+/// A file, and its identity.
 pub(super) struct Opened {
     file: File,
     id: (u64, u64),
@@ -55,7 +55,7 @@ impl Target {
     /// Opens a file to append to.
     ///
     /// # Errors
-    /// If it cannot be opened, and not because it is a FIFO without a reader.
+    /// If it cannot be opened, except for a FIFO without a reader.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match Opened::new(path) {
             Ok(opened) => Ok(Self::File(path.to_owned(), Some(opened))),
@@ -76,7 +76,7 @@ impl Target {
 }
 
 impl Opened {
-    /// Without waiting: opening a FIFO without a reader fails with ENXIO (fifo(7)), and a write to one whose reader
+    /// Non-blocking: opening a FIFO without a reader fails with ENXIO (fifo(7)), and a write to a FIFO whose reader
     /// pauses fails with EAGAIN.
     fn new(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -85,7 +85,7 @@ impl Opened {
         Ok(Self { file, id: (found.dev(), found.ino()), is_regular: found.is_file() })
     }
 
-    /// How long a regular file is.
+    /// The length of a regular file.
     fn len(&self) -> Option<u64> {
         self.file.metadata().ok().filter(|_| self.is_regular).map(|found| found.len())
     }
@@ -96,7 +96,7 @@ fn is_without_reader(path: &Path, error: &io::Error) -> bool {
         && fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// The thread that writes.
+/// The thread that writes lines.
 #[derive(Debug)]
 pub(crate) struct WriterThread {
     thread: JoinHandle<()>,
@@ -112,7 +112,7 @@ impl WriterThread {
         let closes = Arc::new(AtomicBool::new(false));
         let (until, cut) = (closes.clone(), Cut::default());
         let thread = std::thread::Builder::new().name("access-log".into()).spawn(move || {
-            // A target that is not open was warned about.
+            // A failed open was already logged.
             let is_told = matches!(target, Target::File(_, None));
             let last = is_told.then(Instant::now);
             let complaint = Complaint { lost, last, is_told, since: 0 };
@@ -122,11 +122,10 @@ impl WriterThread {
         Ok(Self { thread, closes })
     }
 
-    /// Waits until every line that was passed on is written, for 2 s where the file takes nothing. Every buffer is gone
-    /// before.
+    /// Waits until every pending line is written, for 2 s if the file accepts nothing. All buffers must be gone before.
     pub(crate) fn finish(self) {
         self.closes.store(true, Ordering::Relaxed);
-        // Standard output cannot be written to without waiting, and may be a pipe that is not read.
+        // Standard output cannot be written without blocking, and may be a pipe without an active reader.
         let until = Instant::now() + FAREWELL + RETRY;
         while !self.thread.is_finished() {
             if Instant::now() > until {
@@ -145,11 +144,11 @@ struct Writer {
     target: Target,
     cut: Cut,
     complaint: Complaint,
-    /// The process ends.
+    /// Whether the process ends.
     closes: Arc<AtomicBool>,
-    /// When waiting for the file ends, once the process does.
+    /// The end of the wait for the file, once the process ends.
     give_up: Option<Instant>,
-    /// When a file that could not be opened is tried again.
+    /// When to retry a file that could not be opened.
     retry: Instant,
 }
 
@@ -170,7 +169,7 @@ impl Writer {
         self.complaint.lose(self.cut.forget());
     }
 
-    /// Whether there is something to do without further lines.
+    /// Whether there is work without further lines.
     fn is_waiting(&self) -> bool {
         !self.cut.rest.is_empty() || matches!(self.target, Target::File(_, None))
     }
@@ -185,7 +184,7 @@ impl Writer {
             let (written, error) = self.put(batch);
             match error {
                 None => return self.complaint.is_over(),
-                // The reader of a FIFO is gone; another one may be there, which gets whole lines.
+                // The reader of a FIFO is gone. Another reader may be there, and must receive whole lines.
                 Some(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     self.complaint.lose(self.cut.forget());
                     if let Target::File(_, opened) = &mut self.target {
@@ -208,7 +207,7 @@ impl Writer {
         }
     }
 
-    /// Writes what can be written. Gives how much of the batch was dealt with: written, or cut and to be written later.
+    /// Writes as much as possible. Returns how much of the batch is done: written, or cut and pending.
     fn put(&mut self, batch: &[u8]) -> (usize, Option<io::Error>) {
         let waits = |complaint: &mut Complaint, give_up: &mut Option<Instant>, since: Instant| {
             if since.elapsed() >= RETRY {
@@ -240,12 +239,12 @@ impl Writer {
         }
     }
 
-    /// Opens the file at the path if another one is open: it was rotated, or could not be opened before.
+    /// Opens the file at the path if it differs from the open file: the file was rotated, or could not be opened before.
     fn follow_path(&mut self) {
         let Target::File(path, opened) = &mut self.target else { return };
         let is_current = match (&opened, fs::metadata(&*path)) {
             (Some(opened), Ok(found)) => opened.id == (found.dev(), found.ino()),
-            // What cannot be looked at may still be written to.
+            // A file that cannot be examined may still be writable.
             (Some(_), Err(error)) => error.kind() != io::ErrorKind::NotFound,
             (None, _) => Instant::now() < self.retry,
         };
@@ -265,16 +264,16 @@ impl Writer {
     }
 }
 
-/// A line of which only the beginning is written.
+/// A line that is only partly written.
 #[derive(Default)]
 struct Cut {
     rest: Vec<u8>,
-    /// How long the file was after the beginning, if it is a regular one.
+    /// The length of the file after the written part, if it is a regular file.
     len: Option<u64>,
 }
 
 impl Cut {
-    /// Writes the rest of the line, then the batch. Gives how much of the batch was dealt with, in whole lines.
+    /// Writes the rest of the line, then the batch. Returns how much of the batch is done, in whole lines.
     fn put(&mut self, out: &mut impl Write, batch: &[u8]) -> (usize, Option<io::Error>) {
         let (written, error) = write_some(out, &self.rest);
         self.rest.drain(..written);
@@ -291,13 +290,13 @@ impl Cut {
         (end, error)
     }
 
-    /// Whether the file ends by now with something else than the beginning of the line: it was cut off to make room, or
-    /// another process wrote to it.
+    /// Whether the file no longer ends with the written part of the line: it was truncated to free space, or another
+    /// process wrote to it.
     fn is_elsewhere(&self, len: Option<u64>) -> bool {
         !self.rest.is_empty() && self.len != len
     }
 
-    /// Gives the line up. Gives how many lines that is.
+    /// Gives up the line. Returns the number of lost lines.
     fn forget(&mut self) -> u64 {
         let is_cut = !self.rest.is_empty();
         self.rest.clear();
@@ -305,7 +304,7 @@ impl Cut {
     }
 }
 
-/// How many bytes were written, and why not more.
+/// The number of written bytes, and why not more.
 fn write_some(out: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while written < bytes.len() {
@@ -352,11 +351,11 @@ impl<W: FnMut(Instant) -> bool> Write for Patient<'_, W> {
     }
 }
 
-/// Counts lines that are lost, and says so once in a while.
+/// Counts lost lines, and logs a warning at intervals.
 struct Complaint {
     lost: Arc<AtomicU64>,
     last: Option<Instant>,
-    /// A warning was logged, and not its end.
+    /// A warning was logged, but not its end.
     is_told: bool,
     /// Lines lost since the last message.
     since: u64,

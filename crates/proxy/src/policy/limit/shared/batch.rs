@@ -1,4 +1,4 @@
-//! What a server is told of one limit at once, and what it answers.
+//! The counts of one limit in one command to a server, and the server's answer.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use crate::policy::limit::clock::{Clock, nanos, since_1970};
 use crate::policy::limit::pending::Amount;
 use crate::policy::limit::window::{BUCKETS_MAX, Pace, pack};
 
-/// Keys of a batch, to which a set may add: so many that the server is not kept from others for long.
+/// The keys of a batch, to which a set may add. The number is small enough not to block the server for long.
 pub(super) const KEYS: usize = 256;
 
 const BUCKET: &str = include_str!("bucket.lua");
 const WINDOW: &str = include_str!("window.lua");
 
-/// A limit that is shared.
+/// A shared limit.
 #[derive(Clone)]
 pub(super) struct Member<B> {
-    /// What the names of its keys begin with.
+    /// The prefix of its keys.
     pub(super) name: Arc<str>,
     pub(super) pace: Pace,
     pub(super) buckets: B,
 }
 
-/// What was let in of a limit, by its keys.
+/// The allowed calls of a limit, by key.
 pub(super) struct Batch {
     member: Member<Arc<Buckets>>,
     amounts: Vec<(u64, Amount)>,
 }
 
 impl Batch {
-    /// What is pending of a limit, if anything is, and whether that is all.
+    /// Takes the pending calls of a limit, if any. Also returns whether these are all.
     pub(super) fn take(member: Member<Arc<Buckets>>, now: Instant) -> Option<(Self, bool)> {
         let amounts = member.buckets.take(KEYS, now);
         let is_all = amounts.len() < KEYS;
         (!amounts.is_empty()).then_some((Self { member, amounts }, is_all))
     }
 
-    /// As a command.
+    /// Writes the batch as a command.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let mut texts = Vec::with_capacity(3 * self.amounts.len() + 2);
         texts.push(self.amounts.len().to_string());
@@ -68,7 +68,7 @@ impl Batch {
         command(out, parts.chain(texts.iter().map(String::as_bytes)));
     }
 
-    /// Takes over the answer.
+    /// Applies the answer.
     pub(super) fn read(&self, numbers: &[i64], clock: &Clock, asked: Instant) -> Result<(), ServerError> {
         let each = match self.member.pace {
             Pace::Bucket { .. } => 1,
@@ -85,8 +85,8 @@ impl Batch {
                 (Pace::Sliding { window, .. }, [before, current]) => {
                     pack(shown / window, before.unsigned_abs(), current.unsigned_abs())
                 }
-                // How far ahead of its time the server has the bucket. It answered after it was asked: what may have become
-                // free meanwhile is given to the caller.
+                // How far ahead of its time the server has the bucket. The server answered after the question: room that
+                // may have become free meanwhile is given to the caller.
                 (_, [full, ..]) => {
                     let ahead = full.unsigned_abs().saturating_mul(1000).saturating_sub(shown);
                     clock.elapsed(asked).saturating_add(ahead)
@@ -99,7 +99,7 @@ impl Batch {
     }
 }
 
-/// Asks for nothing but the time, and whether we may write.
+/// Asks only for the time, and whether writing is allowed.
 pub(super) fn write_probe(prefix: &str, out: &mut Vec<u8>) {
     let mut name = String::with_capacity(prefix.len() + 6);
     // Writing to a String does not fail.
@@ -107,7 +107,7 @@ pub(super) fn write_probe(prefix: &str, out: &mut Vec<u8>) {
     command(out, [&b"EVAL"[..], BUCKET.as_bytes(), b"1", name.as_bytes(), b"1000", b"1000", b"0"]);
 }
 
-/// What a probe or a batch answers first is the time.
+/// The answer to a probe or a batch begins with the time.
 pub(super) fn set_clock(numbers: &[i64], clock: &Clock, asked: Instant) -> Result<u64, ServerError> {
     let micros = numbers.first().and_then(|micros| u64::try_from(*micros).ok());
     let shown = micros.ok_or(ServerError::Unexpected)?.saturating_mul(1000);

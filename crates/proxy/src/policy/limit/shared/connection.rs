@@ -1,4 +1,4 @@
-//! A connection to a server of Redis or Valkey.
+//! A connection to a Redis or Valkey server.
 
 use std::io;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::tls::verifying;
 /// The longest reply, in bytes.
 const REPLY_MAX: usize = 32 * 1024;
 
-/// How far the clocks can be apart. What is counted by a clock that jumps is counted wrongly for as long as it jumps.
+/// The largest allowed difference of the clocks. A clock that jumps makes counts wrong for as long as it jumps.
 pub(super) const APART_MAX: Duration = Duration::from_mins(1);
 
-/// How much of what a server says is wrong is told, in characters.
+/// The length limit of a server's error message in the log, in characters.
 const TOLD_MAX: usize = 200;
 
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
-    /// What has come and was not read yet: at most [`REPLY_MAX`].
+    /// Received bytes that were not parsed yet: at most [`REPLY_MAX`].
     input: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Why limits are not shared.
+/// Why a limit is not shared at the moment.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServerError {
     #[error("{0}")]
@@ -58,7 +58,7 @@ pub(super) enum ServerError {
 }
 
 impl Connection {
-    /// Connects, and says who we are.
+    /// Connects, and authenticates.
     pub(super) async fn open(redis: &Redis) -> Result<Self, ServerError> {
         let stream = TcpStream::connect(&*redis.address).await?;
         stream.set_nodelay(true)?;
@@ -99,7 +99,7 @@ impl Connection {
         Ok(self.stream.flush().await?)
     }
 
-    /// The next reply, if it is no error.
+    /// The next reply. A reply with an error is an error.
     pub(super) async fn receive(&mut self) -> Result<Reply, ServerError> {
         loop {
             if let Some((reply, used)) = Reply::parse(&self.input)? {
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Whether all that came was asked for.
+    /// Whether no bytes arrived unasked.
     pub(super) fn is_at_rest(&self) -> bool {
         self.input.is_empty()
     }

@@ -1,19 +1,20 @@
-//! Limits that several data planes count together, through a server of Redis or Valkey.
+//! Limits that several data planes count together, through a Redis or Valkey server.
 //!
-//! No request waits for it. Each process counts and decides alone, as if there were no others; a task beside the workers tells
-//! the server every interval what was let in, and learns what the others have let in, which counts from then on. So a limit is
-//! overshot at most by what comes to the others within an interval and a round trip. One count for a process, and not one for
-//! each worker: the workers of a process are exact among each other anyway, and the server has fewer to talk to.
+//! No request waits for the server. Each process counts and decides alone. In each interval, a task beside the workers
+//! sends the allowed calls to the server. The task receives the calls of the other data planes, which count from then on.
+//! So the excess of a limit is at most the calls that the other data planes allow in an interval and a round trip. There
+//! is one count for a process, not for each worker: the workers of a process share exact counts anyway, and the server
+//! has fewer connections.
 //!
-//! Whatever happens to the server, the only thing that changes is that nothing is learnt from others. A key is told with a time
-//! at which its value means nothing any more, so that nothing is left over in the server. A key that comes again after it was
-//! pushed out here learns the others' count with the next interval.
+//! A failure of the server has only one effect: the process learns no calls of other data planes. Each key on the server
+//! expires when its value has no effect any more, so that no keys are left over. A key that returns after its eviction
+//! here receives the others' count with the next interval.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `batch` | what is told of a limit, by which script |
-//! | `connection` | the connection, and what can be wrong with it |
-//! | `reply` | what servers answer |
+//! | `batch` | the commands with the counts of a limit, and their script |
+//! | `connection` | the connection, and its errors |
+//! | `reply` | replies of servers |
 
 mod batch;
 mod connection;
@@ -38,38 +39,38 @@ use batch::{Batch, Member, set_clock, write_probe};
 use connection::{Connection, ServerError};
 use reply::Reply;
 
-/// For connecting, encrypting and logging in.
+/// The time limit for connecting, TLS and authentication.
 const OPENING: Duration = Duration::from_secs(2);
 
-/// The time after the first failure; it doubles up to [`RETRY_MAX`].
+/// The pause after the first failure. The pause doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 
-/// How long it has to go well until a failure is a new one, that is told and tried again at once: a server that comes and goes
-/// neither fills the log nor is asked all the time.
+/// After this time without errors, a failure counts as new: it is logged, and the retry is immediate. A server that comes
+/// and goes neither fills the log nor receives constant retries.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// The time between two attempts, at most.
+/// The longest pause between two attempts.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// How long nothing is told until it is tried whether the server is there.
+/// The time without counts to send after which the gateway probes the server.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Batches that are told at once.
+/// The limit of batches that are sent at once.
 const BATCHES: usize = 8;
 
-/// How many different things that are wrong are told until all is well again.
+/// The limit of different errors that are logged until the server works again.
 const TOLD_MAX: usize = 8;
 
-/// Every server through which limits are shared.
+/// Every server that shares limits.
 #[derive(Debug, Default)]
 pub(crate) struct Servers(Mutex<Vec<Weak<Server>>>);
 
-/// A server, which all limits that name it share.
+/// A server, shared by all limits that name it.
 pub(crate) struct Server {
     source: Arc<Redis>,
     clock: Arc<Clock>,
     members: Mutex<Vec<Member<Weak<Buckets>>>>,
-    /// Where to go on, so that every limit has its turn when there is too much to tell.
+    /// The next limit to send, so that every limit has its turn when there are too many counts.
     next: AtomicU64,
     is_up: AtomicBool,
     exchanged: AtomicU64,
@@ -77,7 +78,7 @@ pub(crate) struct Server {
     task: OnceLock<AbortHandle>,
 }
 
-/// How it stands with a server.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerState {
     pub(crate) is_up: bool,
@@ -86,7 +87,7 @@ pub(crate) struct ServerState {
 }
 
 impl Servers {
-    /// A server. Talking to it begins with the first who names it.
+    /// The server of this configuration. The first call starts the exchange with the server.
     pub(super) fn at(&self, source: &Arc<Redis>) -> Arc<Server> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|server| server.strong_count() > 0);
@@ -105,10 +106,10 @@ impl Servers {
             task: OnceLock::new(),
         });
         servers.push(Arc::downgrade(&server));
-        // A table that is compiled without a runtime is not served.
+        // A table that is compiled without a runtime serves no requests.
         if let Ok(runtime) = Handle::try_current() {
             let task = runtime.spawn(follow(Arc::downgrade(&server), source.clone()));
-            // It was made just now.
+            // The task cell was created above and is empty.
             let _ = server.task.set(task.abort_handle());
         }
         server
@@ -116,19 +117,19 @@ impl Servers {
 }
 
 impl Server {
-    /// What a limit is counted in, together with those who have the same limit of the same policy.
+    /// The counts of a limit, shared with all data planes that have the same limit of the same policy.
     pub(super) fn buckets(&self, id: &RouteId, limit: &policy::Limit, pace: &Pace) -> Arc<Buckets> {
         let identity = identity(limit);
         let prefix = &self.source.prefix;
         let name = format!("{prefix}:{}/{}/{}:{identity:016x}", id.namespace, id.name, limit.name);
-        // The same for all who know the password, so that nobody else can tell whose a key is.
+        // The hash is the same for all processes that know the password. So no other process can tell whose a key is.
         let mut hasher = DefaultHasher::new();
         hasher.write(self.source.password.as_deref().unwrap_or_default());
         hasher.write(name.as_bytes());
         let buckets = Arc::new(Buckets::shared(hasher, self.clock.clone()));
         let member = Member { name: name.into(), pace: pace.clone(), buckets: Arc::downgrade(&buckets) };
         let mut members = self.members();
-        // While the server is away nobody else takes out what is gone.
+        // While the server is unreachable, no other code removes dropped limits.
         members.retain(|member| member.buckets.strong_count() > 0);
         members.push(member);
         drop(members);
@@ -143,7 +144,7 @@ impl Server {
         }
     }
 
-    /// What is to be told next, and whether that is all.
+    /// The next batches to send, and whether these are all.
     fn gather(&self) -> (Vec<Batch>, bool) {
         let mut members = self.members();
         members.retain(|member| member.buckets.strong_count() > 0);
@@ -184,7 +185,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What makes a limit another one than it was.
+/// The properties that identify a limit. A change of them starts new counts.
 fn identity(limit: &policy::Limit) -> u64 {
     let policy::Limit { name: _, requests, per, window, key, groups, dry_run: _ } = limit;
     let mut hasher = DefaultHasher::new();
@@ -192,7 +193,7 @@ fn identity(limit: &policy::Limit) -> u64 {
     hasher.finish()
 }
 
-/// Talks to a server until nobody needs it.
+/// Exchanges counts with a server until no limit uses the server.
 async fn follow(server: Weak<Server>, source: Arc<Redis>) {
     let (mut told, mut retry): (Vec<String>, _) = (Vec::new(), RETRY_FIRST);
     let mut is_news = true;
@@ -216,14 +217,14 @@ async fn follow(server: Weak<Server>, source: Arc<Redis>) {
             is_news = true;
         }
         drop(server);
-        // Data planes that lost it at once do not come back at once.
+        // Jitter: data planes that lost the server together do not return together.
         sleep(retry.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
         retry = (retry * 2).min(RETRY_MAX);
     }
 }
 
-/// Talks to a server until nobody needs it, or something is wrong. `begun` is since when it has been of use, and `is_news` whether
-/// that is to be told.
+/// Exchanges counts with a server until no limit uses the server, or until an error. `begun` is the time since which the
+/// server has worked, and `is_news` whether to log that the server works.
 async fn share(
     server: &Weak<Server>,
     source: &Redis,
@@ -242,7 +243,7 @@ async fn share(
         }
         let Some(server) = server.upgrade() else { return Ok(()) };
         let batches;
-        // What was let in is not told before it is known that the server takes it.
+        // Counts are sent only once the server is known to accept them.
         (batches, is_all) = if begun.is_some() { server.gather() } else { (Vec::new(), true) };
         if batches.is_empty() && probed.is_some_and(|probed| probed.elapsed() < PROBE) {
             continue;
@@ -253,8 +254,8 @@ async fn share(
         }
         batches.iter().for_each(|batch| batch.write(&mut commands));
         let exchange = exchange(&mut connection, &commands, &batches, &server.clock);
-        // If it breaks off nobody knows whether it was counted there. It is not told again: the others may rather miss it than
-        // count it twice.
+        // After an abort, the process cannot know whether the server counted the calls. The calls are not sent again: a
+        // missing count is better than a double count.
         timeout(source.timeout, exchange).await.map_err(|_| ServerError::Timeout(source.timeout))??;
         probed = Some(Instant::now());
         server.exchanged.fetch_add(1, Ordering::Relaxed);
@@ -268,7 +269,7 @@ async fn share(
     }
 }
 
-/// Tells a server what was let in, and takes over what it answers.
+/// Sends the counts to the server, and applies its answers.
 async fn exchange(
     connection: &mut Connection,
     commands: &[u8],

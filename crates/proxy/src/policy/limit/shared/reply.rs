@@ -1,4 +1,4 @@
-//! Replies of Redis (RESP2), as far as we ask for any: one line, or a list of whole numbers.
+//! Replies of Redis (RESP2), as far as the gateway uses them: one line, or a list of integers.
 
 /// The longest line, in bytes.
 const LINE_MAX: usize = 1024;
@@ -9,14 +9,14 @@ const LIST_MAX: usize = 1024;
 /// A reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// `+OK` and the like.
+    /// `+OK` and similar replies.
     Done,
-    /// What it says is for people; the first word tells programs what it is.
+    /// An error message for people. Its first word identifies the error.
     Error(Box<str>),
     Numbers(Vec<i64>),
 }
 
-/// What is no reply that we have asked for.
+/// A reply that no command of the gateway can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Nonsense {
     #[error("a line is longer than {LINE_MAX} bytes")]
@@ -32,7 +32,7 @@ pub(super) enum Nonsense {
 }
 
 impl Reply {
-    /// The reply at the beginning, and its length; nothing as long as it is not all there.
+    /// The first reply in the input, and its length; `None` if the reply is incomplete.
     pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, Nonsense> {
         let Some((line, mut used)) = line(input)? else { return Ok(None) };
         let reply = match line.split_first() {
@@ -59,7 +59,7 @@ impl Reply {
     }
 }
 
-/// The first line without its end, and its length with it.
+/// The first line without its end, and its length including the end.
 fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Nonsense> {
     let window = &input[..input.len().min(LINE_MAX)];
     match memchr::memchr(b'\n', window) {
@@ -78,7 +78,8 @@ fn number(text: &[u8]) -> Result<i64, Nonsense> {
     parsed.ok_or(Nonsense::Number)
 }
 
-/// What holds for any input: it does not matter in which pieces it comes, and no more is used than there is.
+/// Checks invariants for any input: the result does not depend on the pieces in which the input arrives, and parsing uses
+/// no more bytes than there are.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check(input: &[u8]) {
     let whole = Reply::parse(input);
