@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_followed_in_whatever_pieces_they_come() {
+    fn frame_headers_are_found_in_pieces_of_any_size() {
         let mut bytes = b"preface".to_vec();
         for (kind, length) in [(4, 0), (0, 300), (6, 8), (1, 70_000), (8, 4)] {
             let [_, _, _, _, _, high, mid, low] = u64::try_from(length).unwrap().to_be_bytes();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_much_does_not_keep_others_from_their_turn() {
+    fn flooding_connection_does_not_starve_other_connections() {
         // As a worker's.
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_ahead_of_a_reset_are_read_behind_a_failed_write() {
+    async fn bytes_received_before_a_reset_are_read_after_a_failed_write() {
         let (mut near, far) = pair().await;
         let mut batch = Batch::new(Stream::Plain(far), &[], 0, Sender::Client);
         // A socket that is closed with unread data is reset.

@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_date_is_read_in_each_form(seconds in 0..=LAST, now in 0..=LAST) {
+        fn formatted_date_is_parsed_in_imf_and_asctime_form(seconds in 0..=LAST, now in 0..=LAST) {
             let date = http_date(seconds);
             prop_assert_eq!(parse_http_date(&date, now), Some(seconds));
             let text = String::from_utf8_lossy(&date);
@@ -159,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn a_year_of_two_digits_lies_at_most_fifty_years_ahead(seconds in 0..=LAST, now in 0..=LAST) {
+        fn two_digit_year_is_at_most_fifty_years_in_the_future(seconds in 0..=LAST, now in 0..=LAST) {
             let date = http_date(seconds);
             let text = String::from_utf8_lossy(&date);
             let (day, month, year, time) = (&text[5..7], &text[8..11], &text[14..16], &text[17..25]);
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_date_or_none(
+        fn any_bytes_parse_to_a_date_in_range_or_none(
             text in prop_oneof![
                 prop::collection::vec(any::<u8>(), 20..36),
                 "(Sun|Mon|Sunday|Wednesday),? [0-9 ]{2}[ -]?(Feb|Nov|Dec)?[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT| [0-9]{4})"
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_the_standard_and_of_leap_years() {
+    fn rfc_example_and_leap_year_dates_are_formatted_and_parsed() {
         for (seconds, date) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn obsolete_forms_and_other_cases_are_read() {
+    fn obsolete_date_forms_and_any_letter_case_are_parsed() {
         for (seconds, date) in [
             (784_111_777, "Sunday, 06-Nov-94 08:49:37 GMT"),
             (784_111_777, "Sun Nov  6 08:49:37 1994"),

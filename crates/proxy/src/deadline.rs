@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_can_be_moved_both_ways() {
+    async fn deadline_can_be_moved_later_and_earlier() {
         let mut deadline = Deadline::new(Instant::now() + ms(50));
         deadline.set_after(ms(500));
         assert!(elapsed(&mut deadline).await >= ms(500), "a later limit does not fire at the earlier one");

@@ -638,7 +638,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_agree() {
+    fn failure_indices_match_their_order_and_reason_names() {
         for (index, fault) in ClientFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }

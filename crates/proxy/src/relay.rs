@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_broken_endpoint_did_not_take_is_known() -> io::Result<()> {
+    async fn bytes_not_sent_to_a_broken_endpoint_are_available_for_replay() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         // What is behind the hello is read once that has left.
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_bytes_of_an_endpoint_that_takes_no_more_reach_the_client() -> io::Result<()> {
+    async fn last_bytes_of_an_endpoint_with_failing_writes_reach_the_client() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         for (error, expected) in [
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_bytes_of_a_client_that_takes_no_more_reach_the_endpoint() -> io::Result<()> {
+    async fn last_bytes_of_a_client_with_failing_writes_reach_the_endpoint() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         // The endpoint takes some bytes at a time, so that the write to the client fails first.

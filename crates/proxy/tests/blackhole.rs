@@ -82,7 +82,7 @@ fn nothing_failed(name: &str, report: &Report) {
 }
 
 #[tokio::test]
-async fn connections_below_http_do_not_wait_for_an_address_that_is_silent() -> TestResult {
+async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
     let Some(cluster) = Cluster::start(3, &Behaviour::ok())? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| {
         builder.layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), cluster.addresses())
@@ -108,7 +108,7 @@ async fn connections_below_http_do_not_wait_for_an_address_that_is_silent() -> T
 }
 
 #[tokio::test]
-async fn addresses_that_fall_silent_under_load_lose_no_get_and_are_readmitted() -> TestResult {
+async fn endpoints_blackholed_under_load_lose_no_get_and_are_readmitted() -> TestResult {
     let behaviour = Behaviour::ok().delay(Duration::from_millis(5));
     let Some(cluster) = Cluster::start(5, &behaviour)? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| builder)?;
@@ -143,7 +143,7 @@ async fn addresses_that_fall_silent_under_load_lose_no_get_and_are_readmitted() 
 
 /// The same over connections that requests share: what one of them waits for is not told by what others have sent.
 #[tokio::test]
-async fn shared_connections_that_fall_silent_lose_no_get_either() -> TestResult {
+async fn shared_http2_connections_blackholed_under_load_lose_no_get() -> TestResult {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let (mut pods, mut backends) = (Vec::new(), Vec::new());
     for _ in 0..4 {
@@ -182,7 +182,7 @@ async fn shared_connections_that_fall_silent_lose_no_get_either() -> TestResult 
 /// As in the published experiments: a pod exits at once and its address is gone; the gateway hears of it
 /// later.
 #[tokio::test]
-async fn pods_that_are_deleted_under_load_lose_no_get() -> TestResult {
+async fn pods_deleted_under_load_lose_no_get() -> TestResult {
     let Some(mut cluster) = Cluster::start(5, &Behaviour::ok())? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| builder)?;
     let load = cluster.load(Load::new(gateway.addr()).connections(50).rate(500.0).expect_own_id())?;
@@ -205,7 +205,7 @@ async fn pods_that_are_deleted_under_load_lose_no_get() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_address_that_never_answered_costs_a_request_no_more_than_the_hedge() -> TestResult {
+async fn blackholed_endpoint_delays_a_request_only_by_the_connect_hedge() -> TestResult {
     let Some(cluster) = Cluster::start(5, &Behaviour::ok())? else { return Ok(()) };
     cluster.pods[0].blackhole()?;
     cluster.pods[1].blackhole()?;
@@ -235,8 +235,7 @@ async fn an_address_that_never_answered_costs_a_request_no_more_than_the_hedge()
 }
 
 #[tokio::test]
-async fn posts_into_a_silent_address_arrive_at_most_once_and_fail_only_if_they_may_have_arrived() -> TestResult
-{
+async fn posts_to_a_blackholed_endpoint_arrive_at_most_once() -> TestResult {
     let behaviour = Behaviour::ok().delay(Duration::from_millis(5));
     let Some(cluster) = Cluster::start(3, &behaviour)? else { return Ok(()) };
     let soon = Duration::from_secs(1);
@@ -260,7 +259,7 @@ async fn posts_into_a_silent_address_arrive_at_most_once_and_fail_only_if_they_m
 }
 
 #[tokio::test]
-async fn one_post_that_is_not_acknowledged_keeps_others_away() -> TestResult {
+async fn unacknowledged_post_marks_its_endpoint_unhealthy() -> TestResult {
     let Some(cluster) = Cluster::start(1, &Behaviour::ok())? else { return Ok(()) };
     let long = Duration::from_secs(3600);
     let gateway = cluster.gateway(|builder| {
@@ -284,7 +283,7 @@ async fn one_post_that_is_not_acknowledged_keeps_others_away() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_put_into_a_silent_address_is_repeated_with_its_body() -> TestResult {
+async fn put_to_a_blackholed_endpoint_is_retried_with_its_body() -> TestResult {
     let Some(cluster) = Cluster::start(2, &Behaviour::echo())? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| builder.workers(1))?;
     let body = "0123456789".repeat(3000);

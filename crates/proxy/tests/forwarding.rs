@@ -13,7 +13,7 @@ use sluicegate_testkit::stream::Transport;
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test]
-async fn a_get_reaches_the_back_end_with_forwarding_headers() -> TestResult {
+async fn get_reaches_the_endpoint_with_forwarding_headers() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;
@@ -38,7 +38,7 @@ async fn a_get_reaches_the_back_end_with_forwarding_headers() -> TestResult {
 }
 
 #[tokio::test]
-async fn bodies_go_both_ways_whatever_their_framing() -> TestResult {
+async fn bodies_of_any_framing_pass_in_both_directions() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;
@@ -58,7 +58,7 @@ async fn bodies_go_both_ways_whatever_their_framing() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_rule_takes_requests_by_method_headers_parameters_and_regular_expressions() -> TestResult {
+async fn rules_match_method_headers_query_parameters_and_path_expressions() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     // Each rule responds with a status of its own; the others go to the back end.

@@ -73,7 +73,7 @@ async fn cost(bytes: &'static [u8], answered: bool) -> anyhow::Result<u64> {
 }
 
 #[tokio::test]
-async fn an_unused_connection_costs_less_than_8_kilobytes() -> TestResult {
+async fn idle_connection_uses_less_than_8_kib() -> TestResult {
     let _turn = TURN.lock().await;
     assert!(cost(b"", false).await? < 8192, "one that was never used");
     assert!(cost(GET, true).await? < 8192, "one that waits for its next request");
@@ -81,14 +81,14 @@ async fn an_unused_connection_costs_less_than_8_kilobytes() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_connection_within_its_head_costs_no_more_than_its_buffers() -> TestResult {
+async fn connection_within_a_request_head_uses_less_than_64_kib() -> TestResult {
     let _turn = TURN.lock().await;
     assert!(cost(b"GET / HTTP/1.1\r\nHost: a\r\n", false).await? < 65536);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_large_response_waits_where_it_comes_from_for_a_client_that_reads_slowly() -> TestResult {
+async fn large_response_to_a_slow_client_is_not_buffered_in_memory() -> TestResult {
     const SIZE: usize = 50_000_000;
     let _turn = TURN.lock().await;
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_of_clients_are_counted_in_whatever_frames_they_come() {
+    fn trailer_fields_of_clients_are_counted_across_frames_and_pieces() {
         for piece in [1, 3, 1000] {
             let mut trailers = Trailers::new(Sender::Client);
             feed(&mut trailers, frame(HEADERS, END_HEADERS, 1, BLOCK), piece);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_of_endpoints_end_their_streams() {
+    fn endpoint_header_block_with_end_stream_is_counted_as_trailers() {
         let mut trailers = Trailers::new(Sender::Endpoint);
         feed(&mut trailers, frame(HEADERS, END_HEADERS, 1, b"\x88"), 10);
         feed(&mut trailers, frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x88\x40\x01a\x01b"), 10);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_trailer_counts_and_block_bytes_are_bounded() {
         let mut trailers = Trailers::new(Sender::Client);
         for _ in 0..1000 {
             feed(&mut trailers, frame(HEADERS, END_HEADERS, 1, b"\x82"), 10);

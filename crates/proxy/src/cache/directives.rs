@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hides_in_quotes() {
+    fn quoted_commas_separate_nothing_and_unclosed_quotes_hide_no_directive() {
         let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
         assert_eq!(
             all("private=\"a, no-store\", max-age=\"5\" ,public"),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_with_a_malformed_directive_is_private() {
+    fn malformed_directive_makes_the_response_private() {
         for value in [
             "no-store; max-age=60",
             "max-age=60; no-store",
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_quotes_are_read_once() {
+    fn long_runs_of_escaped_quotes_are_read_in_linear_time() {
         // Reading each of them to the end would take hours.
         let lines = ["x=\"".to_owned(), "\\\"".repeat(8 << 20), ", no-store".to_owned()].concat();
         let last = directives(lines.as_bytes()).last().unwrap();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn pragma_counts_in_a_response_without_cache_control() {
+    fn pragma_applies_only_without_cache_control() {
         assert_eq!(said("Pragma: No-Cache\r\n"), "no-cache");
         assert_eq!(said("Pragma: x\r\n"), "");
         assert_eq!(said("Pragma: no-cache\r\nCache-Control: max-age=5\r\n"), "max-age=5");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_strictly() {
+    fn malformed_delta_seconds_are_rejected() {
         for (text, expected) in
             [("60", Some(60)), ("\"60\"", Some(60)), ("99999999999999999999", Some(LONGEST)), ("0", Some(0))]
         {

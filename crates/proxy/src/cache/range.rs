@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_of_bytes_is_read() {
+    fn single_byte_range_is_parsed() {
         for (value, length, expected) in [
             ("bytes=0-1", 11, Some(0..2)),
             ("Bytes=1-", 11, Some(1..11)),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ranges_are_left_to_the_endpoint() {
+    fn multiple_malformed_and_other_unit_ranges_are_ignored() {
         for lines in [
             "",
             "Range: bytes=0-1,3-4\r\n",

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_each_type_are_read() {
+    fn dictionary_members_of_each_type_are_parsed() {
         let field = b" a, b=-7;p=\"x;y\";q ,\tc=?0,d=\"t, x\",e=tok:/n,f=:YQ==:,g=(1 \"(\" x;y=1 ),h=@17,i=1.25,*k=999999999999999,l=()";
         let members = all(field).unwrap();
         let names: Vec<_> = members.iter().map(|(name, _)| *name).collect();
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_with_members_or_one_error(
+        fn any_bytes_parse_to_members_followed_by_at_most_one_error(
             field in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..60),
                 "[ab,;=()\"\\\\?10.@:*A \t-]{0,60}".prop_map(String::into_bytes),
@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn a_written_dictionary_is_read_as_it_was_written(
+        fn serialized_dictionary_parses_to_the_same_members(
             written in prop::collection::vec(("[a-z*][a-z0-9_.*-]{0,6}", value(), "(;[a-z]{1,3}(=[0-9]{1,3})?){0,2}"), 1..6),
             between in "[ \t]{0,2},[ \t]{0,2}",
         ) {

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_has_the_first_word_and_the_server_breaks_ties() {
+    fn client_quality_values_decide_and_server_order_breaks_ties() {
         for (line, expected) in [
             ("gzip, deflate, br, zstd", "zstd"),
             ("gzip, deflate, br", "br"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_what_is_not_named() {
+    fn wildcard_covers_codings_without_an_entry() {
         for (line, expected) in [
             ("*", "zstd"),
             ("*;q=0.1", "zstd"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_and_identity_can_be_liked_better() {
+    fn quality_zero_excludes_a_coding_and_higher_identity_quality_wins() {
         for (line, expected) in [
             ("gzip;q=0", "identity"),
             ("gzip;q=0.000", "identity"),
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_are_one_list_and_what_is_named_twice_is_not_liked_better() {
+    fn several_lines_form_one_list_and_duplicates_take_the_lowest_quality() {
         assert_chosen("zstd, br, gzip", &["gzip;q=0.5", "br;q=0.7, deflate"], "br");
         assert_chosen("zstd, br, gzip", &["gzip", "gzip;q=0"], "identity");
         assert_chosen("gzip, br", &["x-gzip;q=0.5", "gzip, br;q=0.7"], "br");
     }
 
     #[test]
-    fn what_is_written_wrongly_is_not_accepted() {
+    fn malformed_accept_encoding_members_are_ignored() {
         for wrong in [
             "gzip;q=",
             "gzip;q",

@@ -264,7 +264,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn any_body_in_any_pieces_decodes_to_itself_and_flushed_parts_at_once(
+        fn compressed_body_decodes_to_the_original_and_flushed_parts_decode_at_once(
             pieces in any_body(),
             flushes in vec(any::<bool>(), 6),
             level in 1_u8..=4,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_finds_no_room_goes_on_before_anything_new_is_taken() {
+    fn flush_without_room_completes_before_new_input_is_compressed() {
         // What brotli and zstd keep back is more than there is room for.
         let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(60_000).collect();
         for coding in ContentCoding::ALL {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_pause_nothing_is_flushed() {
+    fn output_without_flushes_is_smaller_than_output_with_flushes() {
         let text = text(300_000);
         for coding in ContentCoding::ALL {
             let [mut seldom, mut often] = [Vec::new(), Vec::new()];

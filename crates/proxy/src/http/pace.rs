@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drip_ends_with_the_grace() {
+    fn upload_below_the_minimum_rate_ends_after_the_grace_period() {
         assert_eq!(ends_after(240, 0, ms(10_000)), Some(GRACE));
         let dripping = ends_after(240, 1, ms(1000)).expect("an end");
         assert!(dripping < GRACE + ms(50), "{dripping:?}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_at_the_least_rate_is_never_too_slow() {
+    fn upload_at_the_minimum_rate_never_ends() {
         assert_eq!(ends_after(240, 240, ms(1000)), None);
         assert_eq!(ends_after(240, 1, ms(4)), None);
         assert_eq!(ends_after(240, 960, ms(4000)), None, "in bursts");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_earn_a_pause_up_to_the_most() {
+    fn received_bytes_extend_the_deadline_up_to_the_maximum() {
         let start = Instant::now();
         let mut pace = Pace::new(240, GRACE, MOST, 0);
         pace.await_client(start, 0);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_the_endpoint_takes_no_more_does_not_count() {
+    fn time_waiting_for_the_endpoint_does_not_count_against_the_client() {
         let start = Instant::now();
         let mut pace = Pace::new(240, GRACE, MOST, 0);
         pace.await_client(start, 0);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_is_stalled_by_its_rate_and_not_by_its_last_byte() {
+    fn upload_stalls_by_its_rate_rather_than_its_last_byte() {
         let start = Instant::now();
         let mut pace = Pace::new(240, GRACE, MOST, 0);
         pace.await_client(start, 0);

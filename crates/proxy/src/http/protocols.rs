@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protocols_that_carry_http_reach_no_endpoint() {
+    fn upgrade_to_http_or_tls_or_a_malformed_protocol_is_rejected() {
         for protocols in [
             "h2c",
             "H2C",
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_101_names_what_was_asked_for() {
+    fn response_101_names_only_requested_protocols() {
         for (answered, asked) in [
             ("websocket", "websocket"),
             ("WebSocket", "websocket"),

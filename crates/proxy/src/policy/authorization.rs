@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_denies_a_path_cannot_be_gone_around() {
+    fn denied_path_is_denied_in_every_encoding() {
         let denied = rules(true, vec![path(false, PathPattern::Prefix("/admin".into()))]);
         for way in [
             "/admin",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_allows_a_path_has_to_hold_in_each_reading() {
+    fn allowed_path_must_match_in_every_reading() {
         let allowed = rules(false, vec![path(true, PathPattern::Prefix("/public".into()))]);
         for way in ["/public", "/public/", "/public/a%20b", "/public/A"] {
             assert!(allowed.decide(&call(way)).is_ok(), "{way}");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_denies_a_method_denies_it_in_any_case() {
+    fn denied_method_is_denied_in_any_letter_case() {
         let asks = |allows: bool, method: &str| {
             let rule = AuthorizationRule { allows, methods: vec!["PURGE".into()], ..Default::default() };
             rules(!allows, vec![rule]).decide(&Call { method: method.as_bytes(), ..call("/") }).is_ok()
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_is_met_decides() {
+    fn first_matching_rule_decides() {
         let consumer = |name: &str, groups: &[&str]| Consumer {
             id: RouteId { kind: "Consumer", namespace: "default".into(), name: name.into() },
             username: name.into(),

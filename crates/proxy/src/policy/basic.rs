@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_check_that_nobody_waits_for_any_more_keeps_its_place_and_policies_take_turns() {
+    async fn cancelled_password_check_keeps_its_slot_and_policies_take_turns() {
         let (release, held) = mpsc::channel();
         let held = Arc::new(Mutex::new(held));
         let (begins, mut begun) = unbounded_channel();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_of_each_kind_are_known_and_others_are_not() {
+    fn bcrypt_sha1_and_apr1_hashes_verify_only_their_password() {
         for (hash, password) in [
             // htpasswd -nbB and -nbs; openssl passwd -apr1.
             ("$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC", "myPassword"),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_a_name_and_a_password_that_may_have_colons() {
+    fn basic_credential_may_have_colons_in_its_password() {
         let decode = |text: &str| Credential::decode(STANDARD.encode(text).as_bytes());
         let credential = decode("alice:a:b").unwrap();
         assert_eq!(credential.parts(), ("alice", "a:b"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bound_to_the_policy() {
+    fn verified_password_cache_is_bounded_and_separate_for_each_policy() {
         let basic =
             |hash: &str| Basic { realm: "a".into(), users: vec![("u".into(), hash.into())], forward: false };
         let (one, two) = (Passwords::new(&basic("x"), 1), Passwords::new(&basic("y"), 2));

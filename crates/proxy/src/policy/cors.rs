@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_are_compared_as_a_whole() {
+    fn origin_pattern_matches_the_whole_origin() {
         let exact = OriginPattern::Exact("https://a.example.com".into());
         let below = OriginPattern::Below { scheme: "https://".into(), suffix: ".example.com".into() };
         for (origin, is_exact, is_below) in [

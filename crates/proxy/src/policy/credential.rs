@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_found_where_they_are_looked_for() {
+    fn credentials_are_found_in_header_query_and_cookie() {
         let some = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(find(&bearer(), "/", &["Authorization: bearer  abc"]), some("abc"));
         assert_eq!(find(&bearer(), "/", &["Authorization: Basic abc"]), Ok(None));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_one_kind_are_ambiguous() {
+    fn two_credentials_of_one_kind_are_ambiguous() {
         let two = ["Authorization: Bearer a", "Authorization: Bearer a"];
         assert_eq!(find(&bearer(), "/", &two), Err(Ambiguous));
         assert_eq!(
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_a_target_cannot_be_read() {
+    fn credentials_in_a_logged_target_are_masked() {
         let names = ["k".into()];
         let masked = |target: &str| mask(target.as_bytes(), &names).map(|it| String::from_utf8(it).unwrap());
         assert_eq!(masked("/a?x=1&k=secret&%6b=secret&k").unwrap(), "/a?x=1&k=***&%6b=***&k=***");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_leaves_the_rest() {
+    fn stripped_credentials_leave_other_parameters_and_cookies() {
         let (mut head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
         let mut kept = Kept::default();
         let places = [

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_found_in_networks_within_and_beside_each_other() {
+    fn addresses_match_nested_and_adjacent_networks() {
         let networks =
             networks(&["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/32", "192.0.2.7/32", "2001:db8::/32"]);
         for (address, expected) in [
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_looking_at_each_says(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
+        fn network_lookup_agrees_with_a_linear_scan(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
             let nets: Vec<IpNet> = nets.iter().map(|(net, bits)| IpNet::new(IpAddr::from(net.to_be_bytes()), *bits).unwrap().trunc()).collect();
             let address = IpAddr::from(address.to_be_bytes());
             prop_assert_eq!(Networks::new(&nets).contains(address), nets.iter().any(|net| net.contains(&address)));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_to_say_a_path_all_lead_to_it() {
+    fn encoded_variants_of_a_path_share_one_loosest_reading() {
         for way in [
             "/admin",
             "/admin/",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments_that_come_of_reading_on_cannot_be_told() {
+    fn paths_with_encoded_dot_segments_have_no_reading() {
         for way in [
             "/x/..%2Fadmin",
             "/x%2F..%2Fadmin",
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments_behind_one_round_of_decoding_are_found() {
+    fn dot_segments_are_found_after_one_round_of_decoding() {
         for path in [
             "/pub/..%2Fadmin",
             "/pub/%2E%2E%5Cx",
@@ -300,7 +300,7 @@ mod tests {
     proptest! {
         /// What the module says of itself.
         #[test]
-        fn what_any_back_end_takes_for_the_first_elements_is_found_in_a_reading(
+        fn first_path_elements_of_any_endpoint_decoding_appear_in_a_reading(
             path in r"/(/|%2F|%252f|a|B|%41|%2542|;|%3b|\.|%2e|a\.|%5c|%20|%3f|%25){0,12}",
             rounds in 0..4,
             elements in 1..4_usize,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_one_way_only_is_not_ambiguous() {
+    fn path_with_a_single_reading_is_not_ambiguous() {
         for path in ["/", "/admin/users", "/Admin", "/a.b/c", "/v1.0"] {
             assert!(!is_ambiguous(path.as_bytes()), "{path}");
         }

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_thousand_tokens_in_turn_are_remembered() {
+    fn ten_thousand_verified_tokens_stay_cached() {
         let lines = b"X-User: 42\r\n"[..].into();
         let verified = Rc::new(Verified {
             claims: Claims::default(),

@@ -142,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn a_match_without_further_conditions_costs_nothing() {
+    fn match_on_path_alone_has_no_conditions() {
         assert!(Conditions::of(&RuleMatch::path(PathPattern::Prefix("/".into()))).is_none());
     }
 
     #[test]
-    fn methods_are_compared_with_regard_to_case() {
+    fn method_condition_matches_the_exact_method() {
         let get = |of: &mut RuleMatch| of.method = Some("GET".into());
         assert!(is_met(get, "GET / HTTP/1.1\nHost: a"));
         assert!(!is_met(get, "POST / HTTP/1.1\nHost: a"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_must_have_its_value() {
+    fn all_header_conditions_must_match() {
         let headers = |all: &[(&str, ValueMatch)]| {
             let all =
                 all.iter().map(|(name, value)| HeaderMatch { name: (*name).into(), value: value.clone() });
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_parameter_of_a_name_counts_without_its_escapes() {
+    fn first_query_parameter_of_a_name_is_compared_decoded() {
         let parameter = |name: &str, value: ValueMatch| {
             let all = vec![QueryMatch { name: name.into(), value }];
             move |of: &mut RuleMatch| of.query = all

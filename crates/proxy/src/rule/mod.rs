@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_takes_goes_to_the_fallback_then_to_the_default() {
+    fn unmatched_path_uses_the_fallback_rule_then_the_default_rule() {
         let mut config = Config {
             hosts: vec![Arc::new(VirtualHost {
                 host: HostPattern::Exact("a".into()),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_stays_is_not_compiled_again_and_counters_of_routes_that_stay_are_kept() {
+    fn unchanged_host_is_not_recompiled_and_unchanged_routes_retain_their_counters() {
         let telemetry = Telemetry::new(1);
         let exact = |name: &str| HostPattern::Exact(name.into());
         let mut config = Config {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_upstream_moved_or_whose_codings_are_others_is_compiled_again() {
+    fn host_is_recompiled_after_a_change_of_upstream_or_codings() {
         let telemetry = Telemetry::new(1);
         let mut config =
             Config { hosts: vec![virtual_host(HostPattern::Exact("a".into()), "one")], ..Config::default() };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn two_routes_with_the_same_labels_share_counters() {
+    fn routes_with_equal_labels_share_counters() {
         let telemetry = Telemetry::new(1);
         let exact =
             Rule { matches: vec![RuleMatch::path(PathPattern::Exact("/a".into()))], ..rule("one", "/a") };
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_whose_conditions_fail_leaves_the_request_to_the_next_one() {
+    fn request_that_fails_conditions_uses_the_next_match() {
         let method = |of: RuleMatch| RuleMatch { method: Some("POST".into()), ..of };
         let rules = [
             ("root", prefix("/", 3)),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn precedence_decides_before_the_length_of_paths() {
+    fn precedence_decides_before_path_length() {
         let rules = [("long", prefix("/shop/cart", 1)), ("short", prefix("/shop", 0))];
         assert_eq!(taken(&rules, "GET /shop/cart"), "short");
         let rules = [("long", prefix("/shop/cart", 0)), ("short", prefix("/shop", 0))];
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_and_literal_paths_have_one_order() {
+    fn regular_expressions_and_literal_paths_share_one_precedence_order() {
         // Fewer than make a set, and more.
         for more in [0, 10] {
             let mut rules = vec![

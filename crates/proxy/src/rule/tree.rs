@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_own_examples() {
+    fn path_matching_follows_the_kubernetes_ingress_examples() {
         // (pattern, path, whether it matches): the table of the Ingress documentation, and nginx' plain
         // location.
         let cases = [
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wins_then_exact_then_prefix() {
+    fn longest_path_wins_then_exact_then_prefix() {
         let tree = tree(&[
             pattern("prefix /"),
             pattern("prefix /api"),
@@ -328,7 +328,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tree_agrees_with_a_scan(
+        fn path_tree_agrees_with_a_linear_scan(
             patterns in prop::collection::vec(any_pattern(), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {
@@ -336,7 +336,7 @@ mod tests {
         }
 
         #[test]
-        fn the_lowest_order_decides_whatever_the_lengths_of_patterns(
+        fn lowest_order_wins_regardless_of_pattern_length(
             patterns in prop::collection::vec((any_pattern(), 0..6_u32), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {

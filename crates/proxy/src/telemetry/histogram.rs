@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_its_bucket() {
+    fn histogram_bucket_includes_its_upper_bound() {
         let shards = Sharded::<Histogram>::new(2);
         shards.of(0).record(Duration::from_micros(250));
         shards.of(1).record(Duration::from_micros(251));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_are_good_for_all_with_the_secret_and_for_nobody_else() {
+    fn tickets_open_only_with_the_same_secret_and_purpose() {
         let sealed = tickets(&[1], b"").seal(b"state", hours(0)).unwrap();
         assert!(!sealed.windows(5).any(|bytes| bytes == b"state"));
         assert_eq!(tickets(&[1], b"").open(&sealed, hours(0)).as_deref(), Some(&b"state"[..]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_change_with_time_and_tickets_outlive_the_lifetime_that_clients_are_told() {
+    fn ticket_keys_rotate_and_tickets_open_for_the_advertised_lifetime() {
         let tickets = tickets(&[1], b"");
         let first = tickets.seal(b"state", hours(0)).unwrap();
         let later = tickets.seal(b"state", hours(6)).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tampered_with_is_not_opened() {
+    fn tampered_or_truncated_tickets_are_rejected() {
         let tickets = tickets(&[1], b"");
         let sealed = tickets.seal(b"state", hours(0)).unwrap();
         for at in 0..sealed.len() {

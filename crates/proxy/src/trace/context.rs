@@ -170,7 +170,7 @@ mod tests {
     const SPAN: u64 = 0xb7ad_6b71_6920_3331;
 
     #[test]
-    fn a_traceparent_is_read_as_the_recommendation_says() {
+    fn traceparent_is_parsed_as_w3c_trace_context_requires() {
         let good = |text: &str, flags| {
             let parent = Parent { trace: TRACE, span: SPAN, flags };
             assert_eq!(Parent::parse(text.as_bytes()), Some(parent), "{text}");
@@ -206,7 +206,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_read_of_a_traceparent_is_what_is_written(value in "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3}") {
+        fn parsed_traceparent_formats_to_the_same_text(value in "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3}") {
             if let Some(Parent { trace, span, flags }) = Parent::parse(value.as_bytes()) {
                 let written = format!("-{trace:032x}-{span:016x}-{flags:02x}");
                 proptest::prop_assert_eq!(&value[2..55], written);
@@ -214,13 +214,13 @@ mod tests {
         }
 
         #[test]
-        fn no_traceparent_is_too_strange_to_be_refused(value in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80)) {
+        fn arbitrary_bytes_are_rejected_as_a_traceparent(value in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80)) {
             proptest::prop_assert_eq!(Parent::parse(&value), None);
         }
     }
 
     #[test]
-    fn no_more_are_followed_in_a_second_than_may_be() {
+    fn sampled_callers_traces_are_limited_per_second() {
         let followed = Followed::new();
         let at = |millis| followed.began + Duration::from_millis(millis);
         let admitted =

@@ -449,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_says_how_many_spans_were_not_taken() {
+    fn partial_success_reports_the_rejected_spans() {
         let (mut partial, mut answer) = (Vec::new(), Vec::new());
         integer(&mut partial, 1, 7);
         bytes(&mut partial, 2, b"too old");

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_long_as_they_are_said_to_be() {
+    fn varint_length_matches_its_encoding() {
         for number in [0, 1, 127, 128, 300, 16_383, 16_384, usize::MAX] {
             let mut out = Vec::new();
             varint(&mut out, number as u64);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_read_as_far_as_it_makes_sense() {
+    fn protobuf_fields_before_a_truncated_field_are_read() {
         let mut out = Vec::new();
         integer(&mut out, 1, 300);
         bytes(&mut out, 2, b"why");

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn ewma_avoids_the_slow_and_least_request_the_busy() {
+    fn ewma_avoids_slow_endpoints_and_least_request_avoids_busy_endpoints() {
         let upstream_ewma = upstream(Balance::Ewma, 2);
         by_port(&upstream_ewma, 1).observe(Duration::from_millis(100), Instant::now());
         by_port(&upstream_ewma, 2).observe(Duration::from_millis(1), Instant::now());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_gets_nothing_while_others_serve_and_all_are_used_when_all_are_suspect() {
+    fn unhealthy_endpoint_is_avoided_unless_all_are_unhealthy() {
         for balance in [Balance::Ewma, Balance::RoundRobin, Balance::LeastRequest] {
             let upstream = upstream(balance, 3);
             by_port(&upstream, 1).shared.suspect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doubtful_come_after_the_trusted_and_before_the_suspect() {
+    fn doubted_endpoints_rank_between_healthy_and_unhealthy_endpoints() {
         let upstream = upstream(Balance::Ewma, 3);
         let mut tried = Tried::default();
         tried.doubt(&by_port(&upstream, 1));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_panic_threshold_suspicion_is_ignored() {
+    fn below_the_panic_threshold_endpoint_health_is_ignored() {
         let upstream = upstream(Balance::RoundRobin, 4);
         for port in 1..=3 {
             by_port(&upstream, port).shared.suspect();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovered_endpoint_comes_slowly_to_its_share() {
+    fn recovered_endpoint_is_picked_less_often_during_slow_start() {
         let upstream = upstream(Balance::RoundRobin, 2);
         let endpoint = by_port(&upstream, 1);
         endpoint.shared.suspect();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_is_not_picked_again() {
+    fn tried_endpoints_are_not_picked_again() {
         let upstream = upstream(Balance::Ewma, 3);
         let mut tried = Tried::default();
         for _ in 0..3 {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_spread_and_who_comes_moves_only_what_it_takes() {
+    fn hashes_are_spread_and_a_new_endpoint_moves_only_its_share() {
         let (ten, eleven) = (upstream(Balance::Ewma, 10), upstream(Balance::Ewma, 11));
         let mut counts = HashMap::new();
         let mut moved = 0;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_full_or_suspect_leaves_a_hash_to_the_next_and_gets_it_back() {
+    fn full_or_unhealthy_endpoint_yields_its_hashes_temporarily() {
         let upstream = upstream(Balance::RoundRobin, 3);
         let first = hashed(&upstream, 7);
         assert!((0..50).all(|_| hashed(&upstream, 7) == first));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_marked_is_taken_while_it_serves() {
+    fn affinity_mark_selects_its_endpoint_while_healthy_and_untried() {
         let upstream = upstream(Balance::RoundRobin, 3);
         let endpoint = by_port(&upstream, 2);
         let wish = Wish { mark: Some(endpoint.shared.mark()), ..Wish::default() };
@@ -385,7 +385,7 @@ mod tests {
 
     /// Cookies that clients hold, and the agreement of data planes of two versions, hang on it.
     #[test]
-    fn the_hash_stays_the_same_for_ever() {
+    fn stable_hash_value_does_not_change() {
         let mut hash = StableHash::new();
         hash.part(b"a");
         hash.part(b"");

@@ -454,7 +454,7 @@ mod tests {
     use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 
     #[tokio::test]
-    async fn a_close_that_only_the_kernel_knows_of_is_seen_by_the_careful() -> io::Result<()> {
+    async fn careful_take_from_the_pool_detects_a_close_before_its_event() -> io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let key = UpstreamKey::new("n", "s", "80");
         let upstream = Rc::new(LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0));

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_that_says_something_unasked_is_not_quiet() -> std::io::Result<()> {
+    async fn idle_connection_with_unsolicited_bytes_is_not_reused() -> std::io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr()?), listener.accept());
         let (near, (mut far, _)) = (near?, far?);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_first_then_those_that_still_serve() {
+    fn terminating_endpoints_are_eligible_only_without_ready_endpoints() {
         let (ready, leaving, gone) = ((true, true, false), (false, true, true), (false, false, true));
         let starting = (false, false, false);
         assert_eq!(eligible(&[ready, leaving, gone, ready]), [0, 3]);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_is_readmitted_with_a_growing_share() {
+    fn readmitted_endpoint_starts_with_a_small_share() {
         let endpoint = SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false);
         assert!(endpoint.suspect());
         assert!(!endpoint.suspect(), "only one caller probes");

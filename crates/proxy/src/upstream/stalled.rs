@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_endpoints_may_hold_a_share_of_stalled_uploads() {
+    fn stalled_uploads_may_be_a_quarter_of_requests_in_flight() {
         let endpoint = endpoint();
         endpoint.stats().in_flight.add(50);
         let uploads: Vec<_> = (0..10).map(|_| Stalled::new(&endpoint, Waker::noop())).collect();

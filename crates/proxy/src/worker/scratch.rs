@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_sets_are_kept_as_were_needed_at_once_of_late() {
+    fn spare_buffer_sets_follow_the_recent_peak() {
         let spares = Spares::default();
         let kept = || spares.0.borrow().sets.len();
         let need = |sets: usize| {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_used_stays_in_order() {
+    async fn unconsumed_bytes_stay_in_order() {
         let mut buffer = Buffer::new();
         fill(&mut buffer, b"headBODYnext").await;
         buffer.cut(4, 4);

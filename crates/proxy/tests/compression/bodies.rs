@@ -57,7 +57,7 @@ impl Coming {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_said_before_a_pause_arrives_at_once() -> TestResult {
+async fn bytes_sent_before_a_pause_of_the_endpoint_arrive_at_once() -> TestResult {
     let stage = Stage::set(|builder| builder).await?;
     for transport in TRANSPORTS {
         for coding in ContentCoding::ALL {
@@ -88,7 +88,7 @@ async fn what_an_endpoint_said_before_a_pause_arrives_at_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_does_not_pause_is_not_flushed_after_each_read() -> TestResult {
+async fn response_without_pauses_is_not_flushed_after_each_read() -> TestResult {
     let (_backend, gateway) = gateway_to(answer("Content-Type: text/plain\r\n", &text(1_000_000))).await?;
     let response = connect(&gateway, Transport::Http).await?.request(get("gzip")).await?;
     assert_eq!(decoded(&response).len(), 1_000_000);
@@ -99,7 +99,7 @@ async fn an_endpoint_that_does_not_pause_is_not_flushed_after_each_read() -> Tes
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_never_looks_whole() -> TestResult {
+async fn truncated_response_never_decodes_to_a_complete_body() -> TestResult {
     let half = text(100_000);
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let length =
@@ -130,7 +130,7 @@ async fn a_body_that_breaks_off_never_looks_whole() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_without_a_length_ends_as_it_should() -> TestResult {
+async fn compressed_body_delimited_by_close_arrives_complete() -> TestResult {
     let body = text(100_000);
     let raw = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{body}");
     let (_backend, gateway) = gateway_to(Behaviour::raw(raw).then_close()).await?;
@@ -145,7 +145,7 @@ async fn a_body_without_a_length_ends_as_it_should() -> TestResult {
 }
 
 #[tokio::test]
-async fn trailers_survive() -> TestResult {
+async fn trailers_survive_compression() -> TestResult {
     let body = text(50_000);
     let raw = format!("{CHUNKED}c350\r\n{body}\r\n0\r\nX-Sum: 6\r\nX-More: a b\r\n\r\n");
     let (_backend, gateway) = gateway_to(Behaviour::raw(raw)).await?;
@@ -162,7 +162,7 @@ async fn trailers_survive() -> TestResult {
 }
 
 #[tokio::test]
-async fn large_bodies_go_both_ways() -> TestResult {
+async fn large_request_is_echoed_with_a_compressed_response() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let body = text(3_000_000);
     for transport in TRANSPORTS {
@@ -181,7 +181,7 @@ async fn large_bodies_go_both_ways() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_the_endpoint_back_and_loses_nothing() -> TestResult {
+async fn unread_compressed_response_applies_back_pressure_to_the_endpoint() -> TestResult {
     const SIZE: usize = 30_000_000;
     let stage = Stage::set(|builder| builder).await?;
     for transport in TRANSPORTS {
@@ -214,7 +214,7 @@ async fn a_client_that_does_not_read_holds_the_endpoint_back_and_loses_nothing()
 }
 
 #[tokio::test]
-async fn above_the_limit_responses_go_uncompressed_and_are_counted() -> TestResult {
+async fn responses_above_the_compression_limit_stay_uncompressed_and_are_counted() -> TestResult {
     let limit = |settings: &mut sluicegate_model::Settings| settings.limits.compressions_per_worker = 1;
     let stage = Stage::set(|builder| builder.workers(1).settings(limit)).await?;
     let compressing = |gateway: &Gateway| count(gateway, |worker| &worker.compressing);
@@ -245,7 +245,7 @@ async fn above_the_limit_responses_go_uncompressed_and_are_counted() -> TestResu
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_frees_its_place() -> TestResult {
+async fn client_disconnect_releases_its_compression_slot() -> TestResult {
     let stage = Stage::set(|builder| builder).await?;
     for transport in TRANSPORTS {
         let (mut client, mut endpoint) = stage.play(transport, &get("br")).await?;
@@ -261,7 +261,7 @@ async fn a_client_that_leaves_frees_its_place() -> TestResult {
 }
 
 #[tokio::test]
-async fn bytes_are_counted_before_and_after_and_as_they_were_sent() -> TestResult {
+async fn compression_metrics_count_input_output_and_sent_bytes() -> TestResult {
     let body = text(100_000);
     let (_backend, gateway) = gateway_to(answer("Content-Type: text/plain\r\n", &body)).await?;
     let mut sent = 0;
@@ -291,7 +291,7 @@ async fn bytes_are_counted_before_and_after_and_as_they_were_sent() -> TestResul
 }
 
 #[tokio::test]
-async fn a_connection_serves_on_whatever_was_compressed() -> TestResult {
+async fn connections_stay_open_after_compressed_responses() -> TestResult {
     let by_path = |request: &sluicegate_testkit::backend::Request| match &*request.target {
         "/plain" => answer("Content-Type: image/png\r\n", "plain"),
         "/text" => answer("Content-Type: text/plain\r\n", &text(30_000)),
@@ -342,7 +342,7 @@ fn serve_fast(listener: &std::net::TcpListener) {
 }
 
 #[tokio::test]
-async fn others_have_their_turn_while_a_large_body_is_compressed() -> TestResult {
+async fn compression_of_a_large_body_does_not_starve_other_requests() -> TestResult {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let endpoint = listener.local_addr()?;
     std::thread::spawn(move || serve_fast(&listener));

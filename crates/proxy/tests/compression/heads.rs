@@ -11,7 +11,7 @@ use super::{TRANSPORTS, TestResult, answer, connect, decoded, gateway_to, get, t
 const HTML: &str = "Content-Type: text/html; charset=utf-8\r\n";
 
 #[tokio::test]
-async fn the_client_gets_the_coding_that_it_likes_best_or_none() -> TestResult {
+async fn client_receives_its_preferred_coding_or_identity() -> TestResult {
     let body = text(20_000);
     let (_backend, gateway) = gateway_to(answer(HTML, &body)).await?;
     for transport in TRANSPORTS {
@@ -52,7 +52,7 @@ async fn the_client_gets_the_coding_that_it_likes_best_or_none() -> TestResult {
 }
 
 #[tokio::test]
-async fn without_the_option_nothing_is_touched_and_a_route_can_say_otherwise() -> TestResult {
+async fn compression_is_off_by_default_and_configurable_for_each_route() -> TestResult {
     let head = "Content-Type: text/html\r\nETag: \"x\"\r\nAccept-Ranges: bytes\r\n";
     let backend = Backend::start(answer(head, &text(1000))).await?;
     let gateway = Gateway::of([&backend]).await?;
@@ -111,7 +111,7 @@ async fn assert_compressed(
 }
 
 #[tokio::test]
-async fn a_response_is_compressed_if_its_type_is_listed() -> TestResult {
+async fn response_is_compressed_if_its_media_type_is_listed() -> TestResult {
     let of_type = |media_type: &str| answer(&format!("Content-Type: {media_type}\r\n"), &text(1000));
     let cases = [
         (of_type("text/html"), true),
@@ -143,7 +143,7 @@ async fn a_response_is_compressed_if_its_type_is_listed() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_is_compressed_if_it_is_long_enough_or_of_unknown_length() -> TestResult {
+async fn response_of_minimum_or_unknown_length_is_compressed() -> TestResult {
     let unknown = |body: &str| Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{HTML}\r\n{body}"));
     let chunked = |body: &str| {
         Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{HTML}Transfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n"))
@@ -163,7 +163,7 @@ async fn a_response_is_compressed_if_it_is_long_enough_or_of_unknown_length() ->
 }
 
 #[tokio::test]
-async fn a_response_is_compressed_unless_it_says_that_it_must_not_be_or_is_already() -> TestResult {
+async fn encoded_digested_or_no_transform_responses_are_not_compressed() -> TestResult {
     let cases = [
         ("Cache-Control: no-transform", false),
         ("Cache-Control: public, No-Transform , max-age=1", false),
@@ -185,7 +185,7 @@ async fn a_response_is_compressed_unless_it_says_that_it_must_not_be_or_is_alrea
 }
 
 #[tokio::test]
-async fn a_response_is_compressed_if_its_status_promises_a_whole_body() -> TestResult {
+async fn partial_redirect_and_bodiless_responses_are_not_compressed() -> TestResult {
     let of_status = |status: u16| {
         let body = text(1000);
         Behaviour::raw(format!("HTTP/1.1 {status} X\r\n{HTML}Content-Length: {}\r\n\r\n{body}", body.len()))
@@ -203,7 +203,7 @@ async fn a_response_is_compressed_if_its_status_promises_a_whole_body() -> TestR
 }
 
 #[tokio::test]
-async fn vary_is_merged_with_what_is_there() -> TestResult {
+async fn accept_encoding_is_merged_into_an_existing_vary() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (lines, expected) in [
         ("", &["Accept-Encoding"][..]),
@@ -232,7 +232,7 @@ async fn vary_is_merged_with_what_is_there() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_holds_for_the_bytes_alone_goes_and_a_strong_etag_becomes_weak() -> TestResult {
+async fn compression_drops_accept_ranges_and_weakens_a_strong_etag() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (etag, expected) in [
         ("\"a,b\"", Some("W/\"a,b\"")),
@@ -261,7 +261,7 @@ async fn what_holds_for_the_bytes_alone_goes_and_a_strong_etag_becomes_weak() ->
 }
 
 #[tokio::test]
-async fn head_is_answered_with_the_fields_of_get() -> TestResult {
+async fn response_to_head_has_the_headers_of_get() -> TestResult {
     let body = text(1000);
     let full = format!("HTTP/1.1 200 OK\r\n{HTML}ETag: \"x\"\r\nContent-Length: {}\r\n\r\n", body.len());
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
@@ -297,7 +297,7 @@ async fn head_is_answered_with_the_fields_of_get() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_304_is_of_the_form_that_the_client_has() -> TestResult {
+async fn response_304_has_the_etag_of_the_clients_representation() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (lines, if_none_match, etag, vary) in [
         ("ETag: \"x\"\r\n", "W/\"x\"", Some("W/\"x\""), Some("Accept-Encoding")),
@@ -327,7 +327,7 @@ async fn a_304_is_of_the_form_that_the_client_has() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_of_http_1_0_gets_it_as_it_is() -> TestResult {
+async fn http_1_0_client_receives_the_response_uncompressed() -> TestResult {
     let body = text(1000);
     let (_backend, gateway) = gateway_to(answer(HTML, &body)).await?;
     let mut client = connect(&gateway, TRANSPORTS[0]).await?;
@@ -342,7 +342,7 @@ async fn a_client_of_http_1_0_gets_it_as_it_is() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_endpoint_is_asked_as_the_client_asked() -> TestResult {
+async fn endpoint_receives_the_accept_encoding_of_the_client() -> TestResult {
     let (backend, gateway) = gateway_to(answer(HTML, &text(1000))).await?;
     connect(&gateway, TRANSPORTS[0]).await?.request(get("gzip;q=0.5, br")).await?;
     let request = backend.last_request().expect("a request");

@@ -119,7 +119,7 @@ fn is_told_by_the_gateway(name: &str) -> bool {
 }
 
 #[test]
-fn any_valid_requests_arrive_intact_however_they_are_split() -> TestResult {
+fn valid_requests_split_at_any_byte_arrive_intact() -> TestResult {
     let cases = (vec(Sent::any(), 1..4), vec(0.0..1.0_f64, 0..8));
     check(Behaviour::ok(), cases, async |gateway, backend, (requests, cuts)| {
         let mut client = gateway.connect().await?;
@@ -187,7 +187,7 @@ const OF_REQUESTS: &[&str] = &[
 ];
 
 #[test]
-fn no_bytes_of_a_client_do_harm_and_none_reach_an_endpoint_as_nonsense() -> TestResult {
+fn arbitrary_client_bytes_neither_panic_nor_reach_an_endpoint_malformed() -> TestResult {
     check(
         Behaviour::ok(),
         (soup(OF_REQUESTS), soup(OF_REQUESTS)),
@@ -237,7 +237,7 @@ const OF_RESPONSES: &[&str] = &[
 ];
 
 #[test]
-fn no_bytes_of_an_endpoint_do_harm_and_none_reach_a_client_as_nonsense() -> TestResult {
+fn arbitrary_endpoint_bytes_neither_panic_nor_reach_a_client_malformed() -> TestResult {
     let cases = (soup(OF_RESPONSES), any::<bool>(), select(&["GET", "HEAD", "POST"][..]));
     check(Behaviour::ok(), cases, async |gateway, backend, (bytes, close, method)| {
         let answer = Behaviour::raw(bytes.clone());

@@ -56,7 +56,7 @@ fn reply(bytes: &str) -> Behaviour {
 }
 
 #[tokio::test]
-async fn a_head_that_two_parsers_might_read_differently_is_a_bad_gateway() -> TestResult {
+async fn ambiguous_response_head_returns_502() -> TestResult {
     let ok = "HTTP/1.1 200 OK\r\n";
     let lines = [
         "Content-Length: 4\r\nTransfer-Encoding: chunked",
@@ -92,7 +92,7 @@ async fn a_head_that_two_parsers_might_read_differently_is_a_bad_gateway() -> Te
 }
 
 #[tokio::test]
-async fn what_is_not_a_response_is_a_bad_gateway() -> TestResult {
+async fn malformed_response_returns_502() -> TestResult {
     let replies = [
         "\0\u{ff}not http at all\r\n\r\n",
         "SSH-2.0-OpenSSH_9.2\r\n",
@@ -119,7 +119,7 @@ async fn what_is_not_a_response_is_a_bad_gateway() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endless_head_is_a_bad_gateway() -> TestResult {
+async fn endless_response_head_returns_502() -> TestResult {
     let endless = |line: &str| reply(&format!("HTTP/1.1 200 OK\r\n{}", line.repeat(5000)));
     let interim = |status: &str| reply(&format!("HTTP/1.1 {status}\r\n\r\n").repeat(20_000));
     assert_answered([
@@ -140,7 +140,7 @@ async fn an_endless_head_is_a_bad_gateway() -> TestResult {
 }
 
 #[tokio::test]
-async fn no_answer_is_a_bad_gateway_at_the_close_and_a_timeout_without_one() -> TestResult {
+async fn closed_endpoint_returns_502_and_silent_endpoint_returns_504() -> TestResult {
     assert_answered([
         (Behaviour::close_on_accept(), 502, Failure::Reset),
         (Behaviour::close_on_request(), 502, Failure::Reset),
@@ -155,7 +155,7 @@ async fn no_answer_is_a_bad_gateway_at_the_close_and_a_timeout_without_one() -> 
 }
 
 #[tokio::test]
-async fn an_endpoint_that_accepts_and_does_nothing_costs_a_timeout() -> TestResult {
+async fn endpoint_that_never_reads_returns_504() -> TestResult {
     let (backend, gateway) = strict().await?;
     backend.set(Behaviour::hold_on_accept());
     let mut client = gateway.connect().await?;
@@ -198,7 +198,7 @@ fn unfinished() -> Vec<(Behaviour, Failure)> {
 }
 
 #[tokio::test]
-async fn a_response_that_is_cut_off_never_looks_whole() -> TestResult {
+async fn truncated_response_never_appears_complete() -> TestResult {
     let (backend, gateway) = strict().await?;
     for (index, (behaviour, failure)) in unfinished().into_iter().enumerate() {
         for request in [GET, OLD, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"] {
@@ -217,7 +217,7 @@ async fn a_response_that_is_cut_off_never_looks_whole() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_behind_a_large_head_arrives_whole() -> TestResult {
+async fn body_after_a_large_response_head_arrives_complete() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let body = "y".repeat(5000);
     for size in [16_000, 16_300, 16_350, 16_384, 20_000, 40_000] {
@@ -236,7 +236,7 @@ async fn a_body_behind_a_large_head_arrives_whole() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_reset_within_the_body_is_no_end_of_it() -> TestResult {
+async fn endpoint_reset_within_a_body_truncates_the_response() -> TestResult {
     let stage = Stage::set().await?;
     for framing in ["Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", ""] {
         for request in [GET, OLD] {
@@ -253,7 +253,7 @@ async fn a_reset_within_the_body_is_no_end_of_it() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_without_a_length_that_is_reset_is_reset_for_an_old_client() -> TestResult {
+async fn reset_response_without_a_length_is_reset_for_an_http_1_0_client() -> TestResult {
     let stage = Stage::set().await?;
     for framing in ["", "Transfer-Encoding: chunked\r\n"] {
         let (mut client, mut endpoint, _) = stage.play(OLD).await?;
@@ -268,7 +268,7 @@ async fn a_response_without_a_length_that_is_reset_is_reset_for_an_old_client() 
 }
 
 #[tokio::test]
-async fn what_comes_behind_a_response_belongs_to_nobody() -> TestResult {
+async fn bytes_after_a_response_are_discarded_with_the_connection() -> TestResult {
     let evil = "HTTP/1.1 200 OK\r\nX-Evil: 1\r\nContent-Length: 4\r\n\r\nevil";
     let head = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
     let cases = [
@@ -298,7 +298,7 @@ async fn what_comes_behind_a_response_belongs_to_nobody() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_an_unused_connection_says_unasked_is_not_the_next_response() -> TestResult {
+async fn unsolicited_bytes_on_an_idle_connection_close_the_connection() -> TestResult {
     let stage = Stage::with(|builder| builder.workers(1)).await?;
     let good = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
     for unasked in
@@ -314,7 +314,7 @@ async fn what_an_unused_connection_says_unasked_is_not_the_next_response() -> Te
 }
 
 #[tokio::test]
-async fn a_body_that_comes_slowly_but_comes_is_waited_for() -> TestResult {
+async fn slow_response_body_within_the_idle_timeout_arrives() -> TestResult {
     let stage =
         Stage::with(|builder| builder.settings(|settings| settings.timeouts.upstream_idle = SOON * 5))
             .await?;

@@ -49,7 +49,7 @@ async fn assert_bodies_refused(bodies: impl IntoIterator<Item = Vec<u8>>, status
 }
 
 #[tokio::test]
-async fn a_chunk_size_that_is_not_plain_hexadecimal_is_refused() -> TestResult {
+async fn malformed_chunk_size_is_rejected() -> TestResult {
     let sizes = [
         "",
         "-1",
@@ -79,7 +79,7 @@ async fn a_chunk_size_that_is_not_plain_hexadecimal_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_chunk_that_does_not_end_where_it_says_is_refused() -> TestResult {
+async fn chunk_with_a_malformed_end_is_rejected() -> TestResult {
     let bodies = [
         "5\r\nhello0\r\n\r\n",
         "5\r\nhello\n0\r\n\r\n",
@@ -99,7 +99,7 @@ async fn a_chunk_that_does_not_end_where_it_says_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_chunk_extension_that_hides_a_line_is_refused() -> TestResult {
+async fn malformed_chunk_extension_is_rejected() -> TestResult {
     let lines = [
         "5;\nx",
         "5;x\ny",
@@ -127,7 +127,7 @@ async fn a_chunk_extension_that_hides_a_line_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn trailers_of_doubtful_form_are_refused() -> TestResult {
+async fn malformed_trailers_are_rejected() -> TestResult {
     let trailers = [
         "X: y\n",
         "X: y\r",
@@ -149,7 +149,7 @@ async fn trailers_of_doubtful_form_are_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_chunked_body_beyond_the_limits_is_refused_on_its_way() -> TestResult {
+async fn chunked_body_beyond_the_limits_is_rejected_mid_stream() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&backend]).settings(limit_bodies).start().await?;
     let data = "x".repeat(50_000);
@@ -172,7 +172,7 @@ async fn a_chunked_body_beyond_the_limits_is_refused_on_its_way() -> TestResult 
 }
 
 #[tokio::test]
-async fn a_length_over_the_limit_is_refused_before_anything_is_sent() -> TestResult {
+async fn content_length_over_the_limit_is_rejected_before_contacting_an_endpoint() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&backend]).settings(limit_bodies).start().await?;
     for length in ["40001", "9223372036854775807"] {

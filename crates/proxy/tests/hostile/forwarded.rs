@@ -40,7 +40,7 @@ fn values<'r>(request: &'r Request, name: &str) -> Vec<&'r str> {
 }
 
 #[tokio::test]
-async fn headers_about_the_connection_end_at_the_gateway() -> TestResult {
+async fn hop_by_hop_request_headers_are_not_forwarded() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let request = forwarded(
         &gateway,
@@ -54,7 +54,7 @@ async fn headers_about_the_connection_end_at_the_gateway() -> TestResult {
 }
 
 #[tokio::test]
-async fn nominated_headers_end_at_the_gateway_but_none_that_says_who_or_what_it_is_about() -> TestResult {
+async fn headers_nominated_by_connection_are_dropped_except_protected_headers() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let nominated =
         "Host, Authorization, Cookie, Content-Length, Content-Type, X-Forwarded-For, X-Request-ID, X-Real-IP";
@@ -85,7 +85,7 @@ const LIES: &str = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nx-forw
     x_real_ip: 6.6.6.6\r\nX-Forwarded_Proto: gopher\r\nProxy: evil\r\n";
 
 #[tokio::test]
-async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
+async fn forwarding_headers_of_untrusted_clients_are_replaced() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let request =
         forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a:81\r\n{LIES}\r\n")).await?;
@@ -111,7 +111,7 @@ async fn what_a_stranger_says_about_its_origin_is_replaced() -> TestResult {
 }
 
 #[tokio::test]
-async fn underscores_go_on_if_wanted() -> TestResult {
+async fn headers_with_underscores_are_forwarded_only_if_enabled() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     for underscores in [false, true] {
         let wanted =
@@ -128,7 +128,7 @@ async fn underscores_go_on_if_wanted() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_client_behind_trusted_peers_is_the_real_one() -> TestResult {
+async fn client_ip_is_the_last_address_before_trusted_peers() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let trust = |settings: &mut sluicegate_model::Settings| {
         settings.trusted_peers =
@@ -150,7 +150,7 @@ async fn the_client_behind_trusted_peers_is_the_real_one() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_a_trusted_peer_says_is_kept_and_the_peer_itself_added() -> TestResult {
+async fn forwarding_headers_of_trusted_peers_are_extended_with_the_peer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let trust = |settings: &mut sluicegate_model::Settings| {
         settings.trusted_peers = vec!["127.0.0.0/8".parse().expect("a network")];
@@ -182,7 +182,7 @@ async fn what_a_trusted_peer_says_is_kept_and_the_peer_itself_added() -> TestRes
 }
 
 #[tokio::test]
-async fn every_request_gets_an_id_of_its_own() -> TestResult {
+async fn every_request_receives_a_unique_request_id() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let mut ids = std::collections::HashSet::new();
     for _ in 0..20 {
@@ -196,7 +196,7 @@ async fn every_request_gets_an_id_of_its_own() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_target_arrives_in_origin_form_and_in_normal_form_with_its_query_as_it_was() -> TestResult {
+async fn target_arrives_normalized_in_origin_form_with_its_query_unchanged() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let cases = [
         ("GET /a/./b/../c//d%7E%2f?x=/../%2e&y", "a", "/a/c/d~%2F?x=/../%2e&y", "a"),
@@ -218,7 +218,7 @@ async fn a_target_arrives_in_origin_form_and_in_normal_form_with_its_query_as_it
 }
 
 #[tokio::test]
-async fn lengths_are_forwarded_without_leading_zeros() -> TestResult {
+async fn content_lengths_are_forwarded_without_leading_zeros() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (length, body, canonical) in [("010", "0123456789", "10"), ("0", "", "0"), ("00", "", "0")] {
         let put = format!(
@@ -244,7 +244,7 @@ async fn lengths_are_forwarded_without_leading_zeros() -> TestResult {
 }
 
 #[tokio::test]
-async fn chunks_are_recoded_and_the_oddities_of_their_header_dropped() -> TestResult {
+async fn chunked_bodies_are_reencoded_in_canonical_form() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let headers =
         ["Transfer-Encoding: chunked", "transfer-encoding:\t ChUnKeD \t", "TRANSFER-ENCODING:chunked"];
@@ -265,7 +265,7 @@ async fn chunks_are_recoded_and_the_oddities_of_their_header_dropped() -> TestRe
 }
 
 #[tokio::test]
-async fn trailers_are_passed_on_except_those_that_would_act_on_the_request() -> TestResult {
+async fn trailers_are_forwarded_except_forbidden_fields() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let forbidden = "Content-Length: 5\r\nTransfer-Encoding: x\r\nHost: b\r\nAuthorization: x\r\nCookie: x\r\n\
         X-Forwarded-For: 6.6.6.6\r\nConnection: x\r\nTE: x\r\nExpect: x\r\nRange: x\r\n";
@@ -280,7 +280,7 @@ async fn trailers_are_passed_on_except_those_that_would_act_on_the_request() -> 
 }
 
 #[tokio::test]
-async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> TestResult {
+async fn http_1_0_and_expect_requests_are_forwarded_as_plain_http_1_1() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let everywhere = |options: &mut sluicegate_proxy::Options| options.http = vec![([0, 0, 0, 0], 0).into()];
     let gateway = Gateway::builder().backends([&backend]).options(everywhere).start().await?;
@@ -297,7 +297,7 @@ async fn an_old_or_expecting_client_looks_like_any_other_to_the_endpoint() -> Te
 }
 
 #[tokio::test]
-async fn headers_about_the_endpoints_connection_end_at_the_gateway_too() -> TestResult {
+async fn hop_by_hop_response_headers_are_not_forwarded() -> TestResult {
     let reply = "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Own\r\nKeep-Alive: timeout=60\r\nX-Own: 1\r\nTE: x\r\n\
         Proxy-Connection: x\r\nUpgrade: h2c\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nX-Other: 2\r\nContent-Length: 2\r\n\r\nhi";
     let (_backend, gateway) = gateway_to(Behaviour::raw(reply)).await?;

@@ -12,7 +12,7 @@ const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
 const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
 #[tokio::test]
-async fn an_http_1_0_client_gets_no_chunks_and_knows_the_end_by_the_close() -> TestResult {
+async fn http_1_0_client_receives_an_unchunked_body_ended_by_close() -> TestResult {
     let (backend, gateway) =
         gateway_to(Behaviour::chunked(["one", "two"], Duration::ZERO, &[("X-T", "1")])).await?;
     for request in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n"] {
@@ -28,7 +28,7 @@ async fn an_http_1_0_client_gets_no_chunks_and_knows_the_end_by_the_close() -> T
 }
 
 #[tokio::test]
-async fn an_http_1_0_client_keeps_its_connection_if_it_asks_and_the_length_is_known() -> TestResult {
+async fn http_1_0_connection_stays_open_with_keep_alive_and_a_known_length() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..3 {
@@ -42,7 +42,7 @@ async fn an_http_1_0_client_keeps_its_connection_if_it_asks_and_the_length_is_kn
 }
 
 #[tokio::test]
-async fn a_client_that_says_close_is_answered_once() -> TestResult {
+async fn connection_close_ends_the_connection_after_a_single_response() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for option in ["close", "Close", "x, close", "close, keep-alive", "keep-alive, CLOSE"] {
         let mut client = gateway.connect().await?;
@@ -56,7 +56,7 @@ async fn a_client_that_says_close_is_answered_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_that_cannot_have_a_body_has_none_and_the_connection_stays() -> TestResult {
+async fn bodiless_responses_have_no_body_and_leave_connections_open() -> TestResult {
     let cases = [
         (HEAD, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Some("1000")),
         (HEAD, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
@@ -83,7 +83,7 @@ async fn a_response_that_cannot_have_a_body_has_none_and_the_connection_stays() 
 }
 
 #[tokio::test]
-async fn interim_responses_are_passed_on_except_100_which_the_gateway_sends_itself() -> TestResult {
+async fn interim_responses_are_forwarded_except_100_of_the_endpoint() -> TestResult {
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     let (backend, gateway) = gateway_to(Behaviour::ok().interim(hints)).await?;
     let mut client = gateway.connect().await?;
@@ -103,7 +103,7 @@ async fn interim_responses_are_passed_on_except_100_which_the_gateway_sends_itse
 }
 
 #[tokio::test]
-async fn an_interim_response_does_not_wait_for_the_final_one() -> TestResult {
+async fn interim_response_is_forwarded_before_the_final_response() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint, _) = stage.play(GET).await?;
     endpoint.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 5\r\n\r\n").await?;
@@ -114,7 +114,7 @@ async fn an_interim_response_does_not_wait_for_the_final_one() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_is_asked_for_once_an_endpoint_is_there_to_take_it() -> TestResult {
+async fn gateway_sends_100_continue_once_an_endpoint_is_connected() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint, head) = stage.play(PUT).await?;
     assert!(!head.contains("Expect"), "{head}");
@@ -128,7 +128,7 @@ async fn a_body_is_asked_for_once_an_endpoint_is_there_to_take_it() -> TestResul
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_takes_is_not_asked_for() -> TestResult {
+async fn rejected_request_receives_no_100_continue() -> TestResult {
     let mut backend = Backend::start(Behaviour::ok()).await?;
     backend.kill().await;
     let gateway = Gateway::builder()
@@ -155,7 +155,7 @@ async fn a_body_that_nobody_takes_is_not_asked_for() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_expectation_without_a_body_or_with_one_already_sent_is_met_in_silence() -> TestResult {
+async fn expectation_without_a_pending_body_receives_no_100_continue() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let mut client = gateway.connect().await?;
     let get = "GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n";
@@ -167,7 +167,7 @@ async fn an_expectation_without_a_body_or_with_one_already_sent_is_met_in_silenc
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_order_each_with_its_own_body() -> TestResult {
+async fn pipelined_requests_receive_their_own_responses_in_order() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let chunked = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     let framings = ["\r\n", "Content-Length: 0\r\n\r\n", "Content-Length: 3\r\n\r\nabc", chunked];
@@ -194,7 +194,7 @@ async fn pipelined_requests_are_answered_in_order_each_with_its_own_body() -> Te
 }
 
 #[tokio::test]
-async fn a_pipeline_ends_after_as_many_requests_as_a_connection_may_carry() -> TestResult {
+async fn pipeline_ends_at_the_limit_of_requests_per_connection() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let limited =
         |settings: &mut sluicegate_model::Settings| settings.limits.requests_per_connection = Some(3);
@@ -211,7 +211,7 @@ async fn a_pipeline_ends_after_as_many_requests_as_a_connection_may_carry() -> T
 }
 
 #[tokio::test]
-async fn a_body_that_ends_by_the_close_is_chunked_for_a_client_that_can_go_on() -> TestResult {
+async fn response_delimited_by_close_is_chunked_for_an_http_1_1_client() -> TestResult {
     for version in ["HTTP/1.0", "HTTP/1.1"] {
         let reply = format!("{version} 200 OK\r\nX-A: b\r\n\r\nuntil the close");
         let (backend, gateway) = gateway_to(Behaviour::raw(reply).then_close()).await?;

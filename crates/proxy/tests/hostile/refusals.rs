@@ -27,7 +27,7 @@ async fn assert_answered(cases: impl IntoIterator<Item = (String, u16)>) -> Test
 }
 
 #[tokio::test]
-async fn a_path_that_means_no_good_is_refused() -> TestResult {
+async fn escaping_or_malformed_paths_are_rejected() -> TestResult {
     let paths = [
         "/..",
         "/../",
@@ -53,7 +53,7 @@ async fn a_path_that_means_no_good_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn dot_segments_that_decoding_makes_are_rejected_on_every_route() -> TestResult {
+async fn encoded_dot_segments_are_rejected_unless_allowed() -> TestResult {
     let paths = [
         "/pub/..%2fadmin",
         "/pub/..%2Fadmin",
@@ -87,7 +87,7 @@ async fn dot_segments_that_decoding_makes_are_rejected_on_every_route() -> TestR
 }
 
 #[tokio::test]
-async fn targets_with_raw_bytes_above_0x7f_are_rejected_unless_they_are_allowed() -> TestResult {
+async fn targets_with_raw_bytes_above_0x7f_are_rejected_unless_allowed() -> TestResult {
     let targets = ["/\u{e4}", "/a?q=\u{e4}", "/\u{e4}?q", "http://a/\u{e4}"];
     assert_answered(targets.map(|target| (format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"), 400))).await?;
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
@@ -104,7 +104,7 @@ async fn targets_with_raw_bytes_above_0x7f_are_rejected_unless_they_are_allowed(
 }
 
 #[tokio::test]
-async fn methods_that_no_gateway_serves_are_refused_and_options_of_the_gateway_are_answered() -> TestResult {
+async fn trace_and_connect_are_rejected_and_options_asterisk_returns_200() -> TestResult {
     let cases = [
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         ("TRACE / HTTP/1.1\r\nHost: a\r\nCookie: secret\r\n\r\n", 405),
@@ -123,7 +123,7 @@ async fn methods_that_no_gateway_serves_are_refused_and_options_of_the_gateway_a
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_serves_is_answered_with_or_without_a_body() -> TestResult {
+async fn request_without_a_matching_route_returns_404() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().route("here", "/", "backend").start().await?;
     for method in ["GET", "HEAD", "DELETE"] {
@@ -143,7 +143,7 @@ async fn a_request_that_nobody_serves_is_answered_with_or_without_a_body() -> Te
 }
 
 #[tokio::test]
-async fn a_client_that_sends_on_after_a_refusal_still_reads_it() -> TestResult {
+async fn client_that_sends_on_after_a_rejection_receives_the_response() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let unread = "x".repeat(500_000);
     for head in [

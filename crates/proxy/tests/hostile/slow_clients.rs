@@ -22,7 +22,7 @@ async fn impatient(change: impl FnOnce(&mut Settings)) -> anyhow::Result<(Backen
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_is_answered_408() -> TestResult {
+async fn incomplete_request_head_returns_408() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
     for (count, before) in (1..).zip(["", GET]) {
         for head in ["G", "GET / HTTP/1.1\r\nHost: a\r\n", "\r\n"] {
@@ -42,7 +42,7 @@ async fn a_head_that_does_not_come_is_answered_408() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_byte_by_byte_gets_no_more_time() -> TestResult {
+async fn request_head_sent_byte_by_byte_times_out() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
     let mut client = gateway.connect().await?;
     // All of it would take four times as long as is allowed.
@@ -54,7 +54,7 @@ async fn a_head_that_comes_byte_by_byte_gets_no_more_time() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_answered_408() -> TestResult {
+async fn missing_request_body_returns_408() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_body = SOON).await?;
     let expecting = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     for (count, request) in (1..).zip([POST, CHUNKED, expecting]) {
@@ -83,7 +83,7 @@ async fn chunk_extensions_and_trailers_do_not_count_as_progress() -> TestResult 
 }
 
 #[tokio::test]
-async fn a_body_that_comes_slowly_has_the_time_it_needs() -> TestResult {
+async fn slow_request_body_with_progress_is_served() -> TestResult {
     let (backend, gateway) =
         impatient(|settings| settings.timeouts.request_body = Duration::from_secs(2)).await?;
     let mut client = gateway.connect().await?;
@@ -94,7 +94,7 @@ async fn a_body_that_comes_slowly_has_the_time_it_needs() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_unused_connection_is_closed_without_a_word() -> TestResult {
+async fn idle_client_connection_is_closed_without_a_response() -> TestResult {
     let (_backend, gateway) = impatient(|settings| {
         settings.timeouts.client_idle = SOON;
         settings.timeouts.request_head = SOON;
@@ -114,7 +114,7 @@ async fn an_unused_connection_is_closed_without_a_word() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_given_up() -> TestResult {
+async fn client_that_reads_nothing_is_disconnected() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.client_write = SOON).await?;
     let chunks = vec![vec![b'x'; 1_000_000]; 30];
     let answers = [Behaviour::sized(30_000_000), Behaviour::chunked(chunks, Duration::ZERO, &[])];
@@ -131,7 +131,7 @@ async fn a_client_that_does_not_read_is_given_up() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_its_head_leaves_nothing() -> TestResult {
+async fn client_disconnect_within_the_head_contacts_no_endpoint() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for head in ["", "\r\n", "G", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r"] {
         let mut client = gateway.connect().await?;
@@ -148,7 +148,7 @@ async fn a_client_that_leaves_within_its_head_leaves_nothing() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_its_body_takes_the_endpoints_connection_with_it() -> TestResult {
+async fn client_disconnect_within_the_body_closes_the_endpoint_connection() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (count, request) in (1..).zip([POST, CHUNKED]) {
         let mut client = gateway.connect().await?;
@@ -164,7 +164,7 @@ async fn a_client_that_leaves_within_its_body_takes_the_endpoints_connection_wit
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_its_answer_frees_the_endpoint() -> TestResult {
+async fn client_disconnect_before_the_response_closes_the_endpoint_connection() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::silent()).await?;
     for (count, request) in (1..).zip([GET.to_owned(), GET.repeat(3), "POST".to_owned() + &GET[3..]]) {
         let mut client = gateway.connect().await?;
@@ -180,7 +180,7 @@ async fn a_client_that_leaves_before_its_answer_frees_the_endpoint() -> TestResu
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_its_answer_frees_the_endpoint() -> TestResult {
+async fn client_disconnect_within_the_response_closes_the_endpoint_connection() -> TestResult {
     let stage = Stage::set().await?;
     for reset in [true, false] {
         let (mut client, mut endpoint, _) = stage.play(GET).await?;

@@ -27,7 +27,7 @@ async fn before(
 }
 
 #[tokio::test]
-async fn a_body_below_the_least_rate_ends_with_408() -> TestResult {
+async fn request_body_below_the_minimum_rate_returns_408() -> TestResult {
     let (backend, gateway) =
         before(Behaviour::ok(), |settings| settings.timeouts.request_body_grace = GRACE).await?;
     let expecting = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
@@ -52,7 +52,7 @@ async fn a_body_below_the_least_rate_ends_with_408() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_above_the_least_rate_is_served_however_long_it_takes() -> TestResult {
+async fn long_request_body_above_the_minimum_rate_is_served() -> TestResult {
     let (backend, gateway) = before(Behaviour::ok(), |settings| {
         settings.timeouts.request_body_grace = GRACE;
         settings.limits.request_body_rate = 20;
@@ -67,7 +67,7 @@ async fn a_body_above_the_least_rate_is_served_however_long_it_takes() -> TestRe
 }
 
 #[tokio::test]
-async fn without_a_least_rate_a_drip_is_served() -> TestResult {
+async fn without_a_minimum_rate_a_dripping_body_is_served() -> TestResult {
     let (_backend, gateway) = before(Behaviour::ok(), |settings| {
         settings.timeouts.request_body_grace = TICK;
         settings.limits.request_body_rate = 0;
@@ -81,7 +81,7 @@ async fn without_a_least_rate_a_drip_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_upload_that_the_endpoint_holds_up_is_not_too_slow() -> TestResult {
+async fn upload_blocked_by_the_endpoint_is_not_too_slow() -> TestResult {
     // More than the kernel's buffers take.
     const LENGTH: usize = 24 << 20;
     let second = Duration::from_secs(1);
@@ -115,7 +115,7 @@ async fn an_upload_that_the_endpoint_holds_up_is_not_too_slow() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_100_continue_is_not_too_slow() -> TestResult {
+async fn client_waiting_for_100_continue_is_not_too_slow() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder()
         .endpoints([])
@@ -139,7 +139,7 @@ async fn a_client_that_waits_for_100_continue_is_not_too_slow() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_that_takes_too_long_in_all_ends_with_408() -> TestResult {
+async fn request_body_beyond_the_total_timeout_returns_408() -> TestResult {
     let (backend, gateway) =
         before(Behaviour::ok(), |settings| settings.timeouts.request_body_total = GRACE).await?;
     let mut client = gateway.connect().await?;

@@ -52,7 +52,7 @@ async fn assert_framings_refused(framings: &[(&str, u16)]) -> TestResult {
 }
 
 #[tokio::test]
-async fn a_request_with_a_length_and_chunks_is_refused() -> TestResult {
+async fn request_with_content_length_and_transfer_encoding_is_rejected() -> TestResult {
     assert_framings_refused(&[
         ("Content-Length: 5\r\nTransfer-Encoding: chunked", 400),
         ("Transfer-Encoding: chunked\r\nContent-Length: 5", 400),
@@ -67,7 +67,7 @@ async fn a_request_with_a_length_and_chunks_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_obscured_transfer_encoding_is_refused() -> TestResult {
+async fn obscured_transfer_encoding_is_rejected() -> TestResult {
     assert_framings_refused(&[
         ("Transfer-Encoding: xchunked", 501),
         ("Transfer-Encoding: chunkedx", 501),
@@ -110,7 +110,7 @@ async fn an_obscured_transfer_encoding_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_length_that_is_not_one_plain_number_is_refused() -> TestResult {
+async fn malformed_content_length_is_rejected() -> TestResult {
     let two_lines = ["Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5\r\nContent-Length: 6"];
     let values = [
         "",
@@ -143,7 +143,7 @@ async fn a_length_that_is_not_one_plain_number_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_line_that_ends_other_than_by_crlf_is_refused() -> TestResult {
+async fn line_without_a_crlf_ending_is_rejected() -> TestResult {
     let cases: [&[u8]; 13] = [
         b"GET / HTTP/1.1\nHost: a\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\n\r\n",
@@ -163,7 +163,7 @@ async fn a_line_that_ends_other_than_by_crlf_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_header_line_of_doubtful_form_is_refused() -> TestResult {
+async fn malformed_header_line_is_rejected() -> TestResult {
     let lines = [
         "X: y\r\n folded",
         "X: y\r\n\tfolded",
@@ -190,7 +190,7 @@ async fn a_header_line_of_doubtful_form_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_doubtful_request_line_is_refused() -> TestResult {
+async fn malformed_request_line_is_rejected() -> TestResult {
     let cases = [
         ("GET /", 400),
         ("GET", 400),
@@ -224,7 +224,7 @@ async fn a_doubtful_request_line_is_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn methods_that_equal_a_registered_one_but_for_case_are_rejected() -> TestResult {
+async fn registered_methods_in_other_letter_case_are_rejected() -> TestResult {
     let methods = [
         "get",
         "Get",
@@ -263,7 +263,7 @@ async fn long_methods_are_rejected_before_their_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_target_or_host_that_can_be_read_in_two_ways_is_refused() -> TestResult {
+async fn ambiguous_target_or_host_is_rejected() -> TestResult {
     let targets = [
         "foo",
         "*",
@@ -329,7 +329,7 @@ async fn a_target_or_host_that_can_be_read_in_two_ways_is_refused() -> TestResul
 }
 
 #[tokio::test]
-async fn a_head_beyond_its_limits_is_refused_not_truncated() -> TestResult {
+async fn request_head_beyond_the_limits_is_rejected() -> TestResult {
     let get = |lines: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let cases = [
         (get(&format!("X: {}\r\n", "x".repeat(4096))), 431),

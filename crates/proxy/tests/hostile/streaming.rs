@@ -25,7 +25,7 @@ fn put(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_request_goes_on_before_it_has_come_to_its_end() -> TestResult {
+async fn request_body_is_forwarded_before_it_ends() -> TestResult {
     let stage = Stage::set().await?;
     let cases = [
         ("Content-Length: 10\r\n", "hello", "hello", "world", "world"),
@@ -50,7 +50,7 @@ async fn a_request_goes_on_before_it_has_come_to_its_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_goes_on_before_it_has_come_to_its_end() -> TestResult {
+async fn response_body_is_forwarded_before_it_ends() -> TestResult {
     let stage = Stage::set().await?;
     let cases = [
         ("Content-Length: 10\r\n", "hello", "hello", "world", "world"),
@@ -76,7 +76,7 @@ async fn a_response_goes_on_before_it_has_come_to_its_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn both_directions_flow_at_once() -> TestResult {
+async fn request_and_response_bodies_stream_concurrently() -> TestResult {
     let stage = Stage::set().await?;
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (mut client, mut endpoint, _) = stage.play(head).await?;
@@ -93,7 +93,7 @@ async fn both_directions_flow_at_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn large_bodies_cross_each_other_whole() -> TestResult {
+async fn large_request_and_response_bodies_arrive_complete() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let mut client = gateway.connect().await?;
     let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
@@ -111,7 +111,7 @@ async fn large_bodies_cross_each_other_whole() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_early_answer_arrives_whole_although_the_request_never_ends() -> TestResult {
+async fn early_response_to_an_unfinished_request_arrives_complete() -> TestResult {
     let stage = Stage::set().await?;
     let body = "x".repeat(1_000_000);
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
@@ -139,7 +139,7 @@ async fn an_early_answer_arrives_whole_although_the_request_never_ends() -> Test
 }
 
 #[tokio::test]
-async fn a_last_answer_arrives_whole_although_the_client_has_sent_more() -> TestResult {
+async fn last_response_arrives_complete_despite_further_client_bytes() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::sized(1_000_000)).await?;
     for more in [GET.repeat(10), GET.repeat(10_000)] {
         let mut client = gateway.connect().await?;
@@ -154,7 +154,7 @@ async fn a_last_answer_arrives_whole_although_the_client_has_sent_more() -> Test
 }
 
 #[tokio::test]
-async fn a_connection_that_was_not_sent_its_whole_request_carries_no_other() -> TestResult {
+async fn endpoint_connection_with_an_unsent_request_is_not_reused() -> TestResult {
     let early = Behaviour::ok().early().delay(Duration::from_millis(10));
     let backend = Backend::start_on(narrow()?, early)?;
     let soon = |settings: &mut sluicegate_model::Settings| {
@@ -173,7 +173,7 @@ async fn a_connection_that_was_not_sent_its_whole_request_carries_no_other() -> 
 }
 
 #[tokio::test]
-async fn an_endpoint_that_reads_slowly_is_not_taken_for_dead() -> TestResult {
+async fn slowly_reading_endpoint_stays_healthy() -> TestResult {
     let slow = Behaviour::ok().slow_reader(4096, Duration::from_millis(25));
     let backend = Backend::start_on(narrow()?, slow)?;
     let soon = |settings: &mut sluicegate_model::Settings| {
@@ -189,7 +189,7 @@ async fn an_endpoint_that_reads_slowly_is_not_taken_for_dead() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_busy_with_a_full_window_is_not_taken_for_dead() -> TestResult {
+async fn endpoint_with_a_full_receive_window_stays_healthy() -> TestResult {
     let listener = narrow()?;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -209,7 +209,7 @@ async fn an_endpoint_that_is_busy_with_a_full_window_is_not_taken_for_dead() -> 
 }
 
 #[tokio::test]
-async fn a_large_upload_that_is_refused_sees_why() -> TestResult {
+async fn rejected_large_upload_receives_the_response() -> TestResult {
     let backend = Backend::start(Behaviour::status(401).early()).await?;
     let limit = |settings: &mut sluicegate_model::Settings| settings.limits.request_body = Some(30_000_000);
     let gateway = Gateway::builder().backends([&backend]).settings(limit).start().await?;
@@ -223,7 +223,7 @@ async fn a_large_upload_that_is_refused_sees_why() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_reads_nothing_holds_the_client_back() -> TestResult {
+async fn endpoint_that_reads_nothing_applies_back_pressure_to_the_client() -> TestResult {
     let listener = narrow()?;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -27,7 +27,7 @@ async fn tunnel(stage: &Stage) -> anyhow::Result<(Client, Client)> {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_whatever_they_are() -> TestResult {
+async fn tunnel_carries_any_bytes_in_both_directions() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint) = tunnel(&stage).await?;
     for message in [&b"\0\xff\r\n\r\n"[..], GET.as_bytes(), &[0x81; 100_000]] {
@@ -41,7 +41,7 @@ async fn bytes_go_both_ways_whatever_they_are() -> TestResult {
 }
 
 #[tokio::test]
-async fn bytes_sent_right_behind_the_heads_are_the_tunnels() -> TestResult {
+async fn bytes_sent_with_the_heads_reach_the_tunnel() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint, _) = stage.play(UPGRADE.to_owned() + GET).await?;
     endpoint.send(SWITCHING.to_owned() + "early").await?;
@@ -52,7 +52,7 @@ async fn bytes_sent_right_behind_the_heads_are_the_tunnels() -> TestResult {
 }
 
 #[tokio::test]
-async fn much_that_is_sent_before_the_101_waits_and_arrives() -> TestResult {
+async fn bytes_sent_before_the_101_response_are_buffered_and_delivered() -> TestResult {
     let stage = Stage::set().await?;
     let early = "x".repeat(100_000);
     let (mut client, mut endpoint, _) = stage.play(UPGRADE.to_owned() + &early).await?;
@@ -63,7 +63,7 @@ async fn much_that_is_sent_before_the_101_waits_and_arrives() -> TestResult {
 }
 
 #[tokio::test]
-async fn each_direction_ends_by_itself() -> TestResult {
+async fn tunnel_directions_close_independently() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint) = tunnel(&stage).await?;
     client.send("last words").await?;
@@ -77,7 +77,7 @@ async fn each_direction_ends_by_itself() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_side_that_breaks_ends_the_other() -> TestResult {
+async fn reset_of_either_tunnel_side_closes_the_other_side() -> TestResult {
     let stage = Stage::set().await?;
     let (client, mut endpoint) = tunnel(&stage).await?;
     client.reset()?;
@@ -138,7 +138,7 @@ async fn last_bytes_of_a_client_that_closes_with_unread_data_reach_the_endpoint(
 }
 
 #[tokio::test]
-async fn a_silent_tunnel_ends_in_time() -> TestResult {
+async fn idle_tunnel_ends_at_its_timeout() -> TestResult {
     let idle = Duration::from_millis(300);
     let stage =
         Stage::with(|builder| builder.settings(|settings| settings.timeouts.tunnel_idle = idle)).await?;
@@ -149,7 +149,7 @@ async fn a_silent_tunnel_ends_in_time() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_declined_upgrade_is_a_response_like_any_other() -> TestResult {
+async fn declined_upgrade_is_forwarded_as_an_ordinary_response() -> TestResult {
     for status in [200, 400, 426] {
         let (backend, gateway) = gateway_to(Behaviour::status(status)).await?;
         let mut client = gateway.connect().await?;
@@ -161,7 +161,7 @@ async fn a_declined_upgrade_is_a_response_like_any_other() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_change_of_protocol_that_nobody_asked_for_is_a_bad_gateway() -> TestResult {
+async fn unsolicited_101_response_returns_502() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::raw(SWITCHING)).await?;
     let unasked = [
         GET.to_owned(),
@@ -181,7 +181,7 @@ async fn a_change_of_protocol_that_nobody_asked_for_is_a_bad_gateway() -> TestRe
 }
 
 #[tokio::test]
-async fn a_101_that_does_not_name_the_protocol_asked_for_is_a_bad_gateway() -> TestResult {
+async fn response_101_without_the_requested_protocol_returns_502() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let line = |lines: &str| format!("HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n\r\nraw bytes");
     let answers = [
@@ -208,7 +208,7 @@ async fn a_101_that_does_not_name_the_protocol_asked_for_is_a_bad_gateway() -> T
 }
 
 #[tokio::test]
-async fn protocols_are_compared_in_any_case_and_order() -> TestResult {
+async fn upgrade_protocols_match_in_any_case_and_order() -> TestResult {
     let stage = Stage::set().await?;
     let several = UPGRADE.replace("Upgrade: websocket", "Upgrade: foo/1, WebSocket");
     for answered in ["websocket", "WEBSOCKET, Foo/1"] {
@@ -221,7 +221,7 @@ async fn protocols_are_compared_in_any_case_and_order() -> TestResult {
 }
 
 #[tokio::test]
-async fn no_client_talks_an_endpoint_into_http_2_behind_the_gateways_back() -> TestResult {
+async fn upgrade_to_http_2_or_another_http_version_is_not_forwarded() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let settings = "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n";
     for upgrade in [

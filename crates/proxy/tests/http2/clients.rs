@@ -10,7 +10,7 @@ use sluicegate_testkit::gateway::Gateway;
 use crate::{TestResult, ask, connect, get};
 
 #[tokio::test]
-async fn many_requests_share_a_connection_and_each_gets_its_own_answer() -> TestResult {
+async fn concurrent_requests_on_one_connection_receive_their_own_responses() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -33,7 +33,7 @@ async fn many_requests_share_a_connection_and_each_gets_its_own_answer() -> Test
 }
 
 #[tokio::test]
-async fn bodies_and_trailers_of_any_length_arrive() -> TestResult {
+async fn bodies_and_trailers_pass_in_both_directions() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -55,7 +55,7 @@ async fn bodies_and_trailers_of_any_length_arrive() -> TestResult {
 }
 
 #[tokio::test]
-async fn cookies_become_one_and_hosts_must_agree() -> TestResult {
+async fn cookies_are_joined_and_conflicting_hosts_are_rejected() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -74,7 +74,7 @@ async fn cookies_become_one_and_hosts_must_agree() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_tunnel_has_no_length_and_its_protocol_is_no_line() -> TestResult {
+async fn extended_connect_with_a_length_or_invalid_protocol_is_rejected() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -111,7 +111,7 @@ async fn a_tunnel_has_no_length_and_its_protocol_is_no_line() -> TestResult {
 }
 
 #[tokio::test]
-async fn trailers_cannot_say_what_headers_may_not() -> TestResult {
+async fn forbidden_trailer_fields_are_dropped() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -135,7 +135,7 @@ async fn trailers_cannot_say_what_headers_may_not() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_that_breaks_off_resets_its_stream_alone() -> TestResult {
+async fn truncated_response_resets_only_its_own_stream() -> TestResult {
     let backend = Backend::start(Behaviour::too_little(10)).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -147,7 +147,7 @@ async fn a_response_that_breaks_off_resets_its_stream_alone() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_is_noticed() -> TestResult {
+async fn stream_reset_by_the_client_closes_the_endpoint_connection() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -161,7 +161,7 @@ async fn a_client_that_gives_up_is_noticed() -> TestResult {
 }
 
 #[tokio::test]
-async fn errors_are_told_as_grpc_understands_them() -> TestResult {
+async fn grpc_requests_receive_errors_as_grpc_status() -> TestResult {
     let gateway = Gateway::builder().route("only.test", "/", "backend").start().await?;
     let (requests, _connection) = connect(&gateway).await?;
     let mut request = Request::post("http://a.test/a.B/C").body(())?;
@@ -178,7 +178,7 @@ async fn errors_are_told_as_grpc_understands_them() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_longer_than_its_client_wants_is_told_so() -> TestResult {
+async fn grpc_call_beyond_its_timeout_receives_deadline_exceeded() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -191,7 +191,7 @@ async fn a_call_that_takes_longer_than_its_client_wants_is_told_so() -> TestResu
 }
 
 #[tokio::test]
-async fn goaway_comes_first_and_what_is_under_way_is_served() -> TestResult {
+async fn shutdown_sends_goaway_and_serves_requests_in_flight() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(200))).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let (used, connection) = connect(&gateway).await?;
@@ -222,7 +222,7 @@ async fn goaway_comes_first_and_what_is_under_way_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn streams_over_the_limit_wait_for_the_client_to_keep_it() -> TestResult {
+async fn stream_limit_is_announced_and_further_requests_wait() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(50))).await?;
     let builder = Gateway::builder().backends([&backend]);
     let gateway = builder.settings(|settings| settings.limits.http2_streams = 2).start().await?;

@@ -34,7 +34,7 @@ async fn at_once(gateway: &Gateway, count: usize, posts: bool) -> anyhow::Result
 }
 
 #[tokio::test]
-async fn requests_share_connections_and_keep_the_endpoints_limit() -> TestResult {
+async fn requests_share_connections_within_the_endpoints_stream_limit() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([backend.addr()]).await?;
     for _ in 0..5 {
@@ -49,7 +49,7 @@ async fn requests_share_connections_and_keep_the_endpoints_limit() -> TestResult
 }
 
 #[tokio::test]
-async fn bodies_trailers_and_heads_pass_both_ways() -> TestResult {
+async fn bodies_trailers_and_headers_pass_in_both_directions() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([backend.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -79,7 +79,7 @@ async fn bodies_trailers_and_heads_pass_both_ways() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_refused_stream_is_repeated_elsewhere_whatever_the_method() -> TestResult {
+async fn refused_post_streams_are_retried_on_another_endpoint() -> TestResult {
     let refusing = Http2Backend::start(Manner::Refuse, 100).await?;
     let good = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([refusing.addr(), good.addr()]).await?;
@@ -91,7 +91,7 @@ async fn a_refused_stream_is_repeated_elsewhere_whatever_the_method() -> TestRes
 }
 
 #[tokio::test]
-async fn an_endpoint_that_says_goodbye_all_the_time_loses_nothing() -> TestResult {
+async fn frequent_goaway_of_endpoints_loses_no_request() -> TestResult {
     let backends = [
         Http2Backend::start(Manner::GoAwayAfter(7), 100).await?,
         Http2Backend::start(Manner::GoAwayAfter(3), 100).await?,
@@ -108,7 +108,7 @@ async fn an_endpoint_that_says_goodbye_all_the_time_loses_nothing() -> TestResul
 }
 
 #[tokio::test]
-async fn an_endpoint_that_dies_hands_its_idempotent_requests_over() -> TestResult {
+async fn gets_in_flight_at_a_killed_endpoint_are_retried() -> TestResult {
     let (dying, good) =
         (Http2Backend::start(Manner::Silent, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
     let gateway = before([dying.addr()]).await?;
@@ -138,7 +138,7 @@ async fn an_endpoint_that_dies_hands_its_idempotent_requests_over() -> TestResul
 }
 
 #[tokio::test]
-async fn an_endpoint_that_speaks_http1_alone_is_told_apart() -> TestResult {
+async fn http_1_endpoint_of_an_http2_upstream_returns_502() -> TestResult {
     let old = Backend::start(Behaviour::ok()).await?;
     let gateway = before([old.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -150,7 +150,7 @@ async fn an_endpoint_that_speaks_http1_alone_is_told_apart() -> TestResult {
 }
 
 #[tokio::test]
-async fn removed_endpoints_get_nothing_new_and_finish_what_they_have() -> TestResult {
+async fn removed_endpoint_receives_no_new_requests_and_finishes_those_in_flight() -> TestResult {
     let (old, new) =
         (Http2Backend::start(Manner::Echo, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
     let gateway = before([old.addr()]).await?;
@@ -188,7 +188,7 @@ async fn removed_endpoints_get_nothing_new_and_finish_what_they_have() -> TestRe
 }
 
 #[tokio::test]
-async fn a_connection_that_is_full_makes_nobody_wait() -> TestResult {
+async fn full_connection_causes_a_second_connection() -> TestResult {
     let backend = Http2Backend::start(Manner::Silent, 1).await?;
     let gateway = before([backend.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -208,7 +208,7 @@ const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
 
 #[tokio::test]
-async fn websocket_goes_on_to_endpoints_that_speak_http2() -> TestResult {
+async fn websocket_is_forwarded_to_http2_endpoints() -> TestResult {
     let backend = Http2Backend::start(Manner::WebSocket, 100).await?;
     let gateway = before([backend.addr()]).await?;
     let mut client = Client::connect(gateway.addr()).await?;
@@ -243,7 +243,7 @@ async fn websocket_goes_on_to_endpoints_that_speak_http2() -> TestResult {
 }
 
 #[tokio::test]
-async fn websocket_that_an_endpoint_does_not_take_is_answered() -> TestResult {
+async fn websocket_declined_or_unsupported_by_an_endpoint_returns_an_error() -> TestResult {
     let backend = Http2Backend::start(Manner::WebSocket, 100).await?;
     let gateway = before([backend.addr()]).await?;
     let mut client = Client::connect(gateway.addr()).await?;

@@ -64,7 +64,7 @@ fn rapid_resets() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn every_kind_of_flood_is_ended_and_others_are_served_meanwhile() -> TestResult {
+async fn frame_floods_end_their_connection_while_other_clients_are_served() -> TestResult {
     let (_backend, gateway) = serving().await?;
     let huge = [&[0x40, 0x01, b'x', 0x7f, 0xff, 0xff, 0x03][..], &[b'y'; 16_000]].concat();
     let mut endless = frame(1, 1, 1, &head());
@@ -124,7 +124,7 @@ async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<b
 }
 
 #[tokio::test]
-async fn frames_that_carry_nothing_are_borne_up_to_64_kib() -> TestResult {
+async fn control_frames_are_tolerated_up_to_64_kib() -> TestResult {
     let (_backend, gateway) = serving().await?;
     for (kind, bytes) in [
         ("PING", frame(6, 0, 0, &[0; 8]).repeat(10)),
@@ -140,7 +140,7 @@ async fn frames_that_carry_nothing_are_borne_up_to_64_kib() -> TestResult {
 
 /// As a client that makes room for each message by itself.
 #[tokio::test]
-async fn a_client_may_make_room_for_every_small_message_for_ever() -> TestResult {
+async fn window_update_for_every_small_message_is_tolerated() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([backend.addr()]).await?;
     let mut stream = TcpStream::connect(gateway.addr()).await?;
@@ -168,7 +168,7 @@ async fn a_client_may_make_room_for_every_small_message_for_ever() -> TestResult
 }
 
 #[tokio::test]
-async fn many_resets_of_requests_under_way_end_the_connection() -> TestResult {
+async fn many_resets_of_requests_in_flight_end_the_connection() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
     let (requests, connection) = connect(&gateway).await?;
@@ -191,7 +191,7 @@ async fn many_resets_of_requests_under_way_end_the_connection() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_behaves_may_go_on_for_ever() -> TestResult {
+async fn well_behaved_client_is_never_disconnected_as_a_flood() -> TestResult {
     let (backend, gateway) = serving().await?;
     let (requests, connection) = connect(&gateway).await?;
     // Many small requests, a large upload in small pieces, a large download with small windows.

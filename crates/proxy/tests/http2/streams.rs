@@ -62,7 +62,7 @@ impl Call {
 }
 
 #[tokio::test]
-async fn streams_live_through_every_change_and_end_with_their_trailers() -> TestResult {
+async fn grpc_streams_survive_configuration_changes_and_shutdown() -> TestResult {
     let backends = [
         Http2Backend::start(Manner::Echo, 100).await?,
         Http2Backend::start(Manner::Echo, 100).await?,

@@ -42,7 +42,7 @@ async fn http(backend: &Backend) -> anyhow::Result<Gateway> {
 }
 
 #[tokio::test]
-async fn requests_come_from_whom_the_header_names_in_whatever_pieces_it_comes() -> TestResult {
+async fn client_ip_comes_from_the_proxy_header_in_any_pieces() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = http(&backend).await?;
     for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
@@ -69,7 +69,7 @@ async fn requests_come_from_whom_the_header_names_in_whatever_pieces_it_comes() 
 }
 
 #[tokio::test]
-async fn it_comes_before_tls() -> TestResult {
+async fn proxy_header_is_read_before_tls() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = http(&backend).await?;
     let mut tcp = TcpStream::connect(gateway.https_addr()).await?;
@@ -82,7 +82,7 @@ async fn it_comes_before_tls() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_peer_that_has_to_say_it_and_does_not_is_not_served() -> TestResult {
+async fn trusted_peer_without_a_valid_proxy_header_is_rejected() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = http(&backend).await?;
     let malformed = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 99999\r\n";
@@ -113,7 +113,7 @@ async fn a_peer_that_has_to_say_it_and_does_not_is_not_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_header_that_does_not_come_is_not_awaited_for_ever() -> TestResult {
+async fn missing_proxy_header_times_out() -> TestResult {
     let gateway = Gateway::builder()
         .settings(|settings| {
             believes_loopback(settings);
@@ -129,7 +129,7 @@ async fn a_header_that_does_not_come_is_not_awaited_for_ever() -> TestResult {
 }
 
 #[tokio::test]
-async fn nobody_else_is_believed() -> TestResult {
+async fn proxy_header_of_an_untrusted_peer_is_rejected() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
@@ -142,7 +142,7 @@ async fn nobody_else_is_believed() -> TestResult {
 }
 
 #[tokio::test]
-async fn endpoints_are_told_whom_a_connection_is_from() -> TestResult {
+async fn endpoints_receive_a_proxy_header_with_the_client_address() -> TestResult {
     let (endpoint, address) = listen().await?;
     let sends = |version| {
         move |builder: Builder| builder.layer4_upstream(move |of| of.proxy_protocol = Some(version))
@@ -165,7 +165,7 @@ async fn endpoints_are_told_whom_a_connection_is_from() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_not_to_be_told_is_not() -> TestResult {
+async fn endpoints_receive_no_proxy_header_unless_configured() -> TestResult {
     let (address, _echo) = echo("").await?;
     let gateway = tcp([address]).settings(believes_loopback).start().await?;
     let mut client = connect(&gateway).await?;

@@ -19,7 +19,7 @@ fn stream_key() -> sluicegate_model::UpstreamKey {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_and_each_side_ends_for_itself() -> TestResult {
+async fn tcp_bytes_pass_both_ways_and_directions_close_independently() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let mut client = connect(&gateway).await?;
@@ -43,7 +43,7 @@ async fn bytes_go_both_ways_and_each_side_ends_for_itself() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_seen_as_broken_on_the_other_side() -> TestResult {
+async fn reset_of_either_side_resets_the_other_side() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let (mut client, mut server) = (connect(&gateway).await?, accept(&endpoint).await?);
@@ -76,7 +76,7 @@ async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client
 }
 
 #[tokio::test]
-async fn a_reset_follows_the_last_bytes_of_an_endpoint_whose_client_reads_late() -> TestResult {
+async fn late_reading_client_receives_the_last_bytes_and_then_a_reset() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let last = vec![b'z'; 50_000];
@@ -99,7 +99,7 @@ async fn a_reset_follows_the_last_bytes_of_an_endpoint_whose_client_reads_late()
 }
 
 #[tokio::test]
-async fn an_endpoint_that_closes_while_the_client_sends_ends_the_connection_properly() -> TestResult {
+async fn endpoint_close_while_the_client_sends_ends_the_connection_cleanly() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     for _ in 0..40 {
@@ -117,7 +117,7 @@ async fn an_endpoint_that_closes_while_the_client_sends_ends_the_connection_prop
 }
 
 #[tokio::test]
-async fn who_refuses_or_dies_in_silence_is_not_noticed() -> TestResult {
+async fn tcp_connections_avoid_an_endpoint_that_refuses_them() -> TestResult {
     let dead = listen().await?.1;
     let (alive, _task) = echo("b").await?;
     let gateway = tcp([dead, alive]).start().await?;
@@ -131,7 +131,7 @@ async fn who_refuses_or_dies_in_silence_is_not_noticed() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_removed_endpoint_gets_no_connection_and_keeps_those_it_has() -> TestResult {
+async fn removed_endpoint_receives_no_new_connections_and_retains_open_connections() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = tcp([one]).start().await?;
     let mut old = connect(&gateway).await?;
@@ -146,7 +146,7 @@ async fn a_removed_endpoint_gets_no_connection_and_keeps_those_it_has() -> TestR
 }
 
 #[tokio::test]
-async fn what_is_left_at_a_removed_endpoint_ends_with_its_drain_time() -> TestResult {
+async fn connections_of_a_removed_endpoint_end_at_the_drain_timeout() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = tcp([one]).settings(|settings| settings.timeouts.drain = Duration::ZERO).start().await?;
     let mut old = connect(&gateway).await?;
@@ -157,7 +157,7 @@ async fn what_is_left_at_a_removed_endpoint_ends_with_its_drain_time() -> TestRe
 }
 
 #[tokio::test]
-async fn silence_ends_a_connection_after_its_time() -> TestResult {
+async fn idle_tcp_connection_ends_at_its_timeout() -> TestResult {
     let (one, _one) = echo("1").await?;
     let time = Duration::from_millis(100);
     let gateway = tcp([one]).settings(|settings| settings.timeouts.tunnel_idle = time).start().await?;
@@ -166,7 +166,7 @@ async fn silence_ends_a_connection_after_its_time() -> TestResult {
 }
 
 #[tokio::test]
-async fn without_an_endpoint_a_route_or_room_a_connection_is_reset() -> TestResult {
+async fn connection_without_endpoint_route_or_capacity_is_reset() -> TestResult {
     let (one, _one) = echo("1").await?;
     let limits = UpstreamLimits { max_requests: Some(1), ..UpstreamLimits::default() };
     let gateway = tcp([one])
@@ -194,7 +194,7 @@ async fn without_an_endpoint_a_route_or_room_a_connection_is_reset() -> TestResu
 }
 
 #[tokio::test]
-async fn an_endpoint_that_breaks_one_connection_after_the_other_is_suspect() -> TestResult {
+async fn endpoint_with_consecutive_resets_becomes_unhealthy() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway =
         tcp([address]).workers(1).settings(|settings| settings.resilience.attempts = 1).start().await?;
@@ -227,7 +227,7 @@ async fn an_endpoint_that_breaks_one_connection_after_the_other_is_suspect() -> 
 }
 
 #[tokio::test]
-async fn routes_are_weighted() -> TestResult {
+async fn tcp_route_weights_select_the_upstream() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = tcp([one]).start().await?;
     gateway
@@ -251,7 +251,7 @@ async fn routes_are_weighted() -> TestResult {
 }
 
 #[tokio::test]
-async fn listeners_come_and_go_and_touch_no_connection() -> TestResult {
+async fn adding_and_removing_listeners_leaves_connections_open() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = tcp([one]).start().await?;
     let address = gateway.layer4_addr();
@@ -270,7 +270,7 @@ async fn listeners_come_and_go_and_touch_no_connection() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_port_of_somebody_else_is_said_and_taken_once_it_is_free() -> TestResult {
+async fn occupied_port_is_reported_and_bound_once_free() -> TestResult {
     let (one, _one) = echo("1").await?;
     let (taken, address) = listen().await?;
     let gateway = tcp([one]).start().await?;
@@ -289,7 +289,7 @@ async fn a_port_of_somebody_else_is_said_and_taken_once_it_is_free() -> TestResu
 }
 
 #[tokio::test]
-async fn a_draining_gateway_lets_connections_end() -> TestResult {
+async fn draining_gateway_lets_connections_finish() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = Arc::new(tcp([one]).start().await?);
     let mut client = connect(&gateway).await?;
@@ -311,7 +311,7 @@ async fn a_draining_gateway_lets_connections_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_process_that_takes_over_goes_on_with_the_sockets() -> TestResult {
+async fn takeover_of_listening_sockets_loses_no_connection() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let old = tcp([one]).start().await?;
     let address = old.layer4_addr();
@@ -341,7 +341,7 @@ async fn a_process_that_takes_over_goes_on_with_the_sockets() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_waits_at_a_socket_that_is_taken_over_is_served() -> TestResult {
+async fn connection_queued_at_an_inherited_socket_is_served() -> TestResult {
     let (one, _one) = echo("1").await?;
     let old = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = old.local_addr()?;
@@ -355,7 +355,7 @@ async fn what_waits_at_a_socket_that_is_taken_over_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn every_connection_is_logged_with_how_it_ended() -> TestResult {
+async fn every_connection_is_logged_with_its_result() -> TestResult {
     let (one, _one) = echo("12345").await?;
     let directory = tempfile::tempdir()?;
     for (format, file) in [(LogFormat::Json, "json"), (LogFormat::Combined, "combined")] {
@@ -397,7 +397,7 @@ async fn every_connection_is_logged_with_how_it_ended() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_passes_is_counted() -> TestResult {
+async fn tcp_connections_and_bytes_are_counted() -> TestResult {
     let (one, _one) = echo("12345").await?;
     let gateway = tcp([one]).start().await?;
     let mut client = connect(&gateway).await?;

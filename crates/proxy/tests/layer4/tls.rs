@@ -42,7 +42,7 @@ async fn ask(address: std::net::SocketAddr, name: &str) -> anyhow::Result<u16> {
 }
 
 #[tokio::test]
-async fn a_connection_goes_unopened_to_whom_its_name_says() -> TestResult {
+async fn tls_connection_is_passed_through_by_its_server_name() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(exact("inside.test"), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200, "the certificate is the endpoint's");
@@ -59,7 +59,7 @@ async fn a_connection_goes_unopened_to_whom_its_name_says() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_wildcard_of_gateway_api_stands_for_several_labels() -> TestResult {
+async fn gateway_api_wildcard_matches_several_labels() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(HostPattern::Suffix("test".into()), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200);
@@ -72,7 +72,7 @@ async fn a_wildcard_of_gateway_api_stands_for_several_labels() -> TestResult {
 }
 
 #[tokio::test]
-async fn listeners_for_https_pass_on_the_names_that_they_are_told() -> TestResult {
+async fn https_listener_passes_through_configured_server_names() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let own = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder()
@@ -99,7 +99,7 @@ async fn listeners_for_https_pass_on_the_names_that_they_are_told() -> TestResul
 /// A pod that is killed has taken connections out of its queue, or not yet: nobody has said a word, so the ClientHello
 /// can go elsewhere.
 #[tokio::test]
-async fn who_dies_before_it_says_anything_is_not_noticed() -> TestResult {
+async fn client_hello_is_retried_when_an_endpoint_closes_without_a_response() -> TestResult {
     for is_reset in [true, false] {
         let (dying, dead) = listen().await?;
         let (_backend, terminator) = inside().await?;
@@ -133,7 +133,7 @@ async fn who_dies_before_it_says_anything_is_not_noticed() -> TestResult {
 
 /// What an endpoint may have acted upon is not sent twice.
 #[tokio::test]
-async fn who_dies_after_more_than_a_hello_is_not_replaced() -> TestResult {
+async fn connection_with_bytes_after_the_client_hello_is_not_retried() -> TestResult {
     let (dying, dead) = listen().await?;
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(exact("inside.test"), [dead]).start().await?;

@@ -76,7 +76,7 @@ async fn until(condition: impl Fn() -> bool) -> TestResult {
 }
 
 #[tokio::test]
-async fn each_client_has_an_endpoint_that_answers_it() -> TestResult {
+async fn each_udp_client_stays_with_its_endpoint() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = udp([one, two]).start().await?;
     let (mut met, mut clients) = (Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ async fn each_client_has_an_endpoint_that_answers_it() -> TestResult {
 }
 
 #[tokio::test]
-async fn datagrams_pass_whatever_their_size() -> TestResult {
+async fn datagrams_of_any_size_pass() -> TestResult {
     let (one, _one) = echo("").await?;
     let gateway = udp([one]).start().await?;
     let client = client(gateway.layer4_addr()).await?;
@@ -123,7 +123,7 @@ async fn datagrams_pass_whatever_their_size() -> TestResult {
 }
 
 #[tokio::test]
-async fn answers_come_from_the_address_that_was_asked() -> TestResult {
+async fn udp_responses_come_from_the_address_of_the_request() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = udp([one]).start().await?;
     gateway.configure(|config| config.listeners[0].address = ([0, 0, 0, 0], 0).into()).await;
@@ -135,7 +135,7 @@ async fn answers_come_from_the_address_that_was_asked() -> TestResult {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_a_datagram_goes_elsewhere() -> TestResult {
+async fn datagram_refused_by_an_endpoint_is_sent_to_another() -> TestResult {
     // Connected, it takes nothing of the gateway.
     let dead = UdpSocket::bind(own_address()).await?;
     dead.connect(dead.local_addr()?).await?;
@@ -157,7 +157,7 @@ async fn where_nobody_listens_a_datagram_goes_elsewhere() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_was_suspect_is_tried_again_after_its_time() -> TestResult {
+async fn unhealthy_udp_endpoint_is_readmitted_after_the_probe_interval() -> TestResult {
     let dead = UdpSocket::bind(own_address()).await?;
     dead.connect(dead.local_addr()?).await?;
     let (alive, _alive) = echo("b").await?;
@@ -174,7 +174,7 @@ async fn who_was_suspect_is_tried_again_after_its_time() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_waits_at_a_socket_that_is_taken_over_is_served() -> TestResult {
+async fn datagram_queued_at_an_inherited_socket_is_served() -> TestResult {
     let (one, _one) = echo("1").await?;
     let old = std::net::UdpSocket::bind("127.0.0.1:0")?;
     let address = old.local_addr()?;
@@ -188,7 +188,7 @@ async fn what_waits_at_a_socket_that_is_taken_over_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_dies_is_left_in_the_middle_of_an_exchange() -> TestResult {
+async fn udp_flow_moves_away_from_a_dead_endpoint() -> TestResult {
     let ((one, task), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = udp([one]).start().await?;
     let client = client(gateway.layer4_addr()).await?;
@@ -201,7 +201,7 @@ async fn an_endpoint_that_dies_is_left_in_the_middle_of_an_exchange() -> TestRes
 }
 
 #[tokio::test]
-async fn a_removed_endpoint_gets_no_further_datagram() -> TestResult {
+async fn removed_udp_endpoint_receives_no_further_datagrams() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = udp([one]).start().await?;
     let client = client(gateway.layer4_addr()).await?;
@@ -212,7 +212,7 @@ async fn a_removed_endpoint_gets_no_further_datagram() -> TestResult {
 }
 
 #[tokio::test]
-async fn silence_ends_an_exchange() -> TestResult {
+async fn idle_udp_flow_ends() -> TestResult {
     let (one, _one) = echo("1").await?;
     let idle = Duration::from_millis(50);
     let gateway = udp([one]).settings(|settings| settings.timeouts.udp_idle = idle).start().await?;
@@ -224,7 +224,7 @@ async fn silence_ends_an_exchange() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_over_the_limit_or_goes_nowhere_is_dropped_and_counted() -> TestResult {
+async fn datagrams_over_the_flow_limit_or_without_a_route_are_dropped_and_counted() -> TestResult {
     let (one, _one) = echo("1").await?;
     let limit = |settings: &mut sluicegate_model::Settings| settings.limits.udp_flows_per_worker = 1;
     let gateway = udp([one]).workers(1).settings(limit).start().await?;
@@ -240,7 +240,7 @@ async fn what_is_over_the_limit_or_goes_nowhere_is_dropped_and_counted() -> Test
 }
 
 #[tokio::test]
-async fn a_listener_that_is_taken_away_leaves_its_port_at_once() -> TestResult {
+async fn removed_udp_listener_releases_its_port_at_once() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = udp([one]).start().await?;
     let address = gateway.layer4_addr();
@@ -261,7 +261,7 @@ async fn a_listener_that_is_taken_away_leaves_its_port_at_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_waits_for_answers() -> TestResult {
+async fn shutdown_waits_for_udp_responses() -> TestResult {
     let silent = UdpSocket::bind("127.0.0.1:0").await?;
     let gateway = Arc::new(udp([silent.local_addr()?]).start().await?);
     let client = client(gateway.layer4_addr()).await?;

@@ -13,7 +13,7 @@ fn access(allow: &[&str], deny: &[&str]) -> Security {
 }
 
 #[tokio::test]
-async fn addresses_are_those_of_clients_and_forged_headers_change_nothing() -> TestResult {
+async fn access_rules_apply_to_the_client_ip_despite_forged_headers() -> TestResult {
     let (_backend, gateway) = guarded(access(&["127.0.0.0/8"], &["127.0.0.2/32"])).await?;
     let forged = ["X-Forwarded-For: 127.0.0.2", "X-Real-IP: 127.0.0.2", "Forwarded: for=127.0.0.2"];
     assert_eq!(ask(&gateway, "/", &forged).await?.status, 200);
@@ -33,7 +33,7 @@ async fn addresses_are_those_of_clients_and_forged_headers_change_nothing() -> T
 }
 
 #[tokio::test]
-async fn who_comes_through_a_proxy_that_does_not_say_from_where_is_nobody_that_may() -> TestResult {
+async fn request_without_client_address_is_denied() -> TestResult {
     let (_backend, gateway) = with(|config| {
         config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()];
         set_security(config, Some(access(&[], &["192.0.2.1/32"])));
@@ -78,7 +78,7 @@ async fn who_comes_through_a_proxy_that_does_not_say_from_where_is_nobody_that_m
 }
 
 #[tokio::test]
-async fn what_goes_to_the_default_rule_goes_around_no_guard_of_its_host() -> TestResult {
+async fn default_rule_does_not_bypass_guarded_routes() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -124,7 +124,7 @@ fn cors(origins: Vec<OriginPattern>, credentials: bool) -> Security {
 const PREFLIGHT: &str = "Access-Control-Request-Method: PUT";
 
 #[tokio::test]
-async fn preflights_are_answered_for_origins_that_may_and_need_no_token() -> TestResult {
+async fn preflights_of_allowed_origins_need_no_token() -> TestResult {
     let exact = OriginPattern::Exact("https://app.example.com".into());
     let (backend, gateway) = guarded(cors(vec![exact], true)).await?;
     for transport in [Transport::Http, Transport::Http2] {
@@ -157,7 +157,7 @@ async fn preflights_are_answered_for_origins_that_may_and_need_no_token() -> Tes
 }
 
 #[tokio::test]
-async fn any_method_is_the_one_that_is_asked_for() -> TestResult {
+async fn wildcard_cors_method_allows_the_requested_method() -> TestResult {
     let mut security = cors(vec![OriginPattern::Exact("https://app.example.com".into())], true);
     security.cors.as_mut().unwrap().methods = vec!["*".into()];
     let (_backend, gateway) = guarded(security).await?;
@@ -170,7 +170,7 @@ async fn any_method_is_the_one_that_is_asked_for() -> TestResult {
 }
 
 #[tokio::test]
-async fn responses_say_which_origin_may_read_them_whatever_the_endpoint_says() -> TestResult {
+async fn cors_headers_of_the_policy_replace_those_of_the_endpoint() -> TestResult {
     let exact = OriginPattern::Exact("https://app.example.com".into());
     let (backend, gateway) = guarded(cors(vec![exact], false)).await?;
     backend.set(Behaviour::raw(
@@ -232,7 +232,7 @@ async fn overrides(gateway: &Gateway, backend: &Backend) -> anyhow::Result<Vec<S
 }
 
 #[tokio::test]
-async fn headers_that_name_another_path_or_method_are_dropped_where_rules_name_one() -> TestResult {
+async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestResult {
     let (backend, gateway) = with(|config| config.settings.underscores_in_headers = true).await?;
     let forwarded = overrides(&gateway, &backend).await?;
     assert_eq!(forwarded.len(), 7, "without a policy: {forwarded:?}");
@@ -276,7 +276,7 @@ async fn methods_are_denied_in_any_case() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_denied_path_cannot_be_reached_by_another_spelling() -> TestResult {
+async fn denied_path_is_denied_in_every_spelling() -> TestResult {
     let authorization = Authorization { rules: vec![rule(false, "/admin")], allows_others: true };
     let (backend, gateway) = guarded(Security { authorization: Some(authorization), ..open() }).await?;
     gateway.configure(|config| config.settings.allow_encoded_dot_segments = true).await;
@@ -319,7 +319,7 @@ async fn a_denied_path_cannot_be_reached_by_another_spelling() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_guarded_route_cannot_be_gone_around_by_an_open_one() -> TestResult {
+async fn open_route_does_not_bypass_a_guarded_route() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -354,7 +354,7 @@ async fn a_guarded_route_cannot_be_gone_around_by_an_open_one() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_guarded_exact_path_cannot_be_reached_with_a_slash_at_its_end() -> TestResult {
+async fn trailing_slash_does_not_bypass_a_guarded_exact_path() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let route = |name: &str, path: PathPattern, is_guarded: bool| {
@@ -404,7 +404,7 @@ async fn a_guarded_exact_path_cannot_be_reached_with_a_slash_at_its_end() -> Tes
 }
 
 #[tokio::test]
-async fn a_rule_with_a_method_guards_every_reading_of_its_path() -> TestResult {
+async fn rule_with_a_method_guards_every_reading_of_its_path() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let mut guarded =
@@ -429,7 +429,7 @@ async fn a_rule_with_a_method_guards_every_reading_of_its_path() -> TestResult {
 }
 
 #[tokio::test]
-async fn rules_know_consumers_groups_and_claims() -> TestResult {
+async fn authorization_rules_match_consumer_groups_and_claims() -> TestResult {
     use sluicegate_model::policy::security::ClaimValues;
     let authorization = Authorization {
         rules: vec![
@@ -470,7 +470,7 @@ async fn rules_know_consumers_groups_and_claims() -> TestResult {
 }
 
 #[tokio::test]
-async fn forms_of_one_policy_count_together() -> TestResult {
+async fn variants_of_a_policy_share_metrics() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let security = asking(vec![api_key("x-api-key")]);

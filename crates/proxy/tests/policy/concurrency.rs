@@ -67,7 +67,7 @@ async fn hold(
 }
 
 #[tokio::test]
-async fn beyond_as_many_as_may_be_under_way_requests_are_refused_until_one_ends() -> TestResult {
+async fn requests_beyond_the_concurrency_limit_return_429_until_a_request_ends() -> TestResult {
     let (backend, gateway) =
         limited(policy(vec![concurrency(4, vec![LimitKey::Header("x-tenant".into())])])).await?;
     let alice = "X-Tenant: alice";
@@ -106,7 +106,7 @@ fn in_flight(gateway: &Gateway) -> u64 {
 }
 
 #[tokio::test]
-async fn a_tunnel_is_under_way_until_it_ends() -> TestResult {
+async fn tunnel_counts_as_in_flight_until_its_end() -> TestResult {
     let (_backend, gateway) = limited(policy(vec![concurrency(2, Vec::new())])).await?;
     let mut tunnels = Vec::new();
     for _ in 0..2 {
@@ -124,7 +124,7 @@ async fn a_tunnel_is_under_way_until_it_ends() -> TestResult {
 }
 
 #[tokio::test]
-async fn never_more_reach_the_endpoint_at_once_and_nothing_is_left_over() -> TestResult {
+async fn concurrency_limit_is_never_exceeded_and_fully_released() -> TestResult {
     const MOST: u32 = 3;
     // Some of what gets through is refused by a rate, whose requests are not under way.
     let mut limits = policy(vec![concurrency(MOST, Vec::new())]);
@@ -193,7 +193,7 @@ async fn counting() -> anyhow::Result<(SocketAddr, Arc<AtomicUsize>)> {
 }
 
 #[tokio::test]
-async fn consumers_have_their_own_and_groups_theirs() -> TestResult {
+async fn consumers_and_groups_have_separate_concurrency_limits() -> TestResult {
     let mut alice = consumer("alice", "alice-key");
     alice.groups = vec!["gold".into()];
     let mut bob = consumer("bob", "bob-key");
@@ -222,7 +222,7 @@ async fn consumers_have_their_own_and_groups_theirs() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_tried_out_is_counted_and_served_and_what_stays_goes_on_counting() -> TestResult {
+async fn dry_run_admits_requests_and_an_unchanged_limit_retains_its_count() -> TestResult {
     let dry = || Concurrency { dry_run: true, ..concurrency(2, Vec::new()) };
     let (backend, gateway) = limited(policy(vec![dry()])).await?;
     let held = hold(&gateway, &backend, 5, "X-A: b", Transport::Http).await?;

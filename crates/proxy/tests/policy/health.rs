@@ -50,7 +50,7 @@ fn is_avoided(gateway: &Gateway, backend: &Backend) -> bool {
 }
 
 #[tokio::test]
-async fn who_fails_its_checks_is_avoided_until_it_passes_them_again() -> TestResult {
+async fn endpoint_with_failing_health_checks_is_avoided_until_checks_pass() -> TestResult {
     let backends = Backend::group(2, healthy(200)).await?;
     let gateway = checked(&backends, http("/healthz?deep=1")).await?;
     backends[0].wait_until(|backend| backend.requests() >= 3).await?;
@@ -77,7 +77,7 @@ async fn who_fails_its_checks_is_avoided_until_it_passes_them_again() -> TestRes
 }
 
 #[tokio::test]
-async fn a_check_that_is_not_answered_or_not_understood_has_failed() -> TestResult {
+async fn health_check_without_a_valid_response_fails() -> TestResult {
     for bad in
         [Behaviour::silent(), Behaviour::garbage(), Behaviour::close_on_accept(), Behaviour::status(301)]
     {
@@ -96,7 +96,7 @@ async fn a_check_that_is_not_answered_or_not_understood_has_failed() -> TestResu
 }
 
 #[tokio::test]
-async fn a_connection_is_a_check_too() -> TestResult {
+async fn tcp_health_check_passes_if_a_connection_is_accepted() -> TestResult {
     let mut backends = Backend::group(2, Behaviour::silent()).await?;
     let gateway = checked(&backends, check(HealthCheckKind::Tcp)).await?;
     gateway.wait_until(|gateway| gateway.count(|shard| &shard.checks) > 6).await?;
@@ -108,7 +108,7 @@ async fn a_connection_is_a_check_too() -> TestResult {
 }
 
 #[tokio::test]
-async fn grpc_services_are_asked_by_their_own_protocol() -> TestResult {
+async fn grpc_health_check_uses_the_grpc_health_protocol() -> TestResult {
     let backend = Http2Backend::start(Manner::GrpcHealth(true), 100).await?;
     let mut builder = Gateway::builder().http2_endpoints([backend.addr()]);
     let kind = HealthCheckKind::Grpc { service: "shop.Orders".into() };
@@ -129,7 +129,7 @@ async fn grpc_services_are_asked_by_their_own_protocol() -> TestResult {
 }
 
 #[tokio::test]
-async fn checks_end_with_their_upstream_and_follow_its_endpoints() -> TestResult {
+async fn health_checks_follow_endpoints_and_end_with_their_upstream() -> TestResult {
     let backends = Backend::group(2, Behaviour::ok()).await?;
     let gateway = checked(&backends[..1], http("/")).await?;
     backends[0].wait_until(|backend| backend.requests() > 2).await?;
@@ -149,7 +149,7 @@ async fn checks_end_with_their_upstream_and_follow_its_endpoints() -> TestResult
 }
 
 #[tokio::test]
-async fn who_answers_badly_in_a_row_is_ejected_for_a_time() -> TestResult {
+async fn endpoint_with_consecutive_errors_is_ejected_for_the_configured_time() -> TestResult {
     let backends = Backend::group(3, Behaviour::ok()).await?;
     let ejection = Ejection { consecutive_errors: 3, time: Duration::from_secs(2), max_percent: 50 };
     let mut builder = Gateway::builder().backends(&backends).workers(1).settings(|settings| {

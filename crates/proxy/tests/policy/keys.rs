@@ -10,7 +10,7 @@ pub(super) fn set_consumers(config: &mut Config, consumers: Vec<Consumer>) {
 }
 
 #[tokio::test]
-async fn a_key_is_known_by_each_place_and_does_not_reach_the_endpoint() -> TestResult {
+async fn api_key_authenticates_from_header_or_query_and_is_stripped() -> TestResult {
     let (backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
         set_consumers(config, vec![consumer("alice", "alice-key"), consumer("bob", "bob-key")]);
@@ -50,7 +50,7 @@ async fn a_key_is_known_by_each_place_and_does_not_reach_the_endpoint() -> TestR
 }
 
 #[tokio::test]
-async fn nobody_gets_in_as_a_consumer_that_cannot_be_honoured() -> TestResult {
+async fn request_of_an_invalid_consumer_returns_503() -> TestResult {
     let (backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
         let broken = Consumer { refused: true, ..consumer("broken", "broken-key") };
@@ -70,7 +70,7 @@ async fn seen(backend: &Backend, gateway: &Gateway, lines: &[&str]) -> anyhow::R
 }
 
 #[tokio::test]
-async fn endpoints_get_no_credential_that_was_not_checked() -> TestResult {
+async fn endpoints_receive_no_unverified_credential() -> TestResult {
     let cookie = Credential::Cookie("session".into());
     let jwt = Method::Jwt(Jwt {
         providers: vec![Arc::new(provider(JwtKeys::Shared(SECRET.into())))],
@@ -97,7 +97,7 @@ async fn endpoints_get_no_credential_that_was_not_checked() -> TestResult {
 }
 
 #[tokio::test]
-async fn names_that_are_the_gateways_own_cannot_be_spelt_otherwise() -> TestResult {
+async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
     let (backend, gateway) = with(|config| {
         config.settings.underscores_in_headers = true;
         config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()];
@@ -125,7 +125,7 @@ async fn names_that_are_the_gateways_own_cannot_be_spelt_otherwise() -> TestResu
 }
 
 #[tokio::test]
-async fn trailers_end_where_callers_are_known() -> TestResult {
+async fn trailers_are_dropped_on_authenticated_routes() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     set_security(builder.config_mut(), Some(asking(vec![shared_jwt()])));
@@ -148,7 +148,7 @@ async fn trailers_end_where_callers_are_known() -> TestResult {
 }
 
 #[tokio::test]
-async fn all_methods_have_to_name_one_consumer() -> TestResult {
+async fn all_required_methods_must_identify_the_same_consumer() -> TestResult {
     let mut alice = consumer("alice", "alice-key");
     alice.tokens = vec![TokenSubject { issuer: None, claim: SubjectClaim::Subject, value: "42".into() }];
     let mut security = asking(vec![api_key("x-api-key"), shared_jwt()]);
@@ -166,7 +166,7 @@ async fn all_methods_have_to_name_one_consumer() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_rotated_key_and_a_consumer_that_is_gone_take_effect_at_once() -> TestResult {
+async fn key_rotation_and_consumer_removal_take_effect_at_once() -> TestResult {
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
         set_consumers(config, vec![consumer("alice", "one")]);
@@ -182,7 +182,7 @@ async fn a_rotated_key_and_a_consumer_that_is_gone_take_effect_at_once() -> Test
 }
 
 #[tokio::test]
-async fn consumers_of_other_namespaces_are_strangers_unless_the_policy_says_so() -> TestResult {
+async fn consumers_of_other_namespaces_are_rejected_unless_allowed() -> TestResult {
     let mut security = asking(vec![api_key("x-api-key")]);
     security.authentication.as_mut().unwrap().consumers = Some(vec!["default".into()]);
     let mut stranger = consumer("alice", "stranger-key");
@@ -201,7 +201,7 @@ async fn consumers_of_other_namespaces_are_strangers_unless_the_policy_says_so()
 }
 
 #[tokio::test]
-async fn a_token_is_its_consumers() -> TestResult {
+async fn token_subject_identifies_its_consumer() -> TestResult {
     let mut alice = consumer("alice", "k");
     alice.tokens = vec![TokenSubject {
         issuer: Some("https://acme.example".into()),
@@ -236,7 +236,7 @@ fn passwords() -> Method {
 }
 
 #[tokio::test]
-async fn passwords_are_checked_once_and_remembered() -> TestResult {
+async fn basic_authentication_admits_only_valid_passwords() -> TestResult {
     let (backend, gateway) = guarded(asking(vec![passwords()])).await?;
     for (name, password, status) in [
         ("alice", "myPassword", 200),
@@ -259,7 +259,7 @@ async fn passwords_are_checked_once_and_remembered() -> TestResult {
 }
 
 #[tokio::test]
-async fn one_method_is_enough_or_all_are_needed() -> TestResult {
+async fn authentication_requires_any_method_or_all_methods() -> TestResult {
     let (backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![shared_jwt(), api_key("x-api-key"), passwords()])));
         set_consumers(config, vec![consumer("alice", "alice-key")]);
@@ -283,7 +283,7 @@ async fn one_method_is_enough_or_all_are_needed() -> TestResult {
 }
 
 #[tokio::test]
-async fn strangers_cannot_say_who_they_are_where_nobody_asks() -> TestResult {
+async fn forged_consumer_headers_are_dropped_without_authentication() -> TestResult {
     let (backend, gateway) = with(|_| {}).await?;
     let lines = ["X-Consumer-Username: root", "x-consumer-groups: admin", "X-Constant: 1"];
     assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
@@ -294,7 +294,7 @@ async fn strangers_cannot_say_who_they_are_where_nobody_asks() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_log_says_who_called_and_which_policy_refused_and_no_secret() -> TestResult {
+async fn access_log_names_consumer_and_policy_without_secrets() -> TestResult {
     let file = tempfile::NamedTempFile::new()?;
     let log = sluicegate_proxy::telemetry::access_log::AccessLog::open(
         sluicegate_proxy::telemetry::access_log::LogFormat::Json,

@@ -38,7 +38,7 @@ pub(super) async fn let_in(gateway: &Gateway, requests: u32, lines: &[&str]) -> 
 }
 
 #[tokio::test]
-async fn what_is_over_the_limit_is_told_when_to_come_again() -> TestResult {
+async fn request_over_the_rate_limit_receives_retry_after() -> TestResult {
     for window in [Window::TokenBucket { burst: 5 }, Window::Sliding] {
         let (backend, gateway) = with(|config| {
             set_limits(config, limits(vec![Limit { window, ..limit("all", 5, Vec::new()) }]));
@@ -62,7 +62,7 @@ async fn what_is_over_the_limit_is_told_when_to_come_again() -> TestResult {
 }
 
 #[tokio::test]
-async fn nobody_is_told_of_more_that_is_left_than_there_is() -> TestResult {
+async fn rate_limit_headers_never_overstate_the_remaining_quota() -> TestResult {
     for (window, per, policy, left) in [
         (Window::TokenBucket { burst: 50 }, 1500, "\"all\";q=50;w=8", "\"all\";r=49;"),
         (Window::TokenBucket { burst: 1 }, 1500, "\"all\";q=1;w=1", "\"all\";r=0;"),
@@ -79,7 +79,7 @@ async fn nobody_is_told_of_more_that_is_left_than_there_is() -> TestResult {
 }
 
 #[tokio::test]
-async fn callers_are_told_apart_by_the_key_and_cannot_forge_it() -> TestResult {
+async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
     let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
     let (_backend, gateway) = with(|config| set_limits(config, limits(vec![by_address]))).await?;
     for n in 0..3 {
@@ -120,7 +120,7 @@ async fn callers_are_told_apart_by_the_key_and_cannot_forge_it() -> TestResult {
 }
 
 #[tokio::test]
-async fn consumers_have_limits_of_their_own_and_groups_theirs() -> TestResult {
+async fn consumers_and_groups_have_separate_rate_limits() -> TestResult {
     let mut alice = consumer("alice", "alice-key");
     alice.groups = vec!["gold".into()];
     let mut bob = consumer("bob", "bob-key");
@@ -142,7 +142,7 @@ async fn consumers_have_limits_of_their_own_and_groups_theirs() -> TestResult {
 }
 
 #[tokio::test]
-async fn guesses_are_limited_before_they_are_checked() -> TestResult {
+async fn invalid_credentials_count_against_the_address_limit() -> TestResult {
     let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
@@ -159,7 +159,7 @@ async fn guesses_are_limited_before_they_are_checked() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_is_refused_uses_up_nothing_that_others_have_a_share_in() -> TestResult {
+async fn rejected_requests_do_not_consume_a_shared_limit() -> TestResult {
     for window in [Window::TokenBucket { burst: 6 }, Window::Sliding] {
         let everybody = Limit { window, ..limit("everybody", 6, Vec::new()) };
         let each = limit("each", 3, vec![LimitKey::Consumer]);
@@ -186,7 +186,7 @@ async fn who_is_refused_uses_up_nothing_that_others_have_a_share_in() -> TestRes
 }
 
 #[tokio::test]
-async fn a_limit_that_is_tried_out_counts_and_lets_in() -> TestResult {
+async fn dry_run_limit_counts_and_admits() -> TestResult {
     let dry = Limit { dry_run: true, ..limit("dry", 2, Vec::new()) };
     let both = vec![dry, limit("wet", 100, Vec::new())];
     let (_backend, gateway) = with(|config| set_limits(config, limits(both))).await?;
@@ -201,7 +201,7 @@ async fn a_limit_that_is_tried_out_counts_and_lets_in() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_limit_that_stays_goes_on_counting_when_its_policy_changes() -> TestResult {
+async fn unchanged_limit_retains_its_count_when_its_policy_changes() -> TestResult {
     let stays = || limit("stays", 3, Vec::new());
     let (_backend, gateway) = with(|config| set_limits(config, limits(vec![stays()]))).await?;
     assert_eq!(let_in(&gateway, 2, &[]).await?, 2);

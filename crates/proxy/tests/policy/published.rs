@@ -56,7 +56,7 @@ fn state(gateway: &Gateway) -> PublishedKeys {
 }
 
 #[tokio::test]
-async fn keys_are_fetched_once_for_all_and_followed() -> TestResult {
+async fn published_keys_are_fetched_once_and_refreshed() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
     let (_backend, gateway) = guarded(by(&server, Duration::from_millis(20))).await?;
@@ -85,7 +85,7 @@ async fn keys_are_fetched_once_for_all_and_followed() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_token_with_a_new_key_has_them_fetched_before_they_are_due_but_not_at_once_again() -> TestResult {
+async fn unknown_key_id_triggers_a_single_early_refresh() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
     let (_backend, gateway) = guarded(by(&server, Duration::from_secs(3600))).await?;
@@ -101,7 +101,7 @@ async fn a_token_with_a_new_key_has_them_fetched_before_they_are_due_but_not_at_
 }
 
 #[tokio::test]
-async fn a_server_that_is_slow_wrong_redirecting_or_huge_lets_nobody_in_and_harms_nobody() -> TestResult {
+async fn tokens_are_rejected_while_the_key_server_responds_invalidly() -> TestResult {
     let key = Key::new("one");
     let secret = json!({"keys": [{"kty": "oct", "kid": "one", "k": URL_SAFE_NO_PAD.encode(SECRET)}]});
     let huge = json!({"keys": [key.jwk()], "padding": "x".repeat(300_000)});
@@ -137,7 +137,7 @@ async fn a_server_that_is_slow_wrong_redirecting_or_huge_lets_nobody_in_and_harm
 }
 
 #[tokio::test]
-async fn a_server_over_tls_is_verified_by_the_authorities_of_the_policy() -> TestResult {
+async fn certificate_of_the_key_server_is_verified_by_the_policy() -> TestResult {
     use sluicegate_testkit::terminator::Terminator;
     use sluicegate_testkit::tls::Authority;
     let (key, authority) = (Key::new("one"), Authority::new());
@@ -164,7 +164,7 @@ async fn a_server_over_tls_is_verified_by_the_authorities_of_the_policy() -> Tes
 }
 
 #[tokio::test]
-async fn the_last_keys_stay_in_use_while_the_server_is_away() -> TestResult {
+async fn last_valid_keys_stay_in_use_while_the_key_server_is_down() -> TestResult {
     let key = Key::new("one");
     let mut server = Backend::start(set(&[&key])).await?;
     let (_backend, gateway) = guarded(by(&server, Duration::from_millis(20))).await?;

@@ -101,7 +101,7 @@ async fn two_gateways_share_one_limit() -> TestResult {
 }
 
 #[tokio::test]
-async fn at_a_steady_pace_two_gateways_let_in_hardly_more_than_one() -> TestResult {
+async fn two_gateways_at_a_steady_rate_admit_at_most_half_more() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let all = || vec![Limit { window: Window::Sliding, ..limit("all", 300, Vec::new()) }];
     let (first, one) = sharing(redis(server.address()), all()).await?;
@@ -122,7 +122,7 @@ async fn at_a_steady_pace_two_gateways_let_in_hardly_more_than_one() -> TestResu
 }
 
 #[tokio::test]
-async fn routes_and_consumers_are_the_same_for_all() -> TestResult {
+async fn route_and_consumer_keys_are_shared_between_gateways() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let start = || async {
         let key = vec![LimitKey::Route, LimitKey::Consumer, LimitKey::Address { ipv6_prefix: 64 }];
@@ -149,12 +149,12 @@ async fn routes_and_consumers_are_the_same_for_all() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_under_load_costs_no_request_and_comes_back() -> TestResult {
+async fn redis_killed_under_load_loses_no_request_and_recovers() -> TestResult {
     interrupted(|server| server.kill().map_err(Into::into), async |server| server.restart().await).await
 }
 
 #[tokio::test]
-async fn a_server_that_is_paused_under_load_costs_no_request_and_comes_back() -> TestResult {
+async fn redis_paused_under_load_loses_no_request_and_recovers() -> TestResult {
     interrupted(|server| server.pause(), async |server| server.resume()).await
 }
 
@@ -211,7 +211,7 @@ async fn interrupted(
 }
 
 #[tokio::test]
-async fn what_was_let_in_while_the_server_was_away_is_told_when_it_is_back() -> TestResult {
+async fn requests_admitted_during_a_redis_outage_are_shared_afterwards() -> TestResult {
     let mut server = RedisServer::start(&[]).await?;
     let (_first, one) = sharing(redis(server.address()), vec![hundred(WINDOWS[0])]).await?;
     is_up(&one, true).await?;
@@ -230,7 +230,7 @@ async fn what_was_let_in_while_the_server_was_away_is_told_when_it_is_back() -> 
 }
 
 #[tokio::test]
-async fn a_server_that_comes_and_goes_is_told_of_once() -> TestResult {
+async fn repeated_redis_outages_are_logged_a_limited_number_of_times() -> TestResult {
     let mut server = RedisServer::start(&[]).await?;
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
@@ -252,7 +252,7 @@ async fn a_server_that_comes_and_goes_is_told_of_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_once_and_each_counts_for_itself_until_it_is_right() -> TestResult {
+async fn wrong_redis_password_is_logged_once_and_limits_stay_local() -> TestResult {
     let server = RedisServer::start(&["--requirepass", "the-right-one"]).await?;
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
@@ -280,7 +280,7 @@ async fn a_wrong_password_is_told_once_and_each_counts_for_itself_until_it_is_ri
 }
 
 #[tokio::test]
-async fn a_user_needs_no_more_than_the_guide_says() -> TestResult {
+async fn redis_user_needs_only_the_documented_permissions() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let user = "ACL SETUSER gate on >of-gate ~sluicegate:* +eval +get +set +time +select";
     assert_eq!(server.ask(user).await?, "+OK");
@@ -305,7 +305,7 @@ async fn a_user_needs_no_more_than_the_guide_says() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_replica_that_takes_nothing_is_no_server_to_share_by() -> TestResult {
+async fn read_only_redis_replica_is_rejected_and_limits_stay_local() -> TestResult {
     // Of nobody, at a port where nobody listens.
     let server = RedisServer::start(&["--replicaof", "127.0.0.1 1"]).await?;
     let log = Log::default();
@@ -319,7 +319,7 @@ async fn a_replica_that_takes_nothing_is_no_server_to_share_by() -> TestResult {
 }
 
 #[tokio::test]
-async fn whatever_a_server_answers_requests_are_served_and_counted() -> TestResult {
+async fn invalid_redis_responses_leave_local_limits_in_effect() -> TestResult {
     let numbers = |count: usize| format!("*{count}\r\n{}", ":1\r\n".repeat(count));
     let now = now() * 1_000_000;
     for (answer, told) in [
@@ -348,7 +348,7 @@ async fn whatever_a_server_answers_requests_are_served_and_counted() -> TestResu
 }
 
 #[tokio::test]
-async fn a_server_whose_clock_goes_back_refuses_nobody() -> TestResult {
+async fn redis_clock_going_backwards_denies_no_request() -> TestResult {
     for window in [Window::TokenBucket { burst: 1000 }, Window::Sliding] {
         let back = Arc::new(AtomicU64::new(0));
         let limit = Limit { per: Duration::from_secs(1), ..limit("all", 1_000, Vec::new()) };
@@ -410,7 +410,7 @@ async fn answering(answer: Vec<u8>) -> anyhow::Result<SocketAddr> {
 }
 
 #[tokio::test]
-async fn a_server_is_spoken_to_by_tls_if_its_certificate_is_vouched_for() -> TestResult {
+async fn redis_over_tls_requires_a_trusted_certificate() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let authority = Authority::new();
     let terminator = Terminator::start(server.address(), &authority.issue(&["redis.test"]), None).await?;
@@ -430,7 +430,7 @@ async fn a_server_is_spoken_to_by_tls_if_its_certificate_is_vouched_for() -> Tes
 }
 
 #[tokio::test]
-async fn a_flood_of_keys_is_told_in_pieces_and_none_stays_for_ever() -> TestResult {
+async fn flood_of_keys_is_shared_in_batches_and_every_key_expires() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     for window in [Window::TokenBucket { burst: 3 }, Window::Sliding] {
         let limit = Limit { requests: 3, ..hundred(window) };
@@ -455,7 +455,7 @@ async fn a_flood_of_keys_is_told_in_pieces_and_none_stays_for_ever() -> TestResu
 }
 
 #[tokio::test]
-async fn what_cannot_be_shared_is_told_and_limits_all_the_same() -> TestResult {
+async fn unusable_shared_limit_is_reported_and_applies_locally() -> TestResult {
     let policy = RateLimits {
         id: id("RateLimitPolicy", "calm"),
         limits: vec![hundred(WINDOWS[0])],

@@ -6,7 +6,7 @@ use sluicegate_model::policy::security::ClaimValues;
 use super::*;
 
 #[tokio::test]
-async fn a_good_token_gets_in_by_each_transport_and_its_claims_reach_the_endpoint() -> TestResult {
+async fn valid_token_is_admitted_and_its_claims_reach_the_endpoint() -> TestResult {
     let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let line = format!("Authorization: Bearer {}", good_token());
     for transport in [Transport::Http, Transport::Https, Transport::Http2] {
@@ -25,7 +25,7 @@ async fn a_good_token_gets_in_by_each_transport_and_its_claims_reach_the_endpoin
 }
 
 #[tokio::test]
-async fn whoever_shows_no_good_token_is_told_how_and_does_not_reach_the_endpoint() -> TestResult {
+async fn missing_or_invalid_token_returns_401_with_a_challenge() -> TestResult {
     let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let with = |change: &dyn Fn(&mut Value)| {
         let mut claims = claims();
@@ -67,7 +67,7 @@ async fn whoever_shows_no_good_token_is_told_how_and_does_not_reach_the_endpoint
 }
 
 #[tokio::test]
-async fn two_authorization_headers_are_refused_in_either_order() -> TestResult {
+async fn two_authorization_headers_are_rejected_in_either_order() -> TestResult {
     let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let (good, bad) =
         (format!("Authorization: Bearer {}", good_token()), "Authorization: Bearer x".to_owned());
@@ -80,7 +80,7 @@ async fn two_authorization_headers_are_refused_in_either_order() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_withdrawn_key_takes_effect_at_once_though_tokens_are_remembered() -> TestResult {
+async fn replaced_key_invalidates_cached_tokens_at_once() -> TestResult {
     let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let line = format!("Authorization: Bearer {}", good_token());
     for _ in 0..5 {
@@ -97,7 +97,7 @@ async fn a_withdrawn_key_takes_effect_at_once_though_tokens_are_remembered() -> 
 }
 
 #[tokio::test]
-async fn a_remembered_token_is_good_until_it_expires_and_for_its_own_policy() -> TestResult {
+async fn cached_token_is_valid_until_expiry_and_only_for_its_policy() -> TestResult {
     let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let mut short = claims();
     short["exp"] = json!(now() + 1);
@@ -121,7 +121,7 @@ async fn a_remembered_token_is_good_until_it_expires_and_for_its_own_policy() ->
 }
 
 #[tokio::test]
-async fn each_issuer_is_verified_by_its_own_keys_alone() -> TestResult {
+async fn token_is_verified_only_by_the_keys_of_its_issuer() -> TestResult {
     let other_secret = b"fedcba9876543210fedcba9876543210";
     let one = provider(JwtKeys::Shared(SECRET.into()));
     let other = JwtProvider {
@@ -153,7 +153,7 @@ async fn each_issuer_is_verified_by_its_own_keys_alone() -> TestResult {
 }
 
 #[tokio::test]
-async fn whoever_names_an_issuer_is_not_taken_for_one_that_names_none() -> TestResult {
+async fn token_of_a_configured_issuer_is_not_verified_by_another_provider() -> TestResult {
     let other_secret = b"fedcba9876543210fedcba9876543210";
     let nameless = JwtProvider { issuer: None, ..provider(JwtKeys::Shared(other_secret.as_slice().into())) };
     let providers = vec![Arc::new(provider(JwtKeys::Shared(SECRET.into()))), Arc::new(nameless)];
@@ -175,7 +175,7 @@ async fn whoever_names_an_issuer_is_not_taken_for_one_that_names_none() -> TestR
 }
 
 #[tokio::test]
-async fn what_cannot_be_honoured_lets_nobody_in() -> TestResult {
+async fn unusable_security_policy_returns_503() -> TestResult {
     let unusable = jwt(provider(JwtKeys::Unusable("Secret default/keys does not exist".into())));
     let (backend, gateway) = guarded(asking(vec![unusable.clone()])).await?;
     let line = format!("Authorization: Bearer {}", good_token());
@@ -201,7 +201,7 @@ async fn what_cannot_be_honoured_lets_nobody_in() -> TestResult {
 }
 
 #[tokio::test]
-async fn policies_change_under_load_without_a_lost_request() -> TestResult {
+async fn token_policy_changes_under_load_lose_no_request() -> TestResult {
     let (_backend, gateway) = with(|_| {}).await?;
     let query = Credential::Query("access_token".into());
     let token = |from| {

@@ -54,7 +54,7 @@ fn lines(lines: &[(&str, &str)]) -> Vec<(Box<str>, Box<str>)> {
 const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::Http2];
 
 #[tokio::test]
-async fn headers_are_set_added_and_removed_both_ways() -> TestResult {
+async fn request_and_response_headers_are_set_added_and_removed() -> TestResult {
     let (backend, gateway) = echo(|traffic| {
         traffic.request_headers = HeaderRules {
             set: lines(&[("X-Set", "ours"), ("Accept", "text/plain")]),
@@ -100,7 +100,7 @@ async fn headers_are_set_added_and_removed_both_ways() -> TestResult {
 }
 
 #[tokio::test]
-async fn headers_that_are_taken_out_do_not_come_back_as_trailers() -> TestResult {
+async fn removed_request_headers_are_also_removed_from_trailers() -> TestResult {
     for removed in [Vec::new(), vec!["x-debug".into()]] {
         let is_passed = removed.is_empty();
         let (_backend, gateway) = echo(|traffic| {
@@ -115,7 +115,7 @@ async fn headers_that_are_taken_out_do_not_come_back_as_trailers() -> TestResult
 }
 
 #[tokio::test]
-async fn paths_and_hosts_are_rewritten_and_the_query_stays() -> TestResult {
+async fn path_and_host_are_rewritten_and_the_query_is_unchanged() -> TestResult {
     let (backend, gateway) = echo(|traffic| {
         traffic.rewrite =
             Rewrite { path: Some(PathRewrite::Prefix("/app".into())), host: Some("inner.example".into()) };
@@ -142,7 +142,7 @@ async fn paths_and_hosts_are_rewritten_and_the_query_stays() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_rewrite_makes_no_dot_segments() -> TestResult {
+async fn rewrite_that_would_create_dot_segments_returns_400() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -184,7 +184,7 @@ async fn a_rewrite_makes_no_dot_segments() -> TestResult {
 }
 
 #[tokio::test]
-async fn clients_are_sent_elsewhere() -> TestResult {
+async fn redirect_replaces_scheme_host_port_and_path() -> TestResult {
     let redirect = Redirect { https: None, host: None, port: None, path: None, status: 302 };
     let host = Some("new.example".into());
     for (redirect, host_header, expected) in [
@@ -237,7 +237,7 @@ async fn clients_are_sent_elsewhere() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_is_where_a_redirect_leads_is_not_sent_in_circles() -> TestResult {
+async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
     let to_https = Redirect { https: Some(true), host: None, port: None, path: None, status: 301 };
     let host = Some("new.example".into());
     let path = Some(PathRewrite::Full("/new".into()));
@@ -287,7 +287,7 @@ async fn who_is_where_a_redirect_leads_is_not_sent_in_circles() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_fixed_answer_needs_no_endpoint() -> TestResult {
+async fn fixed_response_contacts_no_endpoint() -> TestResult {
     let fixed =
         Fixed { status: 503, content_type: Some("text/html".into()), body: "<h1>Back soon</h1>".into() };
     let (backend, gateway) = echo(|traffic| traffic.answer = Some(Answer::Fixed(fixed))).await?;
@@ -310,7 +310,7 @@ async fn a_fixed_answer_needs_no_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_may_be_as_long_as_the_route_says() -> TestResult {
+async fn request_body_limit_of_the_route_overrides_the_settings() -> TestResult {
     let (_backend, gateway) = echo(|traffic| traffic.request_body = Some(10)).await?;
     gateway.configure(|config| config.settings.limits.request_body = Some(5)).await;
     let post =
@@ -329,7 +329,7 @@ async fn a_body_may_be_as_long_as_the_route_says() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_may_be_as_long_as_the_route_says() -> TestResult {
+async fn response_body_over_the_route_limit_fails() -> TestResult {
     let (backend, gateway) = echo(|traffic| traffic.response_body = Some(1000)).await?;
     for transport in TRANSPORTS {
         backend.set(Behaviour::sized(1000));
@@ -347,7 +347,7 @@ async fn a_response_may_be_as_long_as_the_route_says() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_change_of_the_settings_holds_for_governed_routes_too() -> TestResult {
+async fn changed_settings_apply_to_routes_with_a_traffic_policy() -> TestResult {
     let (_backend, gateway) =
         echo(|traffic| traffic.timeouts.request = Some(Duration::from_secs(60))).await?;
     assert_eq!(ask(&gateway, "/", &["X_y: 1"]).await?.status, 200);
@@ -358,7 +358,7 @@ async fn a_change_of_the_settings_holds_for_governed_routes_too() -> TestResult 
 }
 
 #[tokio::test]
-async fn time_limits_are_those_of_the_route() -> TestResult {
+async fn route_timeouts_apply() -> TestResult {
     let silent = Backend::start(Behaviour::silent()).await?;
     let soon = Some(Duration::from_millis(50));
     for timeouts in [
@@ -398,7 +398,7 @@ fn retries() -> Retries {
 }
 
 #[tokio::test]
-async fn an_unwanted_status_is_asked_again_elsewhere_if_that_is_safe() -> TestResult {
+async fn configured_statuses_are_retried_on_another_endpoint_if_idempotent() -> TestResult {
     let (bad, good) = two(Behaviour::status(503)).await?;
     let gateway = governed([&bad, &good], |traffic| {
         traffic.choice.balance = Some(Balance::RoundRobin);
@@ -428,7 +428,7 @@ async fn an_unwanted_status_is_asked_again_elsewhere_if_that_is_safe() -> TestRe
 }
 
 #[tokio::test]
-async fn an_attempt_that_takes_too_long_is_followed_by_another() -> TestResult {
+async fn attempt_beyond_its_timeout_is_retried() -> TestResult {
     let (slow, good) = two(Behaviour::silent()).await?;
     let gateway = governed([&slow, &good], |traffic| {
         traffic.choice.balance = Some(Balance::RoundRobin);
@@ -448,7 +448,7 @@ async fn an_attempt_that_takes_too_long_is_followed_by_another() -> TestResult {
 }
 
 #[tokio::test]
-async fn retries_end_with_their_budget() -> TestResult {
+async fn retries_end_at_the_retry_budget() -> TestResult {
     let (bad, worse) =
         (Backend::start(Behaviour::status(500)).await?, Backend::start(Behaviour::status(500)).await?);
     let gateway = governed([&bad, &worse], |traffic| {
@@ -466,7 +466,7 @@ async fn retries_end_with_their_budget() -> TestResult {
 }
 
 #[tokio::test]
-async fn faults_happen_to_as_many_as_they_should() -> TestResult {
+async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
     let (backend, gateway) = echo(|traffic| {
         traffic.faults.abort = Some(Abort { percent: 50, status: 418 });
         traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_millis(1) });
@@ -510,7 +510,7 @@ async fn split(branch: impl FnOnce(&mut Branch)) -> anyhow::Result<(Backend, Bac
 }
 
 #[tokio::test]
-async fn a_canary_has_its_share_and_those_that_ask_for_it() -> TestResult {
+async fn canary_receives_its_weight_and_matching_requests() -> TestResult {
     let (stable, canary, gateway) = split(|branch| {
         branch.weight = 25;
         branch.matches = matches(MatchPlace::Header("x-canary".into()), Some("always"));
@@ -559,7 +559,7 @@ async fn a_canary_has_its_share_and_those_that_ask_for_it() -> TestResult {
 }
 
 #[tokio::test]
-async fn requests_of_one_hash_go_to_one_endpoint_and_others_are_spread() -> TestResult {
+async fn consistent_hashing_selects_a_stable_endpoint_for_each_key() -> TestResult {
     let backends = Backend::group(4, Behaviour::ok()).await?;
     let gateway = governed(&backends, |traffic| {
         traffic.choice.hash = vec![HashPart::Header("x-user".into()), HashPart::Query("q".into())];
@@ -581,7 +581,7 @@ async fn requests_of_one_hash_go_to_one_endpoint_and_others_are_spread() -> Test
 }
 
 #[tokio::test]
-async fn a_cookie_is_for_https_where_a_load_balancer_has_taken_it_off() -> TestResult {
+async fn affinity_cookie_is_secure_behind_a_tls_terminating_load_balancer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = governed([&backend], |traffic| {
         traffic.choice.cookie = Some(AffinityCookie { name: "route".into(), max_age: None });
@@ -595,7 +595,7 @@ async fn a_cookie_is_for_https_where_a_load_balancer_has_taken_it_off() -> TestR
 }
 
 #[tokio::test]
-async fn a_cookie_leads_a_client_back_to_its_endpoint_as_long_as_that_serves() -> TestResult {
+async fn affinity_cookie_selects_its_endpoint_while_healthy() -> TestResult {
     let mut backends = Backend::group(3, Behaviour::ok()).await?;
     let gateway = governed(&backends, |traffic| {
         let max_age = Some(Duration::from_secs(60));
@@ -624,7 +624,7 @@ async fn a_cookie_leads_a_client_back_to_its_endpoint_as_long_as_that_serves() -
 }
 
 #[tokio::test]
-async fn copies_go_to_another_upstream_and_nobody_waits_for_them() -> TestResult {
+async fn mirrored_requests_never_delay_the_original_request() -> TestResult {
     let (backend, shadow) =
         (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::echo()).await?);
     let mut builder = Gateway::builder().backends([&backend]);

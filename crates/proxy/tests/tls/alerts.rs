@@ -37,7 +37,7 @@ async fn answer(gateway: &Gateway, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn first_record_that_is_no_handshake_receives_unexpected_message() -> TestResult {
+async fn non_handshake_first_record_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let firsts = [
         &b"\0\x01\x02\x03\x04\x05"[..],
@@ -57,7 +57,7 @@ async fn first_record_that_is_no_handshake_receives_unexpected_message() -> Test
 }
 
 #[tokio::test]
-async fn handshake_message_that_is_no_client_hello_receives_unexpected_message() -> TestResult {
+async fn first_handshake_message_other_than_client_hello_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     // Finished, and a KeyUpdate.
     for (count, message) in (1..).zip([&[20, 0, 0, 4, 1, 2, 3, 4][..], &[24, 0, 0, 1, 0]]) {
@@ -69,8 +69,7 @@ async fn handshake_message_that_is_no_client_hello_receives_unexpected_message()
 }
 
 #[tokio::test]
-async fn handshake_message_between_whose_fragments_another_record_lies_receives_unexpected_message()
--> TestResult {
+async fn record_between_handshake_fragments_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let fragments = [22, 3, 3, 0, 5, 1, 0, 0, 9, 3, 23, 3, 3, 0, 1, 0];
     assert_eq!(answer(&gateway, &fragments).await?, fatal(UNEXPECTED_MESSAGE));

@@ -12,7 +12,7 @@ use sluicegate_testkit::tls::ClientOptions;
 use crate::{TestResult, certificate, get, serving, set_host, shown, trusting, with_names};
 
 #[tokio::test]
-async fn a_changed_certificate_serves_the_next_handshake_and_touches_no_connection() -> TestResult {
+async fn changed_certificate_applies_to_new_handshakes_and_leaves_connections_open() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let mut before = gateway.connect_tls(&trusting(), "a.test").await?;
     before.request(get("a.test")).await?;
@@ -32,7 +32,7 @@ async fn a_changed_certificate_serves_the_next_handshake_and_touches_no_connecti
 }
 
 #[tokio::test]
-async fn certificates_that_change_all_the_time_fail_nobody() -> TestResult {
+async fn frequent_certificate_changes_under_load_lose_no_request() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let load = Load::new(gateway.https_addr()).transport(Transport::Https).connections(4).expect_own_id();
@@ -59,7 +59,7 @@ async fn returns(gateway: &Gateway, options: &ClientOptions) -> anyhow::Result<O
 }
 
 #[tokio::test]
-async fn sessions_are_resumed_by_every_worker_and_survive_a_change_of_certificates() -> TestResult {
+async fn sessions_resume_on_every_worker_and_across_certificate_changes() -> TestResult {
     for options in [trusting(), trusting().tls12()] {
         let (_backend, gateway) = serving(&["a.test"]).await?;
         assert_ne!(returns(&gateway, &options).await?, Some(HandshakeKind::Resumed));

@@ -54,7 +54,7 @@ fn stranger() -> Issued {
 }
 
 #[tokio::test]
-async fn only_those_with_a_certificate_get_in_and_endpoints_learn_who_they_are() -> TestResult {
+async fn required_client_certificate_is_verified_and_its_identity_forwarded() -> TestResult {
     let (backend, gateway) = demanding(policy(ClientAuthMode::Required)).await?;
     let alice = Authority::of_process().issue(&["alice"]);
     for options in [trusting(), trusting().tls12()] {
@@ -76,7 +76,7 @@ async fn only_those_with_a_certificate_get_in_and_endpoints_learn_who_they_are()
 }
 
 #[tokio::test]
-async fn there_is_no_way_around_it() -> TestResult {
+async fn required_client_certificate_cannot_be_bypassed() -> TestResult {
     let (backend, gateway) = demanding(policy(ClientAuthMode::Required)).await?;
     let mut other = gateway.connect_tls(&trusting(), "b.test").await?;
     assert_eq!(other.request(get("a.test")).await?.status, 421, "over another host's connection");
@@ -100,7 +100,7 @@ async fn there_is_no_way_around_it() -> TestResult {
 }
 
 #[tokio::test]
-async fn optional_certificates_are_told_of() -> TestResult {
+async fn optional_client_certificates_are_reported_to_endpoints() -> TestResult {
     let mallory = stranger();
     let alice = Authority::of_process().issue(&["alice"]);
     for (mode, of_mallory) in
@@ -123,7 +123,7 @@ async fn optional_certificates_are_told_of() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_revoked_certificate_is_refused_although_its_session_could_be_resumed() -> TestResult {
+async fn revoked_client_certificate_is_rejected_despite_a_resumable_session() -> TestResult {
     let (_backend, gateway) = demanding(policy(ClientAuthMode::Required)).await?;
     let [alice, bob] = ["alice", "bob"].map(|name| Authority::of_process().issue(&[name]));
     let [of_alice, of_bob] = [&alice, &bob].map(|issued| trusting().identity(issued));
@@ -141,7 +141,7 @@ async fn a_revoked_certificate_is_refused_although_its_session_could_be_resumed(
 }
 
 #[tokio::test]
-async fn without_roots_nobody_gets_in() -> TestResult {
+async fn client_authentication_without_ca_certificates_rejects_every_client() -> TestResult {
     let (_backend, gateway) =
         demanding(ClientAuth { roots: Vec::new(), ..policy(ClientAuthMode::Required) }).await?;
     let alice = Authority::of_process().issue(&["alice"]);

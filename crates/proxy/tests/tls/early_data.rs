@@ -101,7 +101,7 @@ async fn rejected_early_data_over_the_limit_ends_the_handshake() -> TestResult {
 }
 
 #[tokio::test]
-async fn fragments_of_a_handshake_behind_rejected_early_data_are_understood() -> TestResult {
+async fn fragmented_handshake_after_rejected_early_data_succeeds() -> TestResult {
     let backend =
         sluicegate_testkit::backend::Backend::start(sluicegate_testkit::backend::Behaviour::echo()).await?;
     let roots = vec![Authority::of_process().certificate()];

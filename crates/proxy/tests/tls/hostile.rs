@@ -40,7 +40,7 @@ async fn is_well(gateway: &Gateway) -> TestResult {
 }
 
 #[tokio::test]
-async fn a_hello_cut_anywhere_or_with_any_byte_changed_harms_nobody() -> TestResult {
+async fn truncated_or_corrupted_client_hello_leaves_the_gateway_serving() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     for at in (0..hello.len()).step_by(7) {
@@ -55,7 +55,7 @@ async fn a_hello_cut_anywhere_or_with_any_byte_changed_harms_nobody() -> TestRes
 }
 
 #[tokio::test]
-async fn a_hello_in_single_bytes_and_in_small_records_is_understood() -> TestResult {
+async fn client_hello_in_single_bytes_or_small_records_is_accepted() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     let mut socket = TcpStream::connect(gateway.https_addr()).await?;
@@ -111,7 +111,7 @@ async fn client_hello_of_16_kib_is_served_by_default() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_no_tls_is_told_so_where_it_can_be_understood() -> TestResult {
+async fn plain_http_on_the_https_port_returns_400() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let answer = send(&gateway, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await?;
     let answer = String::from_utf8_lossy(&answer);
@@ -121,7 +121,7 @@ async fn what_is_no_tls_is_told_so_where_it_can_be_understood() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_is_connected_does_not_wait_for_all_who_want_to_be() -> TestResult {
+async fn handshake_flood_does_not_starve_open_connections() -> TestResult {
     const MANY: usize = 500;
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
@@ -155,7 +155,7 @@ async fn who_is_connected_does_not_wait_for_all_who_want_to_be() -> TestResult {
 }
 
 #[tokio::test]
-async fn handshakes_that_do_not_go_on_are_ended() -> TestResult {
+async fn stalled_handshakes_end_at_the_timeout() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     gateway.configure(|config| config.settings.timeouts.tls_handshake = Duration::from_millis(100)).await;
     let hello = hello().await?;
@@ -173,7 +173,7 @@ async fn handshakes_that_do_not_go_on_are_ended() -> TestResult {
 }
 
 #[tokio::test]
-async fn many_half_open_handshakes_hold_up_nobody() -> TestResult {
+async fn half_open_handshakes_do_not_block_new_clients() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     let mut half_open = Vec::new();
@@ -190,7 +190,7 @@ async fn many_half_open_handshakes_hold_up_nobody() -> TestResult {
 }
 
 #[tokio::test]
-async fn records_that_cannot_be_opened_end_the_connection() -> TestResult {
+async fn undecryptable_records_end_the_connection() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     for junk in [&[23, 3, 3, 0, 40][..], &[20, 3, 3, 0, 1, 2], &[21, 3, 3, 0, 2, 2, 40], &[99, 3, 3, 0, 1, 1]]

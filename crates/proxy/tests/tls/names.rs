@@ -11,7 +11,7 @@ use sluicegate_testkit::tls::{Authority, ClientOptions};
 use crate::{TestResult, certificate, failed, get, serving, set_host, shown, trusting, with_names};
 
 #[tokio::test]
-async fn each_name_has_its_own_certificate_and_a_wildcard_stands_for_one_label() -> TestResult {
+async fn certificate_is_selected_by_name_and_a_wildcard_matches_one_label() -> TestResult {
     let (_backend, gateway) = serving(&["a.test", "*.b.test"]).await?;
     for (name, host) in [("a.test", "a.test"), ("A.Test", "a.test"), ("x.b.test", "x.b.test:443")] {
         let mut client = gateway.connect_tls(&trusting(), name).await?;
@@ -27,7 +27,7 @@ async fn each_name_has_its_own_certificate_and_a_wildcard_stands_for_one_label()
 }
 
 #[tokio::test]
-async fn unknown_names_are_refused_if_told_so() -> TestResult {
+async fn unknown_names_are_rejected_if_configured() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     gateway.configure(|config| config.settings.tls.unknown_names = UnknownNames::Refuse).await;
     let error = gateway.connect_tls(&trusting(), "localhost").await.expect_err("an unknown name");
@@ -40,7 +40,7 @@ async fn unknown_names_are_refused_if_told_so() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_gets_a_certificate_that_it_can_verify() -> TestResult {
+async fn certificate_is_selected_by_the_clients_signature_algorithms() -> TestResult {
     let (_backend, gateway) = serving(&[]).await?;
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
     let [ecdsa, rsa] = [KeyKind::Ecdsa, KeyKind::Rsa]
@@ -69,7 +69,7 @@ async fn a_client_gets_a_certificate_that_it_can_verify() -> TestResult {
 }
 
 #[tokio::test]
-async fn clients_that_offer_http_1_0_alone_are_served() -> TestResult {
+async fn clients_offering_only_http_1_0_are_served() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     for (offered, chosen) in [
         (&["http/1.0"][..], &b"http/1.0"[..]),
@@ -86,7 +86,7 @@ async fn clients_that_offer_http_1_0_alone_are_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn versions_algorithms_and_protocols_are_todays() -> TestResult {
+async fn tls_versions_groups_and_alpn_protocols_are_negotiated() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let client = gateway.connect_tls(&trusting().protocols(&["http/1.1"]), "a.test").await?;
     let tls = client.tls().expect("TLS");
@@ -105,7 +105,7 @@ async fn versions_algorithms_and_protocols_are_todays() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_host_that_the_certificate_does_not_cover_is_misdirected() -> TestResult {
+async fn host_outside_the_certificate_returns_421() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let both = certificate(&["a.test", "c.test"]);
     let gateway = with_names(&["b.test"])
@@ -138,7 +138,7 @@ async fn a_host_that_the_certificate_does_not_cover_is_misdirected() -> TestResu
 }
 
 #[tokio::test]
-async fn plain_http_is_redirected_where_a_route_wants_https() -> TestResult {
+async fn plain_http_is_redirected_if_a_route_requires_https() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = with_names(&["a.test"]).backends([&backend]).start().await?;
     gateway
@@ -169,7 +169,7 @@ async fn plain_http_is_redirected_where_a_route_wants_https() -> TestResult {
 }
 
 #[tokio::test]
-async fn endpoints_and_browsers_are_told_of_https() -> TestResult {
+async fn https_requests_carry_forwarded_proto_and_hsts() -> TestResult {
     let (backend, gateway) = serving(&["a.test"]).await?;
     let hsts = Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: false };
     gateway.configure(|config| config.settings.tls.hsts = Some(hsts)).await;
@@ -196,7 +196,7 @@ async fn endpoints_and_browsers_are_told_of_https() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_has_no_certificate_gets_one_that_signs_for_itself() -> TestResult {
+async fn host_without_a_certificate_uses_a_self_signed_certificate() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let start = || {
         let builder = with_names(&["a.test"]).tls(|tls| {

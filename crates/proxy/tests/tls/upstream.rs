@@ -51,7 +51,7 @@ async fn status(gateway: &Gateway) -> anyhow::Result<u16> {
 }
 
 #[tokio::test]
-async fn endpoints_are_verified_asked_by_name_and_pooled() -> TestResult {
+async fn endpoint_tls_is_verified_sends_the_name_and_reuses_connections() -> TestResult {
     let (backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..5 {
@@ -65,7 +65,7 @@ async fn endpoints_are_verified_asked_by_name_and_pooled() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_cannot_show_who_it_is_gets_no_request() -> TestResult {
+async fn endpoint_with_an_untrusted_certificate_receives_no_request() -> TestResult {
     for shown in [issue("other.test"), Authority::named("Nobody").issue(&["web.test"])] {
         let (backend, _terminator, gateway) = before(verified(), &shown).await?;
         assert_eq!(status(&gateway).await?, 502);
@@ -79,7 +79,7 @@ async fn an_endpoint_that_cannot_show_who_it_is_gets_no_request() -> TestResult 
 }
 
 #[tokio::test]
-async fn another_endpoint_serves_in_place_of_one_that_is_not_accepted_whatever_the_method() -> TestResult {
+async fn post_avoids_an_endpoint_with_an_untrusted_certificate() -> TestResult {
     let (backend, good, gateway) = before(verified(), &issue("web.test")).await?;
     let bad = Terminator::start(backend.addr(), &issue("other.test"), None).await?;
     gateway.set_addresses([bad.addr(), good.addr()]).await;
@@ -91,7 +91,7 @@ async fn another_endpoint_serves_in_place_of_one_that_is_not_accepted_whatever_t
 }
 
 #[tokio::test]
-async fn names_can_be_kept_back_and_addresses_be_verified() -> TestResult {
+async fn server_name_can_be_omitted_and_address_certificates_are_verified() -> TestResult {
     let (_backend, terminator, gateway) =
         before(UpstreamTls { sends_name: false, ..verified() }, &issue("web.test")).await?;
     assert_eq!(status(&gateway).await?, 200);
@@ -104,7 +104,7 @@ async fn names_can_be_kept_back_and_addresses_be_verified() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_gateway_shows_its_own_certificate_where_one_is_demanded() -> TestResult {
+async fn gateway_presents_its_client_certificate_to_endpoints() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let clients = Authority::named("Clients");
     let terminator = Terminator::start(backend.addr(), &issue("web.test"), Some(&clients)).await?;
@@ -122,7 +122,7 @@ async fn the_gateway_shows_its_own_certificate_where_one_is_demanded() -> TestRe
 }
 
 #[tokio::test]
-async fn connections_that_were_trusted_by_an_earlier_rule_are_not_used_again() -> TestResult {
+async fn connections_verified_under_an_earlier_policy_are_not_reused() -> TestResult {
     let (_backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
     assert_eq!(status(&gateway).await?, 200);
     let nobody = Authority::named("Nobody");
@@ -136,7 +136,7 @@ async fn connections_that_were_trusted_by_an_earlier_rule_are_not_used_again() -
 }
 
 #[tokio::test]
-async fn a_rule_that_nobody_can_keep_serves_nothing_in_clear_text() -> TestResult {
+async fn unusable_upstream_tls_policy_returns_502_and_sends_no_clear_text() -> TestResult {
     let nobody = Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
     let (backend, terminator, gateway) =
         before(UpstreamTls { verification: nobody, ..verified() }, &issue("web.test")).await?;
@@ -148,7 +148,7 @@ async fn a_rule_that_nobody_can_keep_serves_nothing_in_clear_text() -> TestResul
 }
 
 #[tokio::test]
-async fn large_bodies_and_streams_pass_both_ways() -> TestResult {
+async fn large_bodies_pass_both_ways_over_upstream_tls() -> TestResult {
     let (backend, _terminator, gateway) = before(verified(), &issue("web.test")).await?;
     backend.set(Behaviour::sized(3_000_000));
     let mut client = gateway.connect().await?;
@@ -165,7 +165,7 @@ async fn large_bodies_and_streams_pass_both_ways() -> TestResult {
 }
 
 #[tokio::test]
-async fn early_answer_of_an_endpoint_that_closes_with_unread_data_reaches_the_client() -> TestResult {
+async fn early_response_of_an_endpoint_closing_with_unread_data_reaches_the_client() -> TestResult {
     const ROUNDS: usize = 20;
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -8,7 +8,7 @@ fn line(flags: &str) -> String {
 }
 
 #[tokio::test]
-async fn without_tracing_both_headers_go_on_untouched_whatever_they_say() -> TestResult {
+async fn without_tracing_trace_headers_are_forwarded_unchanged() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     ask(&gateway, "/", &[&line("01"), "tracestate: a=1,b=2"]).await?;
@@ -23,7 +23,7 @@ async fn without_tracing_both_headers_go_on_untouched_whatever_they_say() -> Tes
 }
 
 #[tokio::test]
-async fn a_caller_s_trace_goes_on_with_the_gateway_s_span() -> TestResult {
+async fn callers_trace_continues_with_the_gateway_span() -> TestResult {
     for transport in [Transport::Http, Transport::Http2] {
         let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
         let tracing = Tracing { sample_percent: 0.0, ..to(collector.addr()) };
@@ -42,7 +42,7 @@ async fn a_caller_s_trace_goes_on_with_the_gateway_s_span() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_caller_that_does_not_want_a_trace_gets_none() -> TestResult {
+async fn unsampled_trace_of_a_caller_is_not_recorded() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     ask(&gateway, "/", &[&line("00"), "tracestate: a=1"]).await?;
@@ -53,7 +53,7 @@ async fn a_caller_that_does_not_want_a_trace_gets_none() -> TestResult {
 }
 
 #[tokio::test]
-async fn nonsense_begins_a_new_trace_and_its_state_is_dropped() -> TestResult {
+async fn malformed_traceparent_starts_a_new_trace_without_tracestate() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     let zero = format!("traceparent: 00-{}-{PARENT}-01", "0".repeat(32));
@@ -80,7 +80,7 @@ async fn nonsense_begins_a_new_trace_and_its_state_is_dropped() -> TestResult {
 }
 
 #[tokio::test]
-async fn nonsense_does_not_go_on_although_there_is_no_span() -> TestResult {
+async fn malformed_traceparent_is_dropped_even_without_a_span() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let tracing = Tracing { sample_percent: 0.0, ..to(collector.addr()) };
     let gateway = traced(&backend, tracing).start().await?;
@@ -94,7 +94,7 @@ async fn nonsense_does_not_go_on_although_there_is_no_span() -> TestResult {
 }
 
 #[tokio::test]
-async fn callers_do_not_make_the_gateway_export_without_end() -> TestResult {
+async fn exported_spans_of_callers_traces_are_limited_per_second() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let tracing = Tracing { sample_percent: 0.0, followed_per_second: 1, ..to(collector.addr()) };
     let gateway = traced(&backend, tracing).start().await?;

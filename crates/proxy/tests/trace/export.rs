@@ -12,7 +12,7 @@ use sluicegate_testkit::tls::Authority;
 use super::*;
 
 #[tokio::test]
-async fn spans_are_sent_each_second_on_a_connection_that_stays() -> TestResult {
+async fn spans_are_exported_as_otlp_over_http() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     ask(&gateway, "/", &[]).await?;
@@ -59,7 +59,7 @@ async fn under_load(behaviour: Behaviour, loss: Option<SpanLoss>) -> TestResult 
 }
 
 #[tokio::test]
-async fn a_collector_that_refuses_costs_spans_and_no_request() -> TestResult {
+async fn rejecting_collector_loses_spans_and_no_request() -> TestResult {
     tokio::try_join!(
         under_load(Behaviour::status(400), Some(SpanLoss::Refused)),
         under_load(Behaviour::status(404), Some(SpanLoss::Refused)),
@@ -72,7 +72,7 @@ async fn a_collector_that_refuses_costs_spans_and_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_or_talks_nonsense_is_asked_some_times_and_costs_no_request() -> TestResult {
+async fn unreachable_or_malformed_collector_loses_spans_and_no_request() -> TestResult {
     tokio::try_join!(
         under_load(Behaviour::close_on_accept(), Some(SpanLoss::Unreachable)),
         under_load(Behaviour::garbage(), Some(SpanLoss::Unreachable)),
@@ -82,14 +82,14 @@ async fn a_collector_that_is_away_or_talks_nonsense_is_asked_some_times_and_cost
 }
 
 #[tokio::test]
-async fn an_answer_is_not_read_beyond_its_use() -> TestResult {
+async fn oversized_or_endless_collector_responses_lose_no_request() -> TestResult {
     let endless = Behaviour::chunked(vec![vec![b'x'; 16 * 1024]; 64], Duration::from_millis(1), &[]);
     under_load(Behaviour::sized(8 << 20), None).await?;
     under_load(endless, None).await
 }
 
 #[tokio::test]
-async fn a_collector_that_never_answers_costs_no_request_and_two_seconds_at_the_end() -> TestResult {
+async fn silent_collector_fails_no_request_and_shutdown_counts_lost_spans() -> TestResult {
     for behaviour in [Behaviour::silent(), Behaviour::hold_on_accept()] {
         let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
         let gateway = traced(&backend, to(collector.addr())).start().await?;
@@ -105,7 +105,7 @@ async fn a_collector_that_never_answers_costs_no_request_and_two_seconds_at_the_
 }
 
 #[tokio::test]
-async fn a_collector_that_was_away_for_a_moment_gets_its_spans_once() -> TestResult {
+async fn spans_are_retried_after_a_429_and_exported_once() -> TestResult {
     let tries = Arc::new(AtomicU64::new(0));
     let behaviour = Behaviour::choose({
         let tries = tries.clone();
@@ -123,7 +123,7 @@ async fn a_collector_that_was_away_for_a_moment_gets_its_spans_once() -> TestRes
 }
 
 #[tokio::test]
-async fn spans_that_the_collector_did_not_take_after_all_are_counted() -> TestResult {
+async fn spans_rejected_by_partial_success_are_counted() -> TestResult {
     // partial_success { rejected_spans: 1, error_message: "old" }
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n\x0a\x07\x08\x01\x12\x03old".to_vec();
     let (backend, collector) =
@@ -136,7 +136,7 @@ async fn spans_that_the_collector_did_not_take_after_all_are_counted() -> TestRe
 }
 
 #[tokio::test]
-async fn over_tls_only_a_collector_that_is_vouched_for_gets_spans() -> TestResult {
+async fn collector_over_tls_receives_spans_only_with_a_trusted_certificate() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let (ours, strange) = (Authority::new(), Authority::new());
     let terminator = Terminator::start(collector.addr(), &ours.issue(&["localhost"]), None).await?;
@@ -158,7 +158,7 @@ async fn over_tls_only_a_collector_that_is_vouched_for_gets_spans() -> TestResul
 }
 
 #[tokio::test]
-async fn tracing_begins_and_ends_with_the_settings() -> TestResult {
+async fn tracing_starts_and_stops_with_the_settings() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;
@@ -176,7 +176,7 @@ async fn tracing_begins_and_ends_with_the_settings() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_access_log_names_the_trace_and_the_span() -> TestResult {
+async fn access_log_contains_trace_id_and_span_id() -> TestResult {
     let file = tempfile::NamedTempFile::new()?;
     let log = AccessLog::open(LogFormat::Json, Some(file.path()))?;
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);

@@ -9,7 +9,7 @@ use sluicegate_model::policy::{Access, Authentication, Consumer, Credential, Key
 use super::*;
 
 #[tokio::test]
-async fn a_span_says_what_happened_in_the_words_of_opentelemetry() -> TestResult {
+async fn span_attributes_follow_opentelemetry_conventions() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let tracing = Tracing { service_name: "edge".into(), ..to(collector.addr()) };
     let gateway = traced(&backend, tracing).start().await?;
@@ -47,7 +47,7 @@ async fn a_span_says_what_happened_in_the_words_of_opentelemetry() -> TestResult
 }
 
 #[tokio::test]
-async fn over_tls_and_http2_it_says_so() -> TestResult {
+async fn span_reports_scheme_and_protocol_version() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     ask_by(&gateway, "/", &[], Transport::Https).await?;
@@ -61,7 +61,7 @@ async fn over_tls_and_http2_it_says_so() -> TestResult {
 }
 
 #[tokio::test]
-async fn failures_have_their_reason_and_only_those_of_the_server_are_errors() -> TestResult {
+async fn only_server_failures_mark_a_span_as_error() -> TestResult {
     let (backend, collector) =
         (Backend::start(Behaviour::choose(by_target)).await?, Collector::start().await?);
     let builder = traced(&backend, to(collector.addr())).route("gone.example", "/", "gone");
@@ -95,7 +95,7 @@ fn by_target(request: &Request) -> Behaviour {
 }
 
 #[tokio::test]
-async fn what_clients_send_does_not_spoil_a_message_nor_make_it_long() -> TestResult {
+async fn span_attributes_of_client_input_are_truncated_and_valid_utf8() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     let (path, agent) = (format!("/{}", "a".repeat(5000)), "b".repeat(5000));
@@ -117,7 +117,7 @@ async fn what_clients_send_does_not_spoil_a_message_nor_make_it_long() -> TestRe
 }
 
 #[tokio::test]
-async fn a_span_says_who_called_and_which_policy_turned_it_away_and_no_key() -> TestResult {
+async fn span_names_consumer_and_denying_policy_without_secrets() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let id = |kind, name: &str| RouteId { kind, namespace: "default".into(), name: name.into() };
     let hash = digest::digest(&digest::SHA256, b"alice-key");

@@ -11,7 +11,7 @@ use sluicegate_testkit::gateway::{Gateway, add_route, key, ready, terminating};
 use super::{GET, TestResult, at_once, backends};
 
 #[tokio::test]
-async fn a_client_connection_outlives_a_hundred_changes() -> TestResult {
+async fn client_connection_survives_a_hundred_configuration_changes() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let mut client = gateway.connect().await?;
@@ -26,7 +26,7 @@ async fn a_client_connection_outlives_a_hundred_changes() -> TestResult {
 }
 
 #[tokio::test]
-async fn routes_that_move_to_another_service_lose_no_request() -> TestResult {
+async fn moving_routes_to_another_service_loses_no_request() -> TestResult {
     let (here, there) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = Gateway::of([&here]).await?;
     let other = Arc::new(Upstream { endpoints: [ready(there.addr())].into(), ..Upstream::default() });
@@ -54,7 +54,7 @@ async fn routes_that_move_to_another_service_lose_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_configuration_whose_endpoints_are_older_than_the_last_ones_brings_them_back() -> TestResult {
+async fn reapplied_configuration_restores_its_endpoints() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let config = Arc::new(Gateway::builder().backends([&backends[0]]).into_config());
     let gateway = Gateway::of([&backends[0]]).await?;
@@ -72,7 +72,7 @@ async fn a_configuration_whose_endpoints_are_older_than_the_last_ones_brings_the
 }
 
 #[tokio::test]
-async fn ten_routes_to_one_service_share_its_connections_and_its_health() -> TestResult {
+async fn routes_to_one_service_share_connections_and_upstream_state() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]).workers(1);
     for route in 0..10 {
@@ -90,7 +90,7 @@ async fn ten_routes_to_one_service_share_its_connections_and_its_health() -> Tes
 }
 
 #[tokio::test]
-async fn a_change_of_settings_holds_from_the_next_request_on_the_same_connection() -> TestResult {
+async fn changed_settings_apply_to_the_next_request_on_a_connection() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;
@@ -103,7 +103,7 @@ async fn a_change_of_settings_holds_from_the_next_request_on_the_same_connection
 }
 
 #[tokio::test]
-async fn ready_endpoints_are_preferred_and_terminating_ones_serve_when_nobody_else_does() -> TestResult {
+async fn terminating_endpoints_serve_only_without_ready_endpoints() -> TestResult {
     let backends = backends(3, Behaviour::ok()).await?;
     let [one, two, starting] = [0, 1, 2].map(|index| backends[index].addr());
     let gateway = Gateway::of(&backends).await?;
@@ -128,7 +128,7 @@ async fn ready_endpoints_are_preferred_and_terminating_ones_serve_when_nobody_el
 }
 
 #[tokio::test]
-async fn a_removal_holds_for_every_worker_when_apply_is_done() -> TestResult {
+async fn endpoint_removal_is_effective_on_every_worker_after_apply() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).workers(4).start().await?;
     let mut clients = Vec::new();
@@ -151,7 +151,7 @@ async fn a_removal_holds_for_every_worker_when_apply_is_done() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_reaches_the_last_worker_with_five_thousand_routes() -> TestResult {
+async fn endpoint_change_takes_effect_at_once_with_five_thousand_routes() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).start().await?;
     gateway

@@ -51,7 +51,7 @@ async fn nothing_failed(name: &str, gateway: &Gateway, load: Running) -> TestRes
 }
 
 #[tokio::test]
-async fn back_ends_that_die_unannounced_lose_no_get() -> TestResult {
+async fn endpoints_killed_unannounced_lose_no_get() -> TestResult {
     let mut backends = backends(5, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let load = gets(&gateway).start()?;
@@ -73,7 +73,7 @@ async fn back_ends_that_die_unannounced_lose_no_get() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_last_endpoint_dies_before_its_replacement_is_known() -> TestResult {
+async fn last_endpoint_killed_before_its_replacement_loses_no_get() -> TestResult {
     let mut current = Backend::start(Behaviour::ok()).await?;
     let builder = Gateway::builder().backends([&current]);
     // Far more than the gap that is made here, on any machine.
@@ -95,7 +95,7 @@ async fn the_last_endpoint_dies_before_its_replacement_is_known() -> TestResult 
 }
 
 #[tokio::test]
-async fn a_hundred_changes_of_endpoints_a_second_lose_nothing() -> TestResult {
+async fn hundred_endpoint_changes_per_second_lose_no_request() -> TestResult {
     let backends = backends(10, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let load = gets(&gateway).posts(0.2, 500).start()?;
@@ -113,7 +113,7 @@ async fn a_hundred_changes_of_endpoints_a_second_lose_nothing() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_thousand_routes_rewritten_under_load_lose_nothing() -> TestResult {
+async fn rewriting_a_thousand_routes_under_load_loses_no_request() -> TestResult {
     let backends = backends(3, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let rewrite = |config: &mut Config, generation: usize| {
@@ -138,7 +138,7 @@ async fn a_thousand_routes_rewritten_under_load_lose_nothing() -> TestResult {
 
 /// As in the published experiments: pods exit at once, and the gateway hears of it later.
 #[tokio::test]
-async fn scaling_five_seven_five_with_abrupt_exits_loses_nothing() -> TestResult {
+async fn scaling_with_abrupt_pod_exits_loses_no_request() -> TestResult {
     let mut pods = backends(5, Behaviour::ok()).await?;
     let gateway = Gateway::of(&pods).await?;
     let load = gets(&gateway).rate(500.0).start()?;
@@ -157,7 +157,7 @@ async fn scaling_five_seven_five_with_abrupt_exits_loses_nothing() -> TestResult
 }
 
 #[tokio::test]
-async fn a_rolling_restart_with_abrupt_exits_loses_nothing() -> TestResult {
+async fn rolling_restart_with_abrupt_pod_exits_loses_no_request() -> TestResult {
     let mut pods = backends(5, Behaviour::ok()).await?;
     let gateway = Gateway::of(&pods).await?;
     let load = gets(&gateway).rate(500.0).start()?;

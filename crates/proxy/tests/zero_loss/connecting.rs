@@ -21,7 +21,7 @@ fn patient() -> Builder {
 }
 
 #[tokio::test]
-async fn a_refused_connect_goes_on_to_another_endpoint_for_any_method() -> TestResult {
+async fn refused_connect_is_retried_on_another_endpoint_for_any_method() -> TestResult {
     for request in [GET, POST] {
         let backend = Backend::start(Behaviour::ok()).await?;
         let endpoints = [refusing()?, refusing()?, refusing()?, backend.addr()];
@@ -39,7 +39,7 @@ async fn a_refused_connect_goes_on_to_another_endpoint_for_any_method() -> TestR
 }
 
 #[tokio::test]
-async fn an_address_that_swallows_connects_is_raced_and_then_avoided_for_any_method() -> TestResult {
+async fn blackholed_endpoint_is_hedged_and_then_avoided_for_any_method() -> TestResult {
     for request in [GET, POST] {
         let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
         let gateway = patient().endpoints([hole.addr(), backend.addr()]).start().await?;
@@ -66,7 +66,7 @@ async fn an_address_that_swallows_connects_is_raced_and_then_avoided_for_any_met
 }
 
 #[tokio::test]
-async fn several_holes_at_once_are_outrun() -> TestResult {
+async fn connect_hedging_outruns_several_blackholed_endpoints() -> TestResult {
     let (one, two, three) = (Hole::start().await?, Hole::start().await?, Hole::start().await?);
     let backend = Backend::start(Behaviour::ok()).await?;
     let endpoints = [one.addr(), two.addr(), three.addr(), backend.addr()];
@@ -80,7 +80,7 @@ async fn several_holes_at_once_are_outrun() -> TestResult {
 }
 
 #[tokio::test]
-async fn connecting_ends_when_nobody_answers() -> TestResult {
+async fn connecting_to_only_blackholed_endpoints_returns_504() -> TestResult {
     let holes = [Hole::start().await?, Hole::start().await?, Hole::start().await?, Hole::start().await?];
     let holes = holes.each_ref().map(Hole::addr);
     let refuses = refusing()?;
@@ -100,7 +100,7 @@ async fn connecting_ends_when_nobody_answers() -> TestResult {
 }
 
 #[tokio::test]
-async fn nobody_connects_for_a_client_that_left() -> TestResult {
+async fn client_disconnect_cancels_a_pending_connect() -> TestResult {
     let hole = Hole::start().await?;
     let gateway = patient().endpoints([hole.addr()]).start().await?;
     for request in [GET, POST] {
@@ -116,7 +116,7 @@ async fn nobody_connects_for_a_client_that_left() -> TestResult {
 }
 
 #[tokio::test]
-async fn while_others_hang_one_that_failed_before_is_asked_again() -> TestResult {
+async fn failed_endpoint_is_retried_while_other_connects_hang() -> TestResult {
     let flaky = Behaviour::choose(|request| match request.connection {
         1 => Behaviour::reset_on_request(),
         _ => Behaviour::ok(),
@@ -132,7 +132,7 @@ async fn while_others_hang_one_that_failed_before_is_asked_again() -> TestResult
 }
 
 #[tokio::test]
-async fn without_hedging_only_the_connect_timeout_helps() -> TestResult {
+async fn without_hedging_the_connect_timeout_triggers_the_retry() -> TestResult {
     let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
     let builder = patient().endpoints([hole.addr(), backend.addr()]).settings(|settings| {
         settings.resilience.connect_hedge = Duration::ZERO;
@@ -149,7 +149,7 @@ async fn without_hedging_only_the_connect_timeout_helps() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_connect_that_hangs_does_not_outlive_its_endpoint() -> TestResult {
+async fn endpoint_removal_cancels_its_pending_connect() -> TestResult {
     let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
     let gateway = patient().endpoints([hole.addr()]).start().await?;
     let mut client = gateway.connect().await?;
@@ -164,7 +164,7 @@ async fn a_connect_that_hangs_does_not_outlive_its_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_hanging_connect_is_raced_by_an_endpoint_that_comes_later() -> TestResult {
+async fn pending_connect_is_hedged_by_a_later_endpoint() -> TestResult {
     let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
     let gateway = patient().endpoints([hole.addr()]).start().await?;
     let mut client = gateway.connect().await?;
@@ -179,7 +179,7 @@ async fn a_hanging_connect_is_raced_by_an_endpoint_that_comes_later() -> TestRes
 }
 
 #[tokio::test]
-async fn when_nobody_can_be_connected_to_a_request_waits_for_one_that_comes_back() -> TestResult {
+async fn request_waits_for_an_unreachable_endpoint_to_return() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway =
         patient().backends(&backends).settings(|s| s.resilience.endpoint_wait = NEVER).start().await?;
@@ -195,7 +195,7 @@ async fn when_nobody_can_be_connected_to_a_request_waits_for_one_that_comes_back
 }
 
 #[tokio::test]
-async fn a_request_that_waits_takes_an_endpoint_as_soon_as_there_is_one() -> TestResult {
+async fn waiting_request_uses_the_first_available_endpoint() -> TestResult {
     let (first, second) = (refusing()?, Backend::start(Behaviour::ok()).await?);
     for (endpoints, status) in [(vec![first], 502), (vec![], 503)] {
         let wait = |settings: &mut sluicegate_model::Settings| settings.resilience.endpoint_wait = NEVER;

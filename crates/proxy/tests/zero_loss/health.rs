@@ -32,7 +32,7 @@ async fn gets(client: &mut Client, count: usize) -> TestResult {
 }
 
 #[tokio::test]
-async fn one_failed_connect_makes_an_endpoint_suspect_and_a_probe_readmits_it() -> TestResult {
+async fn failed_connect_marks_an_endpoint_unhealthy_and_a_probe_readmits_it() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway = in_turn(&backends).settings(|s| s.resilience.slow_start = Duration::ZERO).start().await?;
     let mut client = gateway.connect().await?;
@@ -51,7 +51,7 @@ async fn one_failed_connect_makes_an_endpoint_suspect_and_a_probe_readmits_it() 
 }
 
 #[tokio::test]
-async fn suspicion_is_shared_by_all_workers() -> TestResult {
+async fn endpoint_health_is_shared_by_all_workers() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway = in_turn(&backends).workers(4).settings(never_probe).start().await?;
     backends[0].kill().await;
@@ -64,7 +64,7 @@ async fn suspicion_is_shared_by_all_workers() -> TestResult {
 }
 
 #[tokio::test]
-async fn suspicion_outlives_changes_of_routes_and_of_other_endpoints() -> TestResult {
+async fn endpoint_health_survives_changes_of_routes_and_other_endpoints() -> TestResult {
     let mut backends = super::backends(3, Behaviour::ok()).await?;
     let gateway = in_turn(&backends[..2]).settings(never_probe).start().await?;
     let mut client = gateway.connect().await?;
@@ -86,7 +86,7 @@ async fn suspicion_outlives_changes_of_routes_and_of_other_endpoints() -> TestRe
 }
 
 #[tokio::test]
-async fn when_all_are_suspect_all_are_used_and_whoever_answers_is_trusted() -> TestResult {
+async fn unhealthy_endpoints_are_used_if_all_are_unhealthy() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway = in_turn(&backends)
         .settings(never_probe)
@@ -110,7 +110,7 @@ async fn when_all_are_suspect_all_are_used_and_whoever_answers_is_trusted() -> T
 }
 
 #[tokio::test]
-async fn a_readmitted_endpoint_comes_slowly_to_its_share() -> TestResult {
+async fn readmitted_endpoint_receives_less_traffic_during_slow_start() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway = in_turn(&backends).settings(|s| s.resilience.slow_start = NEVER).start().await?;
     let mut client = gateway.connect().await?;
@@ -126,7 +126,7 @@ async fn a_readmitted_endpoint_comes_slowly_to_its_share() -> TestResult {
 }
 
 #[tokio::test]
-async fn below_the_panic_threshold_suspicion_is_ignored() -> TestResult {
+async fn below_the_panic_threshold_endpoint_health_is_ignored() -> TestResult {
     for (percent, ignored) in [(0, false), (50, true)] {
         let mut backends = super::backends(4, Behaviour::ok()).await?;
         let gateway = in_turn(&backends)
@@ -145,7 +145,7 @@ async fn below_the_panic_threshold_suspicion_is_ignored() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_closes_every_connection_unanswered_becomes_suspect() -> TestResult {
+async fn endpoint_that_closes_every_connection_becomes_unhealthy() -> TestResult {
     let backends =
         [Backend::start(Behaviour::close_on_accept()).await?, Backend::start(Behaviour::ok()).await?];
     let gateway = in_turn(&backends).settings(never_probe).start().await?;
@@ -157,7 +157,7 @@ async fn an_endpoint_that_closes_every_connection_unanswered_becomes_suspect() -
 }
 
 #[tokio::test]
-async fn an_endpoint_is_not_charged_for_the_time_that_was_lost_at_another() -> TestResult {
+async fn latency_estimate_excludes_time_lost_at_another_endpoint() -> TestResult {
     let lost = Duration::from_millis(300);
     let hangs = Behaviour::raw("").then_close().delay(lost);
     let backends = [Backend::start(hangs).await?, Backend::start(Behaviour::ok()).await?];

@@ -13,7 +13,7 @@ fn slow() -> Behaviour {
 }
 
 #[tokio::test]
-async fn an_unused_connection_is_dropped_as_soon_as_its_peer_closes_it() -> TestResult {
+async fn idle_connection_is_dropped_as_soon_as_the_endpoint_closes_it() -> TestResult {
     for reset in [false, true] {
         let mut backend = Backend::start(slow()).await?;
         let gateway = Gateway::of([&backend]).await?;
@@ -36,7 +36,7 @@ async fn an_unused_connection_is_dropped_as_soon_as_its_peer_closes_it() -> Test
 }
 
 #[tokio::test]
-async fn a_keep_alive_timeout_that_the_endpoint_announces_is_kept_to() -> TestResult {
+async fn keep_alive_timeout_announced_by_the_endpoint_is_respected() -> TestResult {
     // One second of margin: a timeout of one second is none at all.
     for seconds in [1, 2] {
         let head = format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={seconds}\r\nContent-Length: 2\r\n\r\nok");
@@ -52,7 +52,7 @@ async fn a_keep_alive_timeout_that_the_endpoint_announces_is_kept_to() -> TestRe
 }
 
 #[tokio::test]
-async fn an_unused_connection_is_closed_when_its_time_is_over() -> TestResult {
+async fn idle_connection_is_closed_at_its_timeout() -> TestResult {
     let backend = Backend::start(slow()).await?;
     let builder = Gateway::builder().backends([&backend]);
     let soon = Duration::from_millis(100);
@@ -64,7 +64,7 @@ async fn an_unused_connection_is_closed_when_its_time_is_over() -> TestResult {
 }
 
 #[tokio::test]
-async fn no_more_unused_connections_are_kept_than_allowed() -> TestResult {
+async fn idle_connections_are_limited_per_endpoint() -> TestResult {
     let backend = Backend::start(slow()).await?;
     let gateway = Gateway::builder()
         .backends([&backend])
@@ -82,7 +82,7 @@ async fn no_more_unused_connections_are_kept_than_allowed() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_sends_unasked_is_not_taken_for_an_answer() -> TestResult {
+async fn excess_bytes_of_an_endpoint_are_not_taken_for_a_response() -> TestResult {
     let backend = Backend::start(Behaviour::too_much(100)).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
     let mut client = gateway.connect().await?;

@@ -19,7 +19,7 @@ fn streaming() -> Behaviour {
 }
 
 #[tokio::test]
-async fn unused_connections_to_a_removed_endpoint_are_closed_at_once() -> TestResult {
+async fn idle_connections_to_a_removed_endpoint_are_closed_at_once() -> TestResult {
     let backends = super::backends(2, Behaviour::ok().delay(Duration::from_millis(30))).await?;
     let gateway = Gateway::of(&backends).await?;
     let _clients = fill_pools(&gateway, 12).await?;
@@ -36,7 +36,7 @@ async fn unused_connections_to_a_removed_endpoint_are_closed_at_once() -> TestRe
 }
 
 #[tokio::test]
-async fn unused_connections_do_not_stay_for_what_is_in_flight_beside_them() -> TestResult {
+async fn idle_connections_are_closed_despite_requests_in_flight() -> TestResult {
     let hangs =
         |request: &Request| if request.target == "/hang" { Behaviour::silent() } else { Behaviour::ok() };
     let removed = Backend::start(Behaviour::choose(hangs)).await?;
@@ -52,7 +52,7 @@ async fn unused_connections_do_not_stay_for_what_is_in_flight_beside_them() -> T
 }
 
 #[tokio::test]
-async fn what_is_in_flight_at_a_removed_endpoint_runs_to_its_end() -> TestResult {
+async fn requests_in_flight_at_a_removed_endpoint_complete() -> TestResult {
     for behaviour in [streaming(), Behaviour::ok().delay(Duration::from_millis(300))] {
         let (removed, kept) = (Backend::start(behaviour).await?, Backend::start(Behaviour::ok()).await?);
         let gateway = Gateway::of([&removed]).await?;
@@ -83,7 +83,7 @@ async fn echoes(client: &mut Client) -> TestResult {
 }
 
 #[tokio::test]
-async fn a_tunnel_outlives_its_endpoint_and_its_route() -> TestResult {
+async fn tunnel_survives_removal_of_its_endpoint_and_route() -> TestResult {
     let (removed, kept) =
         (Backend::start(Behaviour::upgrade()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = Gateway::of([&removed]).await?;
@@ -106,7 +106,7 @@ async fn hasty(backend: &Backend) -> anyhow::Result<Gateway> {
 }
 
 #[tokio::test]
-async fn tunnels_and_responses_are_ended_when_the_drain_time_is_over() -> TestResult {
+async fn tunnels_and_responses_end_at_the_drain_timeout() -> TestResult {
     let endless = Behaviour::chunked(vec!["x"; 3_000], Duration::from_millis(10), &[]);
     for behaviour in [Behaviour::upgrade(), endless] {
         let backend = Backend::start(behaviour).await?;
@@ -123,7 +123,7 @@ async fn tunnels_and_responses_are_ended_when_the_drain_time_is_over() -> TestRe
 }
 
 #[tokio::test]
-async fn who_still_waits_for_a_response_when_the_drain_time_is_over_is_served_elsewhere() -> TestResult {
+async fn get_without_a_response_at_the_drain_timeout_is_retried() -> TestResult {
     for (request, status) in [(GET, 200), (POST, 502)] {
         let (removed, kept) =
             (Backend::start(Behaviour::silent()).await?, Backend::start(Behaviour::ok()).await?);
@@ -140,7 +140,7 @@ async fn who_still_waits_for_a_response_when_the_drain_time_is_over_is_served_el
 }
 
 #[tokio::test]
-async fn a_client_that_sends_for_ever_does_not_hold_a_removed_endpoint() -> TestResult {
+async fn endless_upload_to_a_removed_endpoint_ends_at_the_drain_timeout() -> TestResult {
     let (removed, kept) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = hasty(&removed).await?;
     let mut client = gateway.connect().await?;
@@ -159,7 +159,7 @@ async fn a_client_that_sends_for_ever_does_not_hold_a_removed_endpoint() -> Test
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_served_although_its_route_goes() -> TestResult {
+async fn request_in_flight_is_served_after_removal_of_its_route() -> TestResult {
     let mut first = Backend::start(Behaviour::silent()).await?;
     let second = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&first, &second]).workers(1).start().await?;
@@ -181,7 +181,7 @@ async fn a_request_under_way_is_served_although_its_route_goes() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_comes_back_is_used_again() -> TestResult {
+async fn readded_endpoint_receives_requests_again() -> TestResult {
     let backends = super::backends(2, Behaviour::ok()).await?;
     let builder = Gateway::builder().backends(&backends);
     let gateway =

@@ -23,7 +23,7 @@ fn close_after_reading() -> Behaviour {
 }
 
 #[tokio::test]
-async fn a_get_is_repeated_when_its_kept_alive_connection_dies() -> TestResult {
+async fn get_on_a_stale_connection_is_retried() -> TestResult {
     for dies in [Behaviour::close_on_request(), Behaviour::reset_on_request()] {
         let backend = Backend::start(first_then(Behaviour::ok(), dies)).await?;
         let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
@@ -37,7 +37,7 @@ async fn a_get_is_repeated_when_its_kept_alive_connection_dies() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_put_is_repeated_with_its_body_byte_for_byte() -> TestResult {
+async fn put_is_retried_with_its_complete_body() -> TestResult {
     let body: String = (0..50_000).map(|at| char::from(b'a' + u8::try_from(at % 23).unwrap_or(0))).collect();
     let plain = format!("PUT /p HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let chunk = format!("{:x}\r\n{body}\r\n", body.len());
@@ -59,7 +59,7 @@ async fn a_put_is_repeated_with_its_body_byte_for_byte() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_slow_body_that_was_partly_sent_is_repeated_from_its_first_byte() -> TestResult {
+async fn partly_sent_request_body_is_retried_from_its_first_byte() -> TestResult {
     let backend = Backend::start(first_then(Behaviour::echo(), Behaviour::close_on_request())).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
     let mut client = gateway.connect().await?;
@@ -72,7 +72,7 @@ async fn a_slow_body_that_was_partly_sent_is_repeated_from_its_first_byte() -> T
 }
 
 #[tokio::test]
-async fn one_stale_connection_purges_the_pool_of_its_endpoint() -> TestResult {
+async fn stale_connection_purges_the_pool_of_its_endpoint() -> TestResult {
     let old = Arc::new(AtomicBool::new(false));
     let dead = old.clone();
     let slow = Behaviour::ok().delay(Duration::from_millis(30));
@@ -96,7 +96,7 @@ async fn one_stale_connection_purges_the_pool_of_its_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_over_the_replay_bound_is_sent_once() -> TestResult {
+async fn body_over_the_replay_limit_is_not_retried() -> TestResult {
     let backend = Backend::start(first_then(Behaviour::ok(), close_after_reading())).await?;
     let builder = Gateway::builder().backends([&backend]).workers(1);
     let gateway = builder.settings(|settings| settings.limits.replay = 1024).start().await?;
@@ -110,7 +110,7 @@ async fn a_body_over_the_replay_bound_is_sent_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_request_is_sent_to_three_endpoints_at_most() -> TestResult {
+async fn request_is_sent_to_at_most_three_endpoints() -> TestResult {
     let backends = super::backends(5, Behaviour::reset_on_request()).await?;
     let gateway = Gateway::of(&backends).await?;
     let mut client = gateway.connect().await?;
@@ -123,7 +123,7 @@ async fn a_request_is_sent_to_three_endpoints_at_most() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_post_that_may_have_been_processed_is_not_sent_twice() -> TestResult {
+async fn post_possibly_processed_is_not_retried() -> TestResult {
     let backend = Backend::start(first_then(Behaviour::ok(), close_after_reading())).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
     let mut client = gateway.connect().await?;
@@ -138,7 +138,7 @@ async fn a_post_that_may_have_been_processed_is_not_sent_twice() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_response_that_began_is_never_followed_by_another() -> TestResult {
+async fn request_with_a_started_response_is_never_retried() -> TestResult {
     let answers = [
         Behaviour::too_little(5),
         Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Le").then_close(),
@@ -159,7 +159,7 @@ async fn a_response_that_began_is_never_followed_by_another() -> TestResult {
 /// The worker is kept busy, so that closes and requests come to it at the same time: a request that cannot
 /// be repeated must not go out on a connection whose end is there already.
 #[tokio::test]
-async fn a_post_is_not_risked_on_a_connection_that_was_closed_before() -> TestResult {
+async fn post_is_not_sent_on_a_closed_connection() -> TestResult {
     let busy = Backend::start(Behaviour::ok()).await?;
     let mut closing = Backend::start(Behaviour::ok()).await?;
     let builder = Gateway::builder().backends([&closing]).workers(1).route("busy", "/", "busy");
@@ -177,7 +177,7 @@ async fn a_post_is_not_risked_on_a_connection_that_was_closed_before() -> TestRe
 }
 
 #[tokio::test]
-async fn posts_arrive_at_most_once_however_their_back_ends_die() -> TestResult {
+async fn posts_to_killed_endpoints_arrive_at_most_once() -> TestResult {
     let mut backends = super::backends(3, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let load = gateway.load().connections(8).posts(1.0, 2000).start()?;

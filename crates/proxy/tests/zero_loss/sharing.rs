@@ -19,7 +19,7 @@ async fn after(gateway: &Gateway, backends: &[Backend], requests: usize) -> anyh
 }
 
 #[tokio::test]
-async fn round_robin_takes_turns_on_one_connection_each() -> TestResult {
+async fn round_robin_takes_turns_on_a_single_connection_per_endpoint() -> TestResult {
     for count in 2..=5 {
         let backends = backends(count, Behaviour::ok()).await?;
         let builder = Gateway::builder().backends(&backends).workers(1);
@@ -32,7 +32,7 @@ async fn round_robin_takes_turns_on_one_connection_each() -> TestResult {
 }
 
 #[tokio::test]
-async fn ewma_gives_less_to_a_slow_endpoint() -> TestResult {
+async fn ewma_sends_fewer_requests_to_a_slow_endpoint() -> TestResult {
     let backends = backends(3, Behaviour::ok()).await?;
     backends[0].set(Behaviour::ok().delay(Duration::from_millis(40)));
     let gateway = Gateway::builder().backends(&backends).workers(1).start().await?;
@@ -42,7 +42,7 @@ async fn ewma_gives_less_to_a_slow_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn least_request_gives_less_to_a_busy_endpoint() -> TestResult {
+async fn least_request_sends_fewer_requests_to_a_busy_endpoint() -> TestResult {
     let backends = backends(3, Behaviour::ok()).await?;
     backends[0].set(Behaviour::ok().delay(Duration::from_millis(200)));
     let builder = Gateway::builder().backends(&backends).workers(1);
@@ -55,7 +55,7 @@ async fn least_request_gives_less_to_a_busy_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_newcomer_comes_slowly_to_its_share() -> TestResult {
+async fn new_endpoint_receives_fewer_requests_during_slow_start() -> TestResult {
     for (slow_start, expected) in [(NEVER, 1..=80), (Duration::ZERO, 100..=100)] {
         let backends = backends(3, Behaviour::ok()).await?;
         let gateway = Gateway::builder()
@@ -73,7 +73,7 @@ async fn a_newcomer_comes_slowly_to_its_share() -> TestResult {
 }
 
 #[tokio::test]
-async fn more_requests_than_an_upstream_may_have_are_refused() -> TestResult {
+async fn requests_over_the_upstream_limit_return_503() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let builder = Gateway::builder().backends([&backend]);
     let gateway = builder.upstream(|upstream| upstream.limits.max_requests = Some(2)).start().await?;
@@ -95,7 +95,7 @@ async fn more_requests_than_an_upstream_may_have_are_refused() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_full_endpoint_is_passed_over_and_when_all_are_full_requests_are_refused() -> TestResult {
+async fn full_endpoint_is_skipped_and_all_endpoints_full_returns_503() -> TestResult {
     let backends = backends(2, Behaviour::silent()).await?;
     let builder = Gateway::builder().backends(&backends);
     let gateway =
@@ -142,7 +142,7 @@ async fn connections_are_spread_evenly_over_the_workers() -> TestResult {
 }
 
 #[tokio::test]
-async fn connections_that_come_all_at_once_are_spread_over_the_workers_too() -> TestResult {
+async fn simultaneous_connections_are_spread_evenly_over_the_workers() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(8).start().await?;
     let load = gateway.load().connections(80).start()?;

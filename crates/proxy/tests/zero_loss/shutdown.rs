@@ -35,7 +35,7 @@ async fn refuses(addr: SocketAddr) {
 }
 
 #[tokio::test]
-async fn requests_in_flight_come_to_their_end() -> TestResult {
+async fn shutdown_completes_requests_in_flight() -> TestResult {
     let body = Behaviour::chunked(["chunk"; 10], Duration::from_millis(30), &[]);
     for behaviour in [Behaviour::ok().delay(Duration::from_millis(300)), body] {
         let backend = Backend::start(behaviour).await?;
@@ -53,7 +53,7 @@ async fn requests_in_flight_come_to_their_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn connections_are_accepted_during_the_grace_and_told_that_the_end_is_near() -> TestResult {
+async fn connections_during_the_grace_period_receive_connection_close() -> TestResult {
     if Transport::of_environment() == Transport::Http2 {
         // It is told by GOAWAY: see tests/http2.
         return Ok(());
@@ -81,7 +81,7 @@ async fn connections_are_accepted_during_the_grace_and_told_that_the_end_is_near
 }
 
 #[tokio::test]
-async fn a_client_that_is_about_to_use_its_idle_connection_is_served() -> TestResult {
+async fn request_on_an_idle_connection_during_shutdown_is_served() -> TestResult {
     if Transport::of_environment() == Transport::Http2 {
         // An idle client is told at once, by GOAWAY: see tests/http2.
         return Ok(());
@@ -101,7 +101,7 @@ async fn a_client_that_is_about_to_use_its_idle_connection_is_served() -> TestRe
 }
 
 #[tokio::test]
-async fn idle_connections_are_closed_after_their_time() -> TestResult {
+async fn idle_connections_are_closed_at_the_drain_idle_timeout() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let (mut used, mut unused) = (gateway.connect().await?, gateway.connect().await?);
@@ -114,7 +114,7 @@ async fn idle_connections_are_closed_after_their_time() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_request_on_its_way_over_a_new_connection_is_served() -> TestResult {
+async fn late_request_on_a_new_connection_during_shutdown_is_served() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let mut client = gateway.connect().await?;
@@ -130,7 +130,7 @@ async fn a_request_on_its_way_over_a_new_connection_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn every_request_is_logged_although_it_is_cut_off() -> TestResult {
+async fn requests_aborted_by_shutdown_are_logged() -> TestResult {
     const CLIENTS: usize = 200;
     let backend = Backend::start(Behaviour::silent()).await?;
     let directory = tempfile::tempdir()?;
@@ -151,7 +151,7 @@ async fn every_request_is_logged_although_it_is_cut_off() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_ended_when_the_time_is_over() -> TestResult {
+async fn requests_in_flight_end_at_the_shutdown_timeout() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let mut client = gateway.connect().await?;
@@ -164,7 +164,7 @@ async fn what_does_not_end_is_ended_when_the_time_is_over() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_gateway_that_takes_over_under_load_loses_nothing() -> TestResult {
+async fn gateway_takeover_under_load_loses_no_request() -> TestResult {
     let backends = backends(3, Behaviour::ok()).await?;
     let mut gateway = Gateway::of(&backends).await?;
     let addr = gateway.addr();

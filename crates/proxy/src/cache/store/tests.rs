@@ -64,7 +64,7 @@ fn hit(cache: &Arc<Cache>, key: &str, request: &[u8], lines: &str, body: usize) 
 }
 
 #[test]
-fn what_is_asked_for_again_stays_through_a_flood() {
+fn frequently_requested_response_survives_a_flood_of_other_keys() {
     let cache = cache(128 << 10, 32 << 10);
     for number in 0..10_000 {
         hit(&cache, &format!("cold {number}"), REQUEST, "", 100);
@@ -81,7 +81,7 @@ fn what_is_asked_for_again_stays_through_a_flood() {
 }
 
 #[test]
-fn renewing_a_response_again_and_again_takes_no_more_memory() {
+fn repeated_revalidation_of_a_response_does_not_grow_memory() {
     let cache = cache(128 << 10, 32 << 10);
     let asked = asked("k");
     hit(&cache, "k", REQUEST, "", 100);
@@ -96,7 +96,7 @@ fn renewing_a_response_again_and_again_takes_no_more_memory() {
 }
 
 #[test]
-fn what_clients_still_read_counts_until_they_have() {
+fn evicted_response_counts_toward_cache_size_while_clients_read_it() {
     let cache = cache(64 << 10, 16 << 10);
     let mut readers = Vec::new();
     for number in 0..100 {
@@ -126,7 +126,7 @@ fn variants_of_one_target_are_limited() {
 }
 
 #[test]
-fn who_asks_too_long_is_followed_by_another() {
+fn slow_fetch_is_followed_by_a_second_fetch() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let begun = Instant::now();
@@ -150,7 +150,7 @@ fn who_asks_too_long_is_followed_by_another() {
 }
 
 #[test]
-fn what_is_on_its_way_while_something_changes_is_not_kept() {
+fn response_in_flight_during_an_invalidation_is_not_stored() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -166,7 +166,7 @@ fn what_is_on_its_way_while_something_changes_is_not_kept() {
 }
 
 #[test]
-fn an_invalidation_outdates_all_flights_of_its_target_alone() {
+fn invalidation_outdates_all_fetches_of_its_target_and_no_others() {
     let cache = cache(1 << 20, 1 << 10);
     let (asked, begun) = (asked("k"), Instant::now());
     let at = |after| cache.enter(&asked, REQUEST, (true, true), begun + after);
@@ -194,7 +194,7 @@ fn an_invalidation_outdates_all_flights_of_its_target_alone() {
 }
 
 #[test]
-fn so_many_wait_and_no_more() {
+fn requests_waiting_for_one_fetch_are_limited() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -213,7 +213,7 @@ fn so_many_wait_and_no_more() {
 }
 
 #[test]
-fn nobody_waits_for_a_target_whose_responses_have_trailers() {
+fn requests_do_not_wait_for_a_target_with_trailers_in_responses() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -227,7 +227,7 @@ fn nobody_waits_for_a_target_whose_responses_have_trailers() {
 }
 
 #[test]
-fn what_is_collected_is_charged_and_given_back() {
+fn partly_collected_responses_count_toward_cache_size_until_dropped() {
     let cache = cache(64 << 10, 16 << 10);
     let stats = Arc::new(TrafficStats::new(1));
     let mut collectors = Vec::new();

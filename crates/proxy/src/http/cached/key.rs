@@ -216,7 +216,7 @@ mod tests {
     use super::resolve;
 
     #[test]
-    fn references_lead_to_targets_of_the_same_origin_alone() {
+    fn uri_references_resolve_only_to_targets_of_the_same_origin() {
         for (reference, expected) in [
             ("/a/b?c", Some("/a/b?c")),
             ("/a/../b/%7e#c?d", Some("/b/~")),

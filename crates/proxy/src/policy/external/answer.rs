@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_good_for_no_longer_than_the_service_says() {
+    fn cache_control_of_the_service_shortens_the_decision_lifetime() {
         let cache = ExternalCache {
             key: Vec::new(),
             admitted: Duration::from_secs(60),

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_questions_are_under_way_and_no_more() {
+    fn authorization_checks_in_flight_are_limited() {
         let under_way = Rc::default();
         let mut places: Vec<_> = (0..UNDER_WAY_MAX).map(|_| Place::take(&under_way).ok().unwrap()).collect();
         assert!(matches!(Place::take(&under_way), Err(AskError::Busy)));

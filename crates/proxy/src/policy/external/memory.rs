@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_takes_no_more_than_it_may() {
+    fn flood_of_keys_keeps_cached_decisions_within_the_memory_limit() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(60);
         for number in 0..50_000 {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_go_when_their_time_is_over_or_their_service_is() {
+    fn cached_decisions_end_at_expiry_or_with_their_service() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(1);
         memory.remember(mark(1), 1, until, answer(1));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_count_at_once_let_in_exactly_as_many_as_may() {
+    fn concurrent_workers_admit_exactly_the_limit() {
         let (buckets, pace, now) = (Buckets::new(), pace(10_000), Instant::now());
         let counted = |_| {
             let admitted = |n: u64| buckets.count(n % 7, &pace, now).wait.is_none();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_neither_takes_more_memory_nor_frees_who_has_used_up_its_limit() {
+    fn flood_of_keys_does_not_grow_memory_or_reset_an_exhausted_limit() {
         let (buckets, pace, now) = (Buckets::new(), pace(100), Instant::now());
         let key = hash(&buckets, 1 << 63);
         for _ in 0..100 {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_set_by_no_more_than_is_certain() {
+    fn clock_moves_only_beyond_the_round_trip_uncertainty() {
         let clock = Clock::new();
         let (asked, answered) =
             (clock.epoch + Duration::from_nanos(1000), clock.epoch + Duration::from_nanos(2000));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_may_be_are_under_way_and_the_next_when_one_ends() {
+    fn requests_in_flight_are_limited_until_a_request_ends() {
         let flights = Arc::new(Flights::new());
         let mut permits: Vec<_> = (0..3).map_while(|_| flights.begin(7, 3)).collect();
         assert_eq!(permits.len(), 3);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_at_once_never_have_more_under_way_than_may_be() {
+    fn concurrent_workers_never_exceed_the_concurrency_limit() {
         const MOST: u32 = 5;
         let flights = Arc::new(Flights::new());
         // A key that is new while another worker is stopped in the middle of taking a slot is counted with another's.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_takes_the_place_of_none_that_is_in_use_and_no_more_memory() {
+    fn flood_of_keys_evicts_no_key_in_use_and_bounds_memory() {
         let flights = Arc::new(Flights::new());
         let held = flights.begin(hash(&flights, u64::MAX), 1);
         assert!(held.is_some());

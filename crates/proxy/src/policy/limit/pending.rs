@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pending_is_taken_once_with_its_age() {
+    fn pending_count_is_taken_once_with_its_age() {
         let pending = Pending::new();
         for elapsed in [5 << 20, 6 << 20, 7 << 20] {
             pending.add(70, 3, elapsed);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_has_its_turn_when_there_are_too_many() {
+    fn pending_sets_beyond_the_batch_size_take_turns() {
         let pending = Pending::new();
         for set in [1, 2, 700, 8000] {
             pending.add(set, 0, 0);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_gives_what_it_holds_and_then_as_it_is_filled() {
+    fn token_bucket_admits_its_burst_and_then_the_refill_rate() {
         let pace = pace(10, 1, Window::TokenBucket { burst: 5 });
         assert_eq!(let_in(&pace, vec![SECOND; 100]), 5);
         let (state, counted) = pace.count(0, SECOND);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_window_never_lets_in_twice_as_many_around_its_border() {
+    fn sliding_window_admits_no_double_burst_at_its_boundary() {
         let pace = pace(10, 1, Window::Sliding);
         let late = (0..10).map(|n| 9 * SECOND / 10 + n);
         let early = (0..10).map(|n| SECOND + SECOND / 10 + n);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_let_in_counts_once_and_never_frees() {
+    fn counts_of_other_replicas_are_merged_once_and_never_lower_the_count() {
         let bucket = pace(10, 1, Window::TokenBucket { burst: 10 });
         let now = 100 * SECOND;
         // Four here, of which the others know three, and seven with theirs.
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_any_more_may_be_forgotten() {
+    fn expired_limiter_state_equals_a_fresh_state() {
         for pace in [pace(10, 1, Window::TokenBucket { burst: 10 }), pace(10, 1, Window::Sliding)] {
             let now = 7 * SECOND / 2;
             let state = pace.count(0, now).0;

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_are_a_share_of_the_requests_of_the_last_ten_seconds() {
+    fn retry_budget_is_a_share_of_requests_in_the_last_ten_seconds() {
         let budget = Budget::new(RetryBudget { percent: 20, min_per_second: 0 });
         let at = |seconds: u64| budget.begun + Duration::from_secs(1000 + seconds);
         assert!(!budget.retry(at(0)), "of no request");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_each_second_are_always_granted() {
+    fn minimum_retries_per_second_are_always_granted() {
         let budget = Budget::new(RetryBudget { percent: 0, min_per_second: 3 });
         for second in [5, 6, 100] {
             let granted =

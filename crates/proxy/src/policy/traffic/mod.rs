@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_is_replaced_as_gateway_api_says() {
+    fn prefix_rewrite_follows_gateway_api() {
         let id = RouteId { kind: "TrafficPolicy", namespace: "n".into(), name: "p".into() };
         let rewritten = |pattern: PathPattern, prefix: &str, path: &str| {
             let source = Arc::new(model::Traffic::new(id.clone()));

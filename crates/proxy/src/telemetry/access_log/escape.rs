@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn controls_line_separators_and_directions_are_escaped() {
+    fn control_line_separator_and_direction_characters_are_escaped() {
         let controls = ('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}');
         let separators = ['\u{2028}', '\u{2029}'];
         let directions = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{feff}'];
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_is_read_back_from_json() {
+    fn every_character_survives_json_escaping() {
         let all: String = ('\0'..=char::MAX).collect();
         let line = format!("\"{}\"", escaped(&all));
         assert!(serde_json::from_str::<String>(&line).is_ok_and(|read| read == all));

@@ -48,7 +48,7 @@ fn written(write: impl Fn(&Entry<'static>, &mut Vec<u8>) -> io::Result<()>) -> S
 }
 
 #[test]
-fn combined_is_as_nginx_writes_it() {
+fn combined_format_matches_nginx() {
     assert_eq!(
         written(Entry::write_combined),
         "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \
@@ -57,7 +57,7 @@ fn combined_is_as_nginx_writes_it() {
 }
 
 #[test]
-fn json_is_json_whatever_the_client_sends() {
+fn json_line_is_valid_with_quotes_and_invalid_utf8() {
     let line: serde_json::Value = serde_json::from_str(&written(Entry::write_json)).expect("JSON");
     assert_eq!(line["target"], "/a?b=\"c\"");
     assert_eq!((&line["user_agent"], &line["referer"]), (&"\u{e9}\n".into(), &"\\xE9".into()));
@@ -112,7 +112,7 @@ fn lost(log: &AccessLog, stats: &WorkerStats) -> u64 {
 }
 
 #[test]
-fn lines_that_a_full_disk_does_not_take_are_counted() -> io::Result<()> {
+fn lines_lost_to_a_full_disk_are_counted() -> io::Result<()> {
     let (access_log, stats) = (open(Path::new("/dev/full"))?, WorkerStats::default());
     let buffer = access_log.buffer();
     for round in 1..=3 {
@@ -123,7 +123,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted() -> io::Result<()> {
 }
 
 #[test]
-fn a_fifo_without_a_reader_holds_up_nothing_and_is_written_once_a_reader_comes() -> io::Result<()> {
+fn fifo_without_a_reader_blocks_nothing_and_resumes_with_a_reader() -> io::Result<()> {
     let (_folder, path) = fifo()?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
     let buffer = access_log.buffer();
@@ -143,7 +143,7 @@ fn a_fifo_without_a_reader_holds_up_nothing_and_is_written_once_a_reader_comes()
 }
 
 #[test]
-fn lines_after_the_reader_of_a_fifo_left_are_counted() -> io::Result<()> {
+fn lines_lost_after_a_fifo_reader_leaves_are_counted() -> io::Result<()> {
     let (_folder, path) = fifo()?;
     let first = reader(&path)?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
@@ -155,7 +155,7 @@ fn lines_after_the_reader_of_a_fifo_left_are_counted() -> io::Result<()> {
 }
 
 #[test]
-fn a_fifo_whose_reader_pauses_holds_up_no_worker_and_no_end() -> io::Result<()> {
+fn paused_fifo_reader_blocks_neither_workers_nor_shutdown() -> io::Result<()> {
     let (_folder, path) = fifo()?;
     let mut reader = reader(&path)?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
@@ -182,7 +182,7 @@ fn a_fifo_whose_reader_pauses_holds_up_no_worker_and_no_end() -> io::Result<()> 
 }
 
 #[test]
-fn a_file_put_in_place_of_a_rotated_one_gets_the_next_lines() -> io::Result<()> {
+fn lines_after_log_rotation_go_to_the_new_file() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("log");
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
@@ -200,7 +200,7 @@ fn a_file_put_in_place_of_a_rotated_one_gets_the_next_lines() -> io::Result<()> 
 }
 
 #[test]
-fn what_cannot_be_a_log_is_refused_at_once() -> io::Result<()> {
+fn directory_or_socket_as_access_log_is_rejected() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
     let error = open(folder.path()).expect_err("a directory");
     assert_eq!(error.kind(), io::ErrorKind::IsADirectory);

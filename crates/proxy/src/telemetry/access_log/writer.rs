@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_full_disk_cuts_is_completed_once_there_is_room() {
+    fn line_cut_by_a_full_disk_is_completed_once_there_is_room() {
         for room in 0..12 {
             let (mut disk, mut cut) = (Disk { written: Vec::new(), room }, Cut::default());
             let batch = b"one\ntwo\nthree\n";
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_whose_beginning_was_truncated_away_is_given_up() {
+    fn cut_line_in_a_truncated_file_is_counted_as_lost_once() {
         let (mut disk, mut cut) = (Disk { written: Vec::new(), room: 2 }, Cut::default());
         let (dealt_with, _) = cut.put(&mut disk, b"one\n");
         cut.len = Some(2);

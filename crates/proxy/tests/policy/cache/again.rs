@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn clients_that_have_it_already_are_told_so() -> TestResult {
+async fn conditional_requests_with_a_current_validator_receive_304() -> TestResult {
     let lines = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nX-Own: 1\r\nContent-Type: text/plain\r\n";
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(answer(lines), rules()).await?;
@@ -48,7 +48,7 @@ async fn clients_that_have_it_already_are_told_so() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_a_304_says_to_one_client_reaches_that_client() -> TestResult {
+async fn set_cookie_and_no_store_of_a_304_reach_only_its_client() -> TestResult {
     for (said, name) in
         [("Set-Cookie: session=1", "set-cookie"), ("Cache-Control: no-store", "cache-control")]
     {
@@ -83,7 +83,7 @@ async fn what_a_304_says_to_one_client_reaches_that_client() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_304_of_many_lines_loses_no_request() -> TestResult {
+async fn revalidation_with_many_header_lines_loses_no_request() -> TestResult {
     let many = |name: &str, count: usize| -> String {
         (0..count).map(|number| format!("{name}-{number}: 1\r\n")).collect()
     };
@@ -105,7 +105,7 @@ async fn a_304_of_many_lines_loses_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_stale_response_is_asked_for_again_by_what_it_is_known_by() -> TestResult {
+async fn stale_response_is_revalidated_by_its_own_validator() -> TestResult {
     for transport in TRANSPORTS {
         let validates = by_request(|request| match request.header("if-none-match") {
             Some("\"v1\"") => {
@@ -155,7 +155,7 @@ async fn a_stale_response_is_asked_for_again_by_what_it_is_known_by() -> TestRes
 }
 
 #[tokio::test]
-async fn who_wants_it_newer_is_told_that_it_was_the_request() -> TestResult {
+async fn cache_status_of_a_client_reload_is_fwd_request() -> TestResult {
     let (_backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     assert_eq!(said(&ask(&gateway, "/", &[]).await?), "sluicegate; fwd=miss; stored");
     for line in ["Cache-Control: no-cache", "Cache-Control: max-age=0"] {
@@ -165,7 +165,7 @@ async fn who_wants_it_newer_is_told_that_it_was_the_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_stale_response_stands_in_for_an_endpoint_that_fails() -> TestResult {
+async fn stale_response_is_served_if_the_endpoint_fails() -> TestResult {
     let hour = Duration::from_secs(3600);
     let stale = "Age: 60\r\n";
     for (lines, policy, stands_in) in [
@@ -203,7 +203,7 @@ async fn a_stale_response_stands_in_for_an_endpoint_that_fails() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_304_of_another_response_renews_nothing() -> TestResult {
+async fn response_304_with_another_etag_renews_nothing() -> TestResult {
     let validates = by_request(move |request| match request.header("if-none-match") {
         Some("\"v1\"") => {
             "HTTP/1.1 304 Not Modified\r\nETag: \"v2\"\r\nCache-Control: max-age=60\r\n\r\n".into()
@@ -221,7 +221,7 @@ async fn a_304_of_another_response_renews_nothing() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_may_not_be_kept_any_longer_does_not_come_back() -> TestResult {
+async fn uncacheable_or_gone_response_ends_the_stored_response() -> TestResult {
     for (news, stands_in) in
         [("200 OK\r\nCache-Control: private, no-store", false), ("410 Gone", false), ("404 Not Found", true)]
     {
@@ -242,7 +242,7 @@ async fn what_may_not_be_kept_any_longer_does_not_come_back() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_reloads_sees_the_failure() -> TestResult {
+async fn client_reload_receives_the_endpoint_failure() -> TestResult {
     let (backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     backend.set(Behaviour::status(500));
@@ -252,7 +252,7 @@ async fn who_reloads_sees_the_failure() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_request_that_changes_something_ends_what_was_kept_of_it() -> TestResult {
+async fn successful_unsafe_request_invalidates_its_target() -> TestResult {
     for transport in TRANSPORTS {
         let status = Arc::new(std::sync::atomic::AtomicU16::new(200));
         let answered = status.clone();
@@ -299,7 +299,7 @@ async fn a_request_that_changes_something_ends_what_was_kept_of_it() -> TestResu
 }
 
 #[tokio::test]
-async fn what_was_asked_for_before_a_change_is_not_kept_after_it() -> TestResult {
+async fn response_requested_before_an_invalidation_is_not_stored() -> TestResult {
     let behaviour = Behaviour::choose(|request| match &*request.method {
         "GET" => Behaviour::raw(ok("Cache-Control: max-age=60\r\n", "old")).delay(Duration::from_millis(300)),
         _ => Behaviour::status(200),

@@ -5,7 +5,7 @@ use sluicegate_model::Tracing;
 use super::*;
 
 #[tokio::test]
-async fn nobody_gets_the_answer_of_another_caller() -> TestResult {
+async fn response_for_one_caller_is_not_served_to_another() -> TestResult {
     // Says who has asked, and by which host, path and headers.
     let echo = |lines: &'static str| {
         by_request(move |request| {
@@ -91,7 +91,7 @@ async fn nobody_gets_the_answer_of_another_caller() -> TestResult {
 }
 
 #[tokio::test]
-async fn hosts_paths_and_queries_are_told_apart_as_the_endpoint_tells_them() -> TestResult {
+async fn hosts_paths_and_queries_have_separate_cache_entries() -> TestResult {
     let body =
         |request: &Request| format!("{} {}", request.header("host").unwrap_or_default(), request.target);
     let echo = by_request(move |request| ok("Cache-Control: max-age=60\r\n", &body(request)));
@@ -131,7 +131,7 @@ async fn hosts_paths_and_queries_are_told_apart_as_the_endpoint_tells_them() -> 
 }
 
 #[tokio::test]
-async fn what_endpoints_may_take_for_another_target_is_for_them_alone() -> TestResult {
+async fn requests_with_override_headers_bypass_the_cache() -> TestResult {
     let seen = |request: &Request| format!("{:?}", request.header("accept_language"));
     let echo = by_request(move |request| {
         ok("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n", &seen(request))
@@ -170,7 +170,7 @@ async fn what_endpoints_may_take_for_another_target_is_for_them_alone() -> TestR
 }
 
 #[tokio::test]
-async fn variants_that_are_made_up_do_not_push_out_one_that_is_used() -> TestResult {
+async fn flood_of_variants_does_not_evict_a_used_variant() -> TestResult {
     let (_backend, gateway) =
         gateway(answer("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n"), rules()).await?;
     ask(&gateway, "/", &["Accept-Language: en"]).await?;
@@ -185,7 +185,7 @@ async fn variants_that_are_made_up_do_not_push_out_one_that_is_used() -> TestRes
 }
 
 #[tokio::test]
-async fn where_callers_say_who_they_are_nothing_is_kept() -> TestResult {
+async fn responses_of_authenticated_routes_are_not_stored() -> TestResult {
     let lines = "Cache-Control: public, s-maxage=60\r\nCDN-Cache-Control: public, max-age=60\r\n";
     let backend = Backend::start(answer(lines)).await?;
     let mut builder = before(&backend, keeping(rules()));
@@ -215,7 +215,7 @@ async fn where_callers_say_who_they_are_nothing_is_kept() -> TestResult {
 }
 
 #[tokio::test]
-async fn named_headers_tell_requests_apart() -> TestResult {
+async fn configured_key_headers_separate_cache_entries() -> TestResult {
     let cache = Cache { key_headers: vec!["x-tenant".into()], ..rules() };
     let (_backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), cache).await?;
     for (lines, body) in [
@@ -231,7 +231,7 @@ async fn named_headers_tell_requests_apart() -> TestResult {
 }
 
 #[tokio::test]
-async fn traces_make_no_difference() -> TestResult {
+async fn trace_headers_do_not_separate_cache_entries() -> TestResult {
     let (backend, gateway) = gateway_of(1, answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     // Nobody needs to take what is sent there.
     let tracing = Tracing::to("http://127.0.0.1:9".parse().unwrap());
@@ -245,7 +245,7 @@ async fn traces_make_no_difference() -> TestResult {
 }
 
 #[tokio::test]
-async fn upstreams_do_not_mix() -> TestResult {
+async fn upstreams_have_separate_cache_entries() -> TestResult {
     use sluicegate_model::policy::traffic::{Branch, MatchPlace, RequestMatch, Split};
     use sluicegate_testkit::gateway::{key, ready};
     let [stable, canary] = [
@@ -270,7 +270,7 @@ async fn upstreams_do_not_mix() -> TestResult {
 }
 
 #[tokio::test]
-async fn each_client_gets_it_in_the_coding_that_it_accepts() -> TestResult {
+async fn stored_response_is_served_in_an_accepted_coding() -> TestResult {
     let body = "text ".repeat(1000);
     let response = ok("Cache-Control: max-age=60\r\nContent-Type: text/html\r\nETag: \"a\"\r\n", &body);
     let (backend, gateway) = gateway(Behaviour::raw(response), rules()).await?;
@@ -292,7 +292,7 @@ async fn each_client_gets_it_in_the_coding_that_it_accepts() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_trusted_peers_say_tells_requests_apart_and_what_others_say_goes_nowhere() -> TestResult {
+async fn forwarding_headers_separate_cache_entries_only_for_trusted_peers() -> TestResult {
     let link = |request: &Request| request.header("x-forwarded-host").unwrap_or("-").to_owned();
     let behaviour = || by_request(move |request| ok("Cache-Control: max-age=60\r\n", &link(request)));
     for (is_trusted, requests, first) in [(true, 3, "evil.example"), (false, 1, "localhost")] {

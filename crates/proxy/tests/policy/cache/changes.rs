@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn targets_that_an_unsafe_request_names_are_invalidated() -> TestResult {
+async fn location_and_content_location_of_unsafe_requests_are_invalidated() -> TestResult {
     for transport in TRANSPORTS {
         let named = Arc::new(std::sync::Mutex::new(String::new()));
         let answered = named.clone();
@@ -40,7 +40,7 @@ async fn targets_that_an_unsafe_request_names_are_invalidated() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_request_to_one_host_invalidates_nothing_of_another() -> TestResult {
+async fn unsafe_request_does_not_invalidate_targets_of_another_host() -> TestResult {
     let behaviour = by_request(|request| {
         match &*request.method {
         "GET" => ok("Cache-Control: max-age=60\r\n", "body"),
@@ -64,7 +64,7 @@ async fn a_request_to_one_host_invalidates_nothing_of_another() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_answer_to_a_head_renews_or_ends_a_stored_response() -> TestResult {
+async fn response_to_head_renews_or_invalidates_a_stored_response() -> TestResult {
     let stored = "Cache-Control: max-age=60, stale-if-error=600\r\nETag: \"a\"\r\nAge: 90\r\nX-Own: old\r\n";
     let fresh = "Cache-Control: max-age=60\r\nX-Own: new\r\n";
     for (answered, expected) in [
@@ -107,7 +107,7 @@ async fn the_answer_to_a_head_renews_or_ends_a_stored_response() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_answer_to_a_head_never_answers_a_get() -> TestResult {
+async fn response_to_head_is_never_served_to_a_get() -> TestResult {
     let lines = "Cache-Control: public, max-age=60\r\nETag: \"a\"\r\n";
     let (backend, gateway) = gateway(Behaviour::raw(ok(lines, "body")), rules()).await?;
     backend.set(Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 9\r\n\r\n")));

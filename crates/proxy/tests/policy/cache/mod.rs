@@ -100,7 +100,7 @@ fn said(response: &Response) -> &str {
 }
 
 #[tokio::test]
-async fn a_fresh_response_answers_without_the_endpoint() -> TestResult {
+async fn fresh_stored_response_is_served_without_the_endpoint() -> TestResult {
     for transport in TRANSPORTS {
         let lines = "Cache-Control: max-age=60\r\nX-Own: 1\r\nAge: 5\r\nContent-Type: text/plain\r\n";
         let (backend, gateway) = gateway(answer(lines), rules()).await?;
@@ -129,7 +129,7 @@ async fn a_fresh_response_answers_without_the_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_says_that_it_is_not_for_all_is_kept_for_nobody() -> TestResult {
+async fn private_or_stale_responses_are_not_stored() -> TestResult {
     for lines in [
         "",
         "Cache-Control: no-store, max-age=60\r\n",
@@ -162,7 +162,7 @@ async fn what_says_that_it_is_not_for_all_is_kept_for_nobody() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_says_how_long_it_is_fresh_is_kept() -> TestResult {
+async fn complete_responses_with_explicit_freshness_are_stored() -> TestResult {
     for lines in [
         "Cache-Control: max-age=60\r\n",
         "Cache-Control: Max-Age=\"60\", no-transform\r\n",
@@ -219,7 +219,7 @@ async fn what_says_how_long_it_is_fresh_is_kept() -> TestResult {
 }
 
 #[tokio::test]
-async fn memory_stays_within_its_limit_under_a_flood_of_keys() -> TestResult {
+async fn cache_memory_stays_within_its_limit_under_a_flood_of_keys() -> TestResult {
     let body = "x".repeat(2000);
     let flood = by_request(move |request| match request.target.starts_with("/hot") {
         true => ok("Cache-Control: max-age=60\r\n", "hot"),
@@ -247,7 +247,7 @@ async fn memory_stays_within_its_limit_under_a_flood_of_keys() -> TestResult {
 }
 
 #[tokio::test]
-async fn long_responses_pass_as_they_come() -> TestResult {
+async fn responses_over_the_cacheable_size_are_streamed_and_not_stored() -> TestResult {
     let most = 64 << 10;
     for length in [most, most + 1] {
         let fixed = ok("Cache-Control: max-age=60\r\n", &"x".repeat(length));
@@ -285,7 +285,7 @@ async fn long_responses_pass_as_they_come() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_too_long_for_one_is_kept_for_nobody() -> TestResult {
+async fn response_over_the_body_limit_is_not_stored() -> TestResult {
     let body = "x".repeat(12 << 10);
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     let response = format!(
@@ -304,7 +304,7 @@ async fn what_is_too_long_for_one_is_kept_for_nobody() -> TestResult {
 }
 
 #[tokio::test]
-async fn heads_of_as_many_lines_as_there_may_be_pass() -> TestResult {
+async fn stored_response_with_the_maximum_of_headers_is_served() -> TestResult {
     // Beside `Cache-Control` and `Content-Length`.
     for others in [250, 251, 252, 253, 254] {
         let many: String = (0..others).map(|number| format!("X-{number}: 1\r\n")).collect();
@@ -322,7 +322,7 @@ async fn heads_of_as_many_lines_as_there_may_be_pass() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_says_nothing_is_kept_as_long_as_the_policy_says() -> TestResult {
+async fn response_without_freshness_is_stored_for_the_default_time() -> TestResult {
     let minute = Some(Duration::from_secs(60));
     let (backend, gateway) = gateway(answer(""), Cache { default_time: minute, ..rules() }).await?;
     for (lines, body) in [
@@ -343,7 +343,7 @@ async fn what_says_nothing_is_kept_as_long_as_the_policy_says() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_changed_policy_begins_with_nothing() -> TestResult {
+async fn changed_policy_starts_with_an_empty_cache() -> TestResult {
     let (backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     let set = |traffic: Option<Traffic>| {
         let traffic = traffic.map(Arc::new);

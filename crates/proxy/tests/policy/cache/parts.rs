@@ -5,7 +5,7 @@ use super::*;
 const LINES: &str = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: text/plain\r\nX-Own: 1\r\n";
 
 #[tokio::test]
-async fn ranges_are_answered_from_a_stored_response() -> TestResult {
+async fn ranges_are_served_from_a_stored_response() -> TestResult {
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(Behaviour::raw(ok(LINES, "0123456789")), rules()).await?;
         ask_by(&gateway, "GET", "/", &[], transport).await?;
@@ -45,7 +45,7 @@ async fn ranges_are_answered_from_a_stored_response() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_range_goes_only_with_the_response_that_the_client_has() -> TestResult {
+async fn if_range_requires_a_matching_strong_validator() -> TestResult {
     let (backend, gateway) = gateway(Behaviour::raw(ok(LINES, "0123456789")), rules()).await?;
     ask(&gateway, "/", &[]).await?;
     for (condition, status) in [
@@ -72,7 +72,7 @@ async fn a_range_goes_only_with_the_response_that_the_client_has() -> TestResult
 }
 
 #[tokio::test]
-async fn ranges_that_the_cache_cannot_answer_go_to_the_endpoint() -> TestResult {
+async fn ranges_unsupported_by_the_cache_go_to_the_endpoint() -> TestResult {
     let behaviour = by_request(|request| {
         match request.header("range") {
         Some(_) => "HTTP/1.1 206 Partial\r\nCache-Control: max-age=60\r\nContent-Range: bytes 0-0/10\r\nContent-Length: 1\r\n\r\n0".into(),
@@ -106,7 +106,7 @@ async fn ranges_that_the_cache_cannot_answer_go_to_the_endpoint() -> TestResult 
 }
 
 #[tokio::test]
-async fn parts_are_not_compressed() -> TestResult {
+async fn partial_responses_are_not_compressed() -> TestResult {
     let body = "text ".repeat(1000);
     let (_backend, gateway) = gateway(Behaviour::raw(ok(LINES, &body)), rules()).await?;
     gateway.configure(|config| config.settings.compression.codings = "gzip".parse().expect("codings")).await;

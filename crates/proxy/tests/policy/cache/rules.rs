@@ -15,7 +15,7 @@ async fn is_reused_with(lines: &str) -> anyhow::Result<bool> {
 }
 
 #[tokio::test]
-async fn the_first_member_of_age_counts() -> TestResult {
+async fn first_member_of_age_counts() -> TestResult {
     for (lines, is_fresh) in [
         ("Age: 7200, 0\r\n", false),
         ("Age: 7200,0\r\n", false),
@@ -38,7 +38,7 @@ async fn the_first_member_of_age_counts() -> TestResult {
 }
 
 #[tokio::test]
-async fn dates_in_obsolete_forms_are_read() -> TestResult {
+async fn expires_and_date_in_obsolete_forms_are_parsed() -> TestResult {
     for (lines, is_fresh) in [
         ("Expires: Sunday, 18-Aug-75 02:01:18 GMT\r\n", true),
         ("Expires: Sunday, 06-Nov-94 08:49:37 GMT\r\n", false),
@@ -91,7 +91,7 @@ async fn targeted_cache_control_overrides_cache_control_and_expires() -> TestRes
 }
 
 #[tokio::test]
-async fn a_response_with_malformed_cache_control_or_vary_is_not_stored() -> TestResult {
+async fn response_with_malformed_cache_control_or_vary_is_not_stored() -> TestResult {
     let keeping = Cache {
         default_time: Some(Duration::from_secs(60)),
         stale_if_error: Duration::from_secs(600),
@@ -116,7 +116,7 @@ async fn a_response_with_malformed_cache_control_or_vary_is_not_stored() -> Test
 }
 
 #[tokio::test]
-async fn pragma_in_a_response_keeps_it_from_being_reused_unless_cache_control_says_more() -> TestResult {
+async fn pragma_no_cache_prevents_reuse_only_without_cache_control() -> TestResult {
     let future = "Expires: Thu, 18 Aug 2050 02:01:18 GMT\r\n";
     assert!(!is_reused_with(&format!("Pragma: no-cache\r\n{future}")).await?);
     assert!(is_reused_with("Pragma: no-cache\r\nCache-Control: max-age=60\r\n").await?);
@@ -170,7 +170,7 @@ async fn final_statuses_with_explicit_freshness_are_stored() -> TestResult {
 }
 
 #[tokio::test]
-async fn failures_are_stored_for_ten_seconds_at_most() -> TestResult {
+async fn error_responses_are_stored_for_ten_seconds_at_most() -> TestResult {
     for (status, ttl) in [(400, "10"), (403, "10"), (500, "10"), (503, "10"), (404, "60"), (200, "60")] {
         let response = format!(
             "HTTP/1.1 {status} X\r\nCache-Control: max-age=70, stale-if-error=600\r\nAge: 10\r\nContent-Length: 0\r\n\r\n"
@@ -185,7 +185,7 @@ async fn failures_are_stored_for_ten_seconds_at_most() -> TestResult {
 }
 
 #[tokio::test]
-async fn failures_of_one_caller_are_not_shared() -> TestResult {
+async fn error_responses_to_a_caller_with_credentials_are_not_shared() -> TestResult {
     let lines = "Cache-Control: public, s-maxage=60\r\nContent-Length: 0\r\n\r\n";
     for status in [400, 403, 500] {
         for own in ["Authorization: Basic eDp4", "Cookie: s=a"] {
@@ -202,7 +202,7 @@ async fn failures_of_one_caller_are_not_shared() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_failure_does_not_replace_a_response_that_can_be_used() -> TestResult {
+async fn error_response_does_not_replace_a_usable_stored_response() -> TestResult {
     for (lines, is_usable) in [
         ("Cache-Control: max-age=60\r\n", true),
         ("Cache-Control: max-age=60, stale-if-error=600\r\nAge: 90\r\n", true),
@@ -226,7 +226,7 @@ async fn a_failure_does_not_replace_a_response_that_can_be_used() -> TestResult 
 }
 
 #[tokio::test]
-async fn fields_that_no_cache_or_private_name_are_not_shared() -> TestResult {
+async fn fields_named_by_no_cache_or_private_are_not_shared() -> TestResult {
     for directive in ["no-cache", "private"] {
         let lines = format!(
             "Cache-Control: max-age=60, {directive}=\"X-User, set-cookie\"\r\nX-User: alice\r\nSet-Cookie: s=1\r\nX-Other: 1\r\n"
@@ -253,7 +253,7 @@ async fn fields_that_no_cache_or_private_name_are_not_shared() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_304_gives_unshared_fields_to_its_own_client() -> TestResult {
+async fn unshared_fields_of_a_304_reach_only_its_own_client() -> TestResult {
     let validates = by_request(|request| match request.header("if-none-match") {
         Some(_) => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nAge: 0\r\nX-User: bob\r\n\r\n".into(),
         None => {

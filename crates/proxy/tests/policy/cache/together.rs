@@ -39,7 +39,7 @@ async fn renewing(lines: &str) -> anyhow::Result<(Backend, Gateway, Client)> {
 }
 
 #[tokio::test]
-async fn of_many_who_want_the_same_one_asks() -> TestResult {
+async fn concurrent_requests_for_a_target_share_a_single_fetch() -> TestResult {
     for transport in TRANSPORTS {
         let behaviour = answer("Cache-Control: max-age=60\r\n").delay(Duration::from_millis(300));
         let (backend, gateway) = gateway(behaviour, rules()).await?;
@@ -54,7 +54,7 @@ async fn of_many_who_want_the_same_one_asks() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_request_of_which_nobody_else_gets_anything_is_in_nobodys_way() -> TestResult {
+async fn unshareable_request_in_flight_does_not_delay_other_requests() -> TestResult {
     for own in ["Authorization: Basic eDp4", "If-None-Match: \"made up\""] {
         let behaviour = by_request(|request| match request.header("x-slow") {
             Some(_) => "HTTP/1.1 200 OK\r\n".into(),
@@ -71,7 +71,7 @@ async fn a_request_of_which_nobody_else_gets_anything_is_in_nobodys_way() -> Tes
 }
 
 #[tokio::test]
-async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
+async fn waiting_requests_fetch_concurrently_after_a_private_response() -> TestResult {
     // The first of all is answered once all others wait, and the others by nobody: they all have to ask at once.
     let mine = ok("Cache-Control: private\r\n", "mine");
     let count = std::sync::atomic::AtomicU64::new(0);
@@ -96,7 +96,7 @@ async fn nobody_waits_twice_for_what_is_not_for_all() -> TestResult {
 }
 
 #[tokio::test]
-async fn stale_while_revalidate_answers_at_once() -> TestResult {
+async fn stale_while_revalidate_serves_the_stale_response_at_once() -> TestResult {
     let lines = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(answer(lines), rules()).await?;
@@ -117,7 +117,7 @@ async fn stale_while_revalidate_answers_at_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn background_revalidation_renews_replaces_or_withdraws() -> TestResult {
+async fn background_revalidation_renews_replaces_or_evicts_the_stored_response() -> TestResult {
     let stale = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
     let chunked = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nn\r\n2\r\new\r\n0\r\n\r\n";
     let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n\r\n";
@@ -166,7 +166,7 @@ async fn background_revalidation_renews_replaces_or_withdraws() -> TestResult {
 }
 
 #[tokio::test]
-async fn background_revalidation_heeds_the_limit_of_response_bodies() -> TestResult {
+async fn background_revalidation_respects_the_response_body_limit() -> TestResult {
     let stale = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
     let long = "x".repeat(100);
     let fresh = "Cache-Control: max-age=60\r\n";
@@ -193,7 +193,7 @@ async fn background_revalidation_heeds_the_limit_of_response_bodies() -> TestRes
 }
 
 #[tokio::test]
-async fn a_request_asks_the_endpoint_where_the_background_is_full() -> TestResult {
+async fn request_revalidates_in_the_foreground_above_the_background_limit() -> TestResult {
     let stale = "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
     let (backend, gateway) = gateway_of(1, Behaviour::raw(ok(stale, "stale")), rules()).await?;
     let targets: Vec<String> = (0..66).map(|number| format!("/{number}")).collect();
@@ -219,7 +219,7 @@ async fn a_request_asks_the_endpoint_where_the_background_is_full() -> TestResul
 }
 
 #[tokio::test]
-async fn background_revalidation_that_began_before_a_change_stores_nothing() -> TestResult {
+async fn background_revalidation_started_before_an_invalidation_stores_nothing() -> TestResult {
     let behaviour = Behaviour::choose(|request| match (&*request.method, request.header("if-none-match")) {
         ("GET", None) => Behaviour::raw(ok(
             "Cache-Control: max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n",
@@ -273,7 +273,7 @@ async fn background_revalidation_for_a_caller_shares_nothing_of_the_caller() -> 
 }
 
 #[tokio::test]
-async fn who_goes_away_leaves_nobody_waiting() -> TestResult {
+async fn client_disconnect_passes_the_fetch_to_a_waiting_request() -> TestResult {
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(Behaviour::silent(), rules()).await?;
         let mut first = Client::connect_by(gateway.addr_of(transport), transport).await?;
@@ -297,7 +297,7 @@ fn in_flight(gateway: &Gateway) -> u64 {
 }
 
 #[tokio::test]
-async fn a_response_that_must_be_asked_for_is_not_used_while_another_one_asks() -> TestResult {
+async fn no_cache_response_is_not_reused_during_a_revalidation_in_flight() -> TestResult {
     let lines = "Cache-Control: no-cache, max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\n";
     let (backend, gateway, first) = renewing(lines).await?;
     backend.set(answer("Cache-Control: no-store\r\n"));
@@ -312,7 +312,7 @@ async fn a_response_that_must_be_asked_for_is_not_used_while_another_one_asks() 
 }
 
 #[tokio::test]
-async fn those_that_wait_get_what_stands_in_as_well() -> TestResult {
+async fn waiting_requests_receive_the_stale_response_on_failure() -> TestResult {
     let hour = Duration::from_secs(3600);
     let stale = "Cache-Control: max-age=60\r\nAge: 60\r\n";
     let mut traffic = keeping(Cache { stale_if_error: hour, ..rules() });
@@ -329,7 +329,7 @@ async fn those_that_wait_get_what_stands_in_as_well() -> TestResult {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_client_that_does_not_read_what_is_short() -> TestResult {
+async fn short_response_is_stored_although_its_client_reads_nothing() -> TestResult {
     let body = "x".repeat(100 << 10);
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     for (framing, bytes) in
@@ -355,7 +355,7 @@ async fn nobody_waits_for_a_client_that_does_not_read_what_is_short() -> TestRes
 }
 
 #[tokio::test]
-async fn who_reads_slowly_does_not_keep_others_waiting_for_ever() -> TestResult {
+async fn slow_client_of_a_long_response_does_not_block_waiting_requests() -> TestResult {
     let long = "x".repeat(30 << 20);
     let count = std::sync::atomic::AtomicU64::new(0);
     let behaviour = Behaviour::choose(move |_| {

@@ -12,7 +12,7 @@ fn raw(text: impl Into<Vec<u8>>) -> Behaviour {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_lets_nobody_in_and_harms_nobody() -> TestResult {
+async fn invalid_authorization_response_denies_the_request() -> TestResult {
     use Denial::{CheckAnswer, CheckTimeout, CheckUnreachable};
     let elsewhere = Backend::start(says(200, &[])).await?;
     let location = format!("Location: http://{}/", elsewhere.addr());
@@ -74,7 +74,7 @@ async fn what_is_no_answer_lets_nobody_in_and_harms_nobody() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_service_that_is_away_closes_its_routes_and_the_log_says_why() -> TestResult {
+async fn unreachable_authorization_service_denies_requests_with_a_logged_reason() -> TestResult {
     use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("access.log");
@@ -109,7 +109,7 @@ fn dying(times: u64, how: Behaviour) -> Behaviour {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_is_asked_again_if_that_is_safe() -> TestResult {
+async fn unanswered_authorization_check_is_retried_if_idempotent() -> TestResult {
     for how in [Behaviour::close_on_request(), Behaviour::reset_on_request()] {
         for (method, expected) in [("GET", 200), ("HEAD", 200), ("POST", 500)] {
             let server = Backend::start(dying(2, how.clone())).await?;
@@ -124,7 +124,7 @@ async fn a_question_that_nobody_answers_is_asked_again_if_that_is_safe() -> Test
 }
 
 #[tokio::test]
-async fn what_dies_of_a_question_on_a_kept_connection_is_not_asked_it_again_by_post() -> TestResult {
+async fn failed_post_check_on_a_reused_connection_is_not_retried() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let external = External { method: "POST".into(), ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
@@ -137,7 +137,7 @@ async fn what_dies_of_a_question_on_a_kept_connection_is_not_asked_it_again_by_p
 }
 
 #[tokio::test]
-async fn a_service_that_is_back_in_a_moment_was_not_away() -> TestResult {
+async fn authorization_check_survives_a_brief_restart_of_the_service() -> TestResult {
     let mut server = Backend::start(says(200, &[])).await?;
     let (_backend, gateway) = of_one_worker(service(&server)).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
@@ -154,7 +154,7 @@ async fn a_service_that_is_back_in_a_moment_was_not_away() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_lets_nobody_in() -> TestResult {
+async fn unresolvable_or_invalid_authorization_url_denies_requests() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     for url in ["http://nobody.invalid/", "no URL", "https://a:b@localhost/"] {
         let (_backend, gateway) = of_one_worker(External { url: url.into(), ..service(&server) }).await?;
@@ -167,7 +167,7 @@ async fn a_name_that_nobody_has_lets_nobody_in() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_body_is_read_to_its_end_or_its_connection_is_closed() -> TestResult {
+async fn authorization_connection_is_reused_only_after_a_complete_response() -> TestResult {
     let trailers = [("X-User", "root")];
     let second = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-User: root\r\n\r\n";
     let chunk = |length: usize| [vec![b'x'; length]];
@@ -212,7 +212,7 @@ async fn a_body_is_read_to_its_end_or_its_connection_is_closed() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_was_closed_fails_nobody() -> TestResult {
+async fn closed_authorization_connection_fails_no_request() -> TestResult {
     let server = Backend::start(says(200, &[]).close_after(2)).await?;
     let (_backend, gateway) = of_one_worker(service(&server)).await?;
     for _ in 0..20 {
@@ -232,7 +232,7 @@ async fn a_kept_connection_that_was_closed_fails_nobody() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_comes_before_an_answer_is_none() -> TestResult {
+async fn interim_authorization_responses_are_ignored() -> TestResult {
     let early = "HTTP/1.1 103 Early Hints\r\nX-User: root\r\nSet-Cookie: a=b\r\n\r\n";
     let server = Backend::start(says(200, &["X-User: alice"]).interim(early)).await?;
     let (backend, gateway) = of_one_worker(naming(&server)).await?;
@@ -248,7 +248,7 @@ async fn what_comes_before_an_answer_is_none() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_meanwhile_leaves_nothing() -> TestResult {
+async fn client_disconnect_cancels_the_authorization_check() -> TestResult {
     let server = Backend::start(Behaviour::silent()).await?;
     let external = External { timeout: Duration::from_secs(60), ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
@@ -265,7 +265,7 @@ async fn a_client_that_goes_away_meanwhile_leaves_nothing() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_cannot_speak_for_the_gateway_nor_to_the_service() -> TestResult {
+async fn forged_headers_do_not_reach_the_authorization_service() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         // A service that believes the gateway.
         match (request.header("x-original-url"), request.header("x-forwarded-for")) {

@@ -68,7 +68,7 @@ fn checks(gateway: &Gateway, check: Check) -> u64 {
 }
 
 #[tokio::test]
-async fn the_service_lets_in_refuses_and_tells_endpoints_who_calls() -> TestResult {
+async fn authorization_service_admits_denies_and_sets_identity_headers() -> TestResult {
     let server = Backend::start(directory()).await?;
     let external = External { response_headers: vec!["x-user".into()], ..service(&server) };
     let (backend, gateway) = of_one_worker(external).await?;
@@ -88,7 +88,7 @@ async fn the_service_lets_in_refuses_and_tells_endpoints_who_calls() -> TestResu
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_service_beyond_the_time_of_the_request() -> TestResult {
+async fn authorization_check_is_bounded_by_the_request_timeout() -> TestResult {
     let server = Backend::start(Behaviour::silent()).await?;
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
@@ -105,7 +105,7 @@ async fn nobody_waits_for_the_service_beyond_the_time_of_the_request() -> TestRe
 }
 
 #[tokio::test]
-async fn the_service_is_told_what_the_endpoint_would_get_without_the_body() -> TestResult {
+async fn authorization_service_receives_sanitized_headers_without_the_body() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let (_backend, gateway) = guarded(by(service(&server))).await?;
     let lines = [
@@ -154,7 +154,7 @@ async fn the_service_is_told_what_the_endpoint_would_get_without_the_body() -> T
 }
 
 #[tokio::test]
-async fn a_service_that_knows_the_path_decides_on_the_path_that_is_served() -> TestResult {
+async fn override_headers_are_dropped_if_the_service_decides_on_the_path() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let lines = ["X-Rewrite-URL: /admin", "X-HTTP-Method-Override: DELETE"];
     let names = |backend: &Backend| {
@@ -175,7 +175,7 @@ async fn a_service_that_knows_the_path_decides_on_the_path_that_is_served() -> T
 }
 
 #[tokio::test]
-async fn only_the_headers_that_are_named_are_told() -> TestResult {
+async fn authorization_service_receives_only_the_configured_request_headers() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let request_headers = Some(vec!["authorization".into(), "x-a".into()]);
     let external = External { request_headers, method: "POST".into(), ..service(&server) };
@@ -195,7 +195,7 @@ async fn only_the_headers_that_are_named_are_told() -> TestResult {
 }
 
 #[tokio::test]
-async fn nothing_of_an_answer_goes_anywhere_but_what_is_named() -> TestResult {
+async fn only_configured_headers_of_the_authorization_response_are_forwarded() -> TestResult {
     let answer = [
         "Set-Cookie: a=b",
         "Set-Cookie: c=d",
@@ -232,7 +232,7 @@ async fn nothing_of_an_answer_goes_anywhere_but_what_is_named() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_401_becomes_a_redirect_to_where_clients_sign_in() -> TestResult {
+async fn authorization_response_401_becomes_a_sign_in_redirect() -> TestResult {
     let server = Backend::start(says(401, &["Set-Cookie: csrf=1", "WWW-Authenticate: Basic"])).await?;
     let wanted = "%2Fa%2520b%3Fc%3Dd%26e%3D%2522";
     for (url, expected) in [
@@ -257,7 +257,7 @@ async fn a_401_becomes_a_redirect_to_where_clients_sign_in() -> TestResult {
 }
 
 #[tokio::test]
-async fn it_is_asked_after_the_other_methods_and_only_if_they_leave_it_open() -> TestResult {
+async fn authorization_service_is_called_last_and_only_if_needed() -> TestResult {
     let server = Backend::start(directory()).await?;
     for requires_all in [false, true] {
         let before = server.requests();
@@ -298,7 +298,7 @@ async fn it_is_asked_after_the_other_methods_and_only_if_they_leave_it_open() ->
 }
 
 #[tokio::test]
-async fn two_services_are_both_asked() -> TestResult {
+async fn two_authorization_services_must_both_admit() -> TestResult {
     let (one, two) = (Backend::start(says(200, &[])).await?, Backend::start(says(403, &[])).await?);
     let methods = [&one, &two].map(|server| Method::External(Arc::new(service(server)))).to_vec();
     let authentication = Authentication { requires_all: true, methods, consumers: None };
@@ -312,7 +312,7 @@ async fn two_services_are_both_asked() -> TestResult {
 }
 
 #[tokio::test]
-async fn its_server_is_looked_up_and_verified() -> TestResult {
+async fn certificate_of_the_authorization_service_is_verified() -> TestResult {
     use sluicegate_testkit::terminator::Terminator;
     use sluicegate_testkit::tls::Authority;
     let authority = Authority::new();
@@ -336,7 +336,7 @@ async fn its_server_is_looked_up_and_verified() -> TestResult {
 }
 
 #[tokio::test]
-async fn policies_change_under_load_without_a_lost_request() -> TestResult {
+async fn external_policy_changes_under_load_lose_no_request() -> TestResult {
     let servers = [Backend::start(says(200, &[])).await?, Backend::start(says(200, &[])).await?];
     let (_backend, gateway) = guarded(by(service(&servers[0]))).await?;
     let load = gateway.load().connections(8).posts(0.3, 100).start()?;

@@ -17,7 +17,7 @@ async fn remembering(server: &Backend, key: Vec<KeyPart>) -> anyhow::Result<(Bac
 }
 
 #[tokio::test]
-async fn an_answer_is_for_who_asked_and_for_nobody_else() -> TestResult {
+async fn cached_decision_applies_only_to_its_own_caller() -> TestResult {
     let server = Backend::start(directory()).await?;
     let (backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let asked = async |lines: &[&str], status: u16, user: Option<&str>, questions: u64| {
@@ -48,7 +48,7 @@ async fn an_answer_is_for_who_asked_and_for_nobody_else() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_service_is_told_nothing_but_the_key() -> TestResult {
+async fn authorization_service_receives_only_the_cache_key() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let lines = ["Authorization: alice", "Cookie: a=1; s=2; b=3", "X-Real-IP: 1.2.3.4", "User-Agent: me"];
     for (key, expected) in [
@@ -87,7 +87,7 @@ async fn the_service_is_told_nothing_but_the_key() -> TestResult {
 }
 
 #[tokio::test]
-async fn each_part_of_the_key_tells_requests_apart() -> TestResult {
+async fn each_cache_key_part_separates_decisions() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     for (key, differs) in [
         (
@@ -127,7 +127,7 @@ async fn each_part_of_the_key_tells_requests_apart() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_same_is_asked_once_however_many_want_to_know() -> TestResult {
+async fn concurrent_requests_with_the_same_key_share_an_authorization_check() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         let user = request.header("authorization").unwrap_or_default();
         says(200, &[&format!("X-User: {user}")]).delay(Duration::from_millis(300))
@@ -151,7 +151,7 @@ async fn the_same_is_asked_once_however_many_want_to_know() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_answer_of_another_does_not_fail_with_it() -> TestResult {
+async fn shared_check_survives_the_disconnect_of_its_first_client() -> TestResult {
     let server = Backend::start(says(200, &[]).delay(Duration::from_millis(500))).await?;
     let (_backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let mut first = gateway.connect().await?;
@@ -170,7 +170,7 @@ async fn who_waits_for_the_answer_of_another_does_not_fail_with_it() -> TestResu
 }
 
 #[tokio::test]
-async fn an_answer_with_a_cookie_is_for_one_client_alone() -> TestResult {
+async fn decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         let cookie = format!("Set-Cookie: id={}-{}", request.connection, request.nth);
         says(200, &[&cookie]).delay(Duration::from_millis(50))
@@ -196,7 +196,7 @@ async fn an_answer_with_a_cookie_is_for_one_client_alone() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_change_of_the_policy_forgets_all() -> TestResult {
+async fn policy_change_discards_cached_decisions() -> TestResult {
     let server = Backend::start(directory()).await?;
     let (_backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let alice = &["Authorization: alice"][..];
@@ -223,7 +223,7 @@ async fn a_change_of_the_policy_forgets_all() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_answer_is_good_for_as_long_as_both_say() -> TestResult {
+async fn cached_decision_expires_after_the_configured_time() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let short = ExternalCache {
         admitted: Duration::from_millis(100),

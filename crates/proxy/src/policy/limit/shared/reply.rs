@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_read_with_what_they_say() {
+    fn valid_redis_replies_are_parsed_once_complete() {
         for (input, reply) in [
             ("+OK\r\n", Reply::Done),
             ("-NOAUTH who are \u{7}you\r\n", Reply::Error("NOAUTH who are \\u{7}you".into())),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_refused_before_it_is_all_there() {
+    fn unexpected_redis_replies_are_rejected_before_they_are_complete() {
         let long = ["+", &"x".repeat(LINE_MAX)].concat();
         for (input, nonsense) in [
             ("HTTP/1.1 400 Bad Request\r\n", Nonsense::Type),
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_breaks_it_and_the_pieces_do_not_matter(
+        fn any_reply_bytes_parse_alike_whole_and_in_pieces(
             words in proptest::collection::vec(
                 prop::sample::select(vec!["*", ":", "+", "-", "$", "\r\n", "\n", "2", "x"]), 0..24
             ),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_of_fuzzing_hold() {
+    fn fuzzing_seeds_of_redis_replies_pass() {
         let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/redis_reply");
         let files: Vec<_> = std::fs::read_dir(seeds).unwrap().collect();
         assert!(files.len() >= 5);
