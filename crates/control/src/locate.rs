@@ -111,7 +111,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn a_field_is_found_on_the_line_of_its_key() {
+    fn yaml_field_is_located_on_the_line_of_its_key() {
         let yaml = "\
 # a comment
 metadata:
@@ -144,13 +144,13 @@ spec:
     }
 
     #[test]
-    fn json_has_lines_too() {
+    fn json_field_is_located_on_its_line() {
         let json = "{\n\t\"spec\": {\n\t\t\"rules\": [\n\t\t\t{\"host\": \"A\"}\n\t\t]\n\t}\n}\n";
         assert_eq!(line(json, "spec.rules[0].host"), Some(4));
     }
 
     #[test]
-    fn an_unreadable_rest_does_not_matter() {
+    fn field_before_a_syntax_error_is_located() {
         assert_eq!(line("a:\n  b: 1\nc: [\n", "a.b"), Some(2));
         assert_eq!(line("", "a"), None);
     }

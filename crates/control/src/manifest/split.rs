@@ -96,7 +96,7 @@ mod tests {
     use super::{first_content_line, json, yaml};
 
     #[test]
-    fn a_file_is_cut_at_its_markers() {
+    fn yaml_file_is_split_at_document_markers() {
         for (text, expected) in [
             ("", vec![]),
             ("\n# only a comment\n---\n---\n...\n", vec![]),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_cut_after_each_value() {
+    fn json_file_is_split_after_each_value() {
         for (text, expected) in [
             (" \n", vec![]),
             ("{\n}\n", vec![(1, "{\n}")]),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn content_begins_after_markers_and_comments() {
+    fn first_content_line_follows_markers_and_comments() {
         assert_eq!(first_content_line("# x\n---\n\nkind: A\n"), 4);
         assert_eq!(first_content_line("kind: A\n"), 1);
     }

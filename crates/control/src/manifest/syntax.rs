@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_yaml_is_told_in_plain_words_with_its_line() {
+    fn yaml_syntax_error_has_a_plain_message_and_its_line() {
         for (text, line, message) in [
             ("a: 1\nports: 1\nports: 2\n", 3, "the key ports is written twice"),
             ("a:\n  b: [1", 2, "'[' is not closed"),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_cannot_make_a_large_document_of_a_small_one() {
+    fn small_document_with_huge_alias_expansion_is_rejected() {
         let mut text = format!("a0: &a0 [{}]\n", "x,".repeat(10));
         for level in 1..10 {
             let aliases = format!("*a{},", level - 1).repeat(10);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_json_is_told_in_plain_words_with_its_line() {
+    fn json_syntax_error_has_a_plain_message_and_its_line() {
         for (text, line, message) in [
             ("{\n\"a\": \n}", 3, "a value is missing"),
             ("{\"a\": 1,}", 1, "a ',' precedes a closing bracket"),

@@ -221,7 +221,7 @@ mod tests {
     use super::{closest, edit_distance, restricts};
 
     #[test]
-    fn annotations_of_ingress_nginx_that_restrict_access_are_known_by_name_and_value() {
+    fn ingress_nginx_access_annotations_are_recognized_by_name_and_value() {
         for (name, value, expected) in [
             ("auth-url", "http://auth.example", true),
             ("auth-type", "basic", true),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelling_is_recognised_and_a_stranger_is_not() {
+    fn misspelled_annotation_has_a_suggestion_and_an_unrelated_name_has_none() {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         let known = ["sluicegate.dev/load-balance", "sluicegate.dev/max-requests"];
         assert_eq!(closest("sluicegate.dev/loadbalance", &known), Some(known[0]));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_dns_name_is_refused_with_the_reason() {
+    fn invalid_host_is_rejected_with_the_reason() {
         for (host, reason) in [
             ("10.0.0.1", "IP address"),
             ("::1", "IP address"),

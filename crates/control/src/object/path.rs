@@ -125,7 +125,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn paths_come_into_normal_form() {
+    fn paths_are_normalized() {
         for (path, path_type, expected) in [
             ("/", "Prefix", "/"),
             ("/foo/", "Prefix", "/foo"),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_can_have_is_refused() {
+    fn paths_that_no_request_can_have_are_rejected() {
         for (path, reason) in [
             ("", "begin with '/'"),
             ("foo", "begin with '/'"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_type_is_required_and_exact() {
+    fn path_type_is_required_and_case_sensitive() {
         assert_eq!(parse("/", "").unwrap_err().0, "pathType");
         assert!(parse("/", "prefix").unwrap_err().1.contains("did you mean Prefix?"));
         assert!(parse("/", "Regex").unwrap_err().1.contains("unknown"));

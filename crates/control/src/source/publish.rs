@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_the_same_arc() {
+    fn unchanged_resources_share_their_arc_between_configurations() {
         let mut publisher = Publisher::default();
         let before = published(publisher.set_config(config(&["b", "d"], 1)));
         let after = published(publisher.set_config(config(&["a", "b", "c", "d"], 1)));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_were_published_since_and_are_as_before_again_are_told() {
+    fn endpoints_that_return_to_an_earlier_value_are_published() {
         let mut publisher = Publisher::default();
         let before = published(publisher.set_config(config(&["a"], 1)));
         let key = before.hosts[0].rules[0].upstream.clone();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_but_endpoints_has_changed_they_alone_are_told() {
+    fn configuration_with_only_new_endpoints_publishes_endpoint_changes_alone() {
         let mut publisher = Publisher::default();
         publisher.set_config(config(&["a", "b"], 1));
         let changes = publisher.set_config(config(&["a", "b"], 2));

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn in_a_cluster_no_name_leads_to_the_gateway_itself() {
+    async fn external_names_with_local_addresses_are_rejected_in_a_cluster() {
         for name in [
             "localhost",
             "127.0.0.1",

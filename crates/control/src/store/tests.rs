@@ -41,7 +41,7 @@ fn check(files: &[(&str, &str)], paths: &[&str], problems: &[&str]) {
 }
 
 #[test]
-fn an_object_that_becomes_invalid_keeps_its_last_good_form() {
+fn invalid_object_keeps_its_last_valid_version() {
     let good = ingress("a", "/a");
     let kept = "(the last valid version stays in service)";
     for (what, bad) in [
@@ -62,7 +62,7 @@ fn an_object_that_becomes_invalid_keeps_its_last_good_form() {
 }
 
 #[test]
-fn an_object_with_errors_from_the_start_is_served_as_far_as_it_is_valid() {
+fn object_with_errors_at_startup_is_served_in_its_valid_parts() {
     let one_bad_path = ingress("a", "/a").replace(
         "paths: [",
         "paths: [{path: bad, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}, ",
@@ -75,7 +75,7 @@ fn an_object_with_errors_from_the_start_is_served_as_far_as_it_is_valid() {
 }
 
 #[test]
-fn a_document_that_cannot_be_read_takes_nothing_away() {
+fn unreadable_document_removes_no_object() {
     let (a, b) = (ingress("a", "/a"), ingress("b", "/b"));
     let broken = "---\nkind: [\n";
     let kept = "(the previous content of this file stays in service)";
@@ -97,7 +97,7 @@ fn a_document_that_cannot_be_read_takes_nothing_away() {
 }
 
 #[test]
-fn an_empty_file_takes_nothing_away_and_a_commented_one_does() {
+fn empty_file_keeps_objects_and_comment_only_file_removes_objects() {
     let a = ingress("a", "/a");
     check(&[("m.yaml", &a), ("m.yaml", "")], &["/a a"], &["m.yaml: is empty; its previous content stays"]);
     check(&[("m.yaml", &a), ("m.yaml", " \n"), ("m.yaml", &a)], &["/a a"], &[]);
@@ -106,13 +106,13 @@ fn an_empty_file_takes_nothing_away_and_a_commented_one_does() {
 }
 
 #[test]
-fn an_object_that_leaves_a_file_is_gone() {
+fn object_deleted_from_a_file_is_removed() {
     let both = format!("{}{}", ingress("a", "/a"), ingress("b", "/b"));
     check(&[("m.yaml", &both), ("m.yaml", &ingress("b", "/b"))], &["/b b"], &[]);
 }
 
 #[test]
-fn an_object_in_two_files_is_taken_from_the_first_by_path() {
+fn object_in_two_files_comes_from_the_first_path() {
     let (one, other) = (ingress("a", "/one"), ingress("a", "/other"));
     let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, and that version is used";
     // Whatever comes first in time.
@@ -130,13 +130,13 @@ fn an_object_in_two_files_is_taken_from_the_first_by_path() {
 }
 
 #[test]
-fn an_object_that_is_written_twice_in_a_file_is_taken_from_the_first_place() {
+fn duplicate_object_in_a_file_comes_from_its_first_document() {
     let text = format!("{}{}", ingress("a", "/one"), ingress("a", "/other"));
     check(&[("m.yaml", &text)], &["/one a"], &["m.yaml:7: Ingress default/a: is written twice in this file"]);
 }
 
 #[test]
-fn a_service_with_an_invalid_annotation_keeps_the_last_good_one() {
+fn service_with_an_invalid_annotation_keeps_the_last_valid_value() {
     let mut store = Store::default();
     let file = Path::new("m.yaml");
     let limit = |store: &Store| {
@@ -152,7 +152,7 @@ fn a_service_with_an_invalid_annotation_keeps_the_last_good_one() {
 }
 
 #[test]
-fn a_change_says_what_it_touches() {
+fn file_change_reports_touched_services_routing_and_problems() {
     let slice = |address: &str, service: &str| {
         format!(
             "---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s, \

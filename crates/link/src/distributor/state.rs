@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_names_each_resource_once_and_forgets_old_removals() {
+    fn change_log_holds_each_resource_once_and_drops_old_removals() {
         let mut state = State::new();
         let begin = Instant::now();
         for round in 0..20_usize {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn removals_of_now_are_not_forgotten_however_many() {
+    fn recent_removals_stay_in_the_change_log() {
         let mut state = State::new();
         let now = Instant::now();
         state.publish(hosts(0..5000), now);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_and_given_back_between_two_looks_is_nothing_but_the_last() {
+    fn repeated_changes_between_two_batches_send_only_the_last_state() {
         let mut state = State::new();
         let now = Instant::now();
         for end in [3, 2, 3, 2, 3] {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn one_changed_key_of_ten_thousand_consumers_is_one_small_message() {
+    fn changed_key_of_one_consumer_is_a_small_batch() {
         let consumer = |index: u16, key| {
             let name = format!("consumer-{index}");
             let id = RouteId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };

@@ -263,7 +263,7 @@ mod tests {
     use crate::resource::Kind;
 
     #[test]
-    fn a_snapshot_of_last_good_forms_is_of_no_control_planes_epoch() {
+    fn snapshot_with_last_valid_versions_has_no_control_plane_epoch() {
         let mut held =
             Held { epoch: Bytes::from_static(b"of a control plane"), version: 7, ..Held::default() };
         let all = || cut(&Config::default()).into_iter().collect::<Vec<_>>();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_as_it_was_and_only_its_owner_may_read_it() {
+    fn snapshot_survives_a_round_trip_and_only_its_owner_may_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         for _ in 0..2 {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_cut_or_changed_anywhere_is_refused() {
+    fn truncated_or_altered_snapshot_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         snapshot().write(&path).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_named() {
+    fn snapshot_of_another_format_is_rejected_with_its_format() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         for (format, message) in [

@@ -211,7 +211,7 @@ fn text_of(schema: &Schema, entries: &[Entry]) -> String {
 }
 
 #[test]
-fn values_are_written_as_the_golden_encodings() {
+fn encoded_values_match_the_golden_encodings() {
     let schema = Schema::read();
     let files = written();
     for (name, entries) in &files {
@@ -226,7 +226,7 @@ fn values_are_written_as_the_golden_encodings() {
 }
 
 #[test]
-fn golden_encodings_are_read_as_the_values_that_they_were_written_from() {
+fn golden_encodings_decode_to_their_original_values() {
     for (nth, config) in everything().into_iter().enumerate() {
         let mut changed = Vec::new();
         for name in written().into_keys().filter(|name| name != "messages") {
@@ -252,7 +252,7 @@ fn golden_encodings_are_read_as_the_values_that_they_were_written_from() {
 }
 
 #[test]
-fn every_field_and_every_variant_is_in_the_golden_encodings() {
+fn golden_encodings_cover_every_field_and_variant() {
     let schema = Schema::read();
     let mut seen = BTreeSet::new();
     for entry in written().values().flatten() {
@@ -272,7 +272,7 @@ fn every_field_and_every_variant_is_in_the_golden_encodings() {
 }
 
 #[test]
-fn defaults_of_optional_fields_of_settings_are_none() {
+fn optional_fields_of_settings_default_to_none() {
     // Otherwise an absent field could not be told from one that is `None` (see `OrDefault`).
     let body = encoded(&sluicegate_model::Settings::default());
     Schema::read().walk(&Value::read(&body), "Settings", &mut |visit: &Visit<'_>| {
@@ -320,7 +320,7 @@ fn is_map(visit: &Visit<'_>) -> bool {
 }
 
 #[test]
-fn an_unknown_field_at_any_depth_refuses_the_resource_unless_it_may_be_skipped() {
+fn unknown_field_at_any_depth_rejects_the_resource_unless_skippable() {
     let schema = Schema::read();
     let mut tried = 0;
     let unknown = |of: i64, place: &[i64], body: &Bytes| {
@@ -365,7 +365,7 @@ fn at(body: &[u8], path: &[i64]) -> Option<Value> {
 }
 
 #[test]
-fn what_is_skipped_changes_nothing() {
+fn skipped_fields_change_no_decoded_value() {
     let schema = Schema::read();
     for (name, of, body) in messages() {
         let mut places = Vec::new();
@@ -404,7 +404,7 @@ fn what_is_skipped_changes_nothing() {
 }
 
 #[test]
-fn an_unknown_variant_anywhere_refuses_the_resource() {
+fn unknown_variant_at_any_depth_rejects_the_resource() {
     let schema = Schema::read();
     let mut tried = 0;
     each(|store, kind, name, body| {
@@ -421,7 +421,7 @@ fn an_unknown_variant_anywhere_refuses_the_resource() {
 }
 
 #[test]
-fn a_field_that_is_missing_is_a_default_or_refuses_the_resource() {
+fn missing_field_has_a_default_or_rejects_the_resource() {
     let schema = Schema::read();
     let mut refused = 0;
     each(|store, kind, name, body| {
@@ -438,7 +438,7 @@ fn a_field_that_is_missing_is_a_default_or_refuses_the_resource() {
 }
 
 #[test]
-fn indices_of_shared_parts_are_those_of_kinds() {
+fn indices_of_shared_parts_match_resource_kinds() {
     use sluicegate_model::encoding::Part;
     use sluicegate_model::policy::{RateLimits, Security, Traffic};
     use sluicegate_model::{Certificate, ClientAuth, UpstreamTls};

@@ -161,7 +161,7 @@ struct OldRule {
 }
 
 #[test]
-fn a_build_that_knows_no_policies_refuses_a_route_that_has_one() {
+fn build_without_policies_rejects_a_route_with_a_policy() {
     let limited = Rule { rate_limits: Some(rate_limits()), ..route("/limited", None) };
     for (route, is_served) in
         [(route("/open", None), true), (route("/", Some(security("192.0.2.0/24"))), false), (limited, false)]
@@ -174,7 +174,7 @@ fn a_build_that_knows_no_policies_refuses_a_route_that_has_one() {
 }
 
 #[test]
-fn a_route_whose_policy_cannot_be_read_keeps_the_policy_that_it_had() {
+fn route_with_an_unreadable_policy_keeps_its_last_valid_policy() {
     let before = with(vec![route("/", Some(security("192.0.2.0/24")))]);
     let after = with(vec![route("/", Some(security("198.51.100.0/24")))]);
     for unreadable in UNREADABLE {
@@ -194,7 +194,7 @@ fn a_route_whose_policy_cannot_be_read_keeps_the_policy_that_it_had() {
 }
 
 #[test]
-fn a_new_host_whose_policy_cannot_be_read_is_not_served_at_all() {
+fn new_host_with_an_unreadable_policy_is_not_served() {
     let config = with(vec![route("/", Some(security("192.0.2.0/24")))]);
     for unreadable in UNREADABLE {
         let mut changed = all_of(&config);
@@ -212,7 +212,7 @@ fn a_new_host_whose_policy_cannot_be_read_is_not_served_at_all() {
 }
 
 #[test]
-fn a_route_that_was_open_is_not_served_on_while_the_policy_that_it_got_cannot_be_read() {
+fn open_route_with_a_new_unreadable_policy_is_not_served() {
     let open = with(vec![route("/", None), route("/other", None)]);
     let closed = with(vec![route("/", Some(security("192.0.2.0/24"))), route("/other", None)]);
     for unreadable in UNREADABLE {
@@ -264,7 +264,7 @@ fn a_route_that_was_open_is_not_served_on_while_the_policy_that_it_got_cannot_be
 }
 
 #[test]
-fn limits_that_cannot_be_read_leave_the_last_good_form_in_service() {
+fn unreadable_limits_leave_the_last_valid_version_in_service() {
     let before = with(vec![route("/", None)]);
     let limited = with(vec![Rule { rate_limits: Some(rate_limits()), ..route("/", None) }]);
     let mut store = Store::default();
@@ -276,7 +276,7 @@ fn limits_that_cannot_be_read_leave_the_last_good_form_in_service() {
 }
 
 #[test]
-fn a_route_with_a_policy_of_an_unknown_kind_is_refused() {
+fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
     let config = with(vec![route("/", Some(security("192.0.2.0/24")))]);
     let digest = |body: &Bytes| Value::read(body).at(&[1, 0, SECURITY]).clone();
     let client_auth = Arc::new(sluicegate_model::ClientAuth {
@@ -331,7 +331,7 @@ fn a_route_with_a_policy_of_an_unknown_kind_is_refused() {
 }
 
 #[test]
-fn a_route_has_one_path() {
+fn route_with_two_paths_is_rejected() {
     let config = with(vec![route("/", Some(security("192.0.2.0/24")))]);
     let mut changed = all_of(&config);
     let body = host_body(&mut changed);
@@ -343,7 +343,7 @@ fn a_route_has_one_path() {
 }
 
 #[test]
-fn what_is_read_of_a_host_that_cannot_be_read_knows_every_field_of_hosts_and_routes() {
+fn host_outline_knows_every_field_of_hosts_and_routes() {
     let [config, _] = everything();
     for (name, body) in cut(&config) {
         match name.kind() {
@@ -367,7 +367,7 @@ fn what_is_read_of_a_host_that_cannot_be_read_knows_every_field_of_hosts_and_rou
 }
 
 #[test]
-fn an_older_host_with_conditions_beside_paths_opens_unless_its_rules_are_guarded_alike() {
+fn older_host_opens_unless_its_conditional_rules_have_the_same_policies() {
     let post = |path: &str, security| {
         let rule = route(path, security);
         let matches = vec![RuleMatch { method: Some("POST".into()), ..rule.matches[0].clone() }];
@@ -395,7 +395,7 @@ fn an_older_host_with_conditions_beside_paths_opens_unless_its_rules_are_guarded
 }
 
 #[test]
-fn a_consumer_with_something_unknown_keeps_its_last_good_form_and_is_nobody_without_one() {
+fn consumer_with_an_unknown_field_keeps_its_last_valid_version() {
     let config = |consumers| Config { consumers, ..Config::default() };
     let mut store = Store::default();
     apply(&mut store, all_of(&config(vec![consumer("alice", 1)])));
@@ -408,7 +408,7 @@ fn a_consumer_with_something_unknown_keeps_its_last_good_form_and_is_nobody_with
 }
 
 #[test]
-fn consumers_come_in_the_order_of_their_ids_and_are_gone_when_they_go() {
+fn consumers_are_ordered_by_id_and_removed_individually() {
     let names = ["aaaa", "b", "cc"];
     let before =
         Config { consumers: names.map(|name| consumer(name, 1)).into(), ..with(vec![route("/", None)]) };
@@ -421,7 +421,7 @@ fn consumers_come_in_the_order_of_their_ids_and_are_gone_when_they_go() {
 }
 
 #[test]
-fn what_many_routes_share_is_sent_once_and_comes_back_as_one() {
+fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
     let policy = security("192.0.2.0/24");
     let config = with(vec![route("/1", Some(policy.clone())), route("/2", Some(policy))]);
     let resources = all_of(&config);
@@ -484,7 +484,7 @@ mod before {
 }
 
 #[test]
-fn who_knows_no_service_that_is_asked_refuses_a_policy_that_asks_one() {
+fn build_without_external_authorization_rejects_policies_that_use_external_authorization() {
     let external = External {
         url: "http://a/".into(),
         authorities: vec![],

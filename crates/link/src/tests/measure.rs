@@ -43,7 +43,7 @@ fn config(hosts: usize) -> Config {
 
 #[test]
 #[ignore = "prints figures"]
-fn five_thousand_hosts() {
+fn encoding_times_of_five_thousand_hosts_are_measured() {
     let config = config(5000);
     let (mut encode, mut decode) = (Vec::new(), Vec::new());
     let mut size = 0;

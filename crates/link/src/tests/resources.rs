@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_configuration_comes_back_as_it_was(config in config()) {
+    fn configuration_survives_a_round_trip(config in config()) {
         let mut store = Store::default();
         let back = served(store.apply(all_of(&config))).expect("a configuration");
         prop_assert_eq!(store.refused(), 0);
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn the_difference_alone_leads_to_the_next_configuration(before in config(), after in config()) {
+    fn difference_alone_produces_the_next_configuration(before in config(), after in config()) {
         let mut store = Store::default();
         store.apply(all_of(&before));
         let back = served(store.apply(between(&before, &after)));
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_that_was_changed_on_the_way_is_refused_or_another_one(config in config(), changes in any::<Vec<(prop::sample::Index, u8)>>()) {
+    fn altered_message_is_rejected_or_decodes_as_another_message(config in config(), changes in any::<Vec<(prop::sample::Index, u8)>>()) {
         let changed = cut(&config).into_iter();
         let change = |(name, body): (Name, _)| ResourceChange { kind: name.kind, name: name.name, body: Some(body) };
         let batch = Batch { version: 1, more: false, changes: changed.map(change).collect() };
@@ -73,12 +73,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_a_message(bytes: Vec<u8>) {
+    fn arbitrary_bytes_are_rejected_or_decode_as_a_message(bytes: Vec<u8>) {
         check_message(&bytes);
     }
 
     #[test]
-    fn bytes_that_were_changed_on_the_way_never_panic(config in config(), at: prop::sample::Index, with: u8) {
+    fn altered_resource_bytes_never_panic(config in config(), at: prop::sample::Index, with: u8) {
         let mut delta = all_of(&config);
         for (_, body) in &mut delta.changed {
             let mut bytes = body.to_vec();
@@ -104,7 +104,7 @@ fn hosts(hosts: Vec<Arc<VirtualHost>>) -> Config {
 }
 
 #[test]
-fn a_resource_with_an_unknown_value_keeps_its_last_good_form_and_the_others_go_on() {
+fn resource_with_an_unknown_value_keeps_its_last_valid_version() {
     let mut store = Store::default();
     store.apply(all_of(&hosts(vec![host("a", "/1"), host("b", "/1")])));
     let mut delta = between(&hosts(vec![]), &hosts(vec![host("a", "/2"), host("b", "/2"), host("c", "/2")]));
@@ -126,7 +126,7 @@ fn a_resource_with_an_unknown_value_keeps_its_last_good_form_and_the_others_go_o
 }
 
 #[test]
-fn what_a_last_good_form_names_survives_in_the_snapshot() {
+fn snapshot_contains_resources_named_by_last_valid_versions() {
     let policy = Arc::new(sluicegate_model::ClientAuth {
         source: "Secret a/b".into(),
         roots: vec![vec![1, 2, 3].into()],
@@ -149,7 +149,7 @@ fn what_a_last_good_form_names_survives_in_the_snapshot() {
 }
 
 #[test]
-fn resources_of_unknown_kinds_and_unknown_fields_are_passed_over() {
+fn unknown_resource_kinds_and_skippable_fields_are_ignored() {
     let mut delta = all_of(&hosts(vec![host("a", "/")]));
     let (settings, body) = delta.changed.iter_mut().find(|(name, _)| name.kind == 1).unwrap();
     *body = edited(body, |settings| settings.add(1000, Value::Bytes(vec![7])));
@@ -162,7 +162,7 @@ fn resources_of_unknown_kinds_and_unknown_fields_are_passed_over() {
 }
 
 #[test]
-fn settings_that_are_absent_have_their_defaults() {
+fn absent_settings_have_their_defaults() {
     let settings = |body: Bytes| {
         let mut store = Store::default();
         store.apply(Delta { changed: vec![(Kind::Settings.alone(), body)], gone: vec![] });
@@ -182,7 +182,7 @@ fn settings_that_are_absent_have_their_defaults() {
 }
 
 #[test]
-fn announced_lengths_and_depths_take_no_memory() {
+fn announced_lengths_and_depths_allocate_no_memory() {
     let hosts = all_of(&hosts(vec![host("a", "/")]));
     for begin in
         [&[0x9b_u8][..], &[0xbb], &[0x5b], &[0x7b], &[0xa1, 0, 0x9b], &[0xa1, 1, 0x9b], &[0x82, 0, 0xbb]]
@@ -205,7 +205,7 @@ fn announced_lengths_and_depths_take_no_memory() {
 }
 
 #[test]
-fn endpoints_alone_take_the_short_path() {
+fn endpoint_change_alone_skips_the_full_configuration() {
     let key = UpstreamKey::new("default", "a", "80");
     let mut before = hosts(vec![host("a", "/")]);
     before.upstreams.insert(key.clone(), Arc::default());
@@ -223,7 +223,7 @@ fn endpoints_alone_take_the_short_path() {
 }
 
 #[test]
-fn a_shared_resource_that_is_not_what_its_name_says_is_refused() {
+fn shared_resource_with_a_wrong_digest_is_rejected() {
     let name = Kind::Certificate.named(Bytes::from_static(&[7; 32]));
     let mut store = Store::default();
     store.apply(Delta { changed: vec![(name, Bytes::new())], gone: vec![] });
@@ -231,7 +231,7 @@ fn a_shared_resource_that_is_not_what_its_name_says_is_refused() {
 }
 
 #[test]
-fn keys_are_in_no_debug_output() {
+fn debug_output_hides_private_keys() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..20 {
         let mut config = config().new_tree(&mut runner).unwrap().current();
@@ -252,7 +252,7 @@ fn keys_are_in_no_debug_output() {
 }
 
 #[test]
-fn a_host_has_one_name_alone() {
+fn host_with_a_noncanonical_name_is_rejected() {
     let config = Config { hosts: vec![host("a", "/")], ..Config::default() };
     let mut changed: Vec<_> = cut(&config).into_iter().collect();
     let (mut name, body) =

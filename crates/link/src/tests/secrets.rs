@@ -100,7 +100,7 @@ fn assert_hides_it(shown: &str, what: &str) {
 }
 
 #[test]
-fn neither_debug_output_nor_the_dump_of_a_configuration_shows_keys_hashes_or_secrets() {
+fn debug_output_and_dump_of_a_configuration_hide_secrets() {
     let config = config();
     assert_hides_it(&format!("{config:?}"), "Debug");
     assert_hides_it(&serde_json::to_string(&config).unwrap(), "the dump");
@@ -108,7 +108,7 @@ fn neither_debug_output_nor_the_dump_of_a_configuration_shows_keys_hashes_or_sec
 }
 
 #[test]
-fn neither_debug_output_of_messages_nor_why_they_are_refused_shows_them() {
+fn debug_output_and_refusals_of_messages_hide_secrets() {
     let mut seen = 0;
     for (name, body) in cut(&config()) {
         if !matches!(name.kind(), Some(Kind::Security | Kind::RateLimits | Kind::Consumer)) {

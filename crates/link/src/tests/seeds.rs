@@ -81,7 +81,7 @@ fn written() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn the_seeds_hold_and_between_them_all_kinds_are_taken_over() {
+fn fuzz_seeds_decode_and_cover_every_resource_kind() {
     if updates() {
         for (name, bytes) in written() {
             std::fs::write(dir().join(name), bytes).unwrap();

@@ -32,7 +32,7 @@ fn body_of(value: &impl Encode<()>) -> Bytes {
 }
 
 #[test]
-fn values_that_cannot_be_are_refused() {
+fn invalid_policy_values_are_rejected() {
     let text = |text: &str| Value::Text(text.into());
     let numbers = |numbers: &[i128]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
     let variant =
@@ -144,7 +144,7 @@ fn values_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn values_of_other_resources_that_cannot_be_are_refused() {
+fn invalid_values_of_other_resources_are_rejected() {
     let text = |text: &str| Value::Text(text.into());
     let [config, _] = everything();
     let settings = body_of(&config.settings);

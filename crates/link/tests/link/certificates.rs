@@ -18,7 +18,7 @@ async fn refused(control: &Control, data: &mut Data) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn a_data_plane_of_another_authority_or_for_servers_is_refused() -> TestResult {
+async fn data_plane_certificate_of_another_ca_or_usage_is_rejected() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1, 1));
@@ -37,7 +37,7 @@ async fn a_data_plane_of_another_authority_or_for_servers_is_refused() -> TestRe
 }
 
 #[tokio::test]
-async fn a_control_plane_of_another_authority_or_name_is_not_believed() -> TestResult {
+async fn control_plane_certificate_of_another_ca_name_or_usage_is_rejected() -> TestResult {
     let certificates = Certificates::new()?;
     let (dir, other) = (tempfile::tempdir()?, Authority::new());
     let server = ExtendedKeyUsagePurpose::ServerAuth;
@@ -57,7 +57,7 @@ async fn a_control_plane_of_another_authority_or_name_is_not_believed() -> TestR
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_certificates_are_for_new_connections_and_end_none() -> TestResult {
+async fn new_certificates_apply_to_new_connections_and_close_no_connection() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let follows = tokio::spawn(control.tls.clone().follow());
@@ -86,7 +86,7 @@ async fn new_certificates_are_for_new_connections_and_end_none() -> TestResult {
 }
 
 #[test]
-fn what_cannot_be_used_says_which_file_and_why() {
+fn unusable_certificate_file_is_reported_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let why = || PlaneTls::read(dir.path()).err().map(|error| error.to_string()).unwrap_or_default();
     let path = dir.path().display();

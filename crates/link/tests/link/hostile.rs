@@ -14,7 +14,7 @@ use crate::support::{Certificates, Control, Data, LIMIT, config_change, endpoint
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test]
-async fn a_client_of_plain_http_does_no_harm() -> TestResult {
+async fn plain_http_client_is_rejected_without_harm() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1, 1));
@@ -62,7 +62,7 @@ async fn call(
 }
 
 #[tokio::test]
-async fn what_is_no_call_is_answered_with_a_status() -> TestResult {
+async fn invalid_call_receives_a_grpc_status() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1, 1));
@@ -86,7 +86,7 @@ async fn what_is_no_call_is_answered_with_a_status() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_takes_nothing_is_disconnected_and_holds_up_nobody() -> TestResult {
+async fn data_plane_that_reads_nothing_is_disconnected_without_delaying_others() -> TestResult {
     let certificates = Certificates::new()?;
     let options =
         DistributorOptions { patience: Duration::from_millis(500), ..DistributorOptions::default() };
@@ -124,7 +124,7 @@ async fn one_that_takes_nothing_is_disconnected_and_holds_up_nobody() -> TestRes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_too_many_is_refused_until_there_is_a_place() -> TestResult {
+async fn data_plane_over_the_limit_is_refused_until_a_slot_is_free() -> TestResult {
     let certificates = Certificates::new()?;
     let options = DistributorOptions { max_subscribers: 1, ..DistributorOptions::default() };
     let address = "127.0.0.1:0".parse()?;

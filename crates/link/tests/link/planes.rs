@@ -14,7 +14,7 @@ use crate::support::{Certificates, Control, Data, LIMIT, config, config_change, 
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_planes_get_what_changes_and_say_what_they_serve() -> TestResult {
+async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let mut one = Data::start(control.address, certificates.proxy.path(), None, "one")?;
@@ -45,7 +45,7 @@ async fn data_planes_get_what_changes_and_say_what_they_serve() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_routes_comes_as_one_configuration_and_what_is_gone_is_gone() -> TestResult {
+async fn route_change_arrives_as_one_configuration_without_removed_routes() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     // More than fits into one message.
@@ -63,7 +63,7 @@ async fn a_change_of_routes_comes_as_one_configuration_and_what_is_gone_is_gone(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_control_plane_sends_the_difference_alone() -> TestResult {
+async fn new_control_plane_sends_only_the_difference() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1000, 1));
@@ -94,7 +94,7 @@ async fn another_control_plane_sends_the_difference_alone() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_broken_connection_only_what_changed_meanwhile_is_sent() -> TestResult {
+async fn reconnected_data_plane_receives_only_the_missed_changes() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let relay = Relay::start(control.address).await?;
@@ -118,7 +118,7 @@ async fn after_a_broken_connection_only_what_changed_meanwhile_is_sent() -> Test
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_data_plane_starts_from_its_snapshot_while_the_control_plane_is_away() -> TestResult {
+async fn data_plane_starts_from_its_snapshot_without_a_control_plane() -> TestResult {
     let certificates = Certificates::new()?;
     let dir = tempfile::tempdir()?;
     let snapshot = dir.path().join("snapshot");
@@ -149,8 +149,7 @@ async fn a_data_plane_starts_from_its_snapshot_while_the_control_plane_is_away()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_come_with_their_routes_and_stay_in_a_snapshot_that_its_owner_alone_may_read() -> TestResult
-{
+async fn policies_arrive_with_routes_and_stay_in_a_private_snapshot() -> TestResult {
     let certificates = Certificates::new()?;
     let dir = tempfile::tempdir()?;
     let snapshot = dir.path().join("snapshot");
@@ -180,7 +179,7 @@ async fn policies_come_with_their_routes_and_stay_in_a_snapshot_that_its_owner_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_snapshot_a_control_plane_that_is_there_is_waited_for() -> TestResult {
+async fn available_control_plane_precedes_the_snapshot() -> TestResult {
     let certificates = Certificates::new()?;
     let dir = tempfile::tempdir()?;
     let snapshot = dir.path().join("snapshot");

@@ -30,7 +30,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_data_planes_are_in_step_after_a_burst() -> anyhow::Result<()> {
+async fn data_planes_converge_after_a_burst_of_changes() -> anyhow::Result<()> {
     let subscribers = std::env::var("SLUICEGATE_LINK_SUBSCRIBERS");
     let subscribers: usize = subscribers.ok().map_or(Ok(200), |text| text.parse())?;
     let certificates = Certificates::new()?;

@@ -49,7 +49,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn networks_and_addresses_are_read() {
+    fn networks_and_addresses_are_parsed() {
         for (text, expected) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("10.1.2.3", "10.1.2.3/32"),

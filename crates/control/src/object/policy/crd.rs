@@ -152,7 +152,7 @@ mod tests {
     use super::definitions;
 
     #[test]
-    fn the_definitions_of_the_chart_are_these() {
+    fn crds_of_the_chart_match_the_generated_crds() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/sluicegate/crds");
         for definition in definitions() {
             let path = folder.join(format!("{}.yaml", definition.name));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_structural_and_every_field_is_explained() {
+    fn crd_schemas_are_structural_and_every_field_has_a_description() {
         for definition in definitions() {
             let schema: serde_json::Value = serde_saphyr::from_str(&definition.yaml).unwrap();
             let versions = &schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];

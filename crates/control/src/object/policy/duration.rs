@@ -57,7 +57,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn durations_are_those_of_gep_2257() {
+    fn durations_follow_gep_2257() {
         for (text, milliseconds) in [
             ("0s", 0),
             ("500ms", 500),

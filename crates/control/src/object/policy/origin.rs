@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_as_browsers_write_them() {
+    fn origins_are_normalized_to_the_form_of_browsers() {
         for (text, expected) in [
             ("*", "any"),
             ("https://App.Example.com", "https://app.example.com"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_browser_sends_is_refused() {
+    fn origins_that_browsers_never_send_are_rejected() {
         for (text, reason) in [
             ("app.example.com", "has no scheme"),
             ("://x", "has no scheme"),

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_reached_by_its_load_balancer_else_by_itself() {
+    fn load_balancer_addresses_precede_external_and_cluster_ips() {
         let balancer =
             json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "lb.example"}]}});
         let balanced = json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}, "status": balancer});
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_missing_or_waits_for_its_load_balancer_is_a_problem() {
+    fn missing_service_or_pending_load_balancer_is_reported() {
         let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
         let told = |service: Option<&Service>| {
             addresses_of(service).map_err(|fault| lacks(&name, &fault, Consequence::Kept).to_string())
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_nodes_stand_in_until_the_service_has_one() {
+    fn node_addresses_are_published_until_the_service_has_an_address() {
         let mut choice = Choice::default();
         choice.set_nodes(vec!["198.51.100.1".into()]);
         assert_eq!(choice.addresses(), None, "the Service may have one");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_reached_from_outside_where_it_can_be() {
+    fn external_ip_of_a_node_precedes_its_internal_ip() {
         let node = |kinds: &[&str]| {
             let addresses: Vec<Value> = kinds
                 .iter()

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_nobody_holds_it_and_kept() {
+    fn free_lease_is_acquired_and_renewed() {
         let (mut seen, now) = (Seen::default(), Instant::now());
         assert_eq!(seen.step(None, "a", now), Step::Create);
         assert_eq!(seen.step(Some(&lease("1", "")), "a", now), Step::Hold);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_of_another_is_over_when_it_has_not_changed_for_its_duration_by_our_clock() {
+    fn lease_of_another_holder_expires_by_the_local_clock() {
         let (mut seen, now) = (Seen::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(seen.step(Some(&lease("1", "b")), "a", now), Step::Wait);

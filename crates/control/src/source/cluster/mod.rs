@@ -588,7 +588,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_namespace_takes_the_room_that_others_need() {
+    fn limit_of_watched_objects_is_shared_between_namespaces() {
         let object = |namespace: &str, name: String| ObjectRef {
             kind: Kind::Secret,
             namespace: namespace.into(),

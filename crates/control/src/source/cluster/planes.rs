@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_authority_issues_it_vouches_for_also_after_it_was_stored() {
+    fn certificate_issued_by_the_stored_ca_verifies_against_the_ca() {
         let made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(made.is_whole() && lasts(&made.certificate));
         let (proxy, _) = made
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_old_is_made_anew() {
+    fn invalid_or_expiring_certificates_are_detected() {
         let mut made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(!lasts(b"") && !lasts(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
         let old =

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written_and_a_condition_keeps_its_age() {
+    fn changed_condition_is_written_and_keeps_its_transition_time() {
         let policy = object(Kind::SecurityPolicy);
         let fresh = standing(json!({}), 1);
         let wish = PolicyWish::new(vec![verdict(Reason::Accepted, "")], &fresh);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_stays_and_nothing_is_said_of_their_targets() {
+    fn status_of_other_controllers_is_preserved_and_foreign_targets_are_ignored() {
         let policy = object(Kind::RateLimitPolicy);
         let theirs =
             json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}, "conditions": []});
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_has_its_condition_itself() {
+    fn consumer_condition_is_written_at_the_top_of_its_status() {
         let consumer = object(Kind::Consumer);
         let fresh = standing(json!({"conditions": [{"type": "Theirs"}]}), 3);
         let of_consumer =

@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn status_is_written_only_on_a_difference() {
         let (board, a) = (Board::default(), ingress("a"));
         board.observe(&a, of_ingress(IngressStanding::default()));
         assert_eq!(task(&board, &a), None, "nobody knows yet whose it is");
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_on_their_own_ingresses_stays() {
+    fn status_of_ingresses_of_other_gateways_is_preserved() {
         let (board, theirs) = (Board::default(), ingress("theirs"));
         let problems = Some("of another gateway".into());
         board.observe(&theirs, of_ingress(IngressStanding { problems, ..IngressStanding::default() }));
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_that_cannot_be_written_comes_again_after_the_others() {
+    fn failed_status_write_returns_to_the_end_of_the_queue() {
         let board = Board::default();
         let all = ["a", "b", "c"].map(ingress);
         for object in &all {
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_does_not_displace_what_the_watch_has_told_since() {
+    fn write_response_does_not_replace_a_newer_watch_event() {
         let board = Board::default();
         let a = ObjectRef { kind: Kind::SecurityPolicy, ..ingress("a") };
         let of = |version: &str| {
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn long_text_is_truncated_at_a_character_boundary() {
         assert_eq!(shortened("abc", 3), "abc");
         assert_eq!(shortened("aéééééé", 8), "aé ...");
     }

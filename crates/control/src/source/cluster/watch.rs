@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_api_server_that_refuses_is_asked_each_second_at_first_and_then_less_often() {
+    fn watch_retries_slow_down_after_repeated_refusals() {
         for reason in [Reason::Unknown, Reason::Forbidden] {
             assert_eq!(longest_pause(reason, 1), RETRY_MAX);
             assert_eq!(longest_pause(reason, REFUSALS_OF_A_START), RETRY_MAX);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_silence_and_after_many_refusals_everything_is_listed_anew() {
+    fn silence_or_many_refusals_restart_the_watch_with_a_list() {
         assert_eq!(next(None, 0), Next::Restart);
         assert_eq!(next(Some(504), 1), Next::Restart);
         assert_eq!(next(Some(500), 1), Next::Resume);

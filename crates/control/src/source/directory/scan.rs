@@ -171,7 +171,7 @@ mod tests {
     use super::{is_manifest, walk};
 
     #[test]
-    fn hidden_and_editors_files_are_no_manifests() {
+    fn hidden_and_editor_files_are_ignored() {
         for (name, expected) in [
             ("a.yaml", true),
             ("a.yml", true),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_symlinks_are_followed_but_not_in_circles_or_hidden_folders() {
+    fn walk_follows_symlinks_and_skips_cycles_and_hidden_folders() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         let elsewhere = dir.path().join("elsewhere");

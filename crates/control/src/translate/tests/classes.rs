@@ -40,7 +40,7 @@ fn served(classes: &str, options: &TranslateOptions) -> Vec<&'static str> {
 }
 
 #[test]
-fn an_ingress_is_served_by_its_class() {
+fn ingress_is_served_according_to_its_class() {
     let nginx = class("nginx", "k8s.io/ingress-nginx", "");
     let nginx_default = class("nginx", "k8s.io/ingress-nginx", DEFAULT);
     let gold = class("gold", OURS, "");
@@ -59,7 +59,7 @@ fn an_ingress_is_served_by_its_class() {
 }
 
 #[test]
-fn options_name_our_class_and_take_in_ingresses_without_one() {
+fn options_set_the_class_and_serve_ingresses_without_a_class() {
     let options = TranslateOptions {
         ingress_class: "nginx".to_owned(),
         watch_ingress_without_class: true,
@@ -71,7 +71,7 @@ fn options_name_our_class_and_take_in_ingresses_without_one() {
 }
 
 #[test]
-fn of_several_default_classes_the_youngest_counts() {
+fn youngest_of_several_default_classes_applies() {
     let created = |name: &str, controller: &str, created: &str| {
         class(name, controller, &format!("creationTimestamp: \"{created}\", {DEFAULT}"))
     };
@@ -87,7 +87,7 @@ fn of_several_default_classes_the_youngest_counts() {
 }
 
 #[test]
-fn the_field_goes_before_the_annotation() {
+fn class_field_precedes_the_class_annotation() {
     let text = ingress(
         "name: a, annotations: {kubernetes.io/ingress.class: nginx}",
         &format!("ingressClassName: sluicegate, {}", rules(&["* Prefix / echo:80"])),
@@ -98,7 +98,7 @@ fn the_field_goes_before_the_annotation() {
 }
 
 #[test]
-fn an_ingress_of_another_class_is_no_problem_but_a_note_that_names_the_way_out() {
+fn ingress_of_another_class_is_a_note_with_a_remedy() {
     let spec = rules(&["* Prefix / missing:80"]);
     let nginx = class("nginx", "k8s.io/ingress-nginx", "");
     let nginx_default = class("nginx", "k8s.io/ingress-nginx", DEFAULT);

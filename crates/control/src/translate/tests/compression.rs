@@ -32,7 +32,7 @@ fn check(texts: &[&str], expected: Option<&str>, problems: &[&str]) {
 }
 
 #[test]
-fn an_ingress_says_how_its_responses_are_compressed_or_leaves_it_to_the_options() {
+fn compression_annotation_sets_codings_and_options_apply_without_the_annotation() {
     check(&[&compressing("zstd, br, gzip")], Some("zstd, br, gzip"), &[]);
     check(&[&compressing("gzip")], Some("gzip"), &[]);
     check(&[&compressing("off")], Some("off"), &[]);
@@ -41,7 +41,7 @@ fn an_ingress_says_how_its_responses_are_compressed_or_leaves_it_to_the_options(
 }
 
 #[test]
-fn a_value_that_cannot_be_read_is_off_or_what_it_was_and_takes_no_route_away() {
+fn invalid_compression_value_means_off_or_the_last_valid_value() {
     for (wrong, message) in [
         ("deflate", "\"deflate\" is no coding: write gzip, br and zstd in the order of preference"),
         ("true", "\"true\" is no coding: write gzip, br and zstd in the order of preference"),

@@ -167,7 +167,7 @@ fn assert_problems(actual: &[String], expected: &[&str]) {
 }
 
 #[test]
-fn the_quickstart_is_served() {
+fn quickstart_example_translates_without_problems() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart");
     let loaded = crate::load_once(&dir, &TranslateOptions::default());
     assert_eq!(loaded.problems, []);
@@ -184,7 +184,7 @@ fn the_quickstart_is_served() {
 }
 
 #[test]
-fn the_example_of_layer_4_is_served() {
+fn layer_4_example_translates_without_problems() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/layer4");
     let db = "9 default/postgres:postgres (tcp) [127.0.2.1:15432 127.0.2.2:15432] + \
               1 default/postgres-next:postgres (tcp) [127.0.2.3:15432]";

@@ -48,7 +48,7 @@ fn check(text: &str, layer4: &[&str], problems: &[&str]) -> Config {
 }
 
 #[test]
-fn an_ingress_passes_its_hosts_on_to_the_service_of_the_root() {
+fn passthrough_ingress_forwards_its_hosts_to_the_root_service() {
     let other = "---\n{apiVersion: v1, kind: Service, metadata: {name: other}, spec: {ports: [{port: 80}]}}\n\
                  ---\n{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: o, labels: \
                  {kubernetes.io/service-name: other}}, addressType: IPv4, ports: [{port: 80}], endpoints: []}\n";
@@ -85,7 +85,7 @@ fn an_ingress_passes_its_hosts_on_to_the_service_of_the_root() {
 }
 
 #[test]
-fn wildcards_of_ingresses_stand_for_one_label() {
+fn ingress_wildcard_matches_one_label() {
     let config = check(
         &format!("{}{ECHO}", passing("a", &rules(&["*.a.test Prefix / echo:80", "b.test Prefix / echo:80"]))),
         &[&format!("HTTPS b.test -> {ECHO_TCP}"), &format!("HTTPS *.a.test -> {ECHO_TCP}")],
@@ -96,7 +96,7 @@ fn wildcards_of_ingresses_stand_for_one_label() {
 }
 
 #[test]
-fn what_has_no_name_cannot_be_passed_on() {
+fn passthrough_without_a_host_is_reported() {
     check(
         &format!("{}{ECHO}", passing("a", &rules(&["* Prefix / echo:80", "a.test Prefix / echo:80"]))),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
@@ -112,7 +112,7 @@ fn what_has_no_name_cannot_be_passed_on() {
 }
 
 #[test]
-fn the_annotation_is_true_or_false() {
+fn passthrough_annotation_is_true_or_false() {
     let annotated = |value: &str| {
         let metadata = format!("name: a, annotations: {{sluicegate.dev/ssl-passthrough: \"{value}\"}}");
         format!("{}{ECHO}", ingress(&metadata, &rules(&["a.test Prefix / echo:80"])))
@@ -124,7 +124,7 @@ fn the_annotation_is_true_or_false() {
 }
 
 #[test]
-fn what_is_missing_is_told_for_both_ways() {
+fn missing_passthrough_service_is_reported_for_http_and_tls() {
     let place = "spec.rules[0].http.paths[0].backend.service.name: Service default/none does not exist; ";
     check(
         &passing("a", &rules(&["a.test Prefix / none:80"])),
@@ -134,7 +134,7 @@ fn what_is_missing_is_told_for_both_ways() {
 }
 
 #[test]
-fn a_certificate_of_a_host_that_is_passed_on_does_nothing_but_redirect() {
+fn certificate_of_a_passthrough_host_only_redirects_http() {
     let spec = |tls: &str| {
         format!("{}, tls: [{tls}]", rules(&["a.test Prefix / echo:80", "b.test Prefix / echo:80"]))
     };
@@ -171,7 +171,7 @@ fn a_certificate_of_a_host_that_is_passed_on_does_nothing_but_redirect() {
 }
 
 #[test]
-fn certificates_of_clients_are_not_asked_for_where_tls_is_passed_on() {
+fn client_certificates_have_no_effect_on_passthrough_hosts() {
     let ca = Authority::of_process().pem().replace('\n', "\\n");
     let secret = format!(
         "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: ca}}, stringData: {{ca.crt: \"{ca}\"}}}}\n"
@@ -190,7 +190,7 @@ fn certificates_of_clients_are_not_asked_for_where_tls_is_passed_on() {
 }
 
 #[test]
-fn a_host_is_passed_on_if_the_oldest_ingress_that_names_it_says_so() {
+fn oldest_ingress_of_a_host_decides_passthrough() {
     let created = |name: &str, year: u16, passes: bool, rule: &str| {
         let annotations = if passes { PASS } else { "annotations: {}" };
         let metadata = format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\", {annotations}");
@@ -209,7 +209,7 @@ fn a_host_is_passed_on_if_the_oldest_ingress_that_names_it_says_so() {
 }
 
 #[test]
-fn a_tls_route_at_a_port_for_https_goes_before_certificates_of_ingresses() {
+fn tls_route_on_an_https_port_precedes_ingress_certificates() {
     let secret = Authority::of_process().issue(&["a.test", "*.b.test"]).secret("cert");
     let spec = format!(
         "{}, tls: [{{hosts: [a.test, \"*.b.test\"], secretName: cert}}]",
@@ -233,7 +233,7 @@ fn a_tls_route_at_a_port_for_https_goes_before_certificates_of_ingresses() {
 }
 
 #[test]
-fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
+fn older_of_ingress_and_tls_route_owns_the_host() {
     let old = "creationTimestamp: \"2024-01-01T00:00:00Z\"";
     let ingress =
         |metadata: &str| passing("a", &rules(&["a.test Prefix / none:80"])).replace("name: a,", metadata);
@@ -259,7 +259,7 @@ fn of_an_ingress_and_a_tls_route_for_one_name_the_oldest_wins() {
 }
 
 #[test]
-fn a_tls_route_does_not_take_the_host_of_an_older_ingress_of_another_namespace() {
+fn older_ingress_of_another_namespace_precedes_a_tls_route() {
     let route = by_gateway("*.test", "a.test").replace("{name: tls}", "{name: tls, namespace: stranger}");
     let route = route.replace("{name: edge}]", "{name: edge, namespace: default}]");
     let route = route
@@ -289,7 +289,7 @@ fn a_tls_route_does_not_take_the_host_of_an_older_ingress_of_another_namespace()
 }
 
 #[test]
-fn without_an_https_port_a_tls_listener_is_one_of_its_own() {
+fn tls_listener_outside_https_ports_is_separate() {
     let text = format!("{}{ECHO}", by_gateway("", "a.test"));
     let served = serve(&text);
     assert_lines(&served.layer4, &[&format!("TLS 0.0.0.0:443 a.test -> {ECHO_TCP}")]);
@@ -298,7 +298,7 @@ fn without_an_https_port_a_tls_listener_is_one_of_its_own() {
 }
 
 #[test]
-fn the_proxy_protocol_is_not_told_to_do_nothing_where_plain_http_is_redirected() {
+fn redirected_plain_http_does_not_report_unused_proxy_protocol() {
     let echo = ECHO.replace("{name: echo}", "{name: echo, annotations: {sluicegate.dev/proxy-protocol: v2}}");
     let text = passing("a", &rules(&["a.test Prefix / echo:80"]));
     let told =

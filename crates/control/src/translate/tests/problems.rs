@@ -56,7 +56,7 @@ spec:
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_an_error_of_its_object_alone() {
+fn value_of_the_wrong_type_rejects_only_its_object() {
     let yaml = "
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -85,7 +85,7 @@ spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_told_without_the_words_of_the_library() {
+fn value_of_the_wrong_type_has_a_plain_message() {
     let service =
         |spec: &str| format!("{{apiVersion: v1, kind: Service, metadata: {{name: a}}, spec: {spec}}}");
     for (spec, problem) in [
@@ -126,7 +126,7 @@ fn a_value_of_the_wrong_type_is_told_without_the_words_of_the_library() {
 }
 
 #[test]
-fn a_syntax_error_costs_its_document_alone_and_has_its_line() {
+fn syntax_error_rejects_only_its_document() {
     let yaml = "
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -148,7 +148,7 @@ metadata: {name: echo}
 }
 
 #[test]
-fn what_is_no_object_is_told_and_other_kinds_are_not() {
+fn invalid_objects_are_reported_and_unsupported_kinds_are_ignored() {
     for (yaml, problems) in [
         ("replicas: 3\n", vec!["m.yaml:1: is not a Kubernetes object: it has no kind"]),
         ("kind: Ingress\nmetadata: {}\n", vec!["it has no apiVersion"]),
@@ -192,7 +192,7 @@ fn what_is_no_object_is_told_and_other_kinds_are_not() {
 }
 
 #[test]
-fn a_list_holds_objects() {
+fn list_items_are_read_as_objects() {
     let yaml = "
 apiVersion: v1
 kind: List
@@ -224,7 +224,7 @@ items:
 }
 
 #[test]
-fn nothing_of_a_secret_is_shown() {
+fn secret_values_appear_in_no_message_or_debug_output() {
     let broken = [
         "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {k: hunter2!}}",
         "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {k: [hunter2]}}",
@@ -247,7 +247,7 @@ fn nothing_of_a_secret_is_shown() {
 }
 
 #[test]
-fn json_documents_one_after_another_are_read() {
+fn consecutive_json_documents_are_read() {
     let mut store = Store::default();
     let service = |name: &str| {
         format!(
@@ -272,7 +272,7 @@ fn json_documents_one_after_another_are_read() {
 }
 
 #[test]
-fn json_is_read_with_its_lines() {
+fn json_problems_name_their_line() {
     let mut store = Store::default();
     let json = "{\"apiVersion\": \"v1\",\n \"kind\": \"Service\",\n \"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\"ports\": [{\"port\": 0}]}}\n";
     store.set_file(Path::new("a.json"), json);

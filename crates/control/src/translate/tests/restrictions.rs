@@ -46,7 +46,7 @@ fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_503() {
 }
 
 #[test]
-fn the_operator_may_serve_it_without_the_restriction() {
+fn ignore_nginx_access_annotations_serves_the_routes() {
     let options = TranslateOptions { ignore_nginx_access_annotations: true, ..TranslateOptions::default() };
     let yaml = restricted(URL, &rules(&["a.test Prefix / echo:http"]));
     assert_eq!(doors(&yaml, &options), ["/ open"]);
@@ -55,14 +55,14 @@ fn the_operator_may_serve_it_without_the_restriction() {
 }
 
 #[test]
-fn other_ingresses_of_the_host_stay_open_and_do_not_serve_what_is_closed() {
+fn other_ingresses_of_the_host_stay_open_beside_closed_paths() {
     let other = ingress("name: b", &rules(&["a.test Prefix / echo:http", "a.test Prefix /shop echo:http"]));
     let yaml = format!("{}{other}", restricted(URL, &rules(&["a.test Prefix /admin echo:http"])));
     assert_eq!(doors(&yaml, &TranslateOptions::default()), ["/admin closed", "/ open", "/shop open"]);
 }
 
 #[test]
-fn a_closed_path_that_was_a_regular_expression_closes_all_that_begins_as_it_does() {
+fn closed_regular_expression_path_closes_its_literal_prefix() {
     let other = ingress("name: b", &rules(&["a.test Prefix / echo:http"]));
     for (path, literal) in [
         ("/admin(/|$)(.*)", "/admin"),
@@ -94,7 +94,7 @@ fn a_restricted_ingress_of_another_class_is_ignored() {
 }
 
 #[test]
-fn tls_for_a_restricted_ingress_is_not_passed_on() {
+fn restricted_ingress_disables_tls_passthrough() {
     let paths = rules(&["a.test Prefix / echo:http"]);
     let passthrough = "sluicegate.dev/ssl-passthrough: \"true\"";
     assert_eq!(serve(&restricted(passthrough, &paths)).layer4.len(), 1);

@@ -35,7 +35,7 @@ fn each_path_type_becomes_its_pattern() {
 }
 
 #[test]
-fn an_implementation_specific_path_may_be_left_out() {
+fn implementation_specific_path_defaults_to_root() {
     let spec = format!(
         "rules: [{{http: {{paths: [{{pathType: ImplementationSpecific, backend: {}}}]}}}}]",
         backend_to("echo:80")
@@ -44,7 +44,7 @@ fn an_implementation_specific_path_may_be_left_out() {
 }
 
 #[test]
-fn a_bad_path_costs_only_itself() {
+fn invalid_path_removes_only_itself() {
     check(
         &[ingress(
             "name: a",
@@ -68,7 +68,7 @@ fn a_bad_path_costs_only_itself() {
 }
 
 #[test]
-fn a_bad_backend_costs_only_its_path() {
+fn invalid_backend_removes_only_its_path() {
     let path = |backend: &str| format!("{{path: /, pathType: Exact, backend: {backend}}}");
     let backends = [
         "{resource: {apiGroup: a, kind: B, name: c}}",
@@ -100,7 +100,7 @@ fn a_bad_backend_costs_only_its_path() {
 }
 
 #[test]
-fn what_looks_like_a_regular_expression_is_pointed_out() {
+fn path_with_regular_expression_syntax_is_reported() {
     check(
         &[ingress("name: a", &rules(&["* ImplementationSpecific /a(/|$)(.*) echo:80"]))],
         &["* ImplementationSpecific /a(/%7C$)(.*) -> ECHO"],
@@ -109,7 +109,7 @@ fn what_looks_like_a_regular_expression_is_pointed_out() {
 }
 
 #[test]
-fn the_oldest_wins_a_path_and_the_other_is_told() {
+fn oldest_ingress_owns_a_path_and_conflicts_are_reported() {
     let at = |name: &str, created: &str| {
         let created =
             if created.is_empty() { String::new() } else { format!(", creationTimestamp: \"{created}\"") };
@@ -138,7 +138,7 @@ fn the_oldest_wins_a_path_and_the_other_is_told() {
 }
 
 #[test]
-fn of_the_same_age_the_first_by_namespace_and_name_wins() {
+fn ingresses_of_equal_age_take_precedence_by_namespace_and_name() {
     let manifests = [
         ingress("name: a, namespace: z", &rules(&["* Prefix / z:80"])),
         ingress("name: c, namespace: b", &rules(&["* Prefix / c:80"])),
@@ -149,7 +149,7 @@ fn of_the_same_age_the_first_by_namespace_and_name_wins() {
 }
 
 #[test]
-fn a_path_that_is_written_twice_is_taken_once() {
+fn duplicate_path_is_served_once_and_reported() {
     check(
         &[ingress("name: a", &rules(&["a.example Prefix / echo:80", "a.example Prefix / other:80"]))],
         &["a.example Prefix / -> ECHO"],
@@ -158,7 +158,7 @@ fn a_path_that_is_written_twice_is_taken_once() {
 }
 
 #[test]
-fn a_default_backend_without_rules_takes_all_that_no_host_takes() {
+fn default_backend_without_rules_serves_unmatched_hosts() {
     let default = |service: &str| format!("defaultBackend: {}", backend_to(service));
     check(
         &[
@@ -172,7 +172,7 @@ fn a_default_backend_without_rules_takes_all_that_no_host_takes() {
 }
 
 #[test]
-fn a_default_backend_with_rules_is_the_fallback_of_the_hosts_that_the_ingress_owns() {
+fn default_backend_with_rules_is_the_fallback_of_owned_hosts() {
     let with_default =
         |service: &str, of: &[&str]| format!("defaultBackend: {}, {}", backend_to(service), rules(of));
     check(
@@ -197,19 +197,19 @@ fn a_default_backend_with_rules_is_the_fallback_of_the_hosts_that_the_ingress_ow
 }
 
 #[test]
-fn a_host_without_paths_goes_to_the_default_backend() {
+fn host_without_paths_uses_the_default_backend() {
     let spec = format!("defaultBackend: {}, rules: [{{host: a.example}}]", backend_to("echo:80"));
     check(&[ingress("name: a", &spec)], &["a.example fallback -> ECHO"], &[]);
 }
 
 #[test]
-fn rules_that_are_all_invalid_do_not_make_a_global_default() {
+fn ingress_with_only_invalid_rules_has_no_global_default() {
     let spec = format!("defaultBackend: {}, {}", backend_to("echo:80"), rules(&["A Prefix / echo:80"]));
     check(&[ingress("name: a", &spec)], &[], &["spec.rules[0].host"]);
 }
 
 #[test]
-fn an_ingress_of_nothing_is_an_error() {
+fn ingress_without_rules_and_default_backend_is_an_error() {
     check(
         &[ingress("name: a", "")],
         &[],

@@ -10,7 +10,7 @@ fn problems(guarded: &str, open: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_twin_of_a_guarded_exact_path_that_another_route_serves_openly_is_reported() {
+fn unprotected_trailing_slash_variant_of_a_protected_path_is_reported() {
     for (guarded, open, expected) in [
         (
             "a.test Exact /admin echo:http",
@@ -36,7 +36,7 @@ fn a_twin_of_a_guarded_exact_path_that_another_route_serves_openly_is_reported()
 }
 
 #[test]
-fn a_twin_that_is_rejected_or_guarded_too_is_no_problem() {
+fn rejected_or_protected_trailing_slash_variant_is_not_reported() {
     for (guarded, open) in [
         // The data plane refuses /admin/ here.
         ("a.test Exact /admin echo:http", "a.test Prefix / echo:http"),

@@ -34,7 +34,7 @@ fn hosts(config: &Config) -> Vec<String> {
 }
 
 #[test]
-fn hosts_get_the_certificates_that_their_ingress_names() {
+fn hosts_use_the_certificates_of_their_ingress() {
     for (tls, names, expected) in [
         (
             "{hosts: [t.test, \"*.u.test\"], secretName: cert}",
@@ -56,7 +56,7 @@ fn hosts_get_the_certificates_that_their_ingress_names() {
 }
 
 #[test]
-fn an_ingress_for_every_host_serves_the_names_of_its_certificate() {
+fn ingress_for_any_host_serves_the_names_of_its_certificate() {
     let text =
         ingress("name: a", &format!("{}, tls: [{{secretName: cert}}]", rules(&["* Prefix / echo:80"])));
     let secret = issue(&["a.test", "*.b.test"]).secret("cert");
@@ -67,7 +67,7 @@ fn an_ingress_for_every_host_serves_the_names_of_its_certificate() {
 }
 
 #[test]
-fn a_name_may_have_one_certificate_for_each_kind_of_key_and_the_oldest_wins() {
+fn host_has_one_certificate_per_key_type_from_the_oldest_ingress() {
     let kind = |kind| {
         Authority::of_process().issue_with(&["t.test"], kind, SystemTime::now() + Duration::from_secs(99))
     };
@@ -88,7 +88,7 @@ fn a_name_may_have_one_certificate_for_each_kind_of_key_and_the_oldest_wins() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificate() {
+fn invalid_tls_secret_is_reported_and_default_certificate_is_used() {
     let text = with_tls("{hosts: [t.test], secretName: cert}");
     let secret =
         |rest: &str| format!("---\n{{apiVersion: v1, kind: Secret, metadata: {{name: cert}}, {rest}}}\n");
@@ -143,7 +143,7 @@ fn a_secret_that_cannot_be_used_is_told_and_the_host_gets_the_default_certificat
 }
 
 #[test]
-fn an_expired_or_unfitting_certificate_is_told_and_served_for_want_of_a_better_one() {
+fn expired_or_mismatched_certificate_is_reported_and_served() {
     let text = with_tls("{hosts: [t.test], secretName: cert}");
     let yesterday = SystemTime::now() - Duration::from_secs(24 * 3600);
     let expired = Authority::of_process().issue_with(&["t.test"], KeyKind::Ecdsa, yesterday);
@@ -158,7 +158,7 @@ fn an_expired_or_unfitting_certificate_is_told_and_served_for_want_of_a_better_o
 }
 
 #[test]
-fn a_broken_secret_leaves_the_last_good_one_in_service() {
+fn invalid_tls_secret_leaves_the_last_valid_certificate_in_service() {
     let mut store = Store::default();
     store
         .set_file(Path::new("m.yaml"), &format!("{}{ECHO}", with_tls("{hosts: [t.test], secretName: cert}")));
@@ -186,7 +186,7 @@ fn a_broken_secret_leaves_the_last_good_one_in_service() {
 }
 
 #[test]
-fn string_data_is_read_as_the_api_server_would() {
+fn secret_string_data_is_read_like_data() {
     let issued = issue(&["t.test"]);
     let secret = serde_json::json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "cert"},
@@ -199,7 +199,7 @@ fn string_data_is_read_as_the_api_server_would() {
 }
 
 #[test]
-fn plain_http_is_redirected_as_annotations_and_options_say() {
+fn annotations_and_options_control_the_https_redirect() {
     let tls = "tls: [{hosts: [t.test]}]";
     for (annotations, spec, globally, expected) in [
         ("", tls, true, true),
@@ -245,7 +245,7 @@ fn authorities(kind: &str, name: &str) -> String {
 }
 
 #[test]
-fn certificates_of_clients_are_demanded_by_annotations() {
+fn annotations_require_client_certificates() {
     for (annotations, mode, forward) in [
         ("sluicegate.dev/auth-tls-secret: default/ca", ClientAuthMode::Required, false),
         (
@@ -286,7 +286,7 @@ fn of_a_stranger(annotations: &str, spec: &str) -> String {
 }
 
 #[test]
-fn a_younger_ingress_of_another_namespace_changes_nothing_of_a_hosts_tls() {
+fn younger_ingress_of_another_namespace_cannot_change_host_tls() {
     let kind = |kind, name: &str| {
         Authority::of_process().issue_with(&[name], kind, SystemTime::now() + Duration::from_secs(99))
     };
@@ -339,7 +339,7 @@ fn a_younger_ingress_of_another_namespace_changes_nothing_of_a_hosts_tls() {
 }
 
 #[test]
-fn only_who_has_a_certificate_for_it_redirects_the_host_of_another_namespace() {
+fn redirect_of_a_foreign_host_requires_a_certificate_for_the_host() {
     let text = ingress("name: a", &rules(&["t.test Prefix / echo:80"]));
     for (hosts, redirects) in
         [("\"*.test\"", false), ("t.test", false), ("t.test], secretName: cert, x: [", true)]
@@ -359,7 +359,7 @@ fn only_who_has_a_certificate_for_it_redirects_the_host_of_another_namespace() {
 }
 
 #[test]
-fn where_the_authorities_cannot_be_used_nobody_may_connect() {
+fn unusable_client_ca_rejects_every_client() {
     for (annotations, objects, expected) in [
         (
             "sluicegate.dev/auth-tls-secret: ca",
@@ -393,7 +393,7 @@ fn where_the_authorities_cannot_be_used_nobody_may_connect() {
 }
 
 #[test]
-fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
+fn default_certificate_and_ticket_keys_come_from_secrets() {
     let name = |name: &str| Some(ObjectName { namespace: "default".into(), name: name.into() });
     let mut store = Store::default();
     let options = TranslateOptions {
@@ -426,7 +426,7 @@ fn the_default_certificate_and_the_secrets_of_tickets_come_from_secrets() {
 }
 
 #[test]
-fn a_secret_that_comes_or_goes_changes_what_is_told() {
+fn added_or_removed_secret_updates_the_problems() {
     let mut store = Store::default();
     store.set_file(Path::new("m.yaml"), &format!("{}{ECHO}", with_tls("{secretName: cert}")));
     let file = Path::new("secret.yaml");

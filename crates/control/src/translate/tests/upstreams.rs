@@ -34,7 +34,7 @@ const HTTP: &str = "ports: [{name: http, port: 80}]";
 const ONE: &str = "ports: [{name: http, port: 8080}], endpoints: [{addresses: [10.0.0.1]}]";
 
 #[test]
-fn ports_are_joined_by_their_name() {
+fn service_ports_match_slice_ports_by_name() {
     let two = "ports: [{name: http, port: 80, targetPort: 1}, {name: admin, port: 9000, targetPort: web}]";
     let slices = slice(
         "one",
@@ -51,7 +51,7 @@ fn ports_are_joined_by_their_name() {
 }
 
 #[test]
-fn one_service_port_is_one_upstream_however_it_is_named() {
+fn service_port_is_one_upstream_by_name_or_number() {
     let external = "type: ExternalName, externalName: api.example";
     for (spec, expected) in [
         // By its name, which stays when the number changes.
@@ -75,7 +75,7 @@ fn one_service_port_is_one_upstream_however_it_is_named() {
 }
 
 #[test]
-fn a_port_without_a_name_joins_a_slice_port_without_one() {
+fn unnamed_service_port_matches_the_unnamed_slice_port() {
     for name in ["", "name: null, ", "name: \"\", "] {
         let slices =
             slice("one", &format!("ports: [{{{name}port: 8080}}], endpoints: [{{addresses: [10.0.0.1]}}]"));
@@ -84,7 +84,7 @@ fn a_port_without_a_name_joins_a_slice_port_without_one() {
 }
 
 #[test]
-fn slices_are_merged_and_of_an_address_the_best_conditions_count() {
+fn slices_are_merged_with_the_best_conditions_of_each_address() {
     let slices = [
         slice(
             "z",
@@ -109,7 +109,7 @@ fn slices_are_merged_and_of_an_address_the_best_conditions_count() {
 }
 
 #[test]
-fn absent_conditions_are_what_kubernetes_says() {
+fn absent_endpoint_conditions_have_kubernetes_defaults() {
     for (conditions, expected) in [
         ("{}", "10.0.0.1:8080"),
         ("null", "10.0.0.1:8080"),
@@ -129,7 +129,7 @@ fn absent_conditions_are_what_kubernetes_says() {
 }
 
 #[test]
-fn a_service_may_publish_endpoints_that_are_not_ready() {
+fn publish_not_ready_addresses_makes_endpoints_ready() {
     let slices = slice(
         "one",
         "ports: [{name: http, port: 8080}], endpoints: [{addresses: [10.0.0.1], conditions: {ready: false}}]",
@@ -138,12 +138,12 @@ fn a_service_may_publish_endpoints_that_are_not_ready() {
 }
 
 #[test]
-fn a_headless_service_is_served_by_its_slices() {
+fn headless_service_uses_its_slices() {
     check("80", &[service(&format!("clusterIP: None, {HTTP}")), slice("one", ONE)], "10.0.0.1:8080", &[]);
 }
 
 #[test]
-fn addresses_of_both_families_are_read_and_names_are_not() {
+fn ipv4_and_ipv6_slices_are_used_and_fqdn_slices_reported() {
     let six = "addressType: IPv6, ports: [{name: http, port: 80}], endpoints: [{addresses: [\"fd00::1\", \"fd00::2\"]}]";
     let name = "addressType: FQDN, ports: [{name: http, port: 80}], endpoints: [{addresses: [a.example]}]";
     check(
@@ -155,7 +155,7 @@ fn addresses_of_both_families_are_read_and_names_are_not() {
 }
 
 #[test]
-fn a_bad_address_costs_only_its_endpoint() {
+fn invalid_address_removes_only_its_endpoint() {
     let endpoints = "ports: [{name: http, port: 80}], \
                      endpoints: [{addresses: [\"10.0.0.300\"]}, {addresses: []}, {addresses: [\"::1\"]}, {addresses: [10.0.0.1]}]";
     check(
@@ -171,7 +171,7 @@ fn a_bad_address_costs_only_its_endpoint() {
 }
 
 #[test]
-fn what_is_missing_leaves_a_route_without_endpoints_and_is_told() {
+fn missing_service_port_or_slice_is_reported_and_leaves_no_endpoints() {
     let place = "Ingress default/a: spec.rules[0].http.paths[0].backend.service";
     check(
         "80",
@@ -203,7 +203,7 @@ fn what_is_missing_leaves_a_route_without_endpoints_and_is_told() {
 }
 
 #[test]
-fn ports_of_other_protocols_are_not_ours() {
+fn udp_slice_ports_are_ignored_for_http() {
     let slices = slice(
         "one",
         "ports: [{name: http, port: 53, protocol: UDP}, {name: http, port: 8080, protocol: TCP}], \
@@ -213,7 +213,7 @@ fn ports_of_other_protocols_are_not_ours() {
 }
 
 #[test]
-fn a_slice_without_a_service_is_told() {
+fn slice_without_a_service_label_is_reported() {
     let text =
         "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4}";
     assert_problems(
@@ -223,7 +223,7 @@ fn a_slice_without_a_service_is_told() {
 }
 
 #[test]
-fn a_slice_of_another_namespace_is_not_joined() {
+fn slice_of_another_namespace_is_ignored() {
     let other = slice("one", ONE).replace("{name: one", "{name: one, namespace: other");
     check("80", &[service(HTTP), other], "", &["has no EndpointSlice"]);
 }
@@ -238,7 +238,7 @@ fn translated(manifests: &str, port: &str) -> (sluicegate_model::Upstream, Optio
 }
 
 #[test]
-fn an_external_name_is_asked_at_the_target_port() {
+fn external_name_service_uses_the_target_port() {
     let external = "type: ExternalName, externalName: api.example";
     for (ports, port, expected) in [
         ("", "443", Some(443)),
@@ -254,7 +254,7 @@ fn an_external_name_is_asked_at_the_target_port() {
 }
 
 #[test]
-fn annotations_of_a_service_set_its_balance_and_limits() {
+fn service_annotations_set_load_balancing_and_limits() {
     let annotated = |annotations: &str| {
         service(HTTP).replace("{name: echo}", &format!("{{name: echo, annotations: {{{annotations}}}}}"))
     };
@@ -287,7 +287,7 @@ fn annotations_of_a_service_set_its_balance_and_limits() {
 }
 
 /// The upstream of the route of an Ingress and of a Service with these annotations, and a port with this `appProtocol`.
-fn spoken(of_ingress: &str, of_service: &str, app_protocol: &str) -> (String, Vec<String>) {
+fn upstream_protocol(of_ingress: &str, of_service: &str, app_protocol: &str) -> (String, Vec<String>) {
     let text =
         ingress(&format!("name: a, annotations: {{{of_ingress}}}"), &rules(&["t.test Prefix / echo:80"]));
     let service = format!(
@@ -304,7 +304,7 @@ fn spoken(of_ingress: &str, of_service: &str, app_protocol: &str) -> (String, Ve
 }
 
 #[test]
-fn how_endpoints_are_spoken_with_is_said_by_the_ingress_the_service_or_its_port() {
+fn upstream_protocol_comes_from_ingress_service_or_port() {
     let said = |protocol: &str| format!("sluicegate.dev/backend-protocol: {protocol}");
     for (of_ingress, of_service, port, expected) in [
         ("", "", "", "default/echo:80"),
@@ -320,14 +320,14 @@ fn how_endpoints_are_spoken_with_is_said_by_the_ingress_the_service_or_its_port(
     ] {
         let [of_ingress, of_service] = [of_ingress, of_service]
             .map(|protocol| if protocol.is_empty() { String::new() } else { said(protocol) });
-        let (upstream, problems) = spoken(&of_ingress, &of_service, port);
+        let (upstream, problems) = upstream_protocol(&of_ingress, &of_service, port);
         assert_eq!(upstream, expected, "{of_ingress} {of_service} {port}");
         assert_problems(&problems, &[]);
     }
 }
 
 #[test]
-fn tls_with_endpoints_is_as_annotations_say_and_mistakes_are_told() {
+fn upstream_tls_follows_annotations_and_invalid_values_are_reported() {
     let https = "sluicegate.dev/backend-protocol: HTTPS";
     for (annotations, upstream, expected) in [
         (
@@ -365,8 +365,8 @@ fn tls_with_endpoints_is_as_annotations_say_and_mistakes_are_told() {
             vec!["\"FCGI\" is not supported; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"],
         ),
     ] {
-        let (spoken, problems) = spoken(&annotations, "", "");
-        assert_eq!(spoken, upstream, "{annotations}");
+        let (upstream_protocol, problems) = upstream_protocol(&annotations, "", "");
+        assert_eq!(upstream_protocol, upstream, "{annotations}");
         assert_problems(&problems, &expected);
     }
 }

@@ -22,7 +22,7 @@ async fn the_first_change_is_the_complete_configuration() {
 }
 
 #[tokio::test]
-async fn files_that_come_change_and_go_are_followed() {
+async fn created_changed_renamed_and_removed_files_take_effect() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
     followed.write("b.yml", &app("b", &[2]));
     followed.served("/a[1] /b[2]").await;
@@ -44,7 +44,7 @@ async fn files_that_come_change_and_go_are_followed() {
 }
 
 #[tokio::test]
-async fn endpoints_travel_alone_and_only_when_they_change() {
+async fn endpoint_changes_are_published_without_a_new_configuration() {
     let files =
         [("a.yaml", ingress("a", "/a")), ("a-slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[9]))];
     let mut followed = Followed::with_files(&files).await;
@@ -66,7 +66,7 @@ async fn endpoints_travel_alone_and_only_when_they_change() {
 }
 
 #[tokio::test]
-async fn endpoints_of_upstreams_below_http_travel_alone_too() {
+async fn layer_4_endpoint_changes_are_published_without_a_new_configuration() {
     let slice = |octets: &[usize]| {
         slice("a", octets)
             .replace("[{port: 80}]", "[{name: t, port: 53}, {name: u, port: 53, protocol: UDP}]")
@@ -101,7 +101,7 @@ async fn endpoints_of_upstreams_below_http_travel_alone_too() {
 }
 
 #[tokio::test]
-async fn a_broken_route_below_http_leaves_the_good_one_in_service() {
+async fn invalid_layer_4_listener_leaves_the_last_valid_version_in_service() {
     let files = [("dns.yaml", dns()), ("slice.yaml", slice("a", &[]))];
     let mut followed = Followed::with_files(&files).await;
     followed.served("TCP:53[] UDP:53[]").await;
@@ -116,7 +116,7 @@ async fn a_broken_route_below_http_leaves_the_good_one_in_service() {
 }
 
 #[tokio::test]
-async fn a_service_port_that_gets_another_number_keeps_its_upstream() {
+async fn named_service_port_with_a_new_number_keeps_its_upstream_key() {
     let app = |number: u16, named: &str| {
         ingress("a", "/a")
             .replace("port: {number: 80}", &format!("port: {{{named}}}"))
@@ -138,7 +138,7 @@ async fn a_service_port_that_gets_another_number_keeps_its_upstream() {
 }
 
 #[tokio::test]
-async fn folders_that_come_and_go_are_followed() {
+async fn created_renamed_linked_and_removed_folders_take_effect() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
     fs::create_dir_all(followed.path("sub/deep")).unwrap();
     fs::write(followed.path("sub/deep/b.yaml"), app("b", &[2])).unwrap();
@@ -166,7 +166,7 @@ async fn folders_that_come_and_go_are_followed() {
 }
 
 #[tokio::test]
-async fn without_notices_changes_are_found_by_walking() {
+async fn changes_without_inotify_events_are_found_by_walking() {
     let mut followed = Followed::new(WALKS_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -181,7 +181,7 @@ async fn without_notices_changes_are_found_by_walking() {
 }
 
 #[tokio::test]
-async fn a_change_behind_a_symlink_is_found_by_walking() {
+async fn change_of_a_symlink_target_is_found_by_walking() {
     let mut attention = NOTICES_ALONE;
     attention.walk_interval = std::time::Duration::from_millis(50);
     let mut followed = Followed::new(attention, |root| {
@@ -197,7 +197,7 @@ async fn a_change_behind_a_symlink_is_found_by_walking() {
 }
 
 #[tokio::test]
-async fn a_single_manifest_can_be_followed() {
+async fn single_manifest_file_is_watched() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| fs::write(root, app("a", &[1])).unwrap());
     followed.served("/a[1]").await;
     fs::write(&followed.root, app("a", &[2])).unwrap();
@@ -208,7 +208,7 @@ async fn a_single_manifest_can_be_followed() {
 }
 
 #[tokio::test]
-async fn an_external_name_is_looked_up() {
+async fn external_name_is_resolved_and_keeps_old_addresses_on_failure() {
     let external = ingress("a", "/a")
         .replace("spec: {ports: [{port: 80}]}", "spec: {type: ExternalName, externalName: localhost}");
     let mut followed = Followed::with_files(&[("a.yaml", external.clone())]).await;
@@ -232,7 +232,7 @@ async fn an_external_name_is_looked_up() {
 }
 
 #[tokio::test]
-async fn an_external_name_that_was_never_found_is_not_said_to_be_served() {
+async fn external_name_that_never_resolved_is_reported_as_503() {
     let external = ingress("a", "/a").replace(
         "spec: {ports: [{port: 80}]}",
         "spec: {type: ExternalName, externalName: does-not-exist.invalid}",

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{Followed, NOTICES_ALONE, Published, app, ingress, slice};
 
 #[tokio::test]
-async fn a_broken_manifest_over_a_good_one_is_told_and_not_served() {
+async fn invalid_manifest_is_reported_and_the_last_valid_version_is_served() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
     followed.write("a.yaml", &format!("{}\n  kind: [", app("a", &[2])));
     followed.problems(&["cannot be read"]).await;
@@ -29,7 +29,7 @@ async fn a_broken_manifest_over_a_good_one_is_told_and_not_served() {
 }
 
 #[tokio::test]
-async fn a_guard_that_cannot_be_read_at_the_start_closes_what_it_may_guard() {
+async fn unreadable_security_policy_at_startup_closes_routes_until_removed() {
     let broken = "kind: SecurityPolicy\nspec: [";
     let mut followed =
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
@@ -48,7 +48,7 @@ async fn a_guard_that_cannot_be_read_at_the_start_closes_what_it_may_guard() {
 }
 
 #[tokio::test]
-async fn so_does_one_that_is_no_text() {
+async fn security_policy_that_is_not_utf8_at_startup_closes_routes() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -72,7 +72,7 @@ async fn so_does_one_that_is_no_text() {
 }
 
 #[tokio::test]
-async fn the_directory_may_go_and_come_back() {
+async fn objects_of_a_removed_directory_are_served_until_a_new_directory_appears() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     let (root, away) = (followed.root.clone(), followed.dir.path().join("away"));
     fs::rename(&root, &away).unwrap();
@@ -95,7 +95,7 @@ async fn the_directory_may_go_and_come_back() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_removed_with_all_its_files_is_served_on() {
+async fn deleted_directory_leaves_its_objects_in_service() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     // All before the source can look: the order in which it notices is that of the removals.
     fs::remove_dir_all(&followed.root).unwrap();
@@ -107,7 +107,7 @@ async fn a_directory_that_is_removed_with_all_its_files_is_served_on() {
 }
 
 #[tokio::test]
-async fn a_directory_that_does_not_exist_yet_is_waited_for() {
+async fn missing_directory_is_reported_and_served_once_created() {
     let mut followed = Followed::new(NOTICES_ALONE, |_| {});
     followed
         .problems(&[
@@ -125,7 +125,7 @@ async fn a_directory_that_does_not_exist_yet_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_directory_behind_a_symlink_may_be_swapped() {
+async fn swapped_directory_symlink_serves_the_new_directory() {
     let release = |root: &Path, name: &str, octet: usize| {
         let folder = root.with_file_name(name);
         fs::create_dir(&folder).unwrap();
@@ -144,7 +144,7 @@ async fn a_directory_behind_a_symlink_may_be_swapped() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_keeps_its_last_form() {
+async fn file_that_becomes_unreadable_keeps_its_previous_content() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
     followed.problems(&["a.yaml: cannot be read: it is not UTF-8; its previous content stays"]).await;
@@ -158,7 +158,7 @@ async fn what_cannot_be_read_keeps_its_last_form() {
 }
 
 #[tokio::test]
-async fn what_could_never_be_read_does_not_claim_to_be_in_service() {
+async fn file_never_read_is_not_reported_as_in_service() {
     let prepare = |root: &Path| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), b"\xff\xfe").unwrap();
@@ -196,7 +196,7 @@ async fn a_folder_that_cannot_be_listed_keeps_its_objects() {
 }
 
 #[tokio::test]
-async fn notices_that_the_kernel_dropped_are_made_up_for() {
+async fn inotify_queue_overflow_loses_no_change() {
     let files =
         [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[1]))];
     let mut followed = Followed::with_files(&files).await;

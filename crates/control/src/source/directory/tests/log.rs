@@ -66,7 +66,7 @@ fn of_class(class: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change() {
+async fn ingresses_of_other_classes_are_logged_once_per_change() {
     let log = Log::capture();
     let many: String = ["b", "c", "d", "e", "f"].map(|name| of_class("nginx", name)).concat();
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("many.yaml", many)]).await;
@@ -85,7 +85,7 @@ async fn ingresses_of_other_classes_are_named_once_in_one_line_for_each_change()
 }
 
 #[tokio::test]
-async fn routes_below_http_are_counted_too() {
+async fn layer_4_route_changes_are_counted_in_the_log() {
     let log = Log::capture();
     let mut followed = Followed::with_files(&[("dns.yaml", dns()), ("slice.yaml", slice("a", &[]))]).await;
     let weighted = dns().replace("port: 53}]}]", "port: 53, weight: 2}]}]");
@@ -105,7 +105,7 @@ async fn routes_below_http_are_counted_too() {
 }
 
 #[tokio::test]
-async fn each_change_of_the_configuration_leaves_one_line() {
+async fn each_configuration_change_logs_one_line() {
     let log = Log::capture();
     let files =
         [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[1])), ("b.yaml", app("b", &[1]))];
@@ -136,7 +136,7 @@ async fn each_change_of_the_configuration_leaves_one_line() {
 }
 
 #[tokio::test]
-async fn policies_and_consumers_that_change_are_counted() {
+async fn policy_and_consumer_changes_are_counted_in_the_log() {
     let log = Log::capture();
     let policy = |allow: &str| {
         format!(

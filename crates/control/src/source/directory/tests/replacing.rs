@@ -9,7 +9,7 @@ use std::thread;
 use super::{Followed, NOTICES_ALONE, app, ingress, slice};
 
 /// Whether at every time both apps were served, each with an endpoint.
-fn was_never_away(followed: &Followed) -> bool {
+fn apps_were_always_served(followed: &Followed) -> bool {
     let is_served =
         |served: &str, route: &str| served.contains(route) && !served.contains(&format!("{route}]"));
     followed.history().iter().all(|served| is_served(served, "/a[") && is_served(served, "/b["))
@@ -20,7 +20,7 @@ async fn two_apps() -> Followed {
 }
 
 #[tokio::test]
-async fn a_file_that_is_truncated_and_written_slowly_is_read_when_it_is_closed() {
+async fn truncated_file_is_read_when_its_writer_closes_the_file() {
     let mut followed = two_apps().await;
     let text = app("a", &[2, 3]);
     let (first, rest) = text.split_at(text.find("EndpointSlice").unwrap() + 100);
@@ -36,7 +36,7 @@ async fn a_file_that_is_truncated_and_written_slowly_is_read_when_it_is_closed()
     file.write_all(rest.as_bytes()).unwrap();
     drop(file);
     followed.wait(|published| published.served().contains("/a[2,3]")).await;
-    assert!(was_never_away(&followed), "{:#?}", followed.history());
+    assert!(apps_were_always_served(&followed), "{:#?}", followed.history());
 }
 
 #[tokio::test]
@@ -68,11 +68,11 @@ async fn editors_and_git_replace_files_without_an_outage() {
         followed.wait(|published| published.served().contains(&expected)).await;
         println!("{what}");
     }
-    assert!(was_never_away(&followed));
+    assert!(apps_were_always_served(&followed));
 }
 
 #[tokio::test]
-async fn a_file_that_is_replaced_all_the_time_is_never_away() {
+async fn constantly_replaced_file_stays_in_service() {
     let mut followed = two_apps().await;
     let path = followed.path("a.yaml");
     let writer = thread::spawn(move || {
@@ -84,11 +84,11 @@ async fn a_file_that_is_replaced_all_the_time_is_never_away() {
     });
     followed.wait(|published| published.served().contains("/a[255]")).await;
     writer.join().unwrap();
-    assert!(was_never_away(&followed));
+    assert!(apps_were_always_served(&followed));
 }
 
 #[tokio::test]
-async fn half_a_file_is_never_served() {
+async fn partly_written_file_is_never_served() {
     let mut followed = two_apps().await;
     let path = followed.path("a.yaml");
     let writer = thread::spawn(move || {
@@ -108,7 +108,7 @@ async fn half_a_file_is_never_served() {
 }
 
 #[tokio::test]
-async fn a_thousand_rapid_changes_end_in_the_last() {
+async fn thousand_rapid_changes_end_with_the_last_version() {
     let files = [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[0]))];
     let mut followed = Followed::with_files(&files).await;
     let path = followed.path("slice.yaml");
@@ -128,7 +128,7 @@ async fn a_thousand_rapid_changes_end_in_the_last() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_name_changes_nothing() {
+async fn renamed_file_leaves_its_objects_in_service() {
     let mut followed = two_apps().await;
     let before = followed.history().len();
     fs::rename(followed.path("a.yaml"), followed.path("z.yaml")).unwrap();
@@ -167,7 +167,7 @@ fn mount(root: &Path, version: &str, files: &[(&str, String)]) {
 }
 
 #[tokio::test]
-async fn a_mounted_config_map_is_followed_as_a_whole() {
+async fn mounted_config_map_is_updated_atomically() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         mount(root, "..1", &[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]);
@@ -183,7 +183,7 @@ async fn a_mounted_config_map_is_followed_as_a_whole() {
         &[("c.yaml", format!("{}{}{}", app("a", &[2]), app("b", &[2]), app("c", &[1])))],
     );
     followed.served("/a[2] /b[2] /c[1]").await;
-    assert!(was_never_away(&followed), "{:#?}", followed.history());
+    assert!(apps_were_always_served(&followed), "{:#?}", followed.history());
     mount(&followed.root, "..5", &[("c.yaml", app("c", &[3]))]);
     followed.served("/c[3]").await;
 }

@@ -41,7 +41,7 @@ fn make_circle(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_at_the_start_closes_all_routes_until_it_can_be_read() {
+async fn unreadable_file_at_startup_closes_all_routes_until_readable() {
     for make in [make_too_large, make_pipe, make_circle] {
         let mut followed = Followed::new(NOTICES_ALONE, |root| {
             fs::create_dir(root).unwrap();
@@ -68,7 +68,7 @@ async fn a_file_that_cannot_be_opened_at_the_start_closes_all_routes_until_it_ca
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_and_is_removed_opens_what_it_closed() {
+async fn removed_unreadable_file_reopens_the_routes() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -81,7 +81,7 @@ async fn a_file_that_cannot_be_opened_and_is_removed_opens_what_it_closed() {
 }
 
 #[tokio::test]
-async fn a_file_that_can_be_opened_again_without_a_notice_is_found_soon() {
+async fn file_that_becomes_readable_without_an_event_is_found() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -95,7 +95,7 @@ async fn a_file_that_can_be_opened_again_without_a_notice_is_found_soon() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_listed_at_the_start_closes_all_routes_until_its_files_are_read() {
+async fn unlistable_folder_at_startup_closes_all_routes_until_its_files_are_read() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -116,7 +116,7 @@ async fn a_folder_that_cannot_be_listed_at_the_start_closes_all_routes_until_its
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_and_comes_later_takes_nothing_away() {
+async fn unreadable_file_after_startup_leaves_routes_and_policies_in_service() {
     let mut followed =
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", GUARD.to_owned())]).await;
     followed.wait(is_guarded).await;
@@ -137,7 +137,7 @@ async fn a_file_that_cannot_be_opened_and_comes_later_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn a_document_that_is_refused_for_its_aliases_closes_what_it_may_guard() {
+async fn policy_rejected_for_its_aliases_at_startup_closes_routes() {
     let mut bomb = GUARD.to_owned();
     bomb.push_str("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..7 {
@@ -154,7 +154,7 @@ async fn a_document_that_is_refused_for_its_aliases_closes_what_it_may_guard() {
 }
 
 #[test]
-fn check_says_that_a_file_cannot_be_opened_and_what_it_closes() {
+fn check_reports_unreadable_files_and_folders_nested_too_deep() {
     let dir = tempfile::tempdir().unwrap();
     make_pipe(&dir.path().join("guard.yaml"));
     let mut deep = dir.path().to_owned();

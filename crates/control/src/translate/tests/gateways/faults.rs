@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn older_versions_and_every_valid_field_are_read() {
+fn older_api_versions_and_every_valid_field_are_accepted() {
     let class = "apiVersion: gateway.networking.k8s.io/v1beta1\nkind: GatewayClass\nmetadata: {name: gold}\n\
                  spec: {controllerName: sluicegate.dev/gateway-controller, description: d, parametersRef: {group: g, \
                  kind: k, name: p, namespace: s}}\nstatus: {conditions: [{type: Accepted}]}\n";
@@ -39,7 +39,7 @@ fn older_versions_and_every_valid_field_are_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
+fn gateway_problem_names_its_field() {
     for (listener, problem) in [
         ("{protocol: TCP, port: 1}", "spec.listeners[0].name: is missing"),
         ("{name: A, protocol: TCP, port: 1}", "spec.listeners[0].name: \"A\" has upper-case letters"),
@@ -113,7 +113,7 @@ fn what_is_wrong_with_a_gateway_is_told_by_its_field() {
 }
 
 #[test]
-fn what_is_wrong_with_a_route_is_told_by_its_field() {
+fn route_problem_names_its_field() {
     let backends = "rules: [{backendRefs: [{name: db, port: 5432}]}]";
     for (kind, spec, problems) in [
         (
@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_route_is_told_by_its_field() {
 }
 
 #[test]
-fn a_gateway_or_a_route_that_becomes_invalid_keeps_its_last_good_form() {
+fn invalid_gateway_or_route_keeps_its_last_valid_version() {
     let mut store = Store::default();
     let (edge_file, route_file) = (Path::new("edge.yaml"), Path::new("route.yaml"));
     store.set_file(Path::new("services.yaml"), SERVICES);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_listener_without_a_route_is_served_and_refuses() {
+fn listener_without_a_route_is_published() {
     check(
         &[edge(&format!("{}, {}", tcp("a", 1), tls("b", 2, "")))],
         &["TCP 0.0.0.0:1 without a route", "TLS 0.0.0.0:2 without a route"],
@@ -12,7 +12,7 @@ fn a_listener_without_a_route_is_served_and_refuses() {
 }
 
 #[test]
-fn a_gateway_is_served_by_its_class() {
+fn gateway_is_served_according_to_its_class() {
     let class = |name: &str, controller: &str| {
         object("GatewayClass", &format!("name: {name}"), &format!("controllerName: {controller}"))
     };
@@ -56,7 +56,7 @@ fn a_gateway_is_served_by_its_class() {
 }
 
 #[test]
-fn a_gateway_listens_at_its_own_addresses_or_at_those_of_the_option() {
+fn gateway_listens_on_its_addresses_or_the_option_addresses() {
     let addresses = |addresses: &str| {
         object(
             "Gateway",
@@ -99,7 +99,7 @@ fn a_gateway_listens_at_its_own_addresses_or_at_those_of_the_option() {
 }
 
 #[test]
-fn listeners_of_protocols_that_are_not_served_yet_are_a_note() {
+fn listeners_of_unsupported_protocols_are_a_note() {
     let listeners = "{name: a, protocol: HTTP, port: 80}, {name: b, protocol: HTTPS, port: 443, tls: {certificateRefs: \
                      [{name: c}]}}, {name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
     let manifests = [
@@ -123,7 +123,7 @@ fn listeners_of_protocols_that_are_not_served_yet_are_a_note() {
 }
 
 #[test]
-fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
+fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
     let created = |name: &str, year: u16, listener: &str| {
         gateway(&format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\""), listener)
     };
@@ -174,7 +174,7 @@ fn a_port_is_served_for_the_oldest_gateway_and_the_other_is_told() {
 }
 
 #[test]
-fn listeners_for_tls_share_a_port_by_their_hostnames() {
+fn tls_listeners_share_a_port_by_hostname() {
     let old = gateway(
         "name: old, creationTimestamp: \"2024-01-01T00:00:00Z\"",
         &format!("{}, {}", tls("a", 8443, "a.test"), tls("b", 8443, "*.b.test")),
@@ -205,7 +205,7 @@ fn listeners_for_tls_share_a_port_by_their_hostnames() {
 }
 
 #[test]
-fn what_the_process_listens_at_is_no_gateways() {
+fn listeners_on_ports_of_the_process_are_rejected() {
     let options = TranslateOptions {
         http_ports: vec![80, 8080],
         https_ports: vec![443, 8443],
@@ -235,7 +235,7 @@ fn what_the_process_listens_at_is_no_gateways() {
 }
 
 #[test]
-fn kinds_that_are_not_served_yet_are_one_note() {
+fn unsupported_route_kinds_are_reported_in_one_note() {
     let served: Served = serve(&format!(
         "{}{}{}",
         object("HTTPRoute", "name: a", ""),

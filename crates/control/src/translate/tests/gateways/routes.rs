@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_tcp_route_leads_from_a_port_to_a_service() {
+fn tcp_route_forwards_a_port_to_a_service() {
     let manifests = [edge(&tcp("pg", 5432)), route("TCPRoute", "name: db", &[], "db:5432")];
     check(&manifests, &[&format!("TCP 0.0.0.0:5432 * -> {DB}")], &[]);
     let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
@@ -12,7 +12,7 @@ fn a_tcp_route_leads_from_a_port_to_a_service() {
 }
 
 #[test]
-fn one_port_of_a_service_may_be_two_by_its_protocol() {
+fn service_port_number_may_serve_tcp_and_udp() {
     let listeners = "{name: udp, protocol: UDP, port: 53}, {name: tcp, protocol: TCP, port: 53}".to_owned();
     check(
         &[
@@ -29,7 +29,7 @@ fn one_port_of_a_service_may_be_two_by_its_protocol() {
 }
 
 #[test]
-fn a_port_of_the_other_protocol_is_told_to_be_that() {
+fn backend_port_of_another_protocol_is_reported() {
     let listeners = format!("{}, {{name: u, protocol: UDP, port: 5432}}", tcp("t", 9));
     let place = "spec.rules[0].backendRefs[0].port: Service default/";
     check(
@@ -55,7 +55,7 @@ fn a_port_of_the_other_protocol_is_told_to_be_that() {
 }
 
 #[test]
-fn a_tls_route_gets_the_names_that_are_its_listeners_too() {
+fn tls_route_serves_hostnames_that_its_listener_matches() {
     let no_hostnames: &[&str] = &[];
     for (listener, hostnames, expected) in [
         ("", &["a.test", "*.b.test"][..], &["*.b.test", "a.test"][..]),
@@ -97,7 +97,7 @@ fn a_tls_route_gets_the_names_that_are_its_listeners_too() {
 }
 
 #[test]
-fn wildcards_of_gateways_stand_for_several_labels() {
+fn gateway_wildcard_matches_several_labels() {
     let manifests = [edge(&tls("x", 8443, "")), route("TLSRoute", "name: db", &["*.test"], "db:5432")];
     let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
     let (host, _) = config.layer4_routes().next().unwrap();
@@ -105,7 +105,7 @@ fn wildcards_of_gateways_stand_for_several_labels() {
 }
 
 #[test]
-fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
+fn oldest_route_of_a_listener_takes_precedence_and_conflicts_are_reported() {
     let created = |kind: &str, name: &str, year: u16, hosts: &[&str], backend: &str| {
         route(kind, &format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\""), hosts, backend)
     };
@@ -148,7 +148,7 @@ fn of_two_routes_the_oldest_wins_and_the_other_is_told() {
 }
 
 #[test]
-fn an_upstream_that_lost_every_place_is_not_among_the_upstreams() {
+fn upstream_of_an_ignored_route_is_not_published() {
     let text = [
         edge(&tcp("x", 1)),
         route("TCPRoute", "name: a", &[], "db:5432"),
@@ -163,7 +163,7 @@ fn an_upstream_that_lost_every_place_is_not_among_the_upstreams() {
 }
 
 #[test]
-fn a_route_is_attached_by_section_and_port_and_else_to_all() {
+fn route_attaches_by_section_name_and_port_or_to_all_listeners() {
     let listeners = format!("{}, {}, {}", tcp("a", 1), tcp("b", 2), tls("c", 3, ""));
     let place = "TCPRoute default/db: spec.parentRefs[0]: ";
     for (parent, ports, problem) in [
@@ -210,7 +210,7 @@ fn a_route_is_attached_by_section_and_port_and_else_to_all() {
 }
 
 #[test]
-fn a_listener_takes_the_routes_that_it_allows() {
+fn listener_accepts_only_allowed_routes() {
     let listener =
         |allowed: &str| edge(&format!("{{name: x, protocol: TCP, port: 1, allowedRoutes: {{{allowed}}}}}"));
     let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
@@ -271,7 +271,7 @@ fn a_listener_takes_the_routes_that_it_allows() {
 }
 
 #[test]
-fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
+fn backends_split_by_weight_and_invalid_backends_are_rejected() {
     let to = |backends: &str| {
         let spec = format!("parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{backends}]}}]");
         [edge(&tcp("x", 1)), object("TCPRoute", "name: db", &spec)]
@@ -338,7 +338,7 @@ fn backends_share_by_weight_and_what_may_not_be_named_is_refused() {
 }
 
 #[test]
-fn a_reference_grant_lets_routes_name_services_of_its_namespace() {
+fn reference_grant_allows_backends_of_its_namespace() {
     let from = |group: &str, kind: &str, namespace: &str| {
         format!("from: [{{group: {group}, kind: {kind}, namespace: {namespace}}}]")
     };
@@ -386,7 +386,7 @@ fn a_reference_grant_lets_routes_name_services_of_its_namespace() {
 }
 
 #[test]
-fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
+fn proxy_protocol_annotation_applies_to_tcp_upstreams_only() {
     let services = |version: &str| {
         SERVICES
             .replace(
@@ -421,7 +421,7 @@ fn endpoints_are_told_whom_a_connection_is_from_if_their_service_says_so() {
 }
 
 #[test]
-fn a_service_of_an_external_name_is_asked_at_its_port() {
+fn external_name_backend_uses_the_target_port() {
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {type: ExternalName, externalName: \
                    db.example, ports: [{port: 53, targetPort: 5353, protocol: UDP}]}\n";
     let manifests = [

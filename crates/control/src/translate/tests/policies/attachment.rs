@@ -53,7 +53,7 @@ fn two_services() -> String {
 }
 
 #[test]
-fn the_most_specific_policy_governs_a_route_as_a_whole() {
+fn most_specific_policy_applies_to_a_route_as_a_whole() {
     let two = "{group: \"\", kind: Service, name: two}";
     let admin = "{group: \"\", kind: Service, name: two, sectionName: admin}";
     let text = [
@@ -88,7 +88,7 @@ fn the_most_specific_policy_governs_a_route_as_a_whole() {
 }
 
 #[test]
-fn all_routes_of_a_policy_share_it() {
+fn routes_of_one_policy_share_its_arc() {
     let text = [two_services(), security("p", &[A]), limits("l", &[A])].concat();
     let (translation, _) = translated(&[&text]);
     let routes: Vec<_> = translation.config.rules().collect();
@@ -100,7 +100,7 @@ fn all_routes_of_a_policy_share_it() {
 }
 
 #[test]
-fn of_equals_the_oldest_wins_and_the_other_is_told() {
+fn oldest_policy_of_a_target_takes_precedence_and_conflicts_are_reported() {
     let aged = |name: &str, created: &str| {
         security(name, &[SERVICE])
             .replace("metadata: {", &format!("metadata: {{creationTimestamp: \"{created}\", "))
@@ -129,7 +129,7 @@ fn of_equals_the_oldest_wins_and_the_other_is_told() {
 }
 
 #[test]
-fn one_that_is_broken_as_a_whole_gives_way_to_others_unless_it_keeps_somebody_out() {
+fn invalid_policy_yields_to_valid_policies_unless_security_policy() {
     let of = |kind: &str, name: &str, target: &str, spec: &str| {
         object(kind, name, &format!("targetRefs: [{target}], {spec}"))
     };
@@ -174,7 +174,7 @@ fn one_that_is_broken_as_a_whole_gives_way_to_others_unless_it_keeps_somebody_ou
 }
 
 #[test]
-fn a_port_is_the_same_by_whatever_a_backend_names_it() {
+fn policy_for_a_port_applies_to_backends_by_number_or_name() {
     let by_number = format!("{}{ECHO}", ingress("name: a", &rules(&["a.test Prefix / echo:80"])));
     let (translation, problems) = translated(&[&[by_number, security("p", &[PORT])].concat()]);
     assert_lines(&governed(&translation), &["a / p -"]);
@@ -182,7 +182,7 @@ fn a_port_is_the_same_by_whatever_a_backend_names_it() {
 }
 
 #[test]
-fn a_target_that_is_not_there_is_told_and_the_others_are_governed() {
+fn missing_target_is_reported_and_the_policy_applies_to_other_targets() {
     let foreign =
         ingress("name: b", &format!("ingressClassName: nginx, {}", rules(&["b.test Prefix / echo:80"])));
     let targets = [
@@ -216,7 +216,7 @@ fn a_target_that_is_not_there_is_told_and_the_others_are_governed() {
 }
 
 #[test]
-fn a_security_policy_for_a_port_that_the_service_does_not_have_closes_what_is_open_of_it() {
+fn security_policy_for_a_missing_port_closes_unprotected_service_routes() {
     let targets = ["{group: \"\", kind: Service, name: echo, sectionName: htp}"];
     let refuses = |objects: &[String]| {
         let (translation, problems) = translated(&[&objects.concat()]);
@@ -243,7 +243,7 @@ fn a_security_policy_for_a_port_that_the_service_does_not_have_closes_what_is_op
 }
 
 #[test]
-fn policies_are_for_their_own_namespace_alone() {
+fn policies_apply_only_within_their_namespace() {
     let elsewhere = security("p", &[A, SERVICE]).replace("{name: p}", "{name: p, namespace: other}");
     let (translation, problems) = translated(&[&[shop(), elsewhere].concat()]);
     assert_lines(&governed(&translation), &["a / - -"]);
@@ -251,7 +251,7 @@ fn policies_are_for_their_own_namespace_alone() {
 }
 
 #[test]
-fn targets_are_checked() {
+fn invalid_targets_are_reported() {
     for (target, problem) in [
         (
             "{group: apps, kind: Ingress, name: a}",
@@ -277,7 +277,7 @@ fn targets_are_checked() {
 }
 
 #[test]
-fn what_is_passed_on_unopened_is_told_to_who_would_govern_it() {
+fn security_policy_for_tls_passthrough_is_reported_as_without_effect() {
     let passing = ingress(
         "name: a, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}",
         &rules(&["a.test Prefix / echo:http"]),

@@ -24,7 +24,7 @@ fn keyed(name: &str, key: &str) -> String {
 }
 
 #[test]
-fn consumers_are_served_with_hashed_keys_in_the_order_of_their_names() {
+fn consumers_are_published_with_hashed_keys_in_name_order() {
     let alice = consumer(
         "alice",
         "username: Alice, groups: [gold, silver], apiKeys: [{secretRef: {name: keys}}], \
@@ -47,7 +47,7 @@ fn consumers_are_served_with_hashed_keys_in_the_order_of_their_names() {
 }
 
 #[test]
-fn nobody_is_served_where_no_policy_asks_who_calls() {
+fn consumers_without_an_authenticating_policy_are_not_published() {
     let keys = secret("keys", "key: 0123456789abcdef");
     for spec in
         ["access: {allow: [10.0.0.0/8]}", "authentication: {apiKey: {}, consumers: {namespaces: [other]}}"]
@@ -65,7 +65,7 @@ fn nobody_is_served_where_no_policy_asks_who_calls() {
 }
 
 #[test]
-fn credentials_that_nobody_asks_for_are_noted() {
+fn credentials_that_no_policy_accepts_are_reported() {
     let text = [
         shop(),
         policy("authentication: {apiKey: {}}"),
@@ -76,7 +76,7 @@ fn credentials_that_nobody_asks_for_are_noted() {
 }
 
 #[test]
-fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
+fn duplicate_credential_belongs_to_the_older_consumer_and_is_reported() {
     let keys = secret("keys", "one: 0123456789abcdef, two: 0123456789abcdef");
     let aged = |text: String, day: u32| {
         text.replace("metadata: {", &format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", "))
@@ -118,7 +118,7 @@ fn of_two_consumers_with_one_credential_the_older_has_it_and_both_are_told() {
 }
 
 #[test]
-fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
+fn equal_names_in_two_namespaces_conflict_only_under_a_shared_policy() {
     let other = consumer("a", "basicUsers: [x]").replace("{name: a}", "{name: a, namespace: other}");
     let both = [consumer("b", "basicUsers: [x]"), other].concat();
     for (scope, told) in [
@@ -142,7 +142,7 @@ fn consumers_of_two_namespaces_are_told_apart_unless_a_policy_knows_both() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_lets_nobody_in() {
+fn invalid_api_key_is_rejected_and_reported() {
     for (data, told) in [
         ("key: short", "has 5 bytes: write at least 8, better 16 or more; the key is rejected"),
         ("key: \"\\n\"", "has 0 bytes"),
@@ -179,7 +179,7 @@ fn wrong(spec: &str, told: &str, is_refused: bool) {
 }
 
 #[test]
-fn a_credential_that_is_wrong_is_told_and_the_others_are_good() {
+fn invalid_credential_is_reported_and_other_credentials_stay_valid() {
     wrong("", "spec: has none of apiKeys, tokens and basicUsers", false);
     wrong("basicUsers: [a, \"b:c\"]", "spec.basicUsers[1]", false);
     wrong(
@@ -193,7 +193,7 @@ fn a_credential_that_is_wrong_is_told_and_the_others_are_good() {
 }
 
 #[test]
-fn who_cannot_be_told_may_be_one_who_is_to_be_kept_out() {
+fn consumer_with_an_invalid_spec_is_refused() {
     wrong("basicUsers: [a], groups: [\"a,b\"]", "spec.groups[0]: \"a,b\" has a comma", true);
     wrong("basicUsers: [a], groups: gold", "spec.groups: must be a list", true);
     wrong("basicUsers: [a], gruops: [gold]", "spec.gruops: is unknown: did you mean groups?", true);

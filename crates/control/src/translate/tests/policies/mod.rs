@@ -76,7 +76,7 @@ fn limits_of(config: &Config) -> Arc<RateLimits> {
 }
 
 #[test]
-fn every_example_of_the_guides_is_valid() {
+fn policy_examples_of_the_guides_are_valid() {
     for guide in ["policies.md", "traffic.md"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(guide);
         let text = std::fs::read_to_string(path).unwrap();

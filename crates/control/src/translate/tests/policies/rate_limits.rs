@@ -19,7 +19,7 @@ fn limiting(limits: &str) -> String {
 }
 
 #[test]
-fn limits_have_their_defaults() {
+fn rate_limits_have_their_defaults() {
     let text = limiting(
         "{name: plain, requests: 100, per: 1m}, \
          {name: full, requests: 10, per: 1h30m, burst: 5, algorithm: TokenBucket, groups: [gold], dryRun: true, \
@@ -53,7 +53,7 @@ fn limits_have_their_defaults() {
 }
 
 #[test]
-fn limits_for_those_who_call_are_told_where_nobody_asks() {
+fn limits_by_caller_without_authentication_are_reported() {
     let keys = policy("authentication: {apiKey: {}}");
     let service = policy("authentication: {external: {url: \"http://auth.test/\"}}");
     let none = String::new();
@@ -91,7 +91,7 @@ fn limits_for_those_who_call_are_told_where_nobody_asks() {
 }
 
 #[test]
-fn a_limit_that_is_wrong_limits_nothing_and_the_others_stay() {
+fn invalid_limit_has_no_effect_and_other_limits_apply() {
     let valid = "{name: valid, requests: 1, per: 1s}";
     for (limit, told) in [
         ("name: a, requests: 0, per: 1s", "spec.limits[1].requests: 0 is not between 1 and 1000000"),
@@ -148,7 +148,7 @@ fn concurrency(limits: &str) -> String {
 }
 
 #[test]
-fn how_many_may_be_under_way_is_limited_with_or_without_rates() {
+fn concurrency_limits_apply_with_or_without_rate_limits() {
     let text = concurrency(
         "{name: plain, requests: 5}, {name: full, requests: 1000000, key: [{type: Consumer}], groups: [gold], dryRun: true}",
     );
@@ -194,7 +194,7 @@ fn how_many_may_be_under_way_is_limited_with_or_without_rates() {
 }
 
 #[test]
-fn a_policy_without_a_valid_limit_limits_nothing_and_says_so() {
+fn policy_without_a_valid_limit_is_reported_and_has_no_effect() {
     let (translation, problems) =
         translated(&[&[shop(), limiting("{name: a, requests: 0, per: 1s}")].concat()]);
     assert_eq!(problems.len(), 1);
@@ -218,7 +218,7 @@ fn shared(redis: &str, secrets: &str) -> (Shared, Vec<String>, String) {
 }
 
 #[test]
-fn limits_are_shared_through_a_server_with_its_defaults() {
+fn shared_redis_limits_have_their_defaults() {
     let (plain, problems, standing) = shared("address: \"valkey.default.svc:6379\"", "");
     assert_problems(&problems, &[]);
     assert_eq!(standing, "Accepted: ");
@@ -249,7 +249,7 @@ fn limits_are_shared_through_a_server_with_its_defaults() {
 }
 
 #[test]
-fn what_cannot_be_shared_limits_all_the_same_and_says_so() {
+fn invalid_redis_settings_are_reported_and_limits_count_locally() {
     let secrets = secret("valkey", "empty: \"\\n\", password: x");
     let at = "address: \"valkey:6379\"";
     for (redis, told) in [

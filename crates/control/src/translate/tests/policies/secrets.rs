@@ -27,7 +27,7 @@ fn keys(method: &Method) -> &JwtKeys {
 }
 
 #[test]
-fn published_keys_are_vouched_for_by_a_secret_or_by_whom_browsers_trust() {
+fn remote_jwks_trusts_the_ca_of_a_secret_or_public_cas() {
     let authority = sluicegate_testkit::tls::Authority::of_process().pem();
     let secrets = secret("issuer", &format!("ca.crt: {authority:?}, empty: \"\""));
     let provider = |remote: &str| {
@@ -64,7 +64,7 @@ fn published_keys_are_vouched_for_by_a_secret_or_by_whom_browsers_trust() {
 }
 
 #[test]
-fn the_server_of_a_service_is_vouched_for_by_a_secret_or_by_nobody() {
+fn external_authorization_trusts_only_the_ca_of_its_secret() {
     let authority = sluicegate_testkit::tls::Authority::of_process().pem();
     let secrets = secret("authz", &format!("ca.crt: {authority:?}, empty: \"\""));
     let external =
@@ -87,7 +87,7 @@ fn the_server_of_a_service_is_vouched_for_by_a_secret_or_by_nobody() {
 }
 
 #[test]
-fn keys_and_passwords_come_from_secrets() {
+fn jwt_keys_and_shared_secrets_come_from_secrets() {
     let provider = |keys: &str| format!("jwt: {{providers: [{{name: acme, keys: {{{keys}}}}}]}}");
     let jwks = secret(
         "acme",
@@ -130,7 +130,7 @@ fn keys_and_passwords_come_from_secrets() {
 }
 
 #[test]
-fn a_provider_may_name_every_algorithm() {
+fn provider_may_name_every_algorithm() {
     let all = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA";
     let provider = format!("{{name: acme, keys: {{remote: {{url: \"https://a/\"}}}}, algorithms: [{all}]}}");
     let (_, problems) = method(&format!("jwt: {{providers: [{provider}]}}"), "");
@@ -138,7 +138,7 @@ fn a_provider_may_name_every_algorithm() {
 }
 
 #[test]
-fn users_come_from_secrets() {
+fn basic_auth_users_come_from_secrets() {
     let basic = "basic: {secretRef: {name: users}, realm: shop}";
     let (found, problems) = method(basic, &secret("users", &format!("auth: \"{ALICE}\\n\"")));
     assert_problems(&problems, &[]);
@@ -162,7 +162,7 @@ fn users_come_from_secrets() {
 }
 
 #[test]
-fn a_part_that_is_missing_is_told_in_the_standing() {
+fn missing_secret_is_reported_in_the_policy_status() {
     let (translation, _) =
         translated(&[
             &[shop(), policy("authentication: {apiKey: {}, basic: {secretRef: {name: users}}}")].concat()

@@ -43,7 +43,7 @@ fn authorization(spec: &str) -> Authorization {
 }
 
 #[test]
-fn a_policy_without_anything_opens_what_less_specific_ones_close() {
+fn empty_security_policy_allows_all_requests() {
     let security = good("");
     assert!(security.access.is_open() && security.cors.is_none());
     assert!(security.authentication.is_none() && security.authorization.is_none());
@@ -58,7 +58,7 @@ fn warned(spec: &str, warning: &str) {
 }
 
 #[test]
-fn what_is_valid_and_hardly_meant_is_warned_of() {
+fn suspicious_but_valid_fields_are_warned_about() {
     let keys = "authentication: {apiKey: {}}";
     for (spec, warning) in [
         (
@@ -91,7 +91,7 @@ fn what_is_valid_and_hardly_meant_is_warned_of() {
 }
 
 #[test]
-fn addresses_are_networks() {
+fn access_addresses_are_parsed_as_networks() {
     let access = good("access: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
     let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&access.allow), ["10.0.0.0/8", "::1/128"]);
@@ -100,7 +100,7 @@ fn addresses_are_networks() {
 }
 
 #[test]
-fn cross_origin_requests_have_the_defaults_of_the_fetch_standard() {
+fn cors_has_the_defaults_of_the_fetch_standard() {
     let plain = cors("allowOrigins: [\"https://App.example.com\"]");
     assert_eq!(plain.methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(Box::from));
     assert_eq!((plain.max_age.as_secs(), plain.credentials), (5, false));
@@ -114,7 +114,7 @@ fn cross_origin_requests_have_the_defaults_of_the_fetch_standard() {
 }
 
 #[test]
-fn methods_have_their_defaults_and_their_order() {
+fn authentication_methods_have_their_defaults_and_order() {
     let inline = format!("keys: {{inline: '{KEY}'}}");
     let all = methods(&format!(
         "apiKey: {{}}, jwt: {{providers: [{{name: acme, {inline}, algorithms: [EdDSA], requiredClaims: [{{name: scope}}], \
@@ -149,7 +149,7 @@ fn external(spec: &str) -> External {
 }
 
 #[test]
-fn a_service_that_is_asked_has_its_defaults() {
+fn external_authorization_has_its_defaults() {
     let plain = external("");
     assert_eq!((&*plain.url, &*plain.method), ("http://authz.default.svc:8080/check?a=b", "GET"));
     assert_eq!((plain.timeout.as_secs(), &plain.request_headers), (5, &None));
@@ -178,7 +178,7 @@ fn a_service_that_is_asked_has_its_defaults() {
 }
 
 #[test]
-fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
+fn invalid_external_authorization_closes_the_policy() {
     for (spec, problem) in [
         ("url: \"authz:8080\"", "external.url: \"authz:8080\" is not a URL: write it as http://authz"),
         ("url: \"ftp://authz\"", "external.url: \"ftp://authz\" is not a URL"),
@@ -250,7 +250,7 @@ fn a_service_that_cannot_be_asked_as_it_is_written_closes_the_policy() {
 }
 
 #[test]
-fn override_headers_are_forwarded_only_if_the_policy_says_so() {
+fn override_headers_are_forwarded_only_with_forward_override_headers() {
     let rules = "authorization: {rules: [{action: Deny, methods: [DELETE]}]}";
     assert!(!good(rules).forward_overrides);
     assert!(!good(&format!("{rules}, forwardOverrideHeaders: false")).forward_overrides);
@@ -258,7 +258,7 @@ fn override_headers_are_forwarded_only_if_the_policy_says_so() {
 }
 
 #[test]
-fn who_meets_no_rule_is_let_in_where_nothing_is_allowed_to_others() {
+fn default_action_is_allow_only_without_allow_rules() {
     assert!(!authorization("rules: [{action: Allow, methods: [GET]}]").allows_others);
     assert!(authorization("rules: [{action: Deny, methods: [GET]}]").allows_others);
     assert!(authorization("default: Allow, rules: [{action: Allow, methods: [GET]}]").allows_others);
@@ -272,7 +272,7 @@ fn who_meets_no_rule_is_let_in_where_nothing_is_allowed_to_others() {
 }
 
 #[test]
-fn rules_name_consumers_of_namespaces_that_are_known() {
+fn authorization_rules_name_consumers_of_known_namespaces() {
     let consumer = |namespace: &str| {
         object("Consumer", "bob", "basicUsers: [bob]")
             .replace("{name: bob}", &format!("{{name: bob, namespace: {namespace}}}"))
@@ -292,7 +292,7 @@ fn rules_name_consumers_of_namespaces_that_are_known() {
 }
 
 #[test]
-fn what_cannot_be_honoured_closes_the_route() {
+fn invalid_security_policy_closes_the_route() {
     for (spec, problem) in [
         // An empty list is not taken for everybody.
         ("access: {allow: []}", "spec.access.allow: is empty"),
@@ -394,7 +394,7 @@ fn what_cannot_be_honoured_closes_the_route() {
 }
 
 #[test]
-fn what_is_wrong_with_tokens_closes_the_route() {
+fn invalid_jwt_provider_closes_the_route() {
     for (provider, problem) in [
         ("name: a", "providers[0].keys: is missing"),
         ("name: a, keys: {}", "providers[0].keys: must have exactly one source"),
@@ -461,7 +461,7 @@ fn what_is_wrong_with_tokens_closes_the_route() {
 }
 
 #[test]
-fn a_broken_form_leaves_the_good_one_in_service() {
+fn invalid_policy_leaves_the_last_valid_version_in_service() {
     let good = [shop(), policy("access: {allow: [10.0.0.0/8]}")].concat();
     for broken in ["access: {allow: [nobody]}", "access: nobody", "acess: {}"] {
         let (translation, problems) = translated(&[&good, &[shop(), policy(broken)].concat()]);
@@ -474,7 +474,7 @@ fn a_broken_form_leaves_the_good_one_in_service() {
 }
 
 #[test]
-fn of_two_broken_forms_the_newer_one_says_what_is_closed() {
+fn newer_of_two_invalid_versions_selects_the_closed_targets() {
     let other = A.replace("name: a", "name: other");
     let first = object("SecurityPolicy", "p", &format!("targetRefs: [{other}], access: {{allow: [nobody]}}"));
     for second in ["access: {allow: [nobody]}", "access: nobody"] {
@@ -486,7 +486,7 @@ fn of_two_broken_forms_the_newer_one_says_what_is_closed() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_is_as_old_as_it_is() {
+fn unreadable_policy_keeps_its_age_for_precedence() {
     let aged = |policy: String, name: &str, day: u8| {
         let head = format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", ");
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
@@ -497,7 +497,7 @@ fn a_policy_that_cannot_be_read_is_as_old_as_it_is() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_closes_the_targets_that_can() {
+fn unreadable_policy_closes_its_readable_targets() {
     let text = object(
         "SecurityPolicy",
         "p",
@@ -511,7 +511,7 @@ fn a_policy_that_cannot_be_read_closes_the_targets_that_can() {
 }
 
 #[test]
-fn rules_that_nobody_can_meet_close_the_policy() {
+fn authorization_rules_that_never_match_close_the_policy() {
     let denies = |of: &str| {
         format!("authentication: {{apiKey: {{}}}}, authorization: {{rules: [{{action: Deny, {of}}}]}}")
     };
@@ -527,7 +527,7 @@ fn rules_that_nobody_can_meet_close_the_policy() {
 }
 
 #[test]
-fn of_two_providers_of_one_issuer_neither_is_left_out_in_silence() {
+fn two_jwt_providers_with_one_issuer_close_the_policy() {
     let provider = |name: &str| {
         format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
     };
@@ -536,7 +536,7 @@ fn of_two_providers_of_one_issuer_neither_is_left_out_in_silence() {
 }
 
 #[test]
-fn a_policy_without_a_target_that_can_be_told_says_that_nothing_is_guarded() {
+fn policy_with_unknown_targets_is_reported_as_without_effect() {
     let text = policy("access: {allow: [10.0.0.0/8]}").replace("kind: Ingress", "kind: ingress");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
     assert!(problems.iter().any(|told| told.contains("are served without it")), "{problems:#?}");
@@ -544,7 +544,7 @@ fn a_policy_without_a_target_that_can_be_told_says_that_nothing_is_guarded() {
 }
 
 #[test]
-fn a_kind_of_ours_that_there_is_not_is_an_error() {
+fn unknown_kind_of_the_sluicegate_group_is_an_error() {
     let text =
         policy("access: {allow: [10.0.0.0/8]}").replace("kind: SecurityPolicy", "kind: Securitypolicy");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
@@ -553,7 +553,7 @@ fn a_kind_of_ours_that_there_is_not_is_an_error() {
 }
 
 #[test]
-fn policies_of_others_are_passed_over() {
+fn policies_of_other_groups_are_ignored() {
     let text = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\nspec: {x: 1}\n";
     let (translation, problems) = translated(&[&[&shop(), text].concat()]);
     assert_problems(&problems, &[]);

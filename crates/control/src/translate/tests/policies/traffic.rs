@@ -46,7 +46,7 @@ endpoints: [{addresses: [10.9.9.9]}]
 ";
 
 #[test]
-fn every_part_has_its_defaults_and_its_values() {
+fn traffic_policy_fields_have_their_defaults_and_values() {
     let traffic =
         valid("timeouts: {request: 30s, connect: 1s, response: 2s, idle: 3s, requestBody: 4s, tunnel: 5h}");
     let seconds = |seconds| Some(Duration::from_secs(seconds));
@@ -123,7 +123,7 @@ fn every_part_has_its_defaults_and_its_values() {
 }
 
 #[test]
-fn a_cache_has_its_defaults_and_its_limits() {
+fn cache_has_its_defaults_and_limits() {
     let default = Cache {
         max_size: 64 << 20,
         max_response_size: 1 << 20,
@@ -146,7 +146,7 @@ fn a_cache_has_its_defaults_and_its_limits() {
 }
 
 #[test]
-fn other_services_are_upstreams_as_long_as_a_policy_leads_there() {
+fn services_named_by_split_or_mirror_are_upstreams() {
     let split = "split: {weight: 90, backends: [{serviceRef: {name: other, port: 8080}, weight: 10, \
                  match: [{header: X-Canary, value: always}], exclude: [{cookie: stable}]}]}, \
                  mirror: {serviceRef: {name: other, port: 8080}, percent: 5}";
@@ -187,7 +187,7 @@ fn other_services_are_upstreams_as_long_as_a_policy_leads_there() {
 }
 
 #[test]
-fn requests_are_not_led_around_the_security_policy_of_another_service() {
+fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
     let split = "split: {weight: 0, backends: [{serviceRef: {name: other, port: 8080}, weight: 10}]}, \
                  mirror: {serviceRef: {name: other, port: 8080}}";
     let guard = |targets: &str, spec: &str| {
@@ -215,7 +215,7 @@ fn requests_are_not_led_around_the_security_policy_of_another_service() {
 }
 
 #[test]
-fn a_cache_that_keeps_nothing_is_told_of() {
+fn cache_without_effect_is_reported() {
     let guard =
         object("SecurityPolicy", "guard", &format!("targetRefs: [{A}], authentication: {{apiKey: {{}}}}"));
     let (_, problems) = translated(&[&[shop(), policy("cache: {}"), guard].concat()]);
@@ -224,7 +224,7 @@ fn a_cache_that_keeps_nothing_is_told_of() {
 }
 
 #[test]
-fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
+fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
     for (part, told) in [
         ("retries: {attempts: 0}", "spec.retries.attempts: 0 is not between 1 and 10"),
         ("retries: {statuses: [404]}", "spec.retries.statuses[0]: 404 is not between 500 and 599"),
@@ -334,7 +334,7 @@ fn a_part_that_is_wrong_does_nothing_and_the_others_hold() {
 }
 
 #[test]
-fn what_is_misspelt_is_told_and_changes_nothing() {
+fn misspelled_traffic_field_is_reported_and_has_no_effect() {
     let (translation, problems) = translated(&[&[shop(), policy("timeoutss: {request: 7s}")].concat()]);
     assert_problems(&problems, &["spec.timeoutss: is unknown: did you mean timeouts?"]);
     assert!(translation.config.rules().all(|route| route.traffic.is_none()));
@@ -344,7 +344,7 @@ fn what_is_misspelt_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn of_a_policy_that_cannot_be_read_as_a_whole_the_parts_hold_that_can() {
+fn readable_parts_of_an_invalid_traffic_policy_apply() {
     let spec =
         "timeouts: {response: 10}, respond: {statusCode: 503, body: maintenance}, retries: often, limits: {}";
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
@@ -364,7 +364,7 @@ fn of_a_policy_that_cannot_be_read_as_a_whole_the_parts_hold_that_can() {
 }
 
 #[test]
-fn copies_to_nobody_are_lost_and_checks_that_cannot_pass_are_told() {
+fn mirror_to_a_missing_service_and_impossible_grpc_check_are_reported() {
     let (_, problems) =
         translated(&[&[shop(), policy("mirror: {serviceRef: {name: nobody, port: 80}}")].concat()]);
     assert_problems(&problems, &["Service default/nobody does not exist; mirrored requests are dropped"]);
@@ -381,7 +381,7 @@ fn copies_to_nobody_are_lost_and_checks_that_cannot_pass_are_told() {
 }
 
 #[test]
-fn the_most_specific_policy_governs_as_a_whole() {
+fn most_specific_traffic_policy_applies_as_a_whole() {
     let of = |name: &str, target: &str, time: &str| {
         object("TrafficPolicy", name, &format!("targetRefs: [{target}], timeouts: {{request: {time}}}"))
     };
@@ -398,7 +398,7 @@ fn of_service(spec: &str) -> String {
 }
 
 #[test]
-fn limits_and_health_are_of_the_upstream() {
+fn circuit_breaker_and_health_check_apply_to_the_upstream() {
     let spec = "circuitBreaker: {maxRequests: 100, ejection: {}}, \
                 healthCheck: {type: HTTP, path: \"/healthz?deep=1\", hostname: a.test, statuses: 200-204, interval: 1s}";
     let (translation, problems) = translated(&[&[shop(), of_service(spec)].concat()]);
@@ -430,7 +430,7 @@ fn limits_and_health_are_of_the_upstream() {
 }
 
 #[test]
-fn what_is_wrong_with_limits_and_health_is_told() {
+fn invalid_circuit_breaker_or_health_check_is_reported() {
     for (spec, told) in [
         (
             "circuitBreaker: {maxRequests: 0}",

@@ -27,7 +27,7 @@ fn at_start(text: &str) -> (bool, Vec<String>) {
 }
 
 #[test]
-fn what_it_may_guard_is_closed_from_the_start() {
+fn unreadable_security_policy_at_startup_closes_all_routes() {
     let good = policy("access: {allow: [10.0.0.0/8]}");
     assert!(at_start(&good).0);
     for broken in [
@@ -66,7 +66,7 @@ fn what_it_may_guard_is_closed_from_the_start() {
 }
 
 #[test]
-fn what_it_cannot_guard_stays_open() {
+fn invalid_policy_of_another_kind_or_namespace_leaves_routes_open() {
     let good = policy("access: {allow: [10.0.0.0/8]}");
     for broken in [
         object("TrafficPolicy", "p", &format!("targetRefs: [{A}], timeouts: [")),
@@ -83,7 +83,7 @@ fn what_it_cannot_guard_stays_open() {
 }
 
 #[test]
-fn it_is_closed_until_it_can_be_read_and_what_works_is_never_closed() {
+fn routes_closed_at_startup_reopen_and_served_routes_never_close() {
     let good = [shop(), policy("access: {allow: [10.0.0.0/8]}")].concat();
     let broken = good.replace("access:", "access: [");
     let worse = broken.replace("allow:", "allow: [");
@@ -116,7 +116,7 @@ fn it_is_closed_until_it_can_be_read_and_what_works_is_never_closed() {
 }
 
 #[test]
-fn the_refusal_names_the_file() {
+fn refusal_of_closed_routes_names_the_file() {
     let mut store = Store::default();
     store.set_file(Path::new("conf/guards.yaml"), &[shop(), policy("access: [")].concat());
     store.close_unknown();
