@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey,
+    Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
@@ -86,7 +86,7 @@ fn config(routes: usize, backend: SocketAddr) -> Config {
     let host = |index| VirtualHost {
         host: HostPattern::Exact(format!("shop-{index}.example.com").into()),
         rules: vec![Rule::new(
-            RouteId { kind: "Ingress", namespace: "shop".into(), name: format!("ingress-{index}").into() },
+            ObjectId { kind: "Ingress", namespace: "shop".into(), name: format!("ingress-{index}").into() },
             PathPattern::Prefix("/some/path".into()),
             key(index),
         )],

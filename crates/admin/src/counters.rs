@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// The connection was the oldest silent one, and another client connected.
-    MadeRoom,
+    OldestSilent,
     /// No complete head arrived before the timeout.
     HeadTimeout,
     /// The connection reached its maximum age.
@@ -15,7 +15,7 @@ pub(crate) enum Closed {
 
 impl Closed {
     /// Every reason, by [`index`](Self::index).
-    pub(crate) const ALL: [Self; 3] = [Self::MadeRoom, Self::HeadTimeout, Self::Age];
+    pub(crate) const ALL: [Self; 3] = [Self::OldestSilent, Self::HeadTimeout, Self::Age];
 
     fn index(self) -> usize {
         self as usize
@@ -24,7 +24,7 @@ impl Closed {
     /// The stable name for metrics.
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Self::MadeRoom => "made_room",
+            Self::OldestSilent => "made_room",
             Self::HeadTimeout => "head_timeout",
             Self::Age => "age",
         }

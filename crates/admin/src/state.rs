@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 use sluicegate_model::{
-    Balance, Conditions, Config, HostPattern, Layer4Route, RouteId, Rule, RuleMatch, UpstreamKey,
+    Balance, Conditions, Config, HostPattern, Layer4Route, ObjectId, Rule, RuleMatch, UpstreamKey,
 };
 use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::telemetry::{EndpointShard, Sharded, Tallies, Telemetry, UpstreamShard};
@@ -117,7 +117,7 @@ impl ServedRoute {
     fn of(
         config: &Config,
         host: &HostPattern,
-        (id, upstream): (&RouteId, &UpstreamKey),
+        (id, upstream): (&ObjectId, &UpstreamKey),
         (path, path_type): (String, &'static str),
     ) -> Self {
         let endpoints = config.upstreams.get(upstream).map_or(&[][..], |upstream| &upstream.endpoints);

@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 use sluicegate_model::encoding::{Fault, NoParts, Part, Unknown, decode};
-use sluicegate_model::{HostPattern, RouteId, UpstreamKey};
+use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use crate::digest::Digest;
 use crate::messages::{ResourceChange, encoded};
@@ -131,7 +131,7 @@ impl Kind {
         self.named(encoded(upstream).into())
     }
 
-    pub(crate) fn of_object(self, id: &RouteId) -> Name {
+    pub(crate) fn of_object(self, id: &ObjectId) -> Name {
         self.named(encoded(id).into())
     }
 }
@@ -171,7 +171,7 @@ impl fmt::Display for Name {
                 .map_or(Ok(()), |host: HostPattern| write!(f, " {host}")),
             Kind::Upstream | Kind::Endpoints => self.upstream().map_or(Ok(()), |key| write!(f, " {key}")),
             Kind::Consumer => decode(&self.name, Unknown::Refused, &NoParts)
-                .map_or(Ok(()), |id: RouteId| write!(f, " {}/{}", id.namespace, id.name)),
+                .map_or(Ok(()), |id: ObjectId| write!(f, " {}/{}", id.namespace, id.name)),
             _ => self.name.iter().take(6).try_for_each(|byte| write!(f, " {byte:02x}")),
         }
     }

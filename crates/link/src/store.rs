@@ -56,12 +56,12 @@ struct Entry {
     /// The served value.
     good: Option<Good>,
     /// The body of `good`, if `body` is not valid.
-    good_body: Option<Bytes>,
+    last_valid_body: Option<Bytes>,
 }
 
 impl Entry {
     fn is_refused(&self) -> bool {
-        self.good.is_none() || self.good_body.is_some()
+        self.good.is_none() || self.last_valid_body.is_some()
     }
 }
 
@@ -142,17 +142,17 @@ impl Store {
         let read = self.read(name, &digest, body.clone());
         self.retired.remove(name);
         let before = self.remove(name);
-        let (good, good_body, result) = match (read, before) {
+        let (good, last_valid_body, result) = match (read, before) {
             (Ok(part), _) => (Some(part), None, Ok(())),
-            (Err(refusal), Some(Entry { good: Some(good), good_body, body: before, .. }))
+            (Err(refusal), Some(Entry { good: Some(good), last_valid_body, body: before, .. }))
                 if !good.opens(&body) =>
             {
-                (Some(good), Some(good_body.unwrap_or(before)), Err(Refused { refusal, is_kept: true }))
+                (Some(good), Some(last_valid_body.unwrap_or(before)), Err(Refused { refusal, is_kept: true }))
             }
             (Err(refusal), _) => (None, None, Err(Refused { refusal, is_kept: false })),
         };
         self.refused += usize::from(result.is_err());
-        self.entries.insert(name.clone(), Entry { body, digest, good, good_body });
+        self.entries.insert(name.clone(), Entry { body, digest, good, last_valid_body });
         result
     }
 
@@ -252,10 +252,9 @@ impl Store {
     /// The resources for the next start: last valid versions, and received bodies without a valid version, which a newer
     /// program may understand.
     pub(crate) fn snapshot(&self) -> Vec<(Name, Bytes)> {
-        let entries = self
-            .entries
-            .iter()
-            .map(|(name, entry)| (name.clone(), entry.good_body.as_ref().unwrap_or(&entry.body).clone()));
+        let entries = self.entries.iter().map(|(name, entry)| {
+            (name.clone(), entry.last_valid_body.as_ref().unwrap_or(&entry.body).clone())
+        });
         entries.chain(self.retired.iter().map(|(name, body)| (name.clone(), body.clone()))).collect()
     }
 

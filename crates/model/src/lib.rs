@@ -40,7 +40,7 @@ pub use compression::{Codings, Compression, ContentCoding};
 pub use config::{Change, Config};
 pub use host::HostPattern;
 pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};
-pub use route::{PathPattern, RouteId};
+pub use route::{ObjectId, PathPattern};
 pub use rule::{Rule, RuleMatch, VirtualHost};
 pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};

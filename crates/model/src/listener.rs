@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Address, Text};
-use crate::{HostPattern, RouteId, UpstreamKey};
+use crate::{HostPattern, ObjectId, UpstreamKey};
 
 /// An address that accepts connections or datagrams, with the routes for them.
 ///
@@ -33,7 +33,7 @@ pub struct Listener {
 pub struct ListenerId {
     /// The object with the listener, such as `Gateway default/edge`.
     #[n(0)]
-    pub object: RouteId,
+    pub object: ObjectId,
     /// The listener's name in the object.
     #[cbor(n(1), with = "Text")]
     pub name: Arc<str>,
@@ -109,7 +109,7 @@ pub struct TlsRoute {
 pub struct Layer4Route {
     /// The object with the route.
     #[n(0)]
-    pub id: RouteId,
+    pub id: ObjectId,
     /// The upstreams, chosen at random by their weights. Without upstreams, or if all weights are 0, the gateway closes
     /// connections.
     #[n(1)]

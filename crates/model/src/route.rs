@@ -15,7 +15,7 @@ type KindName = &'static str;
 /// The object of a route. Routes of one object share the value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Encode, Decode)]
 #[cbor(map)]
-pub struct RouteId {
+pub struct ObjectId {
     /// The object's kind, such as `Ingress`.
     #[cbor(n(0), with = "Interned")]
     pub kind: KindName,
@@ -27,7 +27,7 @@ pub struct RouteId {
     pub name: Arc<str>,
 }
 
-impl fmt::Display for RouteId {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }

@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
 use crate::policy::{RateLimits, Security, Traffic};
-use crate::{ClientAuth, Codings, HostPattern, PathPattern, RouteId, UpstreamKey};
+use crate::{ClientAuth, Codings, HostPattern, ObjectId, PathPattern, UpstreamKey};
 
 /// A host and its rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -39,7 +39,7 @@ pub struct VirtualHost {
 pub struct Rule {
     /// The object with the rule.
     #[n(0)]
-    pub id: RouteId,
+    pub id: ObjectId,
     /// The matches, at least one. A request that meets one of the matches belongs to the rule. Of a
     /// [`fallback`](VirtualHost::fallback) only the path of the first match applies, for logs and metrics.
     #[n(1)]
@@ -76,7 +76,7 @@ impl Rule {
 
     /// A rule for one path, without a policy.
     #[must_use]
-    pub fn new(id: RouteId, path: PathPattern, upstream: UpstreamKey) -> Self {
+    pub fn new(id: ObjectId, path: PathPattern, upstream: UpstreamKey) -> Self {
         Self {
             id,
             matches: vec![RuleMatch::path(path)],

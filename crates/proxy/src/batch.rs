@@ -100,7 +100,7 @@ impl Batch {
     }
 
     /// Whether the trailers of a stream consist of exactly `fields` fields, without pseudo-header fields.
-    pub(crate) fn has_sound_trailers(&self, stream: u32, fields: usize) -> bool {
+    pub(crate) fn has_valid_trailers(&self, stream: u32, fields: usize) -> bool {
         let count = self.0.borrow_mut().trailers.take_count(stream);
         count.is_none_or(|count| count == Some(fields))
     }
@@ -142,7 +142,7 @@ impl Batch {
     }
 
     /// Records that a request's body may have unread bytes.
-    pub(crate) fn is_behind(&self) {
+    pub(crate) fn note_unread_body(&self) {
         self.0.borrow_mut().unread += 1;
     }
 

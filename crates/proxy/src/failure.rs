@@ -78,7 +78,7 @@ pub enum Failure {
     TooLong,
     /// The endpoint responded with a status that a policy retries at another endpoint.
     #[error("the endpoint responded with a status of retries.statuses")]
-    Unwanted,
+    RetriedStatus,
 }
 
 impl Failure {
@@ -136,7 +136,7 @@ impl Failure {
             Self::NoHttp2 => 17,
             Self::Refused => 18,
             Self::NoWebSocket => 19,
-            Self::Unwanted => 20,
+            Self::RetriedStatus => 20,
             Self::TooLong => 21,
             Self::OtherProtocol => 22,
         }
@@ -163,7 +163,12 @@ impl Failure {
     pub(crate) fn is_retryable(self) -> bool {
         matches!(
             self,
-            Self::Stale | Self::Reset | Self::Unacknowledged | Self::Drained | Self::Refused | Self::Unwanted
+            Self::Stale
+                | Self::Reset
+                | Self::Unacknowledged
+                | Self::Drained
+                | Self::Refused
+                | Self::RetriedStatus
         )
     }
 
@@ -448,7 +453,7 @@ pub enum Denial {
     Password,
     /// The limit of concurrent password checks is reached.
     #[error("too many passwords are being checked")]
-    PasswordsBusy,
+    TooManyPasswordChecks,
     /// The keys of the token's issuer have not been fetched yet.
     #[error("the issuer's keys are not known yet")]
     KeysUnknown,
@@ -472,7 +477,7 @@ pub enum Denial {
     CheckAnswer,
     /// The limit of requests that wait for the external service is reached.
     #[error("too many requests wait for the external service")]
-    ChecksBusy,
+    TooManyExternalChecks,
     /// The token is invalid.
     #[error("{0}")]
     Token(sluicegate_jwt::Fault),
@@ -504,7 +509,7 @@ impl Denial {
             Self::AmbiguousCredentials,
             Self::Key,
             Self::Password,
-            Self::PasswordsBusy,
+            Self::TooManyPasswordChecks,
             Self::Forbidden,
             Self::RateLimit,
             Self::KeysUnknown,
@@ -514,7 +519,7 @@ impl Denial {
             Self::CheckTimeout,
             Self::CheckUnreachable,
             Self::CheckAnswer,
-            Self::ChecksBusy,
+            Self::TooManyExternalChecks,
             Self::Concurrency,
             Self::Consumer,
         ];
@@ -537,7 +542,7 @@ impl Denial {
             Self::AmbiguousCredentials => 5,
             Self::Key => 6,
             Self::Password => 7,
-            Self::PasswordsBusy => 8,
+            Self::TooManyPasswordChecks => 8,
             Self::Forbidden => 9,
             Self::RateLimit => 10,
             Self::KeysUnknown => 11,
@@ -547,7 +552,7 @@ impl Denial {
             Self::CheckTimeout => 15,
             Self::CheckUnreachable => 16,
             Self::CheckAnswer => 17,
-            Self::ChecksBusy => 18,
+            Self::TooManyExternalChecks => 18,
             Self::Concurrency => 19,
             Self::Consumer => 20,
             Self::Token(fault) => 21 + fault as usize,
@@ -567,7 +572,7 @@ impl Denial {
             Self::AmbiguousCredentials => "ambiguous_credentials",
             Self::Key => "unknown_key",
             Self::Password => "wrong_password",
-            Self::PasswordsBusy => "passwords_busy",
+            Self::TooManyPasswordChecks => "passwords_busy",
             Self::Forbidden => "forbidden",
             Self::RateLimit => "rate_limit",
             Self::Concurrency => "concurrency_limit",
@@ -578,7 +583,7 @@ impl Denial {
             Self::CheckTimeout => "check_timeout",
             Self::CheckUnreachable => "check_unreachable",
             Self::CheckAnswer => "check_bad_answer",
-            Self::ChecksBusy => "checks_busy",
+            Self::TooManyExternalChecks => "checks_busy",
             Self::Token(fault) => fault.reason(),
         }
     }
@@ -587,9 +592,11 @@ impl Denial {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::Unusable | Self::Consumer | Self::PasswordsBusy | Self::KeysUnknown | Self::ChecksBusy => {
-                503
-            }
+            Self::Unusable
+            | Self::Consumer
+            | Self::TooManyPasswordChecks
+            | Self::KeysUnknown
+            | Self::TooManyExternalChecks => 503,
             // As nginx does for `auth_request`.
             Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
             Self::SignIn => 302,
@@ -653,7 +660,7 @@ mod tests {
         }
         assert_eq!(Failure::OtherProtocol.index(), Failure::COUNT - 1);
         assert_eq!(Failure::OtherProtocol.reason(), "other_protocol");
-        assert_eq!(Failure::Unwanted.reason(), "unwanted_status");
+        assert_eq!(Failure::RetriedStatus.reason(), "unwanted_status");
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");
         assert_eq!(Failure::Unacknowledged.reason(), "unacknowledged");
     }

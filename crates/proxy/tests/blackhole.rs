@@ -69,7 +69,7 @@ async fn more(load: &Running, answers: u64) -> TestResult {
 }
 
 fn suspect(gateway: &Gateway, backend: &Backend) -> bool {
-    gateway.endpoint(backend.addr()).is_suspect()
+    gateway.endpoint(backend.addr()).is_unhealthy()
 }
 
 /// Prints what the promise is about: p99.9 under 150 ms. Whoever had waited for a connect that is not answered would have waited
@@ -104,7 +104,7 @@ async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
     let silent = set.endpoints.iter().find(|(of, _)| of.address() == cluster.backends[0].addr());
     let silent = &silent.expect("it is there").0;
     // The connect that was outrun is awaited a moment longer.
-    gateway.wait_until(|_| silent.is_suspect()).await
+    gateway.wait_until(|_| silent.is_unhealthy()).await
 }
 
 #[tokio::test]
@@ -163,14 +163,14 @@ async fn shared_http2_connections_blackholed_under_load_lose_no_get() -> TestRes
             pods[pod].blackhole()?;
         }
         for &pod in silent {
-            gateway.wait_until(|gateway| gateway.endpoint(backends[pod].addr()).is_suspect()).await?;
+            gateway.wait_until(|gateway| gateway.endpoint(backends[pod].addr()).is_unhealthy()).await?;
         }
         more(&load, 500).await?;
         for &pod in silent {
             pods[pod].restore()?;
         }
         for &pod in silent {
-            gateway.wait_until(|gateway| !gateway.endpoint(backends[pod].addr()).is_suspect()).await?;
+            gateway.wait_until(|gateway| !gateway.endpoint(backends[pod].addr()).is_unhealthy()).await?;
         }
     }
     let report = load.stop().await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::policy::traffic::{Answer, Fixed};
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, Rule, RuleMatch, ValueMatch};
-use sluicegate_model::{PathPattern, RouteId};
+use sluicegate_model::{ObjectId, PathPattern};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::{Gateway, key};
 use sluicegate_testkit::stream::Transport;
@@ -63,7 +63,7 @@ async fn rules_match_method_headers_query_parameters_and_path_expressions() -> T
     let mut builder = Gateway::builder().backends([&backend]);
     // Each rule responds with a status of its own; the others go to the back end.
     let rule = |status: u16, matches: Vec<RuleMatch>| {
-        let id = RouteId { kind: "HTTPRoute", namespace: "default".into(), name: "a".into() };
+        let id = ObjectId { kind: "HTTPRoute", namespace: "default".into(), name: "a".into() };
         let fixed = Fixed { status, content_type: None, body: "".into() };
         let traffic = Traffic { answer: Some(Answer::Fixed(fixed)), ..Traffic::new(id.clone()) };
         let path = PathPattern::Prefix("/".into());

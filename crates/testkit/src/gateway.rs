@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
-    PathPattern, Protocol, RouteId, Rule, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
-    WeightedUpstream,
+    Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId, ObjectId,
+    PathPattern, Protocol, Rule, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
 };
 use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -62,7 +61,7 @@ impl Builder {
         let mut spoken = key(DEFAULT);
         spoken.transport.protocol = Protocol::Http2;
         self.config.upstreams.insert(spoken.clone(), Arc::new(Upstream { endpoints, ..Upstream::default() }));
-        let id = RouteId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
+        let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
         let rules = vec![Rule::new(id, PathPattern::Prefix("/".into()), spoken)];
         self.config.hosts.push(Arc::new(VirtualHost { host: HostPattern::Any, rules, fallback: None }));
         self
@@ -84,7 +83,7 @@ impl Builder {
         serves: impl FnOnce(Layer4Route) -> Layer4,
         addresses: impl IntoIterator<Item = SocketAddr>,
     ) -> Self {
-        let object = RouteId { kind: "Gateway", namespace: "default".into(), name: "edge".into() };
+        let object = ObjectId { kind: "Gateway", namespace: "default".into(), name: "edge".into() };
         let listener = Listener {
             id: ListenerId { object, name: "test".into() },
             address: ([127, 0, 0, 1], 0).into(),
@@ -366,7 +365,7 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
         _ => HostPattern::Exact(host.into()),
     };
     config.upstreams.entry(key(name)).or_default();
-    let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
+    let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: name.into() };
     let rule = Rule::new(id, PathPattern::Prefix(path.into()), key(name));
     match config.hosts.iter_mut().find(|virtual_host| virtual_host.host == pattern) {
         Some(virtual_host) => Arc::make_mut(virtual_host).rules.push(rule),
@@ -380,7 +379,7 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
 /// A route below HTTP to the upstream with this name.
 #[must_use]
 pub fn layer4_route(name: &str, protocol: Protocol) -> Layer4Route {
-    let id = RouteId { kind: "TCPRoute", namespace: "default".into(), name: name.into() };
+    let id = ObjectId { kind: "TCPRoute", namespace: "default".into(), name: name.into() };
     let backends = vec![WeightedUpstream { upstream: layer4_key(name, protocol), weight: 1 }];
     Layer4Route { id, backends }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sluicegate_model::RouteId;
+use sluicegate_model::ObjectId;
 use sluicegate_proxy::failure::Denial;
 use sluicegate_proxy::telemetry::{
     Check, PolicyShard, PolicyState, Tally, Telemetry, TrafficShard, TrafficState,
@@ -209,6 +209,6 @@ fn consumers(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result 
     )
 }
 
-fn name(id: Option<&RouteId>) -> [(&'static str, &str); 2] {
+fn name(id: Option<&ObjectId>) -> [(&'static str, &str); 2] {
     [("namespace", id.map_or("", |id| &id.namespace)), ("name", id.map_or("", |id| &id.name))]
 }

@@ -133,7 +133,7 @@ fn endpoints(set: &EndpointSet) -> [u64; STATES.len()] {
     for (endpoint, Conditions { ready, serving, terminating }) in &set.endpoints {
         let state = match (ready, serving, terminating) {
             (true, _, false) if endpoint.is_failing() => 2,
-            (true, _, false) if endpoint.is_suspect() => 1,
+            (true, _, false) if endpoint.is_unhealthy() => 1,
             (true, _, false) => 0,
             (_, true, true) => 3,
             _ => 4,

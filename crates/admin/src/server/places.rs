@@ -76,7 +76,7 @@ impl Places {
                 continue;
             }
             if is_full {
-                self.counters.count_closed(Closed::MadeRoom);
+                self.counters.count_closed(Closed::OldestSilent);
             }
             let id = taken.tick();
             taken.connections.push(Connection { id, kind, state: State::Fresh, task: None });
@@ -179,7 +179,7 @@ mod tests {
         let _fourth = places.try_take().expect("the second connection makes room");
         let left: Vec<_> = places.taken().connections.iter().map(|connection| connection.id).collect();
         assert!(left.contains(&held[0].id) && !left.contains(&held[1].id) && left.contains(&held[2].id));
-        assert_eq!(places.counters.closed(Closed::MadeRoom), 1);
+        assert_eq!(places.counters.closed(Closed::OldestSilent), 1);
     }
 
     #[test]

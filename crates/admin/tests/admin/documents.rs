@@ -9,7 +9,7 @@ use sluicegate_admin::table::routes_table;
 use sluicegate_admin::{FetchError, fetch};
 use sluicegate_model::{
     Balance, Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
-    PathPattern, Protocol, RouteId, Rule, RuleMatch, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
+    ObjectId, PathPattern, Protocol, Rule, RuleMatch, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
     VirtualHost, WeightedUpstream,
 };
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -101,14 +101,14 @@ fn routes_below_http_are_shown_where_they_listen() -> anyhow::Result<()> {
         ..key(service)
     };
     let leads_to = |kind, upstreams: &[(&UpstreamKey, u32)]| Layer4Route {
-        id: RouteId { kind, namespace: "shop".into(), name: "web".into() },
+        id: ObjectId { kind, namespace: "shop".into(), name: "web".into() },
         backends: upstreams
             .iter()
             .map(|(upstream, weight)| WeightedUpstream { upstream: (*upstream).clone(), weight: *weight })
             .collect(),
     };
     let listener = |address: &str, serves| {
-        let object = RouteId { kind: "Gateway", namespace: "shop".into(), name: "edge".into() };
+        let object = ObjectId { kind: "Gateway", namespace: "shop".into(), name: "edge".into() };
         let id = ListenerId { object, name: "x".into() };
         anyhow::Ok(Listener { id, address: address.parse()?, serves })
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Planes, Problems, Readiness};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey,
+    Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
@@ -125,7 +125,7 @@ pub(crate) fn key(service: &str) -> UpstreamKey {
 
 /// A route to a service, from an Ingress of the service's name.
 pub(crate) fn route(path: &str, service: &str) -> Rule {
-    let id = RouteId { kind: "Ingress", namespace: "shop".into(), name: service.into() };
+    let id = ObjectId { kind: "Ingress", namespace: "shop".into(), name: service.into() };
     Rule::new(id, PathPattern::Prefix(path.into()), key(service))
 }
 

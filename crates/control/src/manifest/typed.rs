@@ -257,7 +257,7 @@ pub(super) fn parse<T: DeserializeOwned>(
     let object = serde_ignored::deserialize(value, |path| unknown.push(render(&path))).ok();
     // The unknown fields before the unreadable field, if there is an unreadable field.
     for field in unknown {
-        tell_of_unknown(field, manner, findings);
+        report_unknown_field(field, manner, findings);
     }
     if object.is_some() {
         return object;
@@ -370,7 +370,7 @@ fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String
     }
 }
 
-fn tell_of_unknown(field: String, manner: Manner, findings: &mut Findings) {
+fn report_unknown_field(field: String, manner: Manner, findings: &mut Findings) {
     let name = field.rsplit(['.', ']']).next().unwrap_or_default();
     let known = if manner == Manner::Strict { &POLICY_FIELDS[..] } else { &FIELDS };
     let hint = match closest(name, known) {

@@ -43,7 +43,7 @@ pub(crate) struct Listener {
     /// The kinds of routes that the listener allows, if it lists them.
     kinds: Option<Vec<Kind>>,
     /// The namespaces whose routes the listener allows.
-    from: TakenFrom,
+    from: AllowedFrom,
 }
 
 /// The protocol of a listener.
@@ -87,7 +87,7 @@ impl fmt::Display for ListenerProtocol {
 
 /// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TakenFrom {
+enum AllowedFrom {
     /// The namespace of the Gateway.
     Same,
     All,
@@ -207,9 +207,9 @@ impl Listener {
     /// Whether a listener of a Gateway in `own` allows routes of this namespace.
     pub(crate) fn takes_namespace(&self, namespace: &str, own: &str) -> bool {
         match self.from {
-            TakenFrom::Same => namespace == own,
-            TakenFrom::All => true,
-            TakenFrom::None => false,
+            AllowedFrom::Same => namespace == own,
+            AllowedFrom::All => true,
+            AllowedFrom::None => false,
         }
     }
 }
@@ -281,22 +281,22 @@ fn check_kinds(
     kinds
 }
 
-fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> TakenFrom {
+fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> AllowedFrom {
     match from {
-        None | Some("Same") => TakenFrom::Same,
-        Some("All") => TakenFrom::All,
-        Some("None") => TakenFrom::None,
+        None | Some("Same") => AllowedFrom::Same,
+        Some("All") => AllowedFrom::All,
+        Some("None") => AllowedFrom::None,
         Some("Selector") => {
             findings.warning(
                 field,
                 "Selector is not supported, because the gateway does not read namespaces; routes of other namespaces are not attached. Write Same or All",
             );
-            TakenFrom::Same
+            AllowedFrom::Same
         }
         Some(other) => {
             findings
                 .error(field, format!("{other:?} is unknown; no route is attached. Write Same, All or None"));
-            TakenFrom::None
+            AllowedFrom::None
         }
     }
 }

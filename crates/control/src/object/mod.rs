@@ -19,7 +19,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sluicegate_model::RouteId;
+use sluicegate_model::ObjectId;
 
 pub(crate) mod annotation;
 pub(crate) mod backend;
@@ -178,8 +178,8 @@ pub struct ObjectRef {
 
 impl ObjectRef {
     /// The identifier of the object in the model.
-    pub(crate) fn id(&self) -> RouteId {
-        RouteId { kind: self.kind.as_str(), namespace: self.namespace.clone(), name: self.name.clone() }
+    pub(crate) fn id(&self) -> ObjectId {
+        ObjectId { kind: self.kind.as_str(), namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
 

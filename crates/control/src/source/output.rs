@@ -69,8 +69,8 @@ impl<P: Publish> Output<P> {
     }
 
     /// The state of policies and Consumers.
-    pub(super) fn standings(&self) -> &[Standing] {
-        self.translation.as_ref().map_or(&[], |translation| &translation.standings)
+    pub(super) fn policy_statuses(&self) -> &[Standing] {
+        self.translation.as_ref().map_or(&[], |translation| &translation.policy_statuses)
     }
 
     /// Publishes the changes of the store: only the endpoints of single upstreams, if nothing else changed. Returns
@@ -129,12 +129,12 @@ impl<P: Publish> Output<P> {
         self.external = translation.external_ports.iter().filter_map(target).collect();
         self.resolver.want(&self.external.values().cloned().collect());
         let before = self.translation.replace(translation);
-        self.tell_of_foreign(before.as_ref());
+        self.log_foreign_objects(before.as_ref());
         config
     }
 
     /// Logs the Ingresses and Gateways of other classes, unless the translation `before` already named them.
-    fn tell_of_foreign(&self, before: Option<&Translation>) {
+    fn log_foreign_objects(&self, before: Option<&Translation>) {
         let before = before.iter().flat_map(|before| &before.foreign);
         let known: HashSet<_> = before.map(|note| &note.object).collect();
         let now = self.translation.iter().flat_map(|now| &now.foreign);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{RateLimits, Security, Traffic};
 use sluicegate_model::{
-    Change, Config, Endpoint, HostPattern, RouteId, RuleMatch, Tls, Upstream, UpstreamKey, VirtualHost,
+    Change, Config, Endpoint, HostPattern, ObjectId, RuleMatch, Tls, Upstream, UpstreamKey, VirtualHost,
 };
 
 /// The last published configuration, and values derived from it.
@@ -153,7 +153,7 @@ fn hosts<'a>(config: &'a Config, other: &'a Config) -> impl Iterator<Item = &'a 
 fn routes<'a>(
     config: &'a Config,
     other: &'a Config,
-) -> impl Iterator<Item = (Taken<'a>, &'a RouteId, &'a UpstreamKey)> {
+) -> impl Iterator<Item = (Taken<'a>, &'a ObjectId, &'a UpstreamKey)> {
     let of_hosts = hosts(config, other).flat_map(|host| {
         let rules = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (Some(of), rule)));
         let fallback = host.fallback.iter().map(|rule| (None, rule));
@@ -182,7 +182,7 @@ enum Policy<'a> {
 }
 
 /// The policies of the routes of hosts that differ in the other configuration.
-fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a RouteId, Policy<'a>> {
+fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a ObjectId, Policy<'a>> {
     let of_hosts = hosts(config, other).flat_map(|host| host.rules.iter().chain(&host.fallback));
     let routes = of_hosts.chain(&config.default_rule);
     routes
@@ -276,7 +276,7 @@ mod tests {
     fn config(names: &[&str], last: u8) -> Config {
         let key = |name: &str| UpstreamKey::new("default", name, "80");
         let host = |name: &&str| {
-            let id = RouteId { kind: "Ingress", namespace: "default".into(), name: (*name).into() };
+            let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: (*name).into() };
             let route = Rule::new(id, PathPattern::Prefix("/".into()), key(name));
             let host = HostPattern::Exact((*name).into());
             Arc::new(VirtualHost { host, rules: vec![route], fallback: None })

@@ -26,7 +26,7 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::{Config, Protocol, Settings, UpstreamKey};
 
 use crate::object::ingress::Ingress;
-use crate::object::policy::traffic::OfService;
+use crate::object::policy::traffic::ServiceTrafficSettings;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem};
 use crate::store::Store;
@@ -224,7 +224,7 @@ pub struct Translation {
     /// The Ingresses and Gateways of other classes, each with a note of the option that would serve it.
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
-    pub standings: Vec<Standing>,
+    pub policy_statuses: Vec<Standing>,
 }
 
 /// Translates the objects of a store.
@@ -263,10 +263,10 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     references.extend(gateways.references);
     references.append(&mut passthrough.references);
     references.extend(of_policies.references);
-    let standings = of_policies.standings;
-    let mut translation = Translation { problems, foreign, standings, ..Translation::default() };
+    let policy_statuses = of_policies.policy_statuses;
+    let mut translation = Translation { problems, foreign, policy_statuses, ..Translation::default() };
     translation.resolve(store, &references, &of_policies.upstreams, &mut config);
-    translation.tell_of_proxy_protocol(store, &config);
+    translation.report_unusable_proxy_protocol(store, &config);
     Translation { config, ..translation }
 }
 
@@ -316,7 +316,7 @@ impl Translation {
         &mut self,
         store: &Store,
         references: &[Reference<'_>],
-        governed: &HashMap<UpstreamKey, OfService>,
+        governed: &HashMap<UpstreamKey, ServiceTrafficSettings>,
         config: &mut Config,
     ) {
         let layer4: HashSet<UpstreamKey> = config
@@ -351,7 +351,7 @@ impl Translation {
     }
 
     /// Reports Services that ask for the PROXY protocol where the gateway cannot send it.
-    fn tell_of_proxy_protocol(&mut self, store: &Store, config: &Config) {
+    fn report_unusable_proxy_protocol(&mut self, store: &Store, config: &Config) {
         let mut told = HashSet::default();
         for key in config.upstreams.keys() {
             let Some((service, origin)) = store.service(&key.namespace, &key.service) else { continue };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use sluicegate_model::{HostPattern, Layer4Route, Protocol, RouteId, TlsRoute, WeightedUpstream};
+use sluicegate_model::{HostPattern, Layer4Route, ObjectId, Protocol, TlsRoute, WeightedUpstream};
 
 use super::reference::{At, Place, Reference};
 use super::restriction::Restricted;
@@ -77,7 +77,7 @@ pub(super) fn build<'a>(
         }
     }
     if !built.routes.is_empty() {
-        built.tell_of_other_paths(store, ingresses);
+        built.report_shadowed_paths(store, ingresses);
     }
     built
 }
@@ -98,7 +98,7 @@ fn holders<'a>(ingresses: &[Source<'a>], claims: &[Claim<'_>]) -> HashMap<String
 
 impl<'a> Built<'a> {
     /// The object whose passthrough takes the connections for a host.
-    pub(super) fn of(&self, host: &HostPattern) -> Option<&RouteId> {
+    pub(super) fn of(&self, host: &HostPattern) -> Option<&ObjectId> {
         if self.routes.is_empty() {
             return None;
         }
@@ -175,7 +175,7 @@ impl<'a> Built<'a> {
     }
 
     /// Reports paths that clients cannot reach over TLS, because an Ingress passes connections for their host to another Service.
-    fn tell_of_other_paths(&mut self, store: &Store, ingresses: &[Source<'a>]) {
+    fn report_shadowed_paths(&mut self, store: &Store, ingresses: &[Source<'a>]) {
         for &source in ingresses {
             for rule in &source.ingress.rules {
                 let Some(TlsRoute { route, .. }) = self.routes.get(&rule.host.to_string()) else { continue };

@@ -1,6 +1,6 @@
 //! Objects that name other objects, so that a problem between them is reported in the naming object.
 
-use sluicegate_model::{RouteId, UpstreamKey};
+use sluicegate_model::{ObjectId, UpstreamKey};
 
 use crate::object::ObjectRef;
 use crate::object::ingress::path_field;
@@ -35,7 +35,7 @@ impl At<'_> {
         }
     }
 
-    pub(super) fn id(self) -> RouteId {
+    pub(super) fn id(self) -> ObjectId {
         self.object.id()
     }
 

@@ -102,7 +102,7 @@ pub(super) fn build<'a>(
         }
     }
     for host in hosts.values() {
-        host.tell_of_slashes(&mut built.problems);
+        host.warn_of_slash_variants(&mut built.problems);
     }
     built.default_rule = default
         .and_then(|source| source.fallback(&HostPattern::Any, store, tls, policies, &mut built.references));
@@ -122,10 +122,10 @@ impl Host<'_> {
     ///
     /// A route that takes `/admin/` without naming it, such as the route of `/`, is left out: the data plane refuses
     /// such requests.
-    fn tell_of_slashes(&self, problems: &mut Vec<Problem>) {
+    fn warn_of_slash_variants(&self, problems: &mut Vec<Problem>) {
         let guards = self.rules.iter().zip(&self.places).filter_map(|(rule, place)| {
             let PathPattern::Exact(path) = path_of(rule)? else { return None };
-            let guard = rule.security.as_ref().filter(|security| security.keeps_out() && path.len() > 1)?;
+            let guard = rule.security.as_ref().filter(|security| security.can_deny() && path.len() > 1)?;
             Some((path, guard, place))
         });
         let mut routes = None;

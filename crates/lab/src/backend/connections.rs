@@ -140,24 +140,24 @@ impl Activity {
     }
 
     /// A request is in flight until the returned value is dropped.
-    pub(super) fn begin(self: Arc<Self>) -> UnderWay {
+    pub(super) fn begin(self: Arc<Self>) -> InFlight {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        UnderWay(self)
+        InFlight(self)
     }
 }
 
 /// A request in flight.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<Activity>);
+pub(super) struct InFlight(Arc<Activity>);
 
-impl UnderWay {
+impl InFlight {
     /// Whether the connection ends with this request.
     pub(super) fn is_last(&self) -> bool {
         *self.0.connections.is_draining.borrow()
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
         self.0.last.store(self.0.connections.ticks.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -290,7 +290,7 @@ mod tests {
     use std::sync::Arc;
 
     use sluicegate_model::policy::{Consumer, KeyHash};
-    use sluicegate_model::{Config, HostPattern, RouteId, VirtualHost};
+    use sluicegate_model::{Config, HostPattern, ObjectId, VirtualHost};
 
     use super::*;
 
@@ -347,7 +347,7 @@ mod tests {
     fn changed_key_of_one_consumer_is_a_small_batch() {
         let consumer = |index: u16, key| {
             let name = format!("consumer-{index}");
-            let id = RouteId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };
+            let id = ObjectId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };
             let (username, groups) = (name.into(), vec!["gold".into()]);
             Arc::new(Consumer {
                 id,

@@ -14,8 +14,8 @@ use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::*;
 
-fn id(kind: &'static str, name: &str) -> RouteId {
-    RouteId { kind, namespace: "shop".into(), name: name.into() }
+fn id(kind: &'static str, name: &str) -> ObjectId {
+    ObjectId { kind, namespace: "shop".into(), name: name.into() }
 }
 
 fn millis(millis: u64) -> Duration {

@@ -60,7 +60,7 @@ fn types(kind: Kind) -> [&'static str; 2] {
         Kind::UpstreamTls => ["UpstreamTls", ""],
         Kind::Security => ["Security", ""],
         Kind::RateLimits => ["RateLimits", ""],
-        Kind::Consumer => ["Consumer", "RouteId"],
+        Kind::Consumer => ["Consumer", "ObjectId"],
         Kind::Traffic => ["Traffic", ""],
     }
 }

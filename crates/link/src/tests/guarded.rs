@@ -11,7 +11,7 @@ use sluicegate_model::policy::{
     Access, Authentication, Consumer, Cors, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
 };
 use sluicegate_model::rule::RuleMatch;
-use sluicegate_model::{Change, Config, HostPattern, PathPattern, RouteId, Rule, UpstreamKey, VirtualHost};
+use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::cbor::{Value, edited};
 use super::everything::everything;
@@ -21,8 +21,8 @@ use crate::guard::{HostOutline, RuleOutline};
 use crate::resource::{Kind, Name};
 use crate::store::{Delta, Store};
 
-fn id(name: &str) -> RouteId {
-    RouteId { kind: "Object", namespace: "default".into(), name: name.into() }
+fn id(name: &str) -> ObjectId {
+    ObjectId { kind: "Object", namespace: "default".into(), name: name.into() }
 }
 
 fn security(network: &str) -> Arc<Security> {
@@ -151,7 +151,7 @@ const UNREADABLE: [fn(&Bytes) -> Bytes; 2] = [newer, another_origin];
 #[cbor(map)]
 struct OldRule {
     #[n(0)]
-    id: RouteId,
+    id: ObjectId,
     #[n(1)]
     matches: Vec<RuleMatch>,
     #[n(2)]
@@ -436,7 +436,7 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
 /// `Security` as it is without a service that can be asked.
 mod before {
     use minicbor::{Decode, Encode};
-    use sluicegate_model::RouteId;
+    use sluicegate_model::ObjectId;
     use sluicegate_model::policy::security::Credential;
     use sluicegate_model::policy::{Access, Authorization, Cors};
 
@@ -444,7 +444,7 @@ mod before {
     #[cbor(map)]
     pub(super) struct Security {
         #[n(0)]
-        id: RouteId,
+        id: ObjectId,
         #[n(1)]
         refuses: Option<String>,
         #[n(2)]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use sluicegate_model::policy::{Access, Security};
 use sluicegate_model::{
-    Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey, VirtualHost,
+    Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
+    VirtualHost,
 };
 
 use crate::cut::cut;
@@ -13,7 +14,7 @@ use crate::store::{Delta, Store};
 
 /// Hosts with two routes, one of them with a policy that ten hosts share, and an upstream with three endpoints each.
 fn config(hosts: usize) -> Config {
-    let id = |kind, name: String| RouteId { kind, namespace: "shop".into(), name: name.into() };
+    let id = |kind, name: String| ObjectId { kind, namespace: "shop".into(), name: name.into() };
     let key = |index| UpstreamKey::new("shop", format!("service-{index}"), "http");
     let policy = |index| {
         let access = Access { allow: vec!["10.0.0.0/8".parse().unwrap()], deny: vec![] };

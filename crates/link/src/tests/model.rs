@@ -40,9 +40,9 @@ pub(super) fn path() -> impl Strategy<Value = PathPattern> {
     })
 }
 
-pub(super) fn id() -> impl Strategy<Value = RouteId> {
+pub(super) fn id() -> impl Strategy<Value = ObjectId> {
     let kind = prop::sample::select(vec!["Ingress", "Gateway", "TCPRoute", "HTTPRoute"]);
-    (kind, text(), text()).prop_map(|(kind, namespace, name)| RouteId {
+    (kind, text(), text()).prop_map(|(kind, namespace, name)| ObjectId {
         kind,
         namespace: namespace.into(),
         name: name.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use sluicegate_model::{Change, Config, HostPattern, PathPattern, RouteId, Rule, UpstreamKey, VirtualHost};
+use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::cbor::{Value, edited};
 use super::model::{config, normal};
@@ -93,7 +93,7 @@ proptest! {
 }
 
 fn host(name: &str, path: &str) -> Arc<VirtualHost> {
-    let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
+    let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: name.into() };
     let upstream = UpstreamKey::new("default", name, "80");
     let routes = vec![Rule::new(id, PathPattern::Prefix(path.into()), upstream)];
     Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), rules: routes, fallback: None })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_model::policy::security::Credential;
 use sluicegate_model::policy::*;
-use sluicegate_model::{Config, PathPattern, RouteId, Rule, UpstreamKey};
+use sluicegate_model::{Config, ObjectId, PathPattern, Rule, UpstreamKey};
 
 use crate::cut::cut;
 use crate::digest::Digest;
@@ -15,7 +15,7 @@ use crate::store::Store;
 const SECRET: [u8; 32] = *b"what-nobody-may-see-in-any-dump!";
 
 fn config() -> Config {
-    let id = |name: &str| RouteId { kind: "Object", namespace: "default".into(), name: name.into() };
+    let id = |name: &str| ObjectId { kind: "Object", namespace: "default".into(), name: name.into() };
     let provider = |keys| {
         Arc::new(JwtProvider {
             name: "issuer".into(),

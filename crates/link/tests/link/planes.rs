@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_link::DistributorOptions;
 use sluicegate_model::policy::{Access, Authentication, Consumer, Credential, KeyHash, Method, Security};
-use sluicegate_model::{Change, Config, RouteId};
+use sluicegate_model::{Change, Config, ObjectId};
 use tokio::time::timeout;
 
 use crate::support::{Certificates, Control, Data, LIMIT, config, config_change, endpoints_change};
@@ -200,7 +200,7 @@ async fn available_control_plane_precedes_the_snapshot() -> TestResult {
 /// As a data plane puts it together.
 /// A thousand consumers, one of them with this key, and a route that is theirs alone.
 fn guarded(key: u8) -> Change {
-    let id = |name: String| RouteId { kind: "Object", namespace: "shop".into(), name: name.into() };
+    let id = |name: String| ObjectId { kind: "Object", namespace: "shop".into(), name: name.into() };
     let consumer = |index| {
         let key = if index == 500 { key } else { 7 };
         let (id, username) = (id(format!("consumer-{index:04}")), format!("{index}").into());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluicegate_link::{Distributor, DistributorOptions, PlaneTls, Subscriber, SubscriberOptions};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, PathPattern, RouteId, Rule, Upstream, UpstreamKey,
+    Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
     VirtualHost,
 };
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
@@ -184,7 +184,7 @@ pub(crate) fn key(index: usize) -> UpstreamKey {
 pub(crate) fn config(hosts: usize, port: u16) -> Config {
     let host = |index| {
         let name = format!("ingress-{index}");
-        let id = RouteId { kind: "Ingress", namespace: "shop".into(), name: name.into() };
+        let id = ObjectId { kind: "Ingress", namespace: "shop".into(), name: name.into() };
         let routes = vec![Rule::new(id, PathPattern::Prefix("/".into()), key(index))];
         let host = HostPattern::Exact(format!("{index}.example").into());
         Arc::new(VirtualHost { host, rules: routes, fallback: None })

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::settings::Timeouts;
-use crate::{Balance, Conditions, HostPattern, RouteId, UpstreamKey, UpstreamLimits};
+use crate::{Balance, Conditions, HostPattern, ObjectId, UpstreamKey, UpstreamLimits};
 
 fn read<T>(bytes: &[u8]) -> Result<T, Fault>
 where
@@ -77,7 +77,7 @@ fn kinds_of_objects_are_not_remembered_without_end() {
     let read = |kind: String| {
         let id = [&[0xa3, 0, 0x78, kind.len() as u8][..], kind.as_bytes(), &[1, 0x61, b'a', 2, 0x61, b'b']]
             .concat();
-        read::<RouteId>(&id)
+        read::<ObjectId>(&id)
     };
     let long = |length| "k".repeat(length);
     assert_eq!(read(long(64)).map(|id| id.kind.len()), Ok(64));

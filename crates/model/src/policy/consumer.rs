@@ -5,7 +5,7 @@ use std::fmt;
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
-use crate::RouteId;
+use crate::ObjectId;
 
 /// A known caller, identified by one of these credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -13,7 +13,7 @@ use crate::RouteId;
 pub struct Consumer {
     /// The object with the consumer.
     #[n(0)]
-    pub id: RouteId,
+    pub id: ObjectId,
     /// The user name that endpoints receive (`X-Consumer-Username`).
     #[n(1)]
     pub username: Box<str>,

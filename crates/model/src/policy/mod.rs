@@ -31,23 +31,23 @@ pub use traffic::Traffic;
 /// A value from an object.
 pub trait Written {
     /// The object.
-    fn id(&self) -> &crate::RouteId;
+    fn id(&self) -> &crate::ObjectId;
 }
 
 impl Written for Security {
-    fn id(&self) -> &crate::RouteId {
+    fn id(&self) -> &crate::ObjectId {
         &self.id
     }
 }
 
 impl Written for RateLimits {
-    fn id(&self) -> &crate::RouteId {
+    fn id(&self) -> &crate::ObjectId {
         &self.id
     }
 }
 
 impl Written for Traffic {
-    fn id(&self) -> &crate::RouteId {
+    fn id(&self) -> &crate::ObjectId {
         &self.id
     }
 }

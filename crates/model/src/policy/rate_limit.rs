@@ -10,7 +10,7 @@ use rustls_pki_types::CertificateDer;
 use serde::{Serialize, Serializer};
 
 use super::security::seconds;
-use crate::RouteId;
+use crate::ObjectId;
 use crate::encoding::bound::{
     Bound, Claim, HeaderName, Ipv6Prefix, Per, Requests, ServerAddress, ShareInterval, ShareTimeout,
 };
@@ -22,7 +22,7 @@ use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Raw, Time, Within,
 pub struct RateLimits {
     /// The object with the policy.
     #[n(0)]
-    pub id: RouteId,
+    pub id: ObjectId,
     /// The rate limits, in the order of their checks.
     #[n(1)]
     pub limits: Vec<Limit>,

@@ -15,7 +15,7 @@ use crate::encoding::bound::{
     Bound, Claim, CredentialName, CredentialPrefix, HeaderName, Methods, Origin, OriginScheme, OriginSuffix,
 };
 use crate::encoding::{Adapt as _, List, Maybe, Parsed, Part, Pointer, Text, Time, Within};
-use crate::{PathPattern, RouteId};
+use crate::{ObjectId, PathPattern};
 
 /// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -23,7 +23,7 @@ use crate::{PathPattern, RouteId};
 pub struct Security {
     /// The object with the policy.
     #[n(0)]
-    pub id: RouteId,
+    pub id: ObjectId,
     /// The reason why the policy is invalid. The gateway responds to every request with 503.
     #[n(1)]
     pub refuses: Option<Box<str>>,
@@ -53,7 +53,7 @@ impl Part for Security {
 impl Security {
     /// An invalid policy, with the reason.
     #[must_use]
-    pub fn closed(id: RouteId, reason: Box<str>) -> Self {
+    pub fn closed(id: ObjectId, reason: Box<str>) -> Self {
         let access = Access::default();
         Self {
             id,
@@ -68,7 +68,7 @@ impl Security {
 
     /// Whether the policy denies any request.
     #[must_use]
-    pub fn keeps_out(&self) -> bool {
+    pub fn can_deny(&self) -> bool {
         self.refuses.is_some()
             || self.access != Access::default()
             || self.authentication.is_some()

@@ -12,7 +12,7 @@ use crate::encoding::bound::{
     PercentOrZero, Port, RedirectStatus, RequestPath, RetriesPerSecond, ServerErrorStatus, Weight,
 };
 use crate::encoding::{Adapt as _, List, Maybe, Part, Time, Within};
-use crate::{Balance, RouteId, UpstreamKey};
+use crate::{Balance, ObjectId, UpstreamKey};
 
 /// How the gateway serves the requests of a route, in place of the settings for all routes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -20,7 +20,7 @@ use crate::{Balance, RouteId, UpstreamKey};
 pub struct Traffic {
     /// The object with the policy.
     #[n(0)]
-    pub id: RouteId,
+    pub id: ObjectId,
     /// Timeouts, in place of the timeouts of the settings.
     #[n(1)]
     pub timeouts: RouteTimeouts,
@@ -71,7 +71,7 @@ impl Part for Traffic {
 impl Traffic {
     /// A policy that changes nothing.
     #[must_use]
-    pub fn new(id: RouteId) -> Self {
+    pub fn new(id: ObjectId) -> Self {
         Self {
             id,
             timeouts: RouteTimeouts::default(),

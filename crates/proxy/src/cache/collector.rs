@@ -105,7 +105,7 @@ impl Collector {
         if needed > room {
             let wanted = needed.max(2 * room).max(STEP).min(self.most);
             if !self.charge.grow(wanted - room) {
-                self.flight.ends(Outcome::OfNoUse);
+                self.flight.ends(Outcome::NotShareable);
                 return false;
             }
             self.body.reserve_exact(wanted - self.body.len());

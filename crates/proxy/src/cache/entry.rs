@@ -124,7 +124,7 @@ impl Entry {
 
     /// Whether the response may serve because the endpoint has failed (RFC 5861, 4). A response that may serve while the
     /// endpoint is asked may also serve after that.
-    pub(crate) fn may_stand_in(&self, asked: &Asked, now: Instant) -> bool {
+    pub(crate) fn may_serve_if_error(&self, asked: &Asked, now: Instant) -> bool {
         let RequestDirectives { no_cache, max_age, .. } = asked.directives;
         // A client that reloads wants to see the failure, unless a directive says otherwise (RFC 9111, 5.2.1.4).
         let is_reload = no_cache || max_age.is_some();
@@ -140,7 +140,7 @@ impl Entry {
     }
 
     /// Whether the stale response may serve while the endpoint is asked (RFC 5861, 3).
-    pub(super) fn may_bridge(&self, asked: &Asked, now: Instant) -> bool {
+    pub(super) fn may_serve_while_revalidating(&self, asked: &Asked, now: Instant) -> bool {
         let RequestDirectives { no_cache, max_age, min_fresh, .. } = asked.directives;
         !no_cache
             && !self.draft.needs_validation

@@ -20,7 +20,7 @@ pub(super) const WAITING_MAX: usize = 1024;
 
 /// A request in flight.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     upstream: UpstreamKey,
     lines: Box<[u8]>,
     begun: Instant,
@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
     /// The response was cached.
     Kept,
     /// The response is not for other clients.
-    OfNoUse,
+    NotShareable,
     /// There is no response.
     Failed,
 }
@@ -53,10 +53,10 @@ pub(crate) enum Outcome {
 pub(crate) struct Flight {
     cache: Arc<Cache>,
     key: Arc<[u8]>,
-    state: Arc<UnderWay>,
+    state: Arc<InFlight>,
 }
 
-impl UnderWay {
+impl InFlight {
     pub(super) fn new(asked: &Asked, is_private: bool, now: Instant) -> Arc<Self> {
         Arc::new(Self {
             upstream: asked.upstream.clone(),
@@ -102,7 +102,7 @@ impl UnderWay {
 
     /// Waits for the outcome.
     pub(crate) async fn end(&self) -> Outcome {
-        struct Place<'u>(&'u UnderWay);
+        struct Place<'u>(&'u InFlight);
         impl Drop for Place<'_> {
             fn drop(&mut self) {
                 self.0.leave();
@@ -113,7 +113,7 @@ impl UnderWay {
         let _ = self.done.acquire().await;
         match self.outcome.load(Ordering::Acquire) {
             1 => Outcome::Kept,
-            2 => Outcome::OfNoUse,
+            2 => Outcome::NotShareable,
             3 => Outcome::Failed,
             _ => Outcome::Lost,
         }
@@ -121,7 +121,7 @@ impl UnderWay {
 }
 
 impl Flight {
-    pub(super) fn new(cache: Arc<Cache>, key: Arc<[u8]>, state: Arc<UnderWay>) -> Self {
+    pub(super) fn new(cache: Arc<Cache>, key: Arc<[u8]>, state: Arc<InFlight>) -> Self {
         Self { cache, key, state }
     }
 
@@ -136,16 +136,16 @@ impl Flight {
 
     /// The response is not for other clients, and neither are later responses.
     pub(crate) fn is_of_no_use(&self) {
-        self.ends(Outcome::OfNoUse);
+        self.ends(Outcome::NotShareable);
         if !self.state.is_private {
-            self.cache.remember_of_no_use(&self.key, Instant::now());
+            self.cache.remember_not_shareable(&self.key, Instant::now());
         }
     }
 
     /// Caches the response, in place of responses that would serve the same requests. Returns the number of evicted
     /// responses; `None` if the response is not cached.
     pub(crate) fn keep(self, entry: Arc<Entry>) -> Option<u64> {
-        self.ends(Outcome::OfNoUse);
+        self.ends(Outcome::NotShareable);
         let evicted = self.cache.insert(&self.key, &self.state, entry)?;
         self.ends(Outcome::Kept);
         Some(evicted)
@@ -154,7 +154,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.cache.land(&self.key, &self.state);
+        self.cache.end_flight(&self.key, &self.state);
         self.state.done.close();
     }
 }

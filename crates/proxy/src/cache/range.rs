@@ -50,11 +50,11 @@ impl Part {
 
 /// Whether a request asks for a range, or sets a condition for it.
 pub(crate) fn asks_for_part(head: &RequestHead, buf: &[u8]) -> bool {
-    head.lines.iter().any(|line| is_about_parts(line, buf))
+    head.lines.iter().any(|line| is_range_line(line, buf))
 }
 
 /// Whether a header line asks for a range, or sets a condition for it.
-pub(crate) fn is_about_parts(line: &Line, buf: &[u8]) -> bool {
+pub(crate) fn is_range_line(line: &Line, buf: &[u8]) -> bool {
     is_named(line, buf, "range") || is_named(line, buf, "if-range")
 }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::account::{Account, Charge};
 use super::draft::Asked;
 use super::entry::Entry;
-use super::flight::{Flight, UnderWay};
+use super::flight::{Flight, InFlight};
 
 /// The limit of shards.
 const SHARDS_MAX: u64 = 16;
@@ -26,7 +26,7 @@ const LARGEST_MIN: u64 = 4;
 /// How many responses of one URI are cached, for different headers and upstreams.
 const VARIANTS_MAX: usize = 32;
 /// How long requests do not wait for a response after a response that was not for other clients.
-const OF_NO_USE: Duration = Duration::from_secs(10);
+const NOT_SHAREABLE_TIME: Duration = Duration::from_secs(10);
 /// How many keys of these responses are remembered.
 const REMEMBERED: usize = 1024;
 
@@ -40,7 +40,7 @@ pub(crate) struct Cache {
     account: Arc<Account>,
     hasher: RandomState,
     /// Keys whose response was not for other clients: the upper half of the hash, and the end of the time in seconds.
-    of_no_use: Box<[AtomicU64]>,
+    not_shareable: Box<[AtomicU64]>,
     begun: Instant,
 }
 
@@ -54,11 +54,11 @@ struct Shard {
     next: u64,
     bytes: usize,
     /// The requests in flight, the newest last. The earlier ones took too long, or are for one client only.
-    flights: HashMap<Arc<[u8]>, Vec<Arc<UnderWay>>>,
+    flights: HashMap<Arc<[u8]>, Vec<Arc<InFlight>>>,
 }
 
 /// The result of a lookup.
-pub(crate) enum Entered {
+pub(crate) enum CacheLookup {
     /// The cached response serves the request.
     Kept(Arc<Entry>),
     /// The request asks the endpoint, also for others. The stale response may serve within its rules.
@@ -66,7 +66,7 @@ pub(crate) enum Entered {
     /// The stale response serves the request. The flight asks the endpoint for later requests.
     Refreshes(Flight, Arc<Entry>),
     /// Another request asks the endpoint.
-    Waits(Arc<UnderWay>, Option<Arc<Entry>>),
+    Waits(Arc<InFlight>, Option<Arc<Entry>>),
     /// The request asks the endpoint only for itself.
     Alone(Option<Arc<Entry>>),
 }
@@ -82,7 +82,7 @@ impl Cache {
             share: bytes(kept / shards),
             account: Account::new(bytes(rules.max_size)),
             hasher: RandomState::default(),
-            of_no_use: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
+            not_shareable: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             begun: Instant::now(),
         }
     }
@@ -113,21 +113,22 @@ impl Cache {
         request: &[u8],
         (waits, leads): (bool, bool),
         now: Instant,
-    ) -> Entered {
+    ) -> CacheLookup {
         let hash = self.hash(&asked.key);
         let mut shard = self.shard(hash);
         let found = shard.find(asked, request);
         if let Some(entry) = found.as_ref().filter(|entry| entry.is_fresh(asked, now)) {
             entry.touch();
-            return Entered::Kept(entry.clone());
+            return CacheLookup::Kept(entry.clone());
         }
         let is_private =
             asked.has_credentials || asked.is_conditional && found.is_none() || self.is_of_no_use(hash, now);
         // A request for one client only does not block a request for all clients.
-        let is_in_the_way = |other: &&Arc<UnderWay>| now < other.until() && (is_private || !other.is_private);
+        let is_in_the_way = |other: &&Arc<InFlight>| now < other.until() && (is_private || !other.is_private);
         if let Some(under_way) = shard.newest(&asked.key).filter(is_in_the_way) {
-            if let Some(entry) = found.as_ref().filter(|entry| entry.may_bridge(asked, now)) {
-                return Entered::Kept(entry.clone());
+            if let Some(entry) = found.as_ref().filter(|entry| entry.may_serve_while_revalidating(asked, now))
+            {
+                return CacheLookup::Kept(entry.clone());
             }
             if waits
                 && under_way.is_for(asked)
@@ -135,26 +136,28 @@ impl Cache {
                 && !asked.has_credentials
                 && under_way.take_place()
             {
-                return Entered::Waits(under_way.clone(), found);
+                return CacheLookup::Waits(under_way.clone(), found);
             }
-            return Entered::Alone(found);
+            return CacheLookup::Alone(found);
         }
         if !leads {
-            return Entered::Alone(found);
+            return CacheLookup::Alone(found);
         }
-        let state = UnderWay::new(asked, is_private, now);
+        let state = InFlight::new(asked, is_private, now);
         shard.flights.entry(asked.key.clone()).or_default().push(state.clone());
         drop(shard);
         let flight = Flight::new(self.clone(), asked.key.clone(), state);
         match found {
-            Some(entry) if entry.may_bridge(asked, now) => Entered::Refreshes(flight, entry),
-            found => Entered::Leads(flight, found),
+            Some(entry) if entry.may_serve_while_revalidating(asked, now) => {
+                CacheLookup::Refreshes(flight, entry)
+            }
+            found => CacheLookup::Leads(flight, found),
         }
     }
 
     /// Caches a response under a key, in place of responses that would serve the same requests. Returns the number of
     /// evicted responses; `None` if the response is not cached.
-    pub(super) fn insert(&self, key: &Arc<[u8]>, asked: &UnderWay, entry: Arc<Entry>) -> Option<u64> {
+    pub(super) fn insert(&self, key: &Arc<[u8]>, asked: &InFlight, entry: Arc<Entry>) -> Option<u64> {
         let (bytes, share) = (entry.bytes(), self.share);
         if bytes > share {
             return None;
@@ -203,7 +206,7 @@ impl Cache {
     }
 
     /// Ends a request in flight.
-    pub(super) fn land(&self, key: &Arc<[u8]>, state: &Arc<UnderWay>) {
+    pub(super) fn end_flight(&self, key: &Arc<[u8]>, state: &Arc<InFlight>) {
         let mut shard = self.shard(self.hash(key));
         let Some(flights) = shard.flights.get_mut(key) else { return };
         flights.retain(|flight| !Arc::ptr_eq(flight, state));
@@ -252,15 +255,15 @@ impl Cache {
     }
 
     fn is_of_no_use(&self, hash: u64, now: Instant) -> bool {
-        let said = self.of_no_use[(hash % REMEMBERED as u64) as usize].load(Ordering::Relaxed);
+        let said = self.not_shareable[(hash % REMEMBERED as u64) as usize].load(Ordering::Relaxed);
         said >> 32 == hash >> 32 && self.second(now) < said & 0xffff_ffff
     }
 
-    pub(super) fn remember_of_no_use(&self, key: &[u8], now: Instant) {
+    pub(super) fn remember_not_shareable(&self, key: &[u8], now: Instant) {
         let hash = self.hash(key);
-        let until = self.second(now + OF_NO_USE);
+        let until = self.second(now + NOT_SHAREABLE_TIME);
         let said = hash >> 32 << 32 | until;
-        self.of_no_use[(hash % REMEMBERED as u64) as usize].store(said, Ordering::Relaxed);
+        self.not_shareable[(hash % REMEMBERED as u64) as usize].store(said, Ordering::Relaxed);
     }
 }
 
@@ -273,7 +276,7 @@ impl Shard {
     }
 
     /// The last request in flight for this key.
-    fn newest(&self, key: &Arc<[u8]>) -> Option<&Arc<UnderWay>> {
+    fn newest(&self, key: &Arc<[u8]>) -> Option<&Arc<InFlight>> {
         self.flights.get(key)?.last()
     }
 

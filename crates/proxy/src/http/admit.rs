@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::RequestHead;
-use sluicegate_model::{RouteId, policy};
+use sluicegate_model::{ObjectId, policy};
 
 use super::encode::{is_override, original_peer};
 use super::exchange::{Exchange, is_trusted};
@@ -17,7 +17,7 @@ use crate::policy::authorization::Call;
 use crate::policy::basic::{CheckQueue, Credential};
 use crate::policy::consumers::Consumers;
 use crate::policy::cors::{self, Cors};
-use crate::policy::credential::{Kept, Place, is_line_like};
+use crate::policy::credential::{Kept, Place, line_has_name};
 use crate::policy::external::{Answer, External, Told, Verdict};
 use crate::policy::limit::{Caller, Limits, Lines, Outcome, seconds_up};
 use crate::policy::security::{Authentication, Method, Security};
@@ -38,26 +38,26 @@ struct Identity {
 
 /// The results of slow checks so far.
 #[derive(Debug, Default)]
-struct Awaited {
+struct SlowCheckResults {
     password: Option<bool>,
     /// The answers of services, by the numbers of the services.
     answers: Vec<(u64, Result<Rc<Answer>, Denial>)>,
 }
 
 /// Why the caller is not authenticated yet.
-enum Unidentified {
+enum NotAuthenticated {
     Denied(Denial),
     /// A password must be checked first, which takes long.
-    Unchecked {
+    PasswordCheckPending {
         check: Box<dyn FnOnce() -> bool + Send>,
         queue: Arc<CheckQueue>,
         mark: [u8; 32],
     },
     /// A service must be asked first.
-    Unasked(Arc<External>),
+    ExternalCheckPending(Arc<External>),
 }
 
-impl From<Denial> for Unidentified {
+impl From<Denial> for NotAuthenticated {
     fn from(denial: Denial) -> Self {
         Self::Denied(denial)
     }
@@ -65,7 +65,7 @@ impl From<Denial> for Unidentified {
 
 /// The policy that denies a request.
 struct By<'p> {
-    id: &'p RouteId,
+    id: &'p ObjectId,
     stats: &'p PolicyStats,
 }
 
@@ -90,7 +90,7 @@ impl Exchange<'_> {
         if let Some(policy) = security {
             if let Some(authentication) = &policy.compiled.authentication {
                 identity = self.authenticate(policy, authentication, snapshot.table.consumers()).await?;
-                self.introduce(authentication, &identity, snapshot.table.consumers());
+                self.forward_identity(authentication, &identity, snapshot.table.consumers());
                 let is_refused = |consumer| snapshot.table.consumers().get(consumer).consumer.refused;
                 if identity.consumer.is_some_and(is_refused) {
                     return Err(self.deny(&By::of(policy), Denial::Consumer));
@@ -103,7 +103,7 @@ impl Exchange<'_> {
         }
         if let Some(limits) = limits {
             self.limit(limits, &identity, (address, route), &mut lines, true)?;
-            self.say_limits(&limits.compiled, lines);
+            self.add_limit_headers(&limits.compiled, lines);
             self.shard(&limits.stats).admitted.add(1);
         }
         Ok(())
@@ -160,25 +160,25 @@ impl Exchange<'_> {
         authentication: &Authentication,
         consumers: &Consumers,
     ) -> Result<Identity, Refusal> {
-        let mut awaited = Awaited::default();
+        let mut awaited = SlowCheckResults::default();
         loop {
             // Both futures are boxed, so that requests without a password and a service do not carry their memory.
             match self.identify(authentication, consumers, &awaited) {
                 Ok(identity) => return Ok(identity),
-                Err(Unidentified::Denied(denial)) => {
+                Err(NotAuthenticated::Denied(denial)) => {
                     let denial = self.challenge(authentication, &awaited, denial);
                     return Err(self.deny(&By::of(policy), denial));
                 }
-                Err(Unidentified::Unchecked { check, queue, mark }) => {
+                Err(NotAuthenticated::PasswordCheckPending { check, queue, mark }) => {
                     let checked = Box::pin(queue.check(check)).await;
-                    let checked = checked.ok_or(Denial::PasswordsBusy);
+                    let checked = checked.ok_or(Denial::TooManyPasswordChecks);
                     let is_right = checked.map_err(|denial| self.deny(&By::of(policy), denial))?;
                     if is_right {
                         self.worker.passwords.borrow_mut().remember(mark);
                     }
                     awaited.password = Some(is_right);
                 }
-                Err(Unidentified::Unasked(external)) => {
+                Err(NotAuthenticated::ExternalCheckPending(external)) => {
                     let answer = Box::pin(self.ask(policy, &external)).await?;
                     awaited.answers.push((external.number(), answer));
                 }
@@ -191,8 +191,8 @@ impl Exchange<'_> {
         &self,
         authentication: &Authentication,
         consumers: &Consumers,
-        awaited: &Awaited,
-    ) -> Result<Identity, Unidentified> {
+        awaited: &SlowCheckResults,
+    ) -> Result<Identity, NotAuthenticated> {
         let mut identity = Identity::default();
         let mut denial = Denial::NoCredentials;
         for (number, method) in authentication.methods.iter().enumerate() {
@@ -209,7 +209,7 @@ impl Exchange<'_> {
                     identity.token = identity.token.or(found.token);
                     identity.answer = identity.answer.or(found.answer);
                 }
-                Err(Unidentified::Denied(found))
+                Err(NotAuthenticated::Denied(found))
                     if !authentication.requires_all && found != Denial::AmbiguousCredentials =>
                 {
                     if denial == Denial::NoCredentials {
@@ -227,8 +227,8 @@ impl Exchange<'_> {
         method: &Method,
         Authentication { scope, .. }: &Authentication,
         consumers: &Consumers,
-        awaited: &Awaited,
-    ) -> Result<Identity, Unidentified> {
+        awaited: &SlowCheckResults,
+    ) -> Result<Identity, NotAuthenticated> {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         match method {
             Method::Unusable => Err(Denial::NoCredentials.into()),
@@ -258,12 +258,16 @@ impl Exchange<'_> {
                     Some(false) => Err(Denial::Password.into()),
                     None => {
                         let check = Box::new(passwords.check(credential));
-                        Err(Unidentified::Unchecked { check, queue: passwords.queue.clone(), mark })
+                        Err(NotAuthenticated::PasswordCheckPending {
+                            check,
+                            queue: passwords.queue.clone(),
+                            mark,
+                        })
                     }
                 }
             }
             Method::External(external) => match awaited.answer_of(external) {
-                None => Err(Unidentified::Unasked(external.clone())),
+                None => Err(NotAuthenticated::ExternalCheckPending(external.clone())),
                 Some(Err(denial)) => Err((*denial).into()),
                 Some(Ok(answer)) => match answer.verdict {
                     Verdict::Admitted => Ok(Identity { answer: Some(answer.clone()), ..Identity::default() }),
@@ -276,7 +280,12 @@ impl Exchange<'_> {
     }
 
     /// Adds the header lines that tell the caller how or where to authenticate.
-    fn challenge(&mut self, authentication: &Authentication, awaited: &Awaited, denial: Denial) -> Denial {
+    fn challenge(
+        &mut self,
+        authentication: &Authentication,
+        awaited: &SlowCheckResults,
+        denial: Denial,
+    ) -> Denial {
         let lines = &mut self.scratch.response_lines;
         match denial {
             Denial::Token(_) => lines.extend_from_slice(&authentication.token_challenges),
@@ -303,12 +312,17 @@ impl Exchange<'_> {
     }
 
     /// Adds the caller's identity for the endpoint, and removes credentials that the endpoint does not need.
-    fn introduce(&mut self, authentication: &Authentication, identity: &Identity, consumers: &Consumers) {
+    fn forward_identity(
+        &mut self,
+        authentication: &Authentication,
+        identity: &Identity,
+        consumers: &Consumers,
+    ) {
         let scratch = &mut *self.scratch;
         let buf = scratch.input.filled();
         for line in &mut scratch.head.lines {
             let is_own =
-                authentication.own_headers.iter().any(|(known, name)| is_line_like(line, *known, name, buf));
+                authentication.own_headers.iter().any(|(known, name)| line_has_name(line, *known, name, buf));
             line.hop_by_hop |= is_own;
         }
         let mut kept = Kept::default();
@@ -405,7 +419,7 @@ impl Exchange<'_> {
         if let Some(limit) = begun.refused_by {
             self.record.limit = Some(limit);
             self.permits.clear();
-            self.say_limits(&policy.compiled, std::mem::take(lines));
+            self.add_limit_headers(&policy.compiled, std::mem::take(lines));
             return Err(self.deny(&By::of(policy), Denial::Concurrency));
         }
         let Some((limit, wait)) = outcome.refused_by else { return Ok(()) };
@@ -414,22 +428,22 @@ impl Exchange<'_> {
         self.permits.clear();
         let wait = format!("Retry-After: {}\r\n", seconds_up(wait.max(Duration::from_nanos(1))));
         self.scratch.response_lines.extend_from_slice(wait.as_bytes());
-        self.say_limits(&policy.compiled, std::mem::take(lines));
+        self.add_limit_headers(&policy.compiled, std::mem::take(lines));
         Err(self.deny(&By::of(policy), Denial::RateLimit))
     }
 
-    fn say_limits(&mut self, limits: &Limits, lines: Lines) {
+    fn add_limit_headers(&mut self, limits: &Limits, lines: Lines) {
         self.scratch.response_lines.extend_from_slice(limits.policy_line());
         self.scratch.response_lines.extend_from_slice(lines.end().as_bytes());
     }
 
     /// Denies a request that would bypass the security policy of another route.
-    pub(super) fn refuse_way_around(&mut self, index: RouteIndex) -> Result<(), Refusal> {
+    pub(super) fn deny_policy_bypass(&mut self, index: RouteIndex) -> Result<(), Refusal> {
         let snapshot = self.snapshot.clone();
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let view = RequestView { head, buf };
-        match snapshot.table.way_around(index, authority, self.path(), view) {
+        match snapshot.table.bypassed_policy(index, authority, self.path(), view) {
             Some(policy) => Err(self.deny(&By::of(policy), Denial::AmbiguousPath)),
             None => Ok(()),
         }
@@ -473,7 +487,7 @@ impl Exchange<'_> {
     }
 }
 
-impl Awaited {
+impl SlowCheckResults {
     fn answer_of(&self, external: &External) -> Option<&Result<Rc<Answer>, Denial>> {
         self.answers.iter().find(|(number, _)| *number == external.number()).map(|(_, answer)| answer)
     }

@@ -152,7 +152,12 @@ impl Exchange<'_> {
             policy_lines: &[],
         };
         if let (101..200, Wire::Http2(stream)) = (head.status, &mut self.client.wire) {
-            stream.inform_with(http2_response(scratch.reply.filled(), head, &self.worker.date(), &plan));
+            stream.send_interim_response(http2_response(
+                scratch.reply.filled(),
+                head,
+                &self.worker.date(),
+                &plan,
+            ));
         } else if head.status != 100 && scratch.head.version == Version::Http11 {
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
             // The rest leaves at once if the client takes it, else with the final response.
@@ -217,15 +222,15 @@ impl Exchange<'_> {
                 Waiting::Response => clock.paced = None,
                 _ => {
                     let awaits_client = waiting == Waiting::ClientBody;
-                    self.keep_pace(&mut clock.paced, awaits_client, now, &connection.socket.stream);
+                    self.record_upload_wait(&mut clock.paced, awaits_client, now, &connection.socket.stream);
                 }
             }
             let unwatched = waiting == Waiting::ClientBody || settings.resilience.unacknowledged.is_zero();
             clock.position = Some(position);
             let due = after(now, limit);
-            clock.due = Some(self.wanted_by.map_or(due, |wanted_by| due.min(wanted_by)));
+            clock.due = Some(self.head_deadline.map_or(due, |head_deadline| due.min(head_deadline)));
             clock.silent = (!unwatched).then(|| Silence { since: now, left: self.upload.passed() });
-            self.look_again(clock, now, connection);
+            self.schedule_next_check(clock, now, connection);
         }
         Ok(())
     }
@@ -244,7 +249,7 @@ impl Exchange<'_> {
         while self.client.deadline.poll(cx).is_ready() {
             let now = Instant::now();
             if let Some(paced) = &mut clock.paced {
-                self.look_at_pace(cx, paced, now, connection.endpoint())?;
+                self.enforce_upload_rate(cx, paced, now, connection.endpoint())?;
             }
             if clock.due.is_some_and(|due| now >= due) {
                 return Poll::Ready(Err(match clock.position {
@@ -257,15 +262,15 @@ impl Exchange<'_> {
                 return Poll::Ready(Err(Failure::Drained.into()));
             }
             if clock.silent.is_some() {
-                self.look_for_life(clock, now, upstream, connection)?;
+                self.check_acknowledgements(clock, now, upstream, connection)?;
             }
-            self.look_again(clock, now, connection);
+            self.schedule_next_check(clock, now, connection);
         }
         Poll::Pending
     }
 
     /// Asks the kernel whether the endpoint's kernel acknowledges the sent bytes.
-    fn look_for_life(
+    fn check_acknowledgements(
         &self,
         clock: &mut Clock,
         now: Instant,
@@ -315,7 +320,7 @@ impl Exchange<'_> {
     }
 
     /// Sets the next check of the attempt.
-    fn look_again(&mut self, clock: &Clock, now: Instant, connection: &Connection) {
+    fn schedule_next_check(&mut self, clock: &Clock, now: Instant, connection: &Connection) {
         let settings = self.settings();
         let pause = match clock.silent {
             None => DRAIN_CHECK,

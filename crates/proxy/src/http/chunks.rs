@@ -2,7 +2,7 @@
 
 use sluicegate_http1::{Chunk, ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk_header};
 
-use super::encode::is_harmless;
+use super::encode::may_forward_header;
 
 /// The coding of forwarded data.
 pub(super) enum Coding<'t> {
@@ -59,7 +59,7 @@ pub(super) fn recode(
                 // Endpoints may treat trailers as headers.
                 let passes = |line: &&[u8]| {
                     let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-                    matches!(coding, Coding::Chunked) || is_harmless(name, false, false)
+                    matches!(coding, Coding::Chunked) || may_forward_header(name, false, false)
                 };
                 for line in lines.split_inclusive(|byte| *byte == b'\n').filter(passes) {
                     out.extend_from_slice(line);

@@ -69,7 +69,7 @@ pub(super) fn write_request(
             // The forwarded framing decides about this header.
             Known::ContentLength => matches!(head.framing, RequestFraming::Length(_)),
             Known::Other => {
-                let harmless = is_harmless(line.name.of(buf), trusted, plan.underscores);
+                let harmless = may_forward_header(line.name.of(buf), trusted, plan.underscores);
                 dropped += u64::from(!harmless);
                 harmless
             }
@@ -305,7 +305,7 @@ pub(super) fn is_forwarding(known: Known) -> bool {
 /// `HTTP_PROXY` (CVE-2016-5385), and `X-Forwarded-*` from untrusted peers. It drops headers for the consumer, and for the
 /// client's certificate, which trusted peers forward from untrusted clients. It drops names that CGI and similar
 /// interfaces (RFC 3875, 4.1.18) confuse with a header that the gateway sets, such as `X_Forwarded_For`.
-pub(super) fn is_harmless(name: &[u8], trusted: bool, underscores: bool) -> bool {
+pub(super) fn may_forward_header(name: &[u8], trusted: bool, underscores: bool) -> bool {
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| is_same_name(start, with));
     // If underscores are allowed, they are allowed in names that the gateway does not know.
     let is_double = || {

@@ -10,7 +10,7 @@ use sluicegate_http1::{
 use sluicegate_model::Settings;
 use tokio::time::Instant;
 
-use super::cached::{Cached, Settled};
+use super::cached::{Cached, ResponseAction};
 use super::connection::Client;
 use super::encode::{RequestPlan, write_request};
 use super::protocols::may_be_asked;
@@ -24,7 +24,7 @@ use crate::failure::{ClientFault, Failure, Fault};
 use crate::policy::limit::Permit;
 use crate::policy::reading::has_encoded_dot_segment;
 use crate::rule::{RequestView, RouteIndex, host_name};
-use crate::upstream::{Admission, Connection, LocalEndpoint, LocalUpstream, Tried, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalEndpoint, LocalUpstream, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 
 /// The state of the client's connection after a request.
@@ -54,7 +54,7 @@ pub(super) struct Exchange<'c> {
     /// Whether the peer's forwarding headers are trusted.
     pub(super) trusted: bool,
     /// The deadline for the head of the response, set by a gRPC client or by a policy.
-    pub(super) wanted_by: Option<Instant>,
+    pub(super) head_deadline: Option<Instant>,
     /// The effect of a traffic policy.
     pub(super) steered: Option<Steered>,
     /// The permits of concurrency limits while the request is in flight.
@@ -105,7 +105,7 @@ impl<'c> Exchange<'c> {
             upload,
             record: Record::new(Instant::now()),
             trusted: false,
-            wanted_by: None,
+            head_deadline: None,
             steered: None,
             permits: Vec::new(),
             cached: None,
@@ -115,7 +115,7 @@ impl<'c> Exchange<'c> {
             committed: false,
             is_rewritten: false,
         };
-        exchange.wanted_by = exchange.grpc_deadline();
+        exchange.head_deadline = exchange.grpc_deadline();
         exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.origin.peer);
         if exchange.snapshot.settings.tracing.is_some() {
             exchange.begin_trace();
@@ -158,8 +158,8 @@ impl<'c> Exchange<'c> {
         };
         let (mut connection, _admission) = match asked {
             Ok(asked) => asked,
-            Err(fault) => match self.stand_in(fault) {
-                Some(entry) => return Box::pin(self.answer_in_need(&entry)).await,
+            Err(fault) => match self.stale_for_failure(fault) {
+                Some(entry) => return Box::pin(self.serve_stale(&entry)).await,
                 None => return Err(fault.into()),
             },
         };
@@ -168,8 +168,8 @@ impl<'c> Exchange<'c> {
         }
         if self.cached.is_some() {
             connection = match Box::pin(self.settle(&upstream, connection)).await? {
-                Settled::Answered(persist) => return Ok(persist),
-                Settled::GoesOn(connection) => connection,
+                ResponseAction::Answered(persist) => return Ok(persist),
+                ResponseAction::ForwardResponse(connection) => connection,
             };
         }
         Ok(self.respond(&upstream, connection).await)
@@ -232,10 +232,10 @@ impl<'c> Exchange<'c> {
             write_location(request, authority, port, path, query);
             return Err(Refusal::Redirect(308));
         }
-        self.refuse_way_around(index)?;
+        self.deny_policy_bypass(index)?;
         let snapshot = self.snapshot.clone();
         if let Some(course) = &snapshot.table.target(index).course {
-            self.embark(course);
+            self.begin_policy(course);
         }
         Ok(index)
     }
@@ -300,7 +300,7 @@ impl<'c> Exchange<'c> {
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
         let wish = self.steered.as_ref().map_or_else(Wish::default, |steered| steered.wish);
         let idempotent = self.scratch.head.method.is_idempotent();
-        let mut tried = Tried::default();
+        let mut tried = AvoidedEndpoints::default();
         let mut refused = 0;
         loop {
             let now = Instant::now();
@@ -320,24 +320,24 @@ impl<'c> Exchange<'c> {
             // A request that was refused before any processing counts as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
             let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {
-                Ok(()) if last || !idempotent || !self.is_unwanted(self.scratch.reply_head.status) => {
+                Ok(()) if last || !idempotent || !self.retries_status(self.scratch.reply_head.status) => {
                     return Ok(connection);
                 }
-                Ok(()) => Failure::Unwanted,
+                Ok(()) => Failure::RetriedStatus,
                 Err(Fault::Upstream(failure)) => failure,
                 Err(fault) => return Err(fault),
             };
             let harmless = idempotent || !self.upload.has_sent() || failure == Failure::Refused;
             let is_retryable =
-                failure.is_retryable() || failure == Failure::ResponseTimeout && self.may_hurry();
+                failure.is_retryable() || failure == Failure::ResponseTimeout && self.may_retry_timeout();
             if is_retryable && !harmless {
                 upstream.stats().not_repeated.add(1);
             }
             refused += u32::from(failure == Failure::Refused && refused < REFUSED_MOST);
             let last = last && failure != Failure::Refused || refused == REFUSED_MOST;
             let repeats = !last && is_retryable && harmless && self.upload.is_replayable();
-            let repeats = repeats && self.takes_of_budget();
-            if !repeats && failure == Failure::Unwanted {
+            let repeats = repeats && self.spend_retry_budget();
+            if !repeats && failure == Failure::RetriedStatus {
                 // The response is final after all.
                 return Ok(connection);
             }
@@ -360,11 +360,11 @@ impl<'c> Exchange<'c> {
         &mut self,
         upstream: &Rc<LocalUpstream>,
         ways: (&Settings, &Wish),
-        tried: &mut Tried,
+        tried: &mut AvoidedEndpoints,
         turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Fault> {
         let connecting = upstream.connect(self.worker, ways, tried, turn);
-        let connected = self.awaited(connecting, self.wanted_by).await?;
+        let connected = self.awaited(connecting, self.head_deadline).await?;
         Ok(connected.ok_or(Failure::ResponseTimeout)??)
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::exchange::Exchange;
 use super::steer::Steered;
 use crate::policy::traffic::TrafficPolicy;
-use crate::upstream::{Connection, LocalUpstream, Tried, Wish};
+use crate::upstream::{AvoidedEndpoints, Connection, LocalUpstream, Wish};
 use crate::worker::Worker;
 
 /// The limit of copies in flight of one worker.
@@ -92,13 +92,14 @@ impl Copy {
     async fn exchange(&self, upstream: &Rc<LocalUpstream>) -> Option<()> {
         let settings = &*self.policy.compiled.settings;
         let (wish, now) = (Wish::default(), Instant::now());
-        let turn = upstream.pick(&Tried::default(), &wish, &settings.resilience, now);
+        let turn = upstream.pick(&AvoidedEndpoints::default(), &wish, &settings.resilience, now);
         let pooled = turn.as_ref().and_then(|endpoint| upstream.pooled(endpoint, true, now, &self.worker));
         let mut connection = match pooled {
             Some(connection) => connection,
-            None => {
-                upstream.connect(&self.worker, (settings, &wish), &mut Tried::default(), turn).await.ok()?
-            }
+            None => upstream
+                .connect(&self.worker, (settings, &wish), &mut AvoidedEndpoints::default(), turn)
+                .await
+                .ok()?,
         };
         upstream.count_attempt(connection.endpoint());
         connection.socket.stream.write_all(&self.request).await.ok()?;

@@ -44,7 +44,7 @@ impl Paced {
 
 impl Exchange<'_> {
     /// Records that the upload waits for the client, or else for the endpoint.
-    pub(super) fn keep_pace(
+    pub(super) fn record_upload_wait(
         &self,
         paced: &mut Option<Paced>,
         awaits_client: bool,
@@ -74,7 +74,7 @@ impl Exchange<'_> {
     }
 
     /// Ends an upload whose client is too slow, or whose connection other requests need.
-    pub(super) fn look_at_pace(
+    pub(super) fn enforce_upload_rate(
         &self,
         cx: &Context<'_>,
         paced: &mut Paced,
@@ -85,8 +85,8 @@ impl Exchange<'_> {
         if paced.over.is_some_and(|over| now >= over) {
             return Err(ClientFault::BodyTotalTimeout);
         }
-        if self.client.wire.is_held_up(limits) {
-            paced.pace.excuse(now);
+        if self.client.wire.is_window_exhausted(limits) {
+            paced.pace.skip_blocked_time(now);
             paced.stalled = None;
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Pace {
     }
 
     /// The client could not send since the last check.
-    fn excuse(&mut self, now: Instant) {
+    fn skip_blocked_time(&mut self, now: Instant) {
         self.since = self.since.map(|_| now);
     }
 
@@ -252,7 +252,7 @@ mod tests {
         let later = start + ms(100_000);
         pace.await_client(later, 0);
         assert_eq!(pace.too_slow_at(), Some(later + GRACE - ms(1000)));
-        pace.excuse(later + ms(3000));
+        pace.skip_blocked_time(later + ms(3000));
         assert_eq!(pace.too_slow_at(), Some(later + GRACE + ms(2000)));
     }
 

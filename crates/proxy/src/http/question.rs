@@ -8,7 +8,7 @@ use sluicegate_http1::{Known, Line};
 use sluicegate_model::policy::{Credential, SignIn};
 
 use super::encode::{
-    copy_lines, has, is_forwarding, is_harmless, write_display, write_line, write_trusted_forwarding,
+    copy_lines, has, is_forwarding, may_forward_header, write_display, write_line, write_trusted_forwarding,
 };
 use super::exchange::Exchange;
 use crate::failure::{Denial, Failure, Fault};
@@ -26,7 +26,7 @@ impl Exchange<'_> {
         let Ok(question) = self.question(external) else { return Ok(Err(Denial::AmbiguousCredentials)) };
         let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
         let asking = service.ask(external.clone(), question);
-        Ok(self.awaited(asking, self.wanted_by).await?.ok_or(Failure::ResponseTimeout)?)
+        Ok(self.awaited(asking, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
     fn question(&self, external: &External) -> Result<Question, Ambiguous> {
@@ -68,7 +68,7 @@ impl Exchange<'_> {
                 Known::Other => {
                     let name = line.name.of(buf);
                     let underscores = self.snapshot.settings.underscores_in_headers;
-                    is_harmless(name, self.trusted, underscores) && !is_own(name) && is_told(line, buf)
+                    may_forward_header(name, self.trusted, underscores) && !is_own(name) && is_told(line, buf)
                 }
                 _ => is_told(line, buf),
             };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::{Known, Version};
-use sluicegate_model::RouteId;
+use sluicegate_model::ObjectId;
 use sluicegate_model::rule::PathMatch;
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ pub(super) struct Record {
     /// The number of the consumer in the table.
     pub(super) consumer: Option<u32>,
     /// The policy that denied the request.
-    pub(super) policy: Option<RouteId>,
+    pub(super) policy: Option<ObjectId>,
     /// The limit of the policy that is reached.
     pub(super) limit: Option<Box<str>>,
     /// The limits in a dry run that would have rejected the request: `namespace/policy/limit`.

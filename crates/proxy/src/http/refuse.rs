@@ -32,7 +32,7 @@ pub(super) enum Refusal {
     /// A policy injects a failure with this status.
     Aborted(u16),
     /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
-    NotKept,
+    NotCached,
 }
 
 impl<F: Into<Fault>> From<F> for Refusal {
@@ -87,7 +87,7 @@ impl Exchange<'_> {
                 self.record.reason = Some("fault_injected");
                 *status
             }
-            Refusal::NotKept => {
+            Refusal::NotCached => {
                 self.record.reason = Some("not_cached");
                 504
             }
@@ -103,7 +103,7 @@ impl Exchange<'_> {
             && !self.worker.is_stopping();
         let (response, date) = (&mut self.scratch.response, self.worker.date());
         if let Wire::Http2(stream) = &mut self.client.wire {
-            let is_late = self.wanted_by.is_some_and(|wanted_by| Instant::now() >= wanted_by);
+            let is_late = self.head_deadline.is_some_and(|head_deadline| Instant::now() >= head_deadline);
             let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
             let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late });
             let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);

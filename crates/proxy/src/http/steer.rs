@@ -14,7 +14,7 @@ use super::exchange::Exchange;
 use super::refuse::Refusal;
 use crate::deadline::after;
 use crate::failure::Failure;
-use crate::policy::traffic::{Course, Traffic, TrafficPolicy};
+use crate::policy::traffic::{RouteTrafficPolicy, Traffic, TrafficPolicy};
 use crate::rule::{RouteIndex, host_name};
 use crate::telemetry::{Tally, TrafficShard};
 use crate::upstream::{StableHash, Wish};
@@ -48,12 +48,12 @@ impl Exchange<'_> {
     }
 
     /// Begins to apply the policy. Its settings apply from here on.
-    pub(super) fn embark(&mut self, course: &Course) {
+    pub(super) fn begin_policy(&mut self, course: &RouteTrafficPolicy) {
         let policy = course.policy.clone();
         let source = policy.source();
         if let Some(most) = source.timeouts.request {
             let due = after(self.record.started, most);
-            self.wanted_by = Some(self.wanted_by.map_or(due, |wanted_by| wanted_by.min(due)));
+            self.head_deadline = Some(self.head_deadline.map_or(due, |head_deadline| head_deadline.min(due)));
         }
         self.upload.set_limit(policy.compiled.settings.limits.request_body);
         // These lines apply to every response, also from this gateway.
@@ -72,11 +72,11 @@ impl Exchange<'_> {
             budget.request(self.record.started);
         }
         self.edit(compiled);
-        if let Some(delay) = compiled.faults.delay.filter(|delay| falls_on(delay.percent)) {
+        if let Some(delay) = compiled.faults.delay.filter(|delay| is_sampled(delay.percent)) {
             self.tally(course, |shard| &shard.delayed);
             self.wait(delay.time).await?;
         }
-        if let Some(abort) = compiled.faults.abort.filter(|abort| falls_on(abort.percent)) {
+        if let Some(abort) = compiled.faults.abort.filter(|abort| is_sampled(abort.percent)) {
             self.tally(course, |shard| &shard.aborted);
             self.record.policy = Some(source.id.clone());
             return Err(Refusal::Aborted(abort.status));
@@ -107,7 +107,7 @@ impl Exchange<'_> {
         if let Some(steered) = &mut self.steered {
             steered.wish = wish;
             let percent = source.mirror.as_ref().map_or(0, |mirror| mirror.percent);
-            steered.mirror = course.mirror.filter(|_| falls_on(percent));
+            steered.mirror = course.mirror.filter(|_| is_sampled(percent));
         }
         if let Some(rewrite) = &source.rewrite.path {
             let mut path = Vec::with_capacity(self.path().len() + 64);
@@ -135,7 +135,7 @@ impl Exchange<'_> {
     /// Waits, unless the client leaves or the request's deadline ends.
     async fn wait(&mut self, time: Duration) -> Result<(), Refusal> {
         let over = sleep_until(after(Instant::now(), time));
-        Ok(self.awaited(over, self.wanted_by).await?.ok_or(Failure::ResponseTimeout)?)
+        Ok(self.awaited(over, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
     /// Whether a client that named no host is to be redirected to HTTPS: such a client can only be redirected to a path.
@@ -147,7 +147,7 @@ impl Exchange<'_> {
     }
 
     /// Writes the location of a redirect. Returns whether it differs from the requested URL.
-    fn write_redirect(&mut self, course: &Course, redirect: &Redirect) -> bool {
+    fn write_redirect(&mut self, course: &RouteTrafficPolicy, redirect: &Redirect) -> bool {
         let mut path = Vec::new();
         match &redirect.path {
             Some(rewrite) => course.rewrite(rewrite, self.path(), &mut path),
@@ -195,7 +195,7 @@ impl Exchange<'_> {
     }
 
     /// The endpoint that the request prefers.
-    fn wish(&self, course: &Course) -> Wish {
+    fn wish(&self, course: &RouteTrafficPolicy) -> Wish {
         let compiled = &course.policy.compiled;
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let mark = compiled.affinity.as_ref().and_then(|affinity| {
@@ -245,18 +245,18 @@ impl Exchange<'_> {
     }
 
     /// Whether the policy retries responses with this status.
-    pub(super) fn is_unwanted(&self, status: u16) -> bool {
+    pub(super) fn retries_status(&self, status: u16) -> bool {
         self.retries().is_some_and(|retries| retries.statuses.contains(&status))
     }
 
     /// Whether another attempt may follow an attempt that timed out: the attempt had less time than the request.
-    pub(super) fn may_hurry(&self) -> bool {
+    pub(super) fn may_retry_timeout(&self) -> bool {
         self.retries().is_some_and(|retries| retries.per_attempt.is_some())
-            && self.wanted_by.is_none_or(|due| Instant::now() < due)
+            && self.head_deadline.is_none_or(|due| Instant::now() < due)
     }
 
     /// Whether the retry budget allows another attempt.
-    pub(super) fn takes_of_budget(&self) -> bool {
+    pub(super) fn spend_retry_budget(&self) -> bool {
         let Some(Steered { policy, .. }) = &self.steered else { return true };
         let Some(budget) = &policy.compiled.budget else { return true };
         let is_free = budget.retry(Instant::now());
@@ -266,12 +266,12 @@ impl Exchange<'_> {
         is_free
     }
 
-    fn tally(&self, course: &Course, tally: fn(&TrafficShard) -> &Tally) {
+    fn tally(&self, course: &RouteTrafficPolicy, tally: fn(&TrafficShard) -> &Tally) {
         tally(course.policy.stats.of(self.worker.id)).add(1);
     }
 }
 
 /// Whether this request is among `percent` of 100 requests.
-fn falls_on(percent: u8) -> bool {
+fn is_sampled(percent: u8) -> bool {
     percent >= 100 || percent > 0 && fastrand::u8(..100) < percent
 }

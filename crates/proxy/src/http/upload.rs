@@ -241,7 +241,7 @@ impl Upload {
     /// Reads once from the client, after a 100 if the client waits for it.
     fn read(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
         if let (Some(0), Wire::Http2(stream)) = (self.promised, &mut *sides.client) {
-            stream.inform(100);
+            stream.send_interim(100);
             self.promised = None;
         }
         while let Some(rest) =

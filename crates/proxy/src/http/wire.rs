@@ -12,7 +12,7 @@ use sluicegate_http1::is_trailer;
 use sluicegate_model::settings::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::encode::is_harmless;
+use super::encode::may_forward_header;
 use crate::batch::Batch;
 use crate::failure::ClientFault;
 use crate::stream::Stream;
@@ -103,7 +103,7 @@ impl Wire {
                 let mut lines = Vec::new();
                 for (name, value) in trailers.iter().flatten() {
                     if is_trailer(name.as_str().as_bytes())
-                        && is_harmless(name.as_str().as_bytes(), false, false)
+                        && may_forward_header(name.as_str().as_bytes(), false, false)
                     {
                         write_line(&mut lines, name.as_str(), value.as_bytes());
                     }
@@ -123,7 +123,7 @@ impl Wire {
 
     /// Whether the client may be unable to send: waiting data of other requests on its connection uses up the
     /// connection's window (RFC 9113, 6.9.1).
-    pub(super) fn is_held_up(&self, limits: &Limits) -> bool {
+    pub(super) fn is_window_exhausted(&self, limits: &Limits) -> bool {
         let Self::Http2(stream) = self else { return false };
         let window = usize::try_from(limits.http2_stream_window).unwrap_or(usize::MAX);
         stream.batch.unread().saturating_mul(window) as u64 >= u64::from(limits.http2_connection_window)
@@ -171,7 +171,7 @@ impl Http2Stream {
     pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>, batch: Batch) -> Self {
         let is_dry = recv.is_end_stream();
         if !is_dry {
-            batch.is_behind();
+            batch.note_unread_body();
         }
         Self { respond, send: None, recv, rest: Bytes::new(), ended: false, is_dry, batch }
     }
@@ -184,7 +184,7 @@ impl Http2Stream {
     /// Whether trailers have no pseudo-header fields and no values with a space or a tab around them (RFC 9113, 8.1 and
     /// 8.2.1).
     fn is_sound(&self, trailers: &HeaderMap) -> bool {
-        self.batch.has_sound_trailers(self.recv.stream_id().as_u32(), trailers.len())
+        self.batch.has_valid_trailers(self.recv.stream_id().as_u32(), trailers.len())
             && !trailers.values().any(has_space_around)
     }
 
@@ -205,16 +205,16 @@ impl Http2Stream {
     }
 
     /// Sends an interim response of this status (RFC 9113, 8.1).
-    pub(super) fn inform(&mut self, status: u16) {
+    pub(super) fn send_interim(&mut self, status: u16) {
         let mut response = Response::new(());
         if let Ok(status) = http::StatusCode::from_u16(status) {
             *response.status_mut() = status;
-            self.inform_with(response);
+            self.send_interim_response(response);
         }
     }
 
     /// Sends an interim response.
-    pub(super) fn inform_with(&mut self, response: Response<()>) {
+    pub(super) fn send_interim_response(&mut self, response: Response<()>) {
         // Another part of the code notices that a client is gone.
         let _ = self.respond.send_informational(response);
     }
@@ -280,7 +280,7 @@ impl Http2Stream {
 
     fn set_dry(&mut self, is_dry: bool) {
         match (std::mem::replace(&mut self.is_dry, is_dry), is_dry) {
-            (true, false) => self.batch.is_behind(),
+            (true, false) => self.batch.note_unread_body(),
             (false, true) => self.batch.is_up_to_date(),
             _ => {}
         }

@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::record::Record;
-use super::table::{Taker, Target};
+use super::table::{ConnectionTarget, Target};
 use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::relay::{End, Moved, Relay};
 use crate::stream::{Stream, delivered, discard, part};
 use crate::tls::{self, Hello};
-use crate::upstream::{Admission, LocalUpstream, Tried, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, LocalUpstream, Wish};
 use crate::worker::{Phase, Worker};
 
 /// An accepted connection.
@@ -40,13 +40,14 @@ impl Arrival {
 pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cell<Phase>) {
     let snapshot = worker.snapshot();
     let (target, hello) = match snapshot.table.layer4.connections.get(&arrival.listener) {
-        None | Some(Taker::Any(None)) => return reset(&arrival.tcp),
-        Some(Taker::Any(Some(target))) => (target.clone(), None),
-        Some(Taker::ByName(names)) => {
+        None | Some(ConnectionTarget::Any(None)) => return reset(&arrival.tcp),
+        Some(ConnectionTarget::Any(Some(target))) => (target.clone(), None),
+        Some(ConnectionTarget::ByName(names)) => {
             let settings = &snapshot.settings;
-            let hear = tls::hear(&mut arrival.tcp, settings.limits.client_hello);
-            let heard =
-                timeout(settings.timeouts.tls_handshake, hear).await.unwrap_or(Err(TlsFault::Timeout));
+            let read_client_hello = tls::read_client_hello(&mut arrival.tcp, settings.limits.client_hello);
+            let heard = timeout(settings.timeouts.tls_handshake, read_client_hello)
+                .await
+                .unwrap_or(Err(TlsFault::Timeout));
             let found = heard.and_then(|heard| heard.ok_or(TlsFault::NotTls)).and_then(|hello| {
                 let target = names.find(hello.name.as_deref().unwrap_or_default().as_bytes());
                 let target = target.ok_or(TlsFault::UnknownName).inspect_err(|fault| {
@@ -110,8 +111,8 @@ async fn pass(
         attempts(worker, &upstream, &mut tcp, addresses, &mut first, &mut record).await
     };
     match served.await {
-        Ok(Parting::Close) => {}
-        Ok(Parting::Linger) => {
+        Ok(ConnectionEnd::Close) => {}
+        Ok(ConnectionEnd::Linger) => {
             drop(record);
             discard(&tcp).await;
         }
@@ -126,7 +127,7 @@ async fn pass(
 }
 
 /// How a client's connection ends without a failure.
-enum Parting {
+enum ConnectionEnd {
     Close,
     /// The client has received the end of the stream, and may still be sending.
     Linger,
@@ -141,11 +142,11 @@ async fn attempts(
     addresses: Addresses,
     first: &mut Vec<u8>,
     record: &mut Record,
-) -> Result<Parting, Failure> {
+) -> Result<ConnectionEnd, Failure> {
     let settings = worker.settings();
     let idle = settings.timeouts.tunnel_idle;
     let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(1));
-    let mut tried = Tried::default();
+    let mut tried = AvoidedEndpoints::default();
     let is_tls = !first.is_empty();
     let hello_len = first.len();
     let header = upstream.proxy_protocol().map_or_else(Vec::new, |version| {
@@ -183,7 +184,7 @@ async fn attempts(
             End::Done => record.done(),
             End::EndpointClosed => {
                 record.done();
-                return Ok(Parting::Linger);
+                return Ok(ConnectionEnd::Linger);
             }
             End::ClientBroke => {
                 record.client_broke();
@@ -210,7 +211,7 @@ async fn attempts(
                 continue;
             }
         }
-        return Ok(Parting::Close);
+        return Ok(ConnectionEnd::Close);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, RouteId};
+use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, ObjectId};
 
 use crate::rule::HostMap;
 use crate::telemetry::Layer4Stats;
@@ -12,7 +12,7 @@ use crate::telemetry::Layer4Stats;
 /// The listeners below HTTP, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Layer4Table {
-    pub(crate) connections: HashMap<SocketAddr, Taker>,
+    pub(crate) connections: HashMap<SocketAddr, ConnectionTarget>,
     pub(crate) datagrams: HashMap<SocketAddr, Option<Arc<Target>>>,
     /// The host names for TLS passthrough at HTTPS listeners.
     pub(crate) passthrough: HostMap<Arc<Target>>,
@@ -20,7 +20,7 @@ pub(crate) struct Layer4Table {
 
 /// The target of a listener's connections.
 #[derive(Debug)]
-pub(crate) enum Taker {
+pub(crate) enum ConnectionTarget {
     /// One target for all connections.
     Any(Option<Arc<Target>>),
     /// Targets for TLS connections, by the name that clients request.
@@ -30,7 +30,7 @@ pub(crate) enum Taker {
 /// The target of a route.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) id: RouteId,
+    pub(crate) id: ObjectId,
     /// The slots of its upstreams in every worker, with their weights.
     pub(crate) backends: Vec<(usize, u32)>,
     pub(crate) stats: Arc<Layer4Stats>,
@@ -52,10 +52,10 @@ impl Layer4Table {
             match &listener.serves {
                 Layer4::Tcp(_) => {
                     let any = targets.find(b"").cloned();
-                    table.connections.insert(listener.address, Taker::Any(any));
+                    table.connections.insert(listener.address, ConnectionTarget::Any(any));
                 }
                 Layer4::Tls(_) => {
-                    table.connections.insert(listener.address, Taker::ByName(targets));
+                    table.connections.insert(listener.address, ConnectionTarget::ByName(targets));
                 }
                 Layer4::Udp(_) => {
                     let any = targets.find(b"").cloned();
@@ -99,7 +99,7 @@ mod tests {
     use crate::telemetry::Layer4Stats;
 
     fn target(backends: &[(usize, u32)]) -> Target {
-        let id = RouteId { kind: "TCPRoute", namespace: "default".into(), name: "r".into() };
+        let id = ObjectId { kind: "TCPRoute", namespace: "default".into(), name: "r".into() };
         Target { id, backends: backends.to_vec(), stats: Arc::new(Layer4Stats::new(1)) }
     }
 

@@ -32,7 +32,7 @@ use crate::http::connection::LAST_IDLE;
 use crate::listener::Listener;
 use crate::relay::{DRAIN_CHECK, Moved};
 use crate::telemetry::DroppedDatagram;
-use crate::upstream::{Admission, LocalEndpoint, Seat, Tried, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, InFlightGuard, LocalEndpoint, Wish};
 use crate::worker::Worker;
 
 /// The largest datagram, or several datagrams of one client that the kernel has joined.
@@ -54,7 +54,7 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
         SocketAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::WANT)?,
         SocketAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::WANT)?,
     }
-    let face = Rc::new(Face {
+    let listener_socket = Rc::new(ListenerSocket {
         worker,
         place,
         socket,
@@ -65,17 +65,21 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
         buffer: RefCell::new(vec![0; LARGEST]),
     });
     Ok(async move {
-        let _closing = Closing(face.clone());
+        let _closing = Closing(listener_socket.clone());
         let mut bytes = vec![0; BATCH * LARGEST];
         let mut metas = [RecvMeta::default(); BATCH];
         loop {
-            let received = face
+            let received = listener_socket
                 .socket
                 .async_io(Interest::READABLE, || {
                     let mut slices = bytes.chunks_mut(LARGEST);
                     let slice = |_| IoSliceMut::new(slices.next().unwrap_or_default());
                     let mut slices: [_; BATCH] = std::array::from_fn(slice);
-                    face.state.recv(UdpSockRef::from(&face.socket), &mut slices, &mut metas)
+                    listener_socket.state.recv(
+                        UdpSockRef::from(&listener_socket.socket),
+                        &mut slices,
+                        &mut metas,
+                    )
                 })
                 .await;
             let Ok(received) =
@@ -88,10 +92,10 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
             for (meta, joined) in metas.iter().zip(bytes.chunks(LARGEST)).take(received) {
                 let client = Client { address: meta.addr, local: meta.dst_ip };
                 for datagram in joined[..meta.len].chunks(meta.stride.max(1)) {
-                    face.take(client, datagram);
+                    listener_socket.take(client, datagram);
                 }
                 if meta.len == 0 {
-                    face.take(client, &[]);
+                    listener_socket.take(client, &[]);
                 }
             }
         }
@@ -99,7 +103,7 @@ pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl F
 }
 
 /// A listener's socket, from which answers leave.
-struct Face {
+struct ListenerSocket {
     worker: Rc<Worker>,
     /// The listener's address in the configuration.
     place: SocketAddr,
@@ -114,7 +118,7 @@ struct Face {
 }
 
 /// Ends the exchanges of a removed listener. During a shutdown, exchanges have a moment to end.
-struct Closing(Rc<Face>);
+struct Closing(Rc<ListenerSocket>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -148,11 +152,11 @@ struct Flow {
 struct Route {
     target: Arc<Target>,
     slot: usize,
-    tried: RefCell<Tried>,
+    tried: RefCell<AvoidedEndpoints>,
     attempts: Cell<u32>,
 }
 
-impl Face {
+impl ListenerSocket {
     /// Passes a client's datagram on.
     fn take(self: &Rc<Self>, client: Client, datagram: &[u8]) {
         let known = self.flows.borrow().get(&client).cloned();
@@ -160,7 +164,7 @@ impl Face {
             // If the endpoint is gone or does not answer, another endpoint takes over, as for connections.
             Some(flow) if !flow.endpoint.is_removed() => match flow.send(datagram) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    self.go_elsewhere(client, &flow);
+                    self.retry_other_endpoint(client, &flow);
                     let again = self.flows.borrow().get(&client).cloned();
                     again.map_or(Err(DroppedDatagram::NotSent), |flow| {
                         flow.send(datagram).map_err(|_| DroppedDatagram::NotSent)
@@ -223,18 +227,18 @@ impl Face {
         // A flow to a removed endpoint may still exist: it continues to receive answers.
         self.flows.borrow_mut().insert(client, flow.clone());
         worker.stats().udp_flows.add(1);
-        let seat = Seat::new(&upstream, endpoint);
-        let guard = FlowGuard { face: self.clone(), client, flow: flow.clone() };
+        let in_flight_guard = InFlightGuard::new(&upstream, endpoint);
+        let guard = FlowGuard { listener_socket: self.clone(), client, flow: flow.clone() };
         let task = spawn_local(async move {
-            guard.face.answer(client, &guard.flow).await;
-            drop((admission, seat));
+            guard.listener_socket.answer(client, &guard.flow).await;
+            drop((admission, in_flight_guard));
         });
         flow.task.set(Some(task.abort_handle()));
         flow.send(datagram).map_err(|_| DroppedDatagram::NotSent)
     }
 
     /// No program listens at the endpoint: another endpoint receives the datagram.
-    fn go_elsewhere(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
+    fn retry_other_endpoint(self: &Rc<Self>, client: Client, flow: &Rc<Flow>) {
         let (settings, refused) = (self.worker.settings(), Failure::ConnectRefused);
         let upstream = self.worker.upstream(flow.route.slot);
         if let Some(upstream) = &upstream {
@@ -274,7 +278,7 @@ impl Face {
                 biased;
                 _ = flow.socket.ready(Interest::READABLE | Interest::ERROR) => {
                     if !self.pass_back_all(client, flow) {
-                        return self.go_elsewhere(client, flow);
+                        return self.retry_other_endpoint(client, flow);
                     }
                 }
                 () = self.closed.notified() => {}
@@ -365,15 +369,15 @@ impl Flow {
 
 /// Removes a flow from its listener's list when its task ends, however the task ends.
 struct FlowGuard {
-    face: Rc<Face>,
+    listener_socket: Rc<ListenerSocket>,
     client: Client,
     flow: Rc<Flow>,
 }
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
-        self.face.worker.stats().udp_flows.sub(1);
-        let mut flows = self.face.flows.borrow_mut();
+        self.listener_socket.worker.stats().udp_flows.sub(1);
+        let mut flows = self.listener_socket.flows.borrow_mut();
         if flows.get(&self.client).is_some_and(|current| Rc::ptr_eq(current, &self.flow)) {
             flows.remove(&self.client);
         }

@@ -163,7 +163,7 @@ fn without_slash(path: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_model::RouteId;
+    use sluicegate_model::ObjectId;
     use sluicegate_model::policy::AuthorizationRule;
 
     use super::*;
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn first_matching_rule_decides() {
         let consumer = |name: &str, groups: &[&str]| Consumer {
-            id: RouteId { kind: "Consumer", namespace: "default".into(), name: name.into() },
+            id: ObjectId { kind: "Consumer", namespace: "default".into(), name: name.into() },
             username: name.into(),
             groups: groups.iter().map(|group| (*group).into()).collect(),
             keys: Vec::new(),

@@ -18,9 +18,9 @@ pub(crate) struct Consumers {
     /// Unique among all tables of consumers.
     pub(crate) number: u64,
     all: Vec<Known>,
-    keys: HashMap<[u8; 32], Few>,
-    tokens: HashMap<(SubjectClaim, Box<str>), Few>,
-    users: HashMap<Box<str>, Few>,
+    keys: HashMap<[u8; 32], CredentialOwners>,
+    tokens: HashMap<(SubjectClaim, Box<str>), CredentialOwners>,
+    users: HashMap<Box<str>, CredentialOwners>,
 }
 
 /// A consumer and its counters.
@@ -34,7 +34,7 @@ pub(crate) struct Known {
 
 /// The consumers with one credential: mostly one consumer, or several from different namespaces.
 #[derive(Debug, Default)]
-struct Few {
+struct CredentialOwners {
     first: u32,
     others: Vec<u32>,
 }
@@ -125,7 +125,12 @@ impl Consumers {
         self.within(self.users.get(user)?, scope, |_| true)
     }
 
-    fn within(&self, few: &Few, scope: &Scope, is_right: impl Fn(&Consumer) -> bool) -> Option<u32> {
+    fn within(
+        &self,
+        few: &CredentialOwners,
+        scope: &Scope,
+        is_right: impl Fn(&Consumer) -> bool,
+    ) -> Option<u32> {
         few.iter().find(|index| {
             let consumer = &self.get(*index).consumer;
             let is_known = |namespaces: &Vec<Arc<str>>| namespaces.contains(&consumer.id.namespace);
@@ -134,17 +139,17 @@ impl Consumers {
     }
 }
 
-impl Few {
+impl CredentialOwners {
     fn iter(&self) -> impl Iterator<Item = u32> {
         std::iter::once(self.first).chain(self.others.iter().copied())
     }
 }
 
-fn add<K: Hash + Eq>(table: &mut HashMap<K, Few>, key: K, index: u32) {
+fn add<K: Hash + Eq>(table: &mut HashMap<K, CredentialOwners>, key: K, index: u32) {
     table
         .entry(key)
         .and_modify(|few| few.others.push(index))
-        .or_insert(Few { first: index, others: Vec::new() });
+        .or_insert(CredentialOwners { first: index, others: Vec::new() });
 }
 
 fn lines(consumer: &Consumer) -> Box<[u8]> {

@@ -92,7 +92,7 @@ impl Place {
             Credential::Header { name, prefix } => {
                 let known = self.known;
                 for line in &mut head.lines {
-                    line.hop_by_hop |= is_line_like(line, known, name, buf)
+                    line.hop_by_hop |= line_has_name(line, known, name, buf)
                         && behind(prefix.as_bytes(), line.value.of(buf)).is_some();
                 }
             }
@@ -159,7 +159,7 @@ fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
 }
 
 /// Whether a line has this header name, in any spelling that CGI maps to the same name.
-pub(crate) fn is_line_like(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
+pub(crate) fn line_has_name(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
     is_line(line, known, name, buf) || is_same_name(line.name.of(buf), name.as_bytes())
 }
 

@@ -1,6 +1,6 @@
 //! The policies of routes: security, limits and traffic, compiled once for all workers.
 //!
-//! A route without policies has no [`Guard`] and no [`Course`], and costs the same as without this module.
+//! A route without policies has no [`Guard`] and no [`RouteTrafficPolicy`], and costs the same as without this module.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -40,7 +40,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::policy as model;
 use sluicegate_model::rule::{PathMatch, Rule};
-use sluicegate_model::{HostPattern, RouteId, Settings, UpstreamKey};
+use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
 use crate::telemetry::{
     CacheState, PolicyState, PolicyStats, SharedState, Telemetry, TrafficState, TrafficStats,
@@ -48,7 +48,7 @@ use crate::telemetry::{
 use limit::Limits;
 use limit::shared::ServerState;
 use security::Security;
-use traffic::{Course, Traffic};
+use traffic::{RouteTrafficPolicy, Traffic};
 
 /// The security policy and the limits of a route.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(crate) struct Policy<S, C, T = PolicyStats> {
 
 /// Policies of a kind, by the objects that define them. A policy may have several forms, because the supported parts
 /// differ between routes. All forms count together.
-type ById<S, C, T> = HashMap<RouteId, Vec<Arc<Policy<S, C, T>>>>;
+type ById<S, C, T> = HashMap<ObjectId, Vec<Arc<Policy<S, C, T>>>>;
 
 /// The policies of a table, by the objects that define them.
 #[derive(Debug, Default)]
@@ -120,18 +120,18 @@ impl Policies {
         (before, is_same): (&Self, bool),
         (telemetry, settings): (&Telemetry, &Settings),
         slot: impl Fn(&UpstreamKey) -> usize,
-    ) -> Option<Box<Course>> {
+    ) -> Option<Box<RouteTrafficPolicy>> {
         let source = rule.traffic.as_ref()?;
         let compile = |before: Option<&Traffic>, beside: Option<&Traffic>| {
             Traffic::new(source, settings, before, beside)
         };
         let stats = || telemetry.new_traffic();
         let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
-        Some(Box::new(Course::new(policy, path, slot)))
+        Some(Box::new(RouteTrafficPolicy::new(policy, path, slot)))
     }
 
     /// Adopts the traffic policy of an unchanged route.
-    pub(crate) fn adopt_course(&mut self, course: &Course) {
+    pub(crate) fn adopt_traffic_policy(&mut self, course: &RouteTrafficPolicy) {
         adopt(&mut self.traffic, &course.policy);
     }
 
@@ -168,14 +168,14 @@ impl Policies {
 
     /// Each policy, whether the policy denies all requests because it cannot be applied, and its counters.
     pub(crate) fn states(&self) -> impl Iterator<Item = PolicyState> {
-        let state = |id: &RouteId, refuses, stats: &Arc<PolicyStats>| PolicyState {
+        let state = |id: &ObjectId, refuses, stats: &Arc<PolicyStats>| PolicyState {
             id: id.clone(),
             refuses,
             shared: None,
             limits: Vec::new(),
             stats: stats.clone(),
         };
-        let of_limits = move |(id, policy): (&RouteId, &Arc<LimitPolicy>)| PolicyState {
+        let of_limits = move |(id, policy): (&ObjectId, &Arc<LimitPolicy>)| PolicyState {
             shared: policy.compiled.shared().map(|ServerState { is_up, exchanged, failed }| SharedState {
                 is_up,
                 exchanged,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::rule::{PathMatch, RuleMatch};
 use sluicegate_model::{
-    ClientAuth, Codings, HostPattern, PathPattern, RouteId, Rule, Settings, UpstreamKey, VirtualHost,
+    ClientAuth, Codings, HostPattern, ObjectId, PathPattern, Rule, Settings, UpstreamKey, VirtualHost,
 };
 
 use super::conditions::{Conditions, RequestView};
 use super::regexes::Regexes;
 use super::tree::{Entry, PathTree};
-use crate::policy::traffic::Course;
+use crate::policy::traffic::RouteTrafficPolicy;
 use crate::policy::{Guard, Policies};
 use crate::telemetry::{RouteLabels, RouteStats, Telemetry};
 
@@ -35,7 +35,7 @@ pub(crate) struct Host {
 /// The target of a match: route, upstream and policies.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) id: RouteId,
+    pub(crate) id: ObjectId,
     /// The slot of the upstream in every worker.
     pub(crate) upstream: usize,
     /// Whether the gateway redirects plain HTTP clients to HTTPS.
@@ -47,7 +47,7 @@ pub(crate) struct Target {
     /// The security policy and the rate limits.
     pub(crate) guard: Option<Box<Guard>>,
     /// The traffic policy.
-    pub(crate) course: Option<Box<Course>>,
+    pub(crate) course: Option<Box<RouteTrafficPolicy>>,
     pub(crate) stats: Arc<RouteStats>,
 }
 
@@ -125,7 +125,7 @@ fn takes_all(of: &RuleMatch) -> bool {
 }
 
 /// The label of a match's counters. Matches that differ only in conditions other than the path share counters.
-fn label<'h>(rule: &'h Rule, of: &'h RuleMatch) -> (&'h RouteId, &'h str, &'h UpstreamKey) {
+fn label<'h>(rule: &'h Rule, of: &'h RuleMatch) -> (&'h ObjectId, &'h str, &'h UpstreamKey) {
     (&rule.id, of.path.as_str(), &rule.upstream)
 }
 
@@ -169,7 +169,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
                 self.policies.adopt(guard);
             });
             host.targets.iter().filter_map(|target| target.course.as_deref()).for_each(|course| {
-                self.policies.adopt_course(course);
+                self.policies.adopt_traffic_policy(course);
             });
         }
         is_same
@@ -219,7 +219,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         &mut self,
         host: &HostPattern,
         (rule, of): (&'r Rule, &'r RuleMatch),
-        stats: &mut HashMap<(&'r RouteId, &'r str, &'r UpstreamKey), Arc<RouteStats>>,
+        stats: &mut HashMap<(&'r ObjectId, &'r str, &'r UpstreamKey), Arc<RouteStats>>,
     ) -> Target {
         let stats = stats.entry(label(rule, of)).or_insert_with(|| self.telemetry.new_route(self.routes));
         self.routes += 1;

@@ -146,7 +146,7 @@ impl Table {
 
     /// The policy that a request would bypass. An endpoint may read the path in another way. That reading leads to a
     /// route with a different security policy than the route that was found.
-    pub(crate) fn way_around(
+    pub(crate) fn bypassed_policy(
         &self,
         index: RouteIndex,
         authority: &[u8],
@@ -177,7 +177,7 @@ impl Table {
                 return None;
             }
             let found = placed.and_then(|placed| Some(placed.host.target(placed.host.find(bare, request)?)));
-            return security(found?).filter(differs).filter(|other| keeps_out(other)).map(|other| &**other);
+            return security(found?).filter(differs).filter(|other| can_deny(other)).map(|other| &**other);
         }
         let other = match readings(path) {
             Some(readings) => readings.iter().find_map(|reading| {
@@ -220,7 +220,7 @@ fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
 }
 
 /// Whether a policy can deny a request.
-fn keeps_out(policy: &SecurityPolicy) -> bool {
+fn can_deny(policy: &SecurityPolicy) -> bool {
     let Security { refuses, access, cors: _, authentication, authorization, drops_overrides: _ } =
         &policy.compiled;
     *refuses || access.is_some() || authentication.is_some() || authorization.is_some()
@@ -230,12 +230,12 @@ fn keeps_out(policy: &SecurityPolicy) -> bool {
 mod tests {
     use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
     use sluicegate_model::rule::Pattern;
-    use sluicegate_model::{PathPattern, RouteId, Rule, RuleMatch};
+    use sluicegate_model::{ObjectId, PathPattern, Rule, RuleMatch};
 
     use super::*;
 
     fn rule(name: &str, path: &str) -> Rule {
-        let id = RouteId { kind: "Ingress", namespace: "default".into(), name: name.into() };
+        let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: name.into() };
         let upstream = UpstreamKey::new("default", "s", "80");
         Rule::new(id, PathPattern::Prefix(path.into()), upstream)
     }

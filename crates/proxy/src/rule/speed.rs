@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, Rule, RuleMatch, ValueMatch};
-use sluicegate_model::{HostPattern, PathPattern, RouteId, UpstreamKey, VirtualHost};
+use sluicegate_model::{HostPattern, ObjectId, PathPattern, UpstreamKey, VirtualHost};
 
 use super::*;
 
 const ROUTES: usize = 5_000;
 
 fn rule(of: RuleMatch) -> Rule {
-    let id = RouteId { kind: "Ingress", namespace: "default".into(), name: "a".into() };
+    let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: "a".into() };
     let path = PathPattern::Prefix("/".into());
     Rule { matches: vec![of], ..Rule::new(id, path, UpstreamKey::new("default", "s", "80")) }
 }

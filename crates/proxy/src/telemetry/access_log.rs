@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use sluicegate_model::{RouteId, UpstreamKey};
+use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::{Telemetry, WorkerStats};
 use crate::date::http_date;
@@ -108,15 +108,15 @@ pub(crate) struct Entry<'e> {
     pub(crate) status: u16,
     pub(crate) bytes: u64,
     pub(crate) duration: Duration,
-    pub(crate) route: Option<&'e RouteId>,
+    pub(crate) route: Option<&'e ObjectId>,
     pub(crate) upstream: Option<&'e UpstreamKey>,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) endpoint_duration: Option<Duration>,
     pub(crate) attempts: u32,
     /// The consumer that made the request.
-    pub(crate) consumer: Option<&'e RouteId>,
+    pub(crate) consumer: Option<&'e ObjectId>,
     /// The policy that denied the request.
-    pub(crate) policy: Option<&'e RouteId>,
+    pub(crate) policy: Option<&'e ObjectId>,
     /// The limit of the policy that is reached.
     pub(crate) limit: Option<&'e str>,
     /// The limits in a dry run that would have rejected the request: `namespace/policy/limit`.
@@ -142,7 +142,7 @@ pub(crate) struct ConnectionEntry<'e> {
     pub(crate) received: u64,
     pub(crate) sent: u64,
     pub(crate) duration: Duration,
-    pub(crate) route: &'e RouteId,
+    pub(crate) route: &'e ObjectId,
     pub(crate) upstream: Option<&'e UpstreamKey>,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) attempts: u32,
@@ -226,7 +226,7 @@ impl Entry<'_> {
         if let Some(duration) = self.endpoint_duration {
             write!(out, ",\"upstream_response_time\":{:.6}", duration.as_secs_f64())?;
         }
-        if let Some(RouteId { namespace, name, .. }) = self.consumer {
+        if let Some(ObjectId { namespace, name, .. }) = self.consumer {
             write!(out, ",\"consumer\":\"{namespace}/{name}\"")?;
         }
         if let Some(policy) = self.policy {
@@ -255,7 +255,7 @@ impl Entry<'_> {
     fn write_combined(&self, out: &mut Vec<u8>) -> io::Result<()> {
         write!(out, "{} - ", self.remote)?;
         match self.consumer {
-            Some(RouteId { namespace, name, .. }) => write!(out, "{namespace}/{name} [")?,
+            Some(ObjectId { namespace, name, .. }) => write!(out, "{namespace}/{name} [")?,
             None => out.write_all(b"- [")?,
         }
         write_local_time(out, self.at)?;

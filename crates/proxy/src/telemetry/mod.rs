@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::{Config, ContentCoding, RouteId, Settings, Tls, UpstreamKey};
+use sluicegate_model::{Config, ContentCoding, ObjectId, Settings, Tls, UpstreamKey};
 
 pub use datagram::DroppedDatagram;
 pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
@@ -258,7 +258,7 @@ impl Telemetry {
 
     /// The counters of every consumer; without a name, the shared counters beyond [`MAX_CONSUMERS`].
     #[must_use]
-    pub fn consumers(&self) -> Vec<(Option<RouteId>, Arc<ConsumerStats>)> {
+    pub fn consumers(&self) -> Vec<(Option<ObjectId>, Arc<ConsumerStats>)> {
         let table = self.live().table.clone();
         let all = table.consumers().iter().map(|known| (known.consumer.id.clone(), known.stats.clone()));
         let is_own = |stats: &Arc<ConsumerStats>| !Arc::ptr_eq(stats, &self.other_consumers);
@@ -286,7 +286,7 @@ fn clone_pair<K: Clone, V: Clone>((key, value): (&K, &V)) -> (K, V) {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteLabels {
     /// The object that defines the route; `None` for all routes beyond [`MAX_ROUTES`].
-    pub id: Option<RouteId>,
+    pub id: Option<ObjectId>,
     /// The host pattern.
     pub host: Box<str>,
     /// The path pattern.
@@ -305,7 +305,7 @@ pub struct Layer4Labels {
     /// The host names of the route.
     pub host: Box<str>,
     /// The object that defines the route.
-    pub id: RouteId,
+    pub id: ObjectId,
 }
 
 /// The state of a listener below HTTP.
@@ -392,7 +392,7 @@ pub fn handshake_index(is_tls13: bool, is_resumed: bool) -> usize {
 #[derive(Clone, Debug)]
 pub struct PolicyState {
     /// The object that defines the policy.
-    pub id: RouteId,
+    pub id: ObjectId,
     /// Whether the policy denies all requests, because it cannot be applied.
     pub refuses: bool,
     /// The state of sharing, if the policy's limits are shared.
@@ -481,7 +481,7 @@ impl Check {
 #[derive(Clone, Debug)]
 pub struct TrafficState {
     /// The object that defines the policy.
-    pub id: RouteId,
+    pub id: ObjectId,
     /// The counters of the policy.
     pub stats: Arc<TrafficStats>,
     /// The state of the cache, if the policy caches responses.

@@ -74,7 +74,7 @@ pub(crate) async fn accept(
     limit: usize,
     turn: &Semaphore,
 ) -> Result<Accepted, Rejected> {
-    let hello = match hear(&mut tcp, limit).await {
+    let hello = match read_client_hello(&mut tcp, limit).await {
         Ok(Some(hello)) => hello,
         Ok(None) => return Ok(Accepted::ClearText(tcp)),
         Err(fault) => return Err(Rejected { fault, stream: Some(Stream::Plain(tcp)) }),
@@ -109,7 +109,7 @@ pub(crate) async fn accept(
 ///
 /// # Errors
 /// As for [`accept`]. The caller ends the connection so that the client can read the alert.
-pub(crate) async fn hear(tcp: &mut TcpStream, limit: usize) -> Result<Option<Hello>, TlsFault> {
+pub(crate) async fn read_client_hello(tcp: &mut TcpStream, limit: usize) -> Result<Option<Hello>, TlsFault> {
     // A silent client uses no memory.
     tcp.readable().await.map_err(|_| TlsFault::Closed)?;
     let mut listening = Listening {

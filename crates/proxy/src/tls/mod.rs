@@ -26,7 +26,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 use sluicegate_model::Certificate;
 
-pub(crate) use accept::{Accepted, Hello, Rejected, accept, hear, refuse};
+pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
 pub(crate) use client_auth::identity;
 pub(crate) use stream::TlsStream;
 pub(crate) use table::{Compiler, Session, TlsTable};

@@ -34,7 +34,7 @@ impl Connector {
         let builder =
             ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
         let verifier: Arc<dyn ServerCertVerifier> = match &model.verification {
-            Verification::None => Arc::new(Anyone(provider())),
+            Verification::None => Arc::new(AcceptAnyCertificate(provider())),
             Verification::Authorities { roots, crls } => {
                 let verifier = WebPkiServerVerifier::builder_with_provider(root_store(roots)?, provider());
                 verifier.with_crls(crls.iter().cloned()).build()?
@@ -94,9 +94,9 @@ pub(crate) fn verifying(authorities: &[CertificateDer<'static>]) -> Result<Clien
 
 /// Accepts every certificate whose key the endpoint has.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::Method;
-use sluicegate_model::{RouteId, UpstreamKey};
+use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::context::Trace;
 use super::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
@@ -46,13 +46,13 @@ pub(crate) struct Span<'s> {
     /// Whether the response ended properly.
     pub(crate) is_complete: bool,
     pub(crate) reason: Option<&'static str>,
-    pub(crate) route: Option<&'s RouteId>,
+    pub(crate) route: Option<&'s ObjectId>,
     pub(crate) upstream: Option<&'s UpstreamKey>,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) endpoint_duration: Option<Duration>,
     pub(crate) attempts: u32,
-    pub(crate) consumer: Option<&'s RouteId>,
-    pub(crate) policy: Option<&'s RouteId>,
+    pub(crate) consumer: Option<&'s ObjectId>,
+    pub(crate) policy: Option<&'s ObjectId>,
 }
 
 impl Span<'_> {
@@ -140,7 +140,7 @@ impl Span<'_> {
             let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
             integer_attribute(out, ATTRIBUTES, "sluicegate.endpoint_duration_us", micros);
         }
-        if let Some(RouteId { namespace, name, .. }) = self.consumer {
+        if let Some(ObjectId { namespace, name, .. }) = self.consumer {
             show(out, "sluicegate.consumer", format_args!("{namespace}/{name}"));
         }
         if let Some(policy) = self.policy {

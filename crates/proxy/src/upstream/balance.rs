@@ -10,12 +10,12 @@ use super::local::{LocalEndpoint, LocalUpstream, Members};
 
 /// The endpoints that failed for a request.
 #[derive(Default)]
-pub(crate) struct Tried {
+pub(crate) struct AvoidedEndpoints {
     failed: Vec<u64>,
     doubtful: Option<u64>,
 }
 
-impl Tried {
+impl AvoidedEndpoints {
     pub(crate) fn add(&mut self, endpoint: &LocalEndpoint) {
         if !self.contains(endpoint) {
             self.failed.push(endpoint.shared.id);
@@ -56,27 +56,27 @@ pub(crate) struct Wish {
 const HASHED_MIN: u64 = 8;
 
 /// How often the random choice is repeated after an unwelcome endpoint, before all endpoints are searched.
-const THROWS: usize = 4;
+const CHOICE_RETRIES: usize = 4;
 
 impl LocalUpstream {
     /// The endpoint for the next attempt, none of `tried`. Unhealthy endpoints only if there are no healthy endpoints, or
     /// too few.
     pub(crate) fn pick(
         &self,
-        tried: &Tried,
+        tried: &AvoidedEndpoints,
         wish: &Wish,
         resilience: &Resilience,
         now: Instant,
     ) -> Option<Rc<LocalEndpoint>> {
         let members = self.members.borrow();
-        if let Some(wished) = members.wished(wish, tried) {
-            return Some(wished.clone());
+        if let Some(preferred_endpoint) = members.preferred_endpoint(wish, tried) {
+            return Some(preferred_endpoint.clone());
         }
         let panic = members.is_panic(resilience);
         let balance = wish.balance.unwrap_or(members.balance);
-        for _ in 0..THROWS {
-            let thrown = self.throw(&members, balance, now)?;
-            let welcome = !tried.doubts(thrown) && (panic || !thrown.shared.is_suspect());
+        for _ in 0..CHOICE_RETRIES {
+            let thrown = self.next_candidate(&members, balance, now)?;
+            let welcome = !tried.doubts(thrown) && (panic || !thrown.shared.is_unhealthy());
             if welcome && members.is_free(thrown, tried) {
                 let share = thrown.shared.share(resilience.slow_start);
                 if share >= 1.0 || fastrand::f64() < share {
@@ -88,7 +88,7 @@ impl LocalUpstream {
         let start = fastrand::usize(..members.eligible.len());
         let (after, before) = members.eligible.split_at(start);
         let free = || before.iter().chain(after).filter(|endpoint| members.is_free(endpoint, tried));
-        let trusted = || free().filter(|endpoint| !endpoint.shared.is_suspect());
+        let trusted = || free().filter(|endpoint| !endpoint.shared.is_unhealthy());
         let best = trusted().find(|endpoint| !tried.doubts(endpoint)).or_else(|| trusted().next());
         best.or_else(|| free().next()).cloned()
     }
@@ -99,7 +99,7 @@ impl LocalUpstream {
         !members.eligible.is_empty() && members.eligible.iter().all(|endpoint| members.is_at_limit(endpoint))
     }
 
-    fn throw<'m>(
+    fn next_candidate<'m>(
         &self,
         members: &'m Members,
         balance: Balance,
@@ -123,7 +123,7 @@ impl LocalUpstream {
             Balance::Ewma | Balance::RoundRobin => one.cost(now) <= other.cost(now),
         };
         // An unhealthy endpoint never wins because it has few requests.
-        let prefer_one = match (one.shared.is_suspect(), other.shared.is_suspect()) {
+        let prefer_one = match (one.shared.is_unhealthy(), other.shared.is_unhealthy()) {
             (true, false) => false,
             (false, true) => true,
             _ => one_is_better,
@@ -133,14 +133,14 @@ impl LocalUpstream {
 }
 
 impl Members {
-    fn is_free(&self, endpoint: &LocalEndpoint, tried: &Tried) -> bool {
+    fn is_free(&self, endpoint: &LocalEndpoint, tried: &AvoidedEndpoints) -> bool {
         !tried.contains(endpoint) && !self.is_at_limit(endpoint)
     }
 
     /// The preferred endpoint, if it can take the request.
-    fn wished(&self, wish: &Wish, tried: &Tried) -> Option<&Rc<LocalEndpoint>> {
+    fn preferred_endpoint(&self, wish: &Wish, tried: &AvoidedEndpoints) -> Option<&Rc<LocalEndpoint>> {
         let serves = |endpoint: &&Rc<LocalEndpoint>| {
-            self.is_free(endpoint, tried) && !endpoint.shared.is_suspect() && !tried.doubts(endpoint)
+            self.is_free(endpoint, tried) && !endpoint.shared.is_unhealthy() && !tried.doubts(endpoint)
         };
         let marked = wish.mark.and_then(|mark| {
             self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
@@ -173,7 +173,7 @@ impl Members {
         if threshold == 0 {
             return false;
         }
-        let trusted = self.eligible.iter().filter(|endpoint| !endpoint.shared.is_suspect()).count();
+        let trusted = self.eligible.iter().filter(|endpoint| !endpoint.shared.is_unhealthy()).count();
         trusted * 100 < threshold * self.eligible.len()
     }
 }
@@ -234,7 +234,7 @@ mod tests {
         let mut counts = HashMap::new();
         for _ in 0..times {
             if let Some(endpoint) =
-                upstream.pick(&Tried::default(), &Wish::default(), resilience, Instant::now())
+                upstream.pick(&AvoidedEndpoints::default(), &Wish::default(), resilience, Instant::now())
             {
                 *counts.entry(endpoint.shared.address().port()).or_default() += 1;
             }
@@ -278,9 +278,9 @@ mod tests {
     #[test]
     fn doubted_endpoints_rank_between_healthy_and_unhealthy_endpoints() {
         let upstream = upstream(Balance::Ewma, 3);
-        let mut tried = Tried::default();
+        let mut tried = AvoidedEndpoints::default();
         tried.doubt(&by_port(&upstream, 1));
-        let port = |tried: &Tried| {
+        let port = |tried: &AvoidedEndpoints| {
             let picked = upstream.pick(tried, &Wish::default(), &Resilience::default(), Instant::now());
             picked.map(|endpoint| endpoint.shared.address().port())
         };
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn tried_endpoints_are_not_picked_again() {
         let upstream = upstream(Balance::Ewma, 3);
-        let mut tried = Tried::default();
+        let mut tried = AvoidedEndpoints::default();
         for _ in 0..3 {
             let endpoint = upstream
                 .pick(&tried, &Wish::default(), &Resilience::default(), Instant::now())
@@ -330,7 +330,8 @@ mod tests {
 
     fn hashed(upstream: &LocalUpstream, hash: u64) -> u16 {
         let wish = Wish { hash: Some(hash), ..Wish::default() };
-        let picked = upstream.pick(&Tried::default(), &wish, &Resilience::default(), Instant::now());
+        let picked =
+            upstream.pick(&AvoidedEndpoints::default(), &wish, &Resilience::default(), Instant::now());
         picked.map_or(0, |endpoint| endpoint.shared.address().port())
     }
 
@@ -371,16 +372,16 @@ mod tests {
         let upstream = upstream(Balance::RoundRobin, 3);
         let endpoint = by_port(&upstream, 2);
         let wish = Wish { mark: Some(endpoint.shared.mark()), ..Wish::default() };
-        let pick = |tried: &Tried| {
+        let pick = |tried: &AvoidedEndpoints| {
             let picked = upstream.pick(tried, &wish, &Resilience::default(), Instant::now());
             picked.map(|endpoint| endpoint.shared.address().port())
         };
-        assert!((0..50).all(|_| pick(&Tried::default()) == Some(2)));
-        let mut tried = Tried::default();
+        assert!((0..50).all(|_| pick(&AvoidedEndpoints::default()) == Some(2)));
+        let mut tried = AvoidedEndpoints::default();
         tried.add(&endpoint);
         assert_ne!(pick(&tried), Some(2));
         endpoint.shared.suspect();
-        assert_ne!(pick(&Tried::default()), Some(2));
+        assert_ne!(pick(&AvoidedEndpoints::default()), Some(2));
     }
 
     /// Cookies that clients hold, and the agreement of data planes of two versions, hang on it.

@@ -35,15 +35,15 @@ struct Streak {
 
 impl LocalUpstream {
     /// Starts the health checks, if a policy requires them and they do not run already. The task ends by itself.
-    pub(crate) fn keep_checked(self: &Rc<Self>) {
+    pub(crate) fn start_health_checks(self: &Rc<Self>) {
         if self.health_check().is_some() && !self.checking.replace(true) {
-            spawn_local(keep_asking(self.clone()));
+            spawn_local(run_health_checks(self.clone()));
         }
     }
 }
 
 /// Checks in rounds, until no policy requires checks.
-async fn keep_asking(upstream: Rc<LocalUpstream>) {
+async fn run_health_checks(upstream: Rc<LocalUpstream>) {
     let mut streaks: HashMap<u64, Streak> = HashMap::new();
     let mut asked = Instant::now();
     while let Some(check) = upstream.health_check() {

@@ -19,7 +19,7 @@ use sluicegate_model::{Protocol, Settings};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::balance::{Tried, Wish};
+use super::balance::{AvoidedEndpoints, Wish};
 use super::http2::Http2Connections;
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
@@ -34,18 +34,18 @@ const MIN_HEDGE: Duration = Duration::from_millis(5);
 /// A second connect starts after this many times the usual connect time.
 const HEDGE_FACTOR: f64 = 4.0;
 /// The limit of connects in flight for one request.
-const MAX_RACERS: usize = 4;
+const MAX_CONNECT_ATTEMPTS: usize = 4;
 /// The pause between two rounds over endpoints that all refuse.
 const ROUND: Duration = Duration::from_millis(25);
 
 /// A connection to an endpoint, in use by one request.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
-    seat: Seat,
+    in_flight_guard: InFlightGuard,
 }
 
 /// A request's place at an endpoint, counted until the value is dropped.
-pub(crate) struct Seat {
+pub(crate) struct InFlightGuard {
     upstream: Rc<LocalUpstream>,
     endpoint: Rc<LocalEndpoint>,
     /// Whether a limit counts the request over all workers too.
@@ -54,7 +54,7 @@ pub(crate) struct Seat {
 
 impl Connection {
     pub(crate) fn endpoint(&self) -> &Rc<LocalEndpoint> {
-        &self.seat.endpoint
+        &self.in_flight_guard.endpoint
     }
 
     /// Whether an earlier request used the connection.
@@ -65,10 +65,10 @@ impl Connection {
     /// Returns the connection to the pool for another request. `peer_timeout` is the keep-alive time that the endpoint
     /// announced.
     pub(crate) fn recycle(self, settings: &Settings, now: Instant, peer_timeout: Option<Duration>) {
-        let Self { mut socket, seat } = self;
+        let Self { mut socket, in_flight_guard } = self;
         // A tunnel serves one client: the endpoint would not notice another client on the connection.
-        let is_own = seat.upstream.shared.key().transport.protocol == Protocol::Tcp;
-        if is_own || seat.endpoint.is_removed() || socket.stream.is_shared() {
+        let is_own = in_flight_guard.upstream.shared.key().transport.protocol == Protocol::Tcp;
+        if is_own || in_flight_guard.endpoint.is_removed() || socket.stream.is_shared() {
             return;
         }
         socket.uses += 1;
@@ -77,13 +77,13 @@ impl Connection {
             settings.timeouts.pool_idle.min(peer.saturating_sub(Duration::from_secs(1)))
         });
         if !kept.is_zero() {
-            let (limit, stats) = (settings.limits.pool_per_endpoint, seat.endpoint.stats());
-            seat.endpoint.pool.borrow_mut().put(socket, after(now, kept), limit, stats);
+            let (limit, stats) = (settings.limits.pool_per_endpoint, in_flight_guard.endpoint.stats());
+            in_flight_guard.endpoint.pool.borrow_mut().put(socket, after(now, kept), limit, stats);
         }
     }
 }
 
-impl Seat {
+impl InFlightGuard {
     pub(crate) fn new(upstream: &Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) -> Self {
         endpoint.stats().in_flight.add(1);
         let counted = upstream.members.borrow().limits.max_requests_per_endpoint.is_some();
@@ -94,7 +94,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.endpoint.stats().in_flight.sub(1);
         if self.counted {
@@ -113,7 +113,7 @@ impl LocalUpstream {
         now: Instant,
         worker: &Worker,
     ) -> Option<Connection> {
-        endpoint.heed_purges();
+        endpoint.close_purged_connections();
         if !self.speaks_http2() {
             return self.pooled_http1(endpoint, careful, now);
         }
@@ -122,7 +122,7 @@ impl LocalUpstream {
         let mut socket = worker.new_socket(Stream::Http2(Box::new(call)), slot, id);
         socket.uses = 1;
         self.stats().reused.add(1);
-        Some(Connection { socket, seat: Seat::new(self, endpoint.clone()) })
+        Some(Connection { socket, in_flight_guard: InFlightGuard::new(self, endpoint.clone()) })
     }
 
     fn pooled_http1(
@@ -138,7 +138,7 @@ impl LocalUpstream {
             }
         };
         self.stats().reused.add(1);
-        Some(Connection { socket, seat: Seat::new(self, endpoint.clone()) })
+        Some(Connection { socket, in_flight_guard: InFlightGuard::new(self, endpoint.clone()) })
     }
 
     /// A new connection: to the endpoint `turn`, or to another endpoint if that one does not respond. Takes at most
@@ -147,7 +147,7 @@ impl LocalUpstream {
         self: &Rc<Self>,
         worker: &Rc<Worker>,
         (settings, wish): (&Settings, &Wish),
-        tried: &mut Tried,
+        tried: &mut AvoidedEndpoints,
         mut turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Failure> {
         let give_up = after(Instant::now(), settings.resilience.endpoint_wait);
@@ -155,7 +155,7 @@ impl LocalUpstream {
             upstream: self,
             worker,
             wish,
-            racers: Vec::new(),
+            connect_attempts: Vec::new(),
             hedge_at: None,
             give_up,
             end: after(give_up, settings.timeouts.connect),
@@ -163,7 +163,7 @@ impl LocalUpstream {
             round_failed: false,
         };
         loop {
-            if race.racers.is_empty() {
+            if race.connect_attempts.is_empty() {
                 let next =
                     turn.take().or_else(|| self.pick(tried, wish, &settings.resilience, Instant::now()));
                 match next {
@@ -173,7 +173,7 @@ impl LocalUpstream {
                 continue;
             }
             match race.next().await {
-                Event::Connected(racer, stream) => return race.won(racer, stream, settings),
+                Event::Connected(racer, stream) => return race.finish_race(racer, stream, settings),
                 Event::Failed(racer, failure) => race.lost(&racer, failure),
                 Event::Hedge => race.hedge(tried, settings),
                 Event::Changed => race.follow_change(tried, settings),
@@ -219,7 +219,7 @@ struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
     worker: &'r Rc<Worker>,
     wish: &'r Wish,
-    racers: Vec<Racer>,
+    connect_attempts: Vec<ConnectAttempt>,
     /// When the next connect starts.
     hedge_at: Option<Instant>,
     /// The end of retries at endpoints that failed.
@@ -231,15 +231,15 @@ struct Race<'r> {
     round_failed: bool,
 }
 
-struct Racer {
-    seat: Seat,
+struct ConnectAttempt {
+    in_flight_guard: InFlightGuard,
     started: Instant,
     connecting: Pin<Box<dyn Future<Output = Result<Stream, Failure>>>>,
 }
 
 enum Event {
-    Connected(Racer, Stream),
-    Failed(Racer, Failure),
+    Connected(ConnectAttempt, Stream),
+    Failed(ConnectAttempt, Failure),
     Hedge,
     /// The endpoints changed.
     Changed,
@@ -248,19 +248,23 @@ enum Event {
 }
 
 impl Race<'_> {
-    fn start(&mut self, endpoint: Rc<LocalEndpoint>, tried: &mut Tried, settings: &Settings) {
+    fn start(&mut self, endpoint: Rc<LocalEndpoint>, tried: &mut AvoidedEndpoints, settings: &Settings) {
         tried.add(&endpoint);
         let started = Instant::now();
         let security = self.upstream.members.borrow().security.clone();
         let http2 = self.upstream.speaks_http2().then(|| endpoint.http2.clone());
         let connecting = open(endpoint.shared.address(), security, http2, settings.timeouts.connect);
         let connecting = Box::pin(connecting);
-        self.racers.push(Racer { seat: Seat::new(self.upstream, endpoint), started, connecting });
+        self.connect_attempts.push(ConnectAttempt {
+            in_flight_guard: InFlightGuard::new(self.upstream, endpoint),
+            started,
+            connecting,
+        });
         self.hedge_at = self.upstream.hedge_delay(settings).map(|delay| started + delay);
     }
 
     /// Every endpoint was tried: waits a moment, or until the endpoints change, and starts again.
-    async fn next_round(&mut self, tried: &mut Tried, settings: &Settings) -> Result<(), Failure> {
+    async fn next_round(&mut self, tried: &mut AvoidedEndpoints, settings: &Settings) -> Result<(), Failure> {
         if self.upstream.is_full() {
             return Err(Failure::Overloaded);
         }
@@ -287,7 +291,7 @@ impl Race<'_> {
     }
 
     async fn next(&mut self) -> Event {
-        let hedge_at = self.hedge_at.filter(|_| self.racers.len() < MAX_RACERS);
+        let hedge_at = self.hedge_at.filter(|_| self.connect_attempts.len() < MAX_CONNECT_ATTEMPTS);
         let changed = self.upstream.changed.notified();
         let end = sleep_until(self.end);
         let hedge = async {
@@ -298,8 +302,8 @@ impl Race<'_> {
         };
         tokio::select! {
             biased;
-            (index, result) = poll_fn(|cx| self.poll_racers(cx)) => {
-                let racer = self.racers.swap_remove(index);
+            (index, result) = poll_fn(|cx| self.poll_connect_attempts(cx)) => {
+                let racer = self.connect_attempts.swap_remove(index);
                 match result {
                     Ok(stream) => Event::Connected(racer, stream),
                     Err(failure) => Event::Failed(racer, failure),
@@ -311,8 +315,8 @@ impl Race<'_> {
         }
     }
 
-    fn poll_racers(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Result<Stream, Failure>)> {
-        for (index, racer) in self.racers.iter_mut().enumerate() {
+    fn poll_connect_attempts(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Result<Stream, Failure>)> {
+        for (index, racer) in self.connect_attempts.iter_mut().enumerate() {
             if let Poll::Ready(result) = racer.connecting.as_mut().poll(cx) {
                 return Poll::Ready((index, result));
             }
@@ -321,16 +325,18 @@ impl Race<'_> {
     }
 
     /// Starts one more connect, to an endpoint without a connect in flight.
-    fn hedge(&mut self, tried: &mut Tried, settings: &Settings) {
+    fn hedge(&mut self, tried: &mut AvoidedEndpoints, settings: &Settings) {
         self.hedge_at = None;
-        let pick = |tried: &Tried| self.upstream.pick(tried, self.wish, &settings.resilience, Instant::now());
+        let pick = |tried: &AvoidedEndpoints| {
+            self.upstream.pick(tried, self.wish, &settings.resilience, Instant::now())
+        };
         let endpoint = pick(tried).or_else(|| {
             if Instant::now() >= self.give_up {
                 return None;
             }
             // All endpoints were tried: endpoints that failed are retried while the others hang.
             tried.clear();
-            self.racers.iter().for_each(|racer| tried.add(&racer.seat.endpoint));
+            self.connect_attempts.iter().for_each(|racer| tried.add(&racer.in_flight_guard.endpoint));
             pick(tried)
         });
         if let Some(endpoint) = endpoint {
@@ -341,55 +347,61 @@ impl Race<'_> {
 
     /// A removed endpoint receives no new request. A new endpoint receives a connect if no endpoint was left for the
     /// race.
-    fn follow_change(&mut self, tried: &mut Tried, settings: &Settings) {
-        self.racers.retain(|racer| !racer.seat.endpoint.is_removed());
-        let hedges = !settings.resilience.connect_hedge.is_zero() && self.racers.len() < MAX_RACERS;
-        if hedges && self.hedge_at.is_none() && !self.racers.is_empty() {
+    fn follow_change(&mut self, tried: &mut AvoidedEndpoints, settings: &Settings) {
+        self.connect_attempts.retain(|racer| !racer.in_flight_guard.endpoint.is_removed());
+        let hedges = !settings.resilience.connect_hedge.is_zero()
+            && self.connect_attempts.len() < MAX_CONNECT_ATTEMPTS;
+        if hedges && self.hedge_at.is_none() && !self.connect_attempts.is_empty() {
             self.hedge(tried, settings);
         }
     }
 
-    fn lost(&mut self, racer: &Racer, failure: Failure) {
+    fn lost(&mut self, racer: &ConnectAttempt, failure: Failure) {
         self.last = failure;
         self.round_failed = true;
         self.upstream.stats().connect_failures[failure.index()].add(1);
-        self.upstream.note_failure(self.worker, &racer.seat.endpoint, failure);
+        self.upstream.note_failure(self.worker, &racer.in_flight_guard.endpoint, failure);
     }
 
-    fn won(self, racer: Racer, stream: Stream, settings: &Settings) -> Result<Connection, Failure> {
+    fn finish_race(
+        self,
+        racer: ConnectAttempt,
+        stream: Stream,
+        settings: &Settings,
+    ) -> Result<Connection, Failure> {
         let took = racer.started.elapsed();
         self.upstream.connect_time.add(took);
         // An endpoint as distant as the winner must not become unhealthy because its connect started later.
         let limit = settings.resilience.connect_hedge.max(2 * took);
-        for outrun in self.racers {
+        for outrun in self.connect_attempts {
             let rest = limit.saturating_sub(outrun.started.elapsed());
             tokio::task::spawn_local(finish(self.worker.clone(), outrun, rest));
         }
-        let socket = connected(self.worker, &racer.seat, stream, took);
-        Ok(Connection { socket, seat: racer.seat })
+        let socket = connected(self.worker, &racer.in_flight_guard, stream, took);
+        Ok(Connection { socket, in_flight_guard: racer.in_flight_guard })
     }
 }
 
 /// Waits for a connect that lost the race.
-async fn finish(worker: Rc<Worker>, racer: Racer, rest: Duration) {
-    let Racer { seat, connecting, started } = racer;
+async fn finish(worker: Rc<Worker>, racer: ConnectAttempt, rest: Duration) {
+    let ConnectAttempt { in_flight_guard, connecting, started } = racer;
     match timeout(rest, connecting).await.unwrap_or(Err(Failure::ConnectTimeout)) {
         Ok(stream) => {
-            let socket = connected(&worker, &seat, stream, started.elapsed());
-            Connection { socket, seat }.recycle(&worker.settings(), Instant::now(), None);
+            let socket = connected(&worker, &in_flight_guard, stream, started.elapsed());
+            Connection { socket, in_flight_guard }.recycle(&worker.settings(), Instant::now(), None);
         }
         Err(failure) => {
-            seat.upstream.stats().connect_failures[failure.index()].add(1);
-            seat.upstream.note_failure(&worker, &seat.endpoint, failure);
+            in_flight_guard.upstream.stats().connect_failures[failure.index()].add(1);
+            in_flight_guard.upstream.note_failure(&worker, &in_flight_guard.endpoint, failure);
         }
     }
 }
 
-fn connected(worker: &Worker, seat: &Seat, stream: Stream, took: Duration) -> Socket {
-    seat.endpoint.connect_time.add(took);
-    seat.upstream.stats().connects.add(1);
-    seat.upstream.note_success(&seat.endpoint);
-    worker.new_socket(stream, seat.upstream.shared.slot, seat.endpoint.shared.id)
+fn connected(worker: &Worker, in_flight_guard: &InFlightGuard, stream: Stream, took: Duration) -> Socket {
+    in_flight_guard.endpoint.connect_time.add(took);
+    in_flight_guard.upstream.stats().connects.add(1);
+    in_flight_guard.upstream.note_success(&in_flight_guard.endpoint);
+    worker.new_socket(stream, in_flight_guard.upstream.shared.slot, in_flight_guard.endpoint.shared.id)
 }
 
 /// Connects, and performs the TLS and HTTP/2 handshakes if required, within the same limit.

@@ -354,7 +354,7 @@ impl Http2Call {
                         let trailers = ready!(body.poll_trailers(cx)).map_err(of_h2)?;
                         let (stream, fields) =
                             (body.stream_id().as_u32(), trailers.as_ref().map_or(0, HeaderMap::len));
-                        if trailers.is_some() && !self.shared.batch.has_sound_trailers(stream, fields) {
+                        if trailers.is_some() && !self.shared.batch.has_valid_trailers(stream, fields) {
                             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                         }
                         self.text.extend_from_slice(b"0\r\n");

@@ -292,11 +292,11 @@ impl LocalEndpoint {
     /// A connection was found dead: this worker closes its idle connections now, other workers before they use one.
     pub(super) fn purge(&self) {
         self.shared.purge();
-        self.heed_purges();
+        self.close_purged_connections();
     }
 
     /// Closes the idle connections if a worker has found one of them dead since the last call.
-    pub(super) fn heed_purges(&self) {
+    pub(super) fn close_purged_connections(&self) {
         let purges = self.shared.purges.load(Ordering::Relaxed);
         if self.purges_seen.replace(purges) != purges {
             self.close_unused();

@@ -24,8 +24,8 @@ pub mod shared;
 mod stalled;
 
 pub(crate) use admission::Admission;
-pub(crate) use balance::{StableHash, Tried, Wish};
-pub(crate) use connect::{Connection, Seat};
+pub(crate) use balance::{AvoidedEndpoints, StableHash, Wish};
+pub(crate) use connect::{Connection, InFlightGuard};
 pub(crate) use http2::{Http2Call, NoWebSocket, Refused, fields};
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
 pub(crate) use pool::{IdleEvent, IdleEvents, Socket};

@@ -54,7 +54,8 @@ impl LocalUpstream {
 
     /// A connect or a response came from the endpoint.
     pub(crate) fn note_success(&self, endpoint: &LocalEndpoint) {
-        if endpoint.shared.is_suspect() && endpoint.shared.held_for().is_none() && endpoint.shared.readmit() {
+        if endpoint.shared.is_unhealthy() && endpoint.shared.held_for().is_none() && endpoint.shared.readmit()
+        {
             self.stats().readmissions.add(1);
             tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "the endpoint is healthy again");
         }
@@ -74,19 +75,19 @@ impl LocalUpstream {
             return self.note_error(worker, endpoint);
         }
         endpoint.errors.set(0);
-        endpoint.shared.forgive();
+        endpoint.shared.reset_ejections();
     }
 
     /// Counts one more consecutive error.
     fn note_error(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
         let Some(ejection) = self.ejection() else { return };
         endpoint.errors.set(endpoint.errors.get() + 1);
-        if endpoint.errors.get() < ejection.consecutive_errors || endpoint.shared.is_suspect() {
+        if endpoint.errors.get() < ejection.consecutive_errors || endpoint.shared.is_unhealthy() {
             return;
         }
         endpoint.errors.set(0);
         let eligible = self.eligible();
-        let suspects = eligible.iter().filter(|endpoint| endpoint.shared.is_suspect()).count();
+        let suspects = eligible.iter().filter(|endpoint| endpoint.shared.is_unhealthy()).count();
         if (suspects + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent) {
             endpoint.shared.hold(ejection.time);
             self.suspect(worker, endpoint);
@@ -121,7 +122,7 @@ async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<Loc
     loop {
         // Jitter, so that the probes of many upstreams do not coincide.
         sleep(interval.mul_f64(0.75 + 0.5 * fastrand::f64())).await;
-        if endpoint.is_removed() || !endpoint.shared.is_suspect() {
+        if endpoint.is_removed() || !endpoint.shared.is_unhealthy() {
             return;
         }
         if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, TcpStream::connect(endpoint.shared.address())).await {

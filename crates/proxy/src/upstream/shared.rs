@@ -155,7 +155,7 @@ pub struct SharedEndpoint {
     /// See [`mark`](Self::mark).
     mark: u64,
     /// When the endpoint became unhealthy, by [`uptime_millis`], and [`FAILING`]; 0 while the endpoint is healthy.
-    suspect_since: AtomicU64,
+    unhealthy_since: AtomicU64,
     /// The end of the ejection, by [`uptime_millis`].
     held_until: AtomicU64,
     /// The number of ejections in a row.
@@ -177,7 +177,7 @@ impl SharedEndpoint {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             address,
             mark: mark(address),
-            suspect_since: AtomicU64::new(0),
+            unhealthy_since: AtomicU64::new(0),
             held_until: AtomicU64::new(0),
             ejected: AtomicU32::new(0),
             ramp_from: AtomicU64::new(if ramp { uptime_millis() } else { 0 }),
@@ -207,14 +207,14 @@ impl SharedEndpoint {
     /// Whether the endpoint is avoided while other endpoints are eligible.
     #[must_use]
     #[inline]
-    pub fn is_suspect(&self) -> bool {
-        self.suspect_since.load(Ordering::Relaxed) != 0
+    pub fn is_unhealthy(&self) -> bool {
+        self.unhealthy_since.load(Ordering::Relaxed) != 0
     }
 
     /// How long the endpoint has been unhealthy.
     #[must_use]
     pub fn suspect_for(&self) -> Option<Duration> {
-        match self.suspect_since.load(Ordering::Relaxed) & !FAILING {
+        match self.unhealthy_since.load(Ordering::Relaxed) & !FAILING {
             0 => None,
             since => Some(Duration::from_millis(uptime_millis().saturating_sub(since))),
         }
@@ -241,12 +241,12 @@ impl SharedEndpoint {
     pub(crate) fn suspect(&self) -> bool {
         let since = uptime_millis();
         let marked = |before: u64| (before & !FAILING == 0).then_some(before | since);
-        self.suspect_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked).is_ok()
+        self.unhealthy_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked).is_ok()
     }
 
     /// The endpoint responded: it is healthy again, with slow start. True for the one caller that changed the state.
     pub(crate) fn readmit(&self) -> bool {
-        let changed = self.suspect_since.fetch_and(FAILING, Ordering::Relaxed) & !FAILING != 0;
+        let changed = self.unhealthy_since.fetch_and(FAILING, Ordering::Relaxed) & !FAILING != 0;
         if changed {
             self.ramp_from.store(uptime_millis(), Ordering::Relaxed);
         }
@@ -256,9 +256,9 @@ impl SharedEndpoint {
     /// Sets whether the endpoint fails its health checks. True for the one caller that changed the state.
     pub(crate) fn set_failing(&self, fails: bool) -> bool {
         match fails {
-            true => self.suspect_since.fetch_or(FAILING, Ordering::Relaxed) & FAILING == 0,
+            true => self.unhealthy_since.fetch_or(FAILING, Ordering::Relaxed) & FAILING == 0,
             false => {
-                let changed = self.suspect_since.fetch_and(!FAILING, Ordering::Relaxed) & FAILING != 0;
+                let changed = self.unhealthy_since.fetch_and(!FAILING, Ordering::Relaxed) & FAILING != 0;
                 if changed {
                     self.ramp_from.store(uptime_millis(), Ordering::Relaxed);
                 }
@@ -270,7 +270,7 @@ impl SharedEndpoint {
     /// Whether the endpoint fails its health checks.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        self.suspect_since.load(Ordering::Relaxed) & FAILING != 0
+        self.unhealthy_since.load(Ordering::Relaxed) & FAILING != 0
     }
 
     /// Ejects the endpoint for `time`, and for as much longer each time in a row.
@@ -287,7 +287,7 @@ impl SharedEndpoint {
     }
 
     /// The endpoint responds without errors: the next ejection counts as the first.
-    pub(crate) fn forgive(&self) {
+    pub(crate) fn reset_ejections(&self) {
         if self.ejected.load(Ordering::Relaxed) > 0 {
             self.ejected.store(0, Ordering::Relaxed);
         }
@@ -343,9 +343,9 @@ mod tests {
         let endpoint = SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false);
         assert!(endpoint.suspect());
         assert!(!endpoint.suspect(), "only one caller probes");
-        assert!(endpoint.is_suspect());
+        assert!(endpoint.is_unhealthy());
         assert!(endpoint.readmit());
-        assert!(!endpoint.is_suspect());
+        assert!(!endpoint.is_unhealthy());
         assert!(endpoint.share(Duration::from_secs(3600)) <= 0.11);
         assert!((endpoint.share(Duration::ZERO) - 1.0).abs() < f64::EPSILON);
     }

@@ -113,7 +113,7 @@ pub(crate) fn run(mut start: Start) -> io::Result<()> {
     runtime.block_on(async move {
         let listeners = std::mem::take(&mut start.listeners);
         let worker = Rc::new(Worker::new(start));
-        spawn_local(worker.clone().keep_house());
+        spawn_local(worker.clone().run_housekeeping());
         spawn_local(worker.clone().watch_idle());
         worker.obey(listeners).await
     })
@@ -331,7 +331,7 @@ impl Worker {
                     upstream.update(&set, drain);
                     // One worker checks for all workers.
                     if slot % self.mailboxes.len() == self.id {
-                        upstream.keep_checked();
+                        upstream.start_health_checks();
                     }
                 }
             }
@@ -371,7 +371,7 @@ impl Worker {
         doomed.iter().for_each(AbortHandle::abort);
     }
 
-    async fn keep_house(self: Rc<Self>) {
+    async fn run_housekeeping(self: Rc<Self>) {
         let mut ticks = interval(HOUSEKEEPING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -381,7 +381,7 @@ impl Worker {
             for upstream in upstreams {
                 upstream.expire_idle(now, idle);
             }
-            self.externals.keep_house(now);
+            self.externals.run_housekeeping(now);
             self.spares.trim();
             if let Some(log) = &self.log {
                 log.flush(self.stats());

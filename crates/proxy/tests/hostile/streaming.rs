@@ -200,7 +200,7 @@ async fn endpoint_with_a_full_receive_window_stays_healthy() -> TestResult {
     // Many times as long as an acknowledgement may take.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(gateway.count(|upstream| &upstream.attempts), 1);
-    assert!(!gateway.endpoint(listener.local_addr()?).is_suspect());
+    assert!(!gateway.endpoint(listener.local_addr()?).is_unhealthy());
     endpoint.read_until("\r\n\r\n").await?;
     endpoint.read_exact(50_000).await?;
     endpoint.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?;

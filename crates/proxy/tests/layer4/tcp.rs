@@ -125,7 +125,7 @@ async fn tcp_connections_avoid_an_endpoint_that_refuses_them() -> TestResult {
         assert_eq!(read(&mut connect(&gateway).await?, 1).await?, b"b");
     }
     let upstream = gateway.proxy().telemetry().upstreams().remove(0);
-    let suspects = upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_suspect()).count();
+    let suspects = upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_unhealthy()).count();
     assert_eq!(suspects, 1);
     Ok(())
 }
@@ -198,7 +198,8 @@ async fn endpoint_with_consecutive_resets_becomes_unhealthy() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway =
         tcp([address]).workers(1).settings(|settings| settings.resilience.attempts = 1).start().await?;
-    let is_suspect = || gateway.proxy().telemetry().upstreams()[0].endpoints().endpoints[0].0.is_suspect();
+    let is_unhealthy =
+        || gateway.proxy().telemetry().upstreams()[0].endpoints().endpoints[0].0.is_unhealthy();
     let breaks = async || {
         let mut client = connect(&gateway).await?;
         let mut server = accept(&endpoint).await?;
@@ -217,12 +218,12 @@ async fn endpoint_with_consecutive_resets_becomes_unhealthy() -> TestResult {
         let mut server = accept(&endpoint).await?;
         server.write_all(b"1").await?;
         assert_eq!(read(&mut client, 1).await?, b"1");
-        assert!(!is_suspect(), "it answers now and then");
+        assert!(!is_unhealthy(), "it answers now and then");
     }
     for _ in 0..3 {
         breaks().await?;
     }
-    assert!(is_suspect());
+    assert!(is_unhealthy());
     Ok(())
 }
 

@@ -145,7 +145,7 @@ async fn datagram_refused_by_an_endpoint_is_sent_to_another() -> TestResult {
         assert_eq!(ask(&client(gateway.layer4_addr()).await?, b"a").await?, b"ba");
     }
     let upstream = gateway.proxy().telemetry().upstreams().remove(0);
-    assert_eq!(upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_suspect()).count(), 1);
+    assert_eq!(upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_unhealthy()).count(), 1);
     let refused = Failure::ConnectRefused.index();
     let (retries, failures) = (
         upstream.shards().sum(|shard| &shard.retries[refused]),

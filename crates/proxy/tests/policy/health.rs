@@ -46,7 +46,7 @@ fn healthy(status: u16) -> Behaviour {
 }
 
 fn is_avoided(gateway: &Gateway, backend: &Backend) -> bool {
-    gateway.endpoint(backend.addr()).is_suspect()
+    gateway.endpoint(backend.addr()).is_unhealthy()
 }
 
 #[tokio::test]
@@ -117,13 +117,13 @@ async fn grpc_health_check_uses_the_grpc_health_protocol() -> TestResult {
     let upstream = gateway.proxy().telemetry().upstreams().into_iter().next().unwrap();
     let endpoint = upstream.endpoints().endpoints[0].0.clone();
     gateway.wait_until(|_| upstream.shards().sum(|shard| &shard.checks) > 3).await?;
-    assert!(!endpoint.is_suspect());
+    assert!(!endpoint.is_unhealthy());
     let asked = backend.last();
     assert_eq!((&asked["content-type"], &asked["te"]), (&"application/grpc".parse()?, &"trailers".parse()?));
     backend.set(Manner::GrpcHealth(false));
     gateway.wait_until(|_| endpoint.is_failing()).await?;
     backend.set(Manner::GrpcHealth(true));
-    gateway.wait_until(|_| !endpoint.is_suspect()).await?;
+    gateway.wait_until(|_| !endpoint.is_unhealthy()).await?;
     backend.set(Manner::GrpcStatus(12));
     gateway.wait_until(|_| endpoint.is_failing()).await
 }

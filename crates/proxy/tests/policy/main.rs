@@ -38,7 +38,7 @@ use sluicegate_model::policy::{
     Access, Authentication, Consumer, Credential, Jwt, JwtKeys, JwtProvider, KeyHash, Method, RateLimits,
     Security,
 };
-use sluicegate_model::{Config, RouteId, VirtualHost};
+use sluicegate_model::{Config, ObjectId, VirtualHost};
 use sluicegate_proxy::failure::Denial;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Response;
@@ -79,8 +79,8 @@ fn set_limits(config: &mut Config, limits: RateLimits) {
     routes(config, |route| route.rate_limits = Some(limits.clone()));
 }
 
-fn id(kind: &'static str, name: &str) -> RouteId {
-    RouteId { kind, namespace: "default".into(), name: name.into() }
+fn id(kind: &'static str, name: &str) -> ObjectId {
+    ObjectId { kind, namespace: "default".into(), name: name.into() }
 }
 
 /// A policy that asks for nothing.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
-use sluicegate_model::RouteId;
+use sluicegate_model::ObjectId;
 use sluicegate_model::policy::{Access, Authentication, Consumer, Credential, KeyHash, Method, Security};
 
 use super::*;
@@ -119,7 +119,7 @@ async fn span_attributes_of_client_input_are_truncated_and_valid_utf8() -> TestR
 #[tokio::test]
 async fn span_names_consumer_and_denying_policy_without_secrets() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
-    let id = |kind, name: &str| RouteId { kind, namespace: "default".into(), name: name.into() };
+    let id = |kind, name: &str| ObjectId { kind, namespace: "default".into(), name: name.into() };
     let hash = digest::digest(&digest::SHA256, b"alice-key");
     let alice = Consumer {
         id: id("Consumer", "alice"),

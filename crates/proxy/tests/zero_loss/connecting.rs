@@ -50,7 +50,7 @@ async fn blackholed_endpoint_is_hedged_and_then_avoided_for_any_method() -> Test
         }
         let hedges = || gateway.count(|upstream| &upstream.hedges);
         assert!(hedges() >= 1);
-        gateway.wait_until(|gateway| gateway.endpoint(hole.addr()).is_suspect()).await?;
+        gateway.wait_until(|gateway| gateway.endpoint(hole.addr()).is_unhealthy()).await?;
         assert_eq!(connect_failures(&gateway, Failure::ConnectTimeout), 1);
         let before = hedges();
         for _ in 0..20 {

@@ -38,12 +38,12 @@ async fn failed_connect_marks_an_endpoint_unhealthy_and_a_probe_readmits_it() ->
     let mut client = gateway.connect().await?;
     backends[0].kill().await;
     gets(&mut client, 40).await?;
-    assert!(gateway.endpoint(backends[0].addr()).is_suspect());
+    assert!(gateway.endpoint(backends[0].addr()).is_unhealthy());
     assert_eq!((refused(&gateway), gateway.count(|upstream| &upstream.ejections)), (1, 1));
 
     backends[0].restart().await?;
     // Nobody asks for anything meanwhile: it is the probe that finds out.
-    gateway.wait_until(|gateway| !gateway.endpoint(backends[0].addr()).is_suspect()).await?;
+    gateway.wait_until(|gateway| !gateway.endpoint(backends[0].addr()).is_unhealthy()).await?;
     assert_eq!(gateway.count(|upstream| &upstream.readmissions), 1);
     gets(&mut client, 20).await?;
     assert_eq!(backends[0].requests(), 10, "it has its full share again");
@@ -74,14 +74,14 @@ async fn endpoint_health_survives_changes_of_routes_and_other_endpoints() -> Tes
     gets(&mut client, 20).await?;
     gateway.set_addresses(backends.iter().map(Backend::addr)).await;
     gets(&mut client, 20).await?;
-    assert!(gateway.endpoint(backends[0].addr()).is_suspect());
+    assert!(gateway.endpoint(backends[0].addr()).is_unhealthy());
     assert_eq!(refused(&gateway), 1);
 
     // An address that was gone and comes back is another endpoint: it starts without a past.
     gateway.set_addresses([backends[1].addr()]).await;
     backends[0].restart().await?;
     gateway.set_addresses(backends.iter().map(Backend::addr)).await;
-    assert!(!gateway.endpoint(backends[0].addr()).is_suspect());
+    assert!(!gateway.endpoint(backends[0].addr()).is_unhealthy());
     Ok(())
 }
 
@@ -100,11 +100,13 @@ async fn unhealthy_endpoints_are_used_if_all_are_unhealthy() -> TestResult {
     backends[1].kill().await;
     let mut client = gateway.connect().await?;
     assert_eq!(client.request(GET).await?.status, 502);
-    let suspects = || backends.iter().filter(|backend| gateway.endpoint(backend.addr()).is_suspect()).count();
+    let suspects =
+        || backends.iter().filter(|backend| gateway.endpoint(backend.addr()).is_unhealthy()).count();
     assert_eq!(suspects(), 2);
     backends[0].restart().await?;
     gets(&mut client, 1).await?;
-    let suspects = || backends.iter().filter(|backend| gateway.endpoint(backend.addr()).is_suspect()).count();
+    let suspects =
+        || backends.iter().filter(|backend| gateway.endpoint(backend.addr()).is_unhealthy()).count();
     assert_eq!(suspects(), 1, "one answered");
     Ok(())
 }
@@ -117,7 +119,7 @@ async fn readmitted_endpoint_receives_less_traffic_during_slow_start() -> TestRe
     backends[0].kill().await;
     gets(&mut client, 4).await?;
     backends[0].restart().await?;
-    gateway.wait_until(|gateway| !gateway.endpoint(backends[0].addr()).is_suspect()).await?;
+    gateway.wait_until(|gateway| !gateway.endpoint(backends[0].addr()).is_unhealthy()).await?;
     let before = backends[0].requests();
     gets(&mut client, 400).await?;
     let share = backends[0].requests() - before;
@@ -151,7 +153,7 @@ async fn endpoint_that_closes_every_connection_becomes_unhealthy() -> TestResult
     let gateway = in_turn(&backends).settings(never_probe).start().await?;
     let mut client = gateway.connect().await?;
     gets(&mut client, 40).await?;
-    assert!(gateway.endpoint(backends[0].addr()).is_suspect());
+    assert!(gateway.endpoint(backends[0].addr()).is_unhealthy());
     assert_eq!(super::retries(&gateway, Failure::Reset), 3);
     Ok(())
 }

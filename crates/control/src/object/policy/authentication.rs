@@ -38,7 +38,7 @@ pub(crate) enum Needed {
     /// Names and passwords.
     Users { realm: Box<str>, forward: bool },
     /// The CA certificates for the server of the external service.
-    Vouchers(Arc<External>),
+    CaCertificates(Arc<External>),
 }
 
 /// The methods, without the values of Secrets: methods are unusable without them.
@@ -80,7 +80,7 @@ pub(crate) fn check(
             None => methods.push(Method::External(external)),
             Some((field, value)) => {
                 // Without its CA certificate, the server cannot be verified.
-                let what = Needed::Vouchers(external);
+                let what = Needed::CaCertificates(external);
                 needs.push(Need { field, value, method: methods.len(), what });
                 let reason = "its Secret has not been read".into();
                 methods.push(Method::Unusable { method: "external".into(), reason });

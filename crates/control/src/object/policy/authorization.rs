@@ -30,7 +30,7 @@ pub(crate) fn check(
             check_rule(rule, namespace, authentication, &field, findings)
         })
         .collect();
-    tell_of_unmet(&rules, field, findings);
+    report_unreachable_rules(&rules, field, findings);
     let allows_others = match written.default {
         Some(action) => action == Action::Allow,
         None => !rules.iter().any(|rule| rule.allows),
@@ -39,7 +39,7 @@ pub(crate) fn check(
 }
 
 /// Reports rules after a rule that every request matches.
-fn tell_of_unmet(rules: &[AuthorizationRule], field: &str, findings: &mut Findings) {
+fn report_unreachable_rules(rules: &[AuthorizationRule], field: &str, findings: &mut Findings) {
     let meets_all = |rule: &AuthorizationRule| {
         let AuthorizationRule { allows: _, consumers, groups, claims, methods, paths, addresses } = rule;
         consumers.is_empty()

@@ -50,17 +50,17 @@ pub(crate) struct TrafficPolicy {
     pub(crate) created: Option<i64>,
     pub(crate) targets: Vec<Target>,
     pub(crate) traffic: Arc<Traffic>,
-    pub(crate) service: OfService,
+    pub(crate) service: ServiceTrafficSettings,
 }
 
 /// The settings of a policy for the Services that it applies to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct OfService {
+pub(crate) struct ServiceTrafficSettings {
     pub(crate) limits: UpstreamLimits,
     pub(crate) health: Option<Arc<Health>>,
 }
 
-impl OfService {
+impl ServiceTrafficSettings {
     /// Overrides the annotations of the Service.
     pub(crate) fn apply(&self, upstream: &mut Upstream) {
         let UpstreamLimits { max_requests, max_requests_per_endpoint } = &mut upstream.limits;
@@ -80,7 +80,7 @@ impl TrafficPolicy {
         let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
         let Some(mut spec) = raw.spec else {
             findings.error("spec", "is missing: write targetRefs and at least one other part");
-            let (traffic, service) = (Arc::new(Traffic::new(object.id())), OfService::default());
+            let (traffic, service) = (Arc::new(Traffic::new(object.id())), ServiceTrafficSettings::default());
             return Self { created, targets: Vec::new(), traffic, service };
         };
         let targets = std::mem::take(&mut spec.target_refs).into_iter().enumerate().collect();
@@ -154,7 +154,7 @@ impl TrafficPolicy {
                 created: created(raw),
                 targets,
                 traffic: Arc::new(Traffic::new(object.id())),
-                service: OfService::default(),
+                service: ServiceTrafficSettings::default(),
             },
         }
     }
@@ -527,19 +527,19 @@ fn of_service(
     (breaker, check): (Option<written::CircuitBreaker>, Option<written::HealthCheck>),
     is_of_services: bool,
     findings: &mut Findings,
-) -> OfService {
+) -> ServiceTrafficSettings {
     let written = [("spec.circuitBreaker", breaker.is_some()), ("spec.healthCheck", check.is_some())];
     if !is_of_services {
         for (field, _) in written.into_iter().filter(|(_, is_written)| *is_written) {
             findings.error(field, "is only for Services: name only Services in targetRefs");
         }
-        return OfService::default();
+        return ServiceTrafficSettings::default();
     }
     let breaker = part(breaker, findings, circuit_breaker);
     let (limits, ejection) = breaker.unwrap_or_default();
     let check = part(check, findings, health_check);
     let has_health = ejection.is_some() || check.is_some();
-    OfService { limits, health: has_health.then(|| Arc::new(Health { ejection, check })) }
+    ServiceTrafficSettings { limits, health: has_health.then(|| Arc::new(Health { ejection, check })) }
 }
 
 fn circuit_breaker(

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch as state;
 use tokio::time::sleep;
 
-use super::status::Board;
+use super::status::StatusBoard;
 use super::watch::in_words;
 use crate::object::Kind;
 use crate::problem::{Problem, Severity};
@@ -61,7 +61,7 @@ pub enum Addresses {
 pub(super) async fn follow(
     client: Client,
     from: &Addresses,
-    board: &Board,
+    board: &StatusBoard,
     lack: &state::Sender<Option<Problem>>,
 ) {
     match from {
@@ -75,7 +75,7 @@ pub(super) async fn follow(
                     tell(None);
                     board.set_addresses(addresses);
                 }
-                Err(fault) => tell(Some(lacks(name, &fault, Consequence::Kept))),
+                Err(fault) => tell(Some(lacks(name, &fault, AddressFallback::Kept))),
             })
             .await;
         }
@@ -132,25 +132,25 @@ impl Choice {
         (self.is_known && !addresses.is_empty()).then_some(addresses)
     }
 
-    fn consequence(&self) -> Consequence {
-        if self.service.is_empty() { Consequence::OfNodes } else { Consequence::Kept }
+    fn consequence(&self) -> AddressFallback {
+        if self.service.is_empty() { AddressFallback::NodeAddresses } else { AddressFallback::Kept }
     }
 }
 
 /// The consequence of a Service without an address for the status of Ingresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Consequence {
+enum AddressFallback {
     /// Ingresses keep their addresses.
     Kept,
     /// Ingresses receive the addresses of the nodes.
-    OfNodes,
+    NodeAddresses,
 }
 
 /// The reason why a Service has no address, for the log and for an Event about the Service.
-fn lacks(name: &ObjectName, fault: &str, consequence: Consequence) -> Problem {
+fn lacks(name: &ObjectName, fault: &str, consequence: AddressFallback) -> Problem {
     let (severity, then) = match consequence {
-        Consequence::Kept => (Severity::Warning, "the status of Ingresses keeps its addresses"),
-        Consequence::OfNodes => (
+        AddressFallback::Kept => (Severity::Warning, "the status of Ingresses keeps its addresses"),
+        AddressFallback::NodeAddresses => (
             Severity::Note,
             "the status of Ingresses has the addresses of the nodes until the Service has an address",
         ),
@@ -334,7 +334,7 @@ mod tests {
     fn missing_service_or_pending_load_balancer_is_reported() {
         let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
         let told = |service: Option<&Service>| {
-            addresses_of(service).map_err(|fault| lacks(&name, &fault, Consequence::Kept).to_string())
+            addresses_of(service).map_err(|fault| lacks(&name, &fault, AddressFallback::Kept).to_string())
         };
         let says = |what| {
             format!(
@@ -365,7 +365,7 @@ mod tests {
         choice.set_nodes(vec!["198.51.100.2".into()]);
         choice.set_service(Err("does not exist".to_owned()));
         assert_eq!(choice.addresses(), Some(&["192.0.2.7".into()][..]), "names in DNS stay");
-        assert_eq!(choice.consequence(), Consequence::Kept);
+        assert_eq!(choice.consequence(), AddressFallback::Kept);
     }
 
     #[test]

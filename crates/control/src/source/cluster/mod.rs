@@ -49,7 +49,7 @@ mod watch;
 
 use addresses::Addresses;
 use lease::Elector;
-use status::Board;
+use status::StatusBoard;
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
 
 /// The most pieces of news in the queue; further pieces wait at the API server.
@@ -149,7 +149,7 @@ impl ClusterSource {
     /// objects are known; until then `run` does not call `publish`, which must not block.
     pub async fn run(self, publish: impl Publish) -> Infallible {
         let mut resigned = self.resigned.subscribe();
-        let board = self.status.as_ref().map(|_| Arc::new(Board::default()));
+        let board = self.status.as_ref().map(|_| Arc::new(StatusBoard::default()));
         let (lack, lacking) = state::channel(None);
         let writing = self.status.zip(board.clone()).map(|(status, board)| {
             let writing = write(self.client.clone(), status, board, self.leads, lack);
@@ -195,7 +195,7 @@ impl ClusterSource {
 async fn write(
     client: Client,
     status: StatusOptions,
-    board: Arc<Board>,
+    board: Arc<StatusBoard>,
     leads: state::Sender<bool>,
     lack: state::Sender<Option<Problem>>,
 ) -> Infallible {
@@ -252,7 +252,7 @@ struct Follower<P> {
     /// The reason why there are no addresses to write.
     lacking: state::Receiver<Option<Problem>>,
     /// The status to write, if the gateway writes status.
-    board: Option<Arc<Board>>,
+    board: Option<Arc<StatusBoard>>,
     output: Output<P>,
 }
 
@@ -472,7 +472,7 @@ impl<P: Publish> Follower<P> {
     fn report(&mut self) {
         // All watches fail one after another, each in its own way, which is one problem.
         let away = |watch: &Watch| {
-            let fault = watch.fault.as_ref().filter(|fault| fault.reason == Reason::Away)?;
+            let fault = watch.fault.as_ref().filter(|fault| fault.reason == Reason::Temporary)?;
             Some(format!("{}: {}", watch.selection, fault.message))
         };
         let mut away = self.watches.values().filter_map(away);
@@ -486,7 +486,7 @@ impl<P: Publish> Follower<P> {
             match &watch.fault {
                 // The CRDs of Gateway API need not be installed, and our own CRDs neither.
                 Some(fault) if fault.reason == Reason::Unknown && watch.is_settled => {}
-                Some(fault) if fault.reason == Reason::Away => {}
+                Some(fault) if fault.reason == Reason::Temporary => {}
                 // The right to Secrets of one type includes Secrets of other types, and its lack has been reported.
                 Some(fault) if fault.reason == Reason::Forbidden && watch.selection.is_of_credentials() => {}
                 Some(fault) => {
@@ -499,12 +499,12 @@ impl<P: Publish> Follower<P> {
             let of: Vec<String> = of.iter().map(ToString::to_string).collect();
             problem(&format!("{}: {message}", of.join(", ")), reason)
         });
-        let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Away)));
+        let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Temporary)));
         let of_watches = of_watches.chain(too_many(&self.unwatched));
         let of_addresses = self.lacking.borrow().clone();
         self.output.report(&self.store, of_objects.chain(of_watches).chain(of_addresses));
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
-            board.want(&self.named.ingresses, &self.output.problems(), self.output.standings());
+            board.want(&self.named.ingresses, &self.output.problems(), self.output.policy_statuses());
         }
     }
 }
@@ -529,7 +529,7 @@ impl Selection {
             Kind::SecurityPolicy | Kind::Consumer => reason == Reason::Forbidden,
             _ => false,
         };
-        reason != Reason::Away && !is_needed
+        reason != Reason::Temporary && !is_needed
     }
 }
 
@@ -570,7 +570,7 @@ fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
 /// The problem with some watches (`what`), and its reason.
 fn problem(what: &str, reason: Reason) -> Problem {
     let consequence = match reason {
-        Reason::Away => "the last known objects stay in service",
+        Reason::Temporary => "the last known objects stay in service",
         Reason::Forbidden => "grant the service account get, list and watch for them",
         Reason::Unknown => "they are not served",
     };

@@ -19,7 +19,7 @@ const MESSAGE_MAX: usize = 4096;
 
 /// The current status.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PolicyStanding {
+pub(super) struct CurrentPolicyStatus {
     /// `metadata.uid`, by which an Event names it.
     pub(super) uid: Option<Box<str>>,
     /// `metadata.generation`: the number of the version of the specification.
@@ -31,7 +31,7 @@ pub(super) struct PolicyStanding {
 
 /// The intended status of a policy or a Consumer, for one of its generations.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PolicyWish {
+pub(super) struct DesiredPolicyStatus {
     verdicts: Vec<Verdict>,
     generation: Option<i64>,
 }
@@ -41,7 +41,7 @@ pub(super) fn has_status(kind: Kind) -> bool {
     matches!(kind, Kind::SecurityPolicy | Kind::RateLimitPolicy | Kind::TrafficPolicy | Kind::Consumer)
 }
 
-impl PolicyStanding {
+impl CurrentPolicyStatus {
     pub(super) fn of(object: &DynamicObject) -> Self {
         let status = object.data.get("status").and_then(Value::as_object);
         Self {
@@ -53,7 +53,7 @@ impl PolicyStanding {
     }
 
     /// The status to write; `None` if the object has it.
-    pub(super) fn task(&self, object: &ObjectRef, wish: &PolicyWish) -> Option<Value> {
+    pub(super) fn task(&self, object: &ObjectRef, wish: &DesiredPolicyStatus) -> Option<Value> {
         let status = match object.kind {
             Kind::Consumer => self.conditions_of_consumer(wish)?,
             _ => self.ancestors_of_policy(object, wish),
@@ -62,7 +62,7 @@ impl PolicyStanding {
         if status.iter().all(stands) { None } else { Some(Value::Object(status)) }
     }
 
-    fn conditions_of_consumer(&self, wish: &PolicyWish) -> Option<Map<String, Value>> {
+    fn conditions_of_consumer(&self, wish: &DesiredPolicyStatus) -> Option<Map<String, Value>> {
         let verdict = wish.verdicts.first()?;
         let before = list(self.status.get("conditions"));
         let mut conditions: Vec<Value> =
@@ -72,7 +72,7 @@ impl PolicyStanding {
     }
 
     /// The entries of other controllers stay.
-    fn ancestors_of_policy(&self, object: &ObjectRef, wish: &PolicyWish) -> Map<String, Value> {
+    fn ancestors_of_policy(&self, object: &ObjectRef, wish: &DesiredPolicyStatus) -> Map<String, Value> {
         const ANCESTORS_MAX: usize = 16;
         let before = list(self.status.get("ancestors"));
         let of_us = |ancestor: &Value| ancestor["controllerName"] == CONTROLLER;
@@ -93,8 +93,8 @@ impl PolicyStanding {
     }
 }
 
-impl PolicyWish {
-    pub(super) fn new(verdicts: Vec<Verdict>, standing: &PolicyStanding) -> Self {
+impl DesiredPolicyStatus {
+    pub(super) fn new(verdicts: Vec<Verdict>, standing: &CurrentPolicyStatus) -> Self {
         Self { verdicts, generation: standing.generation }
     }
 }
@@ -160,16 +160,16 @@ mod tests {
         }
     }
 
-    fn standing(status: Value, generation: i64) -> PolicyStanding {
+    fn standing(status: Value, generation: i64) -> CurrentPolicyStatus {
         let status = status.as_object().cloned().unwrap_or_default();
-        PolicyStanding { generation: Some(generation), status, ..PolicyStanding::default() }
+        CurrentPolicyStatus { generation: Some(generation), status, ..CurrentPolicyStatus::default() }
     }
 
     #[test]
     fn changed_condition_is_written_and_keeps_its_transition_time() {
         let policy = object(Kind::SecurityPolicy);
         let fresh = standing(json!({}), 1);
-        let wish = PolicyWish::new(vec![verdict(Reason::Accepted, "")], &fresh);
+        let wish = DesiredPolicyStatus::new(vec![verdict(Reason::Accepted, "")], &fresh);
         let mut written = fresh.task(&policy, &wish).expect("nothing stands there");
         let condition = &written["ancestors"][0]["conditions"][0];
         assert_eq!((&condition["status"], &condition["observedGeneration"]), (&json!("True"), &json!(1)));
@@ -177,7 +177,7 @@ mod tests {
         written["ancestors"][0]["conditions"][0]["lastTransitionTime"] = json!("2020-01-01T00:00:00Z");
         let stands = standing(written, 2);
         assert_eq!(stands.task(&policy, &wish), None);
-        let overridden = PolicyWish::new(vec![verdict(Reason::Overridden, "by another")], &stands);
+        let overridden = DesiredPolicyStatus::new(vec![verdict(Reason::Overridden, "by another")], &stands);
         let condition =
             &stands.task(&policy, &overridden).expect("it differs")["ancestors"][0]["conditions"][0];
         assert_eq!(condition["lastTransitionTime"], "2020-01-01T00:00:00Z");
@@ -185,7 +185,7 @@ mod tests {
             (&condition["reason"], &condition["observedGeneration"]),
             (&json!("Overridden"), &json!(2))
         );
-        let refused = PolicyWish::new(vec![verdict(Reason::Invalid, "no Secret")], &stands);
+        let refused = DesiredPolicyStatus::new(vec![verdict(Reason::Invalid, "no Secret")], &stands);
         let condition = &stands.task(&policy, &refused).expect("it differs")["ancestors"][0]["conditions"][0];
         assert_ne!(condition["lastTransitionTime"], "2020-01-01T00:00:00Z");
         assert_eq!(condition["status"], "False");
@@ -197,15 +197,15 @@ mod tests {
         let theirs =
             json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}, "conditions": []});
         let stands = standing(json!({"ancestors": [theirs]}), 1);
-        let foreign = PolicyWish::new(vec![verdict(Reason::Foreign, "of another class")], &stands);
+        let foreign = DesiredPolicyStatus::new(vec![verdict(Reason::Foreign, "of another class")], &stands);
         assert_eq!(stands.task(&policy, &foreign), None);
-        let ours = PolicyWish::new(vec![verdict(Reason::Accepted, "")], &stands);
+        let ours = DesiredPolicyStatus::new(vec![verdict(Reason::Accepted, "")], &stands);
         let written = stands.task(&policy, &ours).expect("ours is missing");
         assert_eq!(written["ancestors"].as_array().map(Vec::len), Some(2));
         assert_eq!(written["ancestors"][0], theirs);
         assert_eq!(standing(json!({}), 1).task(&policy, &foreign), None, "of nothing, nothing is said");
         let gone = standing(written, 1);
-        let nothing = PolicyWish::new(Vec::new(), &gone);
+        let nothing = DesiredPolicyStatus::new(Vec::new(), &gone);
         assert_eq!(gone.task(&policy, &nothing), Some(json!({"ancestors": [theirs]})));
     }
 
@@ -215,11 +215,11 @@ mod tests {
         let fresh = standing(json!({"conditions": [{"type": "Theirs"}]}), 3);
         let of_consumer =
             Verdict { target: None, ..verdict(Reason::Invalid, "Secret default/a does not exist") };
-        let wish = PolicyWish::new(vec![of_consumer], &fresh);
+        let wish = DesiredPolicyStatus::new(vec![of_consumer], &fresh);
         let written = fresh.task(&consumer, &wish).expect("ours is missing");
         assert_eq!(written["conditions"][0]["type"], "Theirs");
         assert_eq!(written["conditions"][1]["message"], "Secret default/a does not exist");
         assert_eq!(standing(written, 3).task(&consumer, &wish), None);
-        assert_eq!(fresh.task(&consumer, &PolicyWish::default()), None);
+        assert_eq!(fresh.task(&consumer, &DesiredPolicyStatus::default()), None);
     }
 }

@@ -2,20 +2,20 @@
 
 use k8s_openapi::api::networking::v1;
 
-use super::policy_status::PolicyStanding;
+use super::policy_status::CurrentPolicyStatus;
 use crate::object::annotation;
 
 /// The current state of an object.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
-    Ingress(IngressStanding),
+    Ingress(CurrentIngressStatus),
     /// A policy or a Consumer.
-    Policy(PolicyStanding),
+    Policy(CurrentPolicyStatus),
 }
 
 /// The part of an Ingress that the gateway writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct IngressStanding {
+pub(super) struct CurrentIngressStatus {
     /// `metadata.uid`, by which an Event names the Ingress.
     pub(super) uid: Option<Box<str>>,
     /// `status.loadBalancer.ingress`: IP addresses and host names.
@@ -24,7 +24,7 @@ pub(super) struct IngressStanding {
     pub(super) problems: Option<Box<str>>,
 }
 
-impl IngressStanding {
+impl CurrentIngressStatus {
     pub(super) fn of(ingress: &v1::Ingress) -> Self {
         let status = ingress.status.as_ref().and_then(|status| status.load_balancer.as_ref());
         let addresses = status.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();

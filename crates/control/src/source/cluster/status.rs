@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch as state};
 use tokio::time::sleep;
 
-use super::policy_status::{PolicyStanding, PolicyWish};
-use super::standing::{IngressStanding, Standing};
+use super::policy_status::{CurrentPolicyStatus, DesiredPolicyStatus};
+use super::standing::{CurrentIngressStatus, Standing};
 use super::until;
 use super::watch::in_words;
 use crate::object::{Kind, ObjectRef, annotation};
@@ -55,16 +55,16 @@ const NOTE_MAX: usize = 1024;
 
 /// The status to write, shared by the source, which computes the status, and the writer.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    cards: Mutex<Cards>,
+pub(super) struct StatusBoard {
+    status_entries: Mutex<StatusEntries>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Cards {
-    ingresses: HashMap<ObjectRef, Card>,
+struct StatusEntries {
+    ingresses: HashMap<ObjectRef, IngressStatusEntry>,
     /// Policies and Consumers, and their intended status once it is known.
-    policies: HashMap<ObjectRef, (PolicyStanding, Option<PolicyWish>)>,
+    policies: HashMap<ObjectRef, (CurrentPolicyStatus, Option<DesiredPolicyStatus>)>,
     /// The addresses of the gateway, once they are known.
     addresses: Option<Vec<Box<str>>>,
     /// The objects whose status may differ from the intended status.
@@ -78,8 +78,8 @@ struct Cards {
 
 /// An Ingress.
 #[derive(Debug, Default)]
-struct Card {
-    standing: IngressStanding,
+struct IngressStatusEntry {
+    standing: CurrentIngressStatus,
     is_ours: bool,
     /// Whether to remove the annotation, since it was ours.
     was_ours: bool,
@@ -104,33 +104,33 @@ struct IngressTask {
     problems: Option<Option<Box<str>>>,
 }
 
-impl Board {
+impl StatusBoard {
     /// Takes the current status of an object.
     pub(super) fn observe(&self, object: &ObjectRef, standing: Standing) {
-        let mut cards = self.cards();
-        cards.stands(object, standing);
-        self.queue_up(&mut cards, object);
+        let mut status_entries = self.status_entries();
+        status_entries.stands(object, standing);
+        self.queue_up(&mut status_entries, object);
     }
 
     /// Removes an object that is gone.
     pub(super) fn forget(&self, object: &ObjectRef) {
-        let mut cards = self.cards();
-        cards.ingresses.remove(object);
-        cards.policies.remove(object);
-        cards.queue.remove(object);
+        let mut status_entries = self.status_entries();
+        status_entries.ingresses.remove(object);
+        status_entries.policies.remove(object);
+        status_entries.queue.remove(object);
     }
 
     /// Takes the addresses of the gateway.
     pub(super) fn set_addresses(&self, mut addresses: Vec<Box<str>>) {
         addresses.sort();
         addresses.dedup();
-        let mut cards = self.cards();
-        if cards.addresses.as_ref() != Some(&addresses) {
+        let mut status_entries = self.status_entries();
+        if status_entries.addresses.as_ref() != Some(&addresses) {
             tracing::info!(addresses = addresses.join(", "), "the status of Ingresses gets these addresses");
-            cards.addresses = Some(addresses);
-            let all: Vec<ObjectRef> = cards.ingresses.keys().cloned().collect();
+            status_entries.addresses = Some(addresses);
+            let all: Vec<ObjectRef> = status_entries.ingresses.keys().cloned().collect();
             for object in all {
-                self.queue_up(&mut cards, &object);
+                self.queue_up(&mut status_entries, &object);
             }
         }
     }
@@ -153,52 +153,53 @@ impl Board {
                 }
             }
         }
-        let mut cards = self.cards();
-        let all: Vec<ObjectRef> = cards.ingresses.keys().cloned().collect();
+        let mut status_entries = self.status_entries();
+        let all: Vec<ObjectRef> = status_entries.ingresses.keys().cloned().collect();
         for object in all {
             let text =
                 of_ingresses.get(&object).map(|problems| shortened(&problems.join("\n"), PROBLEMS_MAX));
-            let Some(card) = cards.ingresses.get_mut(&object) else { continue };
+            let Some(card) = status_entries.ingresses.get_mut(&object) else { continue };
             card.is_ours = ours.contains(&object);
             card.was_ours |= card.is_ours;
             card.problems = text.filter(|_| card.is_ours).map(Into::into);
-            self.queue_up(&mut cards, &object);
+            self.queue_up(&mut status_entries, &object);
         }
-        self.want_policies(&mut cards, verdicts);
-        let new: Vec<_> = of_others.difference(&cards.told).cloned().collect();
-        cards.told = of_others;
+        self.set_desired_policies(&mut status_entries, verdicts);
+        let new: Vec<_> = of_others.difference(&status_entries.told).cloned().collect();
+        status_entries.told = of_others;
         for (object, message) in new {
-            cards.tell(object, message);
+            status_entries.tell(object, message);
         }
         self.changed.notify_one();
     }
 
-    fn want_policies(&self, cards: &mut Cards, verdicts: &[Verdict]) {
+    fn set_desired_policies(&self, status_entries: &mut StatusEntries, verdicts: &[Verdict]) {
         let mut of_objects: HashMap<&ObjectRef, Vec<Verdict>> = HashMap::new();
         for verdict in verdicts {
             of_objects.entry(&verdict.object).or_default().push(verdict.clone());
         }
-        let all: Vec<ObjectRef> = cards.policies.keys().cloned().collect();
+        let all: Vec<ObjectRef> = status_entries.policies.keys().cloned().collect();
         for object in all {
-            if let Some((standing, wish)) = cards.policies.get_mut(&object) {
-                *wish = Some(PolicyWish::new(of_objects.remove(&object).unwrap_or_default(), standing));
+            if let Some((standing, wish)) = status_entries.policies.get_mut(&object) {
+                *wish =
+                    Some(DesiredPolicyStatus::new(of_objects.remove(&object).unwrap_or_default(), standing));
             }
-            self.queue_up(cards, &object);
+            self.queue_up(status_entries, &object);
         }
     }
 
-    fn queue_up(&self, cards: &mut Cards, object: &ObjectRef) {
-        if cards.task(object).is_some() && cards.queue.insert(object.clone()) {
+    fn queue_up(&self, status_entries: &mut StatusEntries, object: &ObjectRef) {
+        if status_entries.task(object).is_some() && status_entries.queue.insert(object.clone()) {
             self.changed.notify_one();
         }
     }
 
-    fn cards(&self) -> MutexGuard<'_, Cards> {
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    fn status_entries(&self) -> MutexGuard<'_, StatusEntries> {
+        self.status_entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Cards {
+impl StatusEntries {
     /// Takes the current status of an object.
     fn stands(&mut self, object: &ObjectRef, standing: Standing) {
         match standing {
@@ -272,7 +273,7 @@ impl Cards {
 
 /// Writes the intended status of the board, while this process holds the Lease.
 pub(super) async fn write(
-    board: Arc<Board>,
+    board: Arc<StatusBoard>,
     client: Client,
     identity: String,
     mut holds: state::Receiver<bool>,
@@ -288,7 +289,7 @@ pub(super) async fn write(
 }
 
 struct Writer {
-    board: Arc<Board>,
+    board: Arc<StatusBoard>,
     client: Client,
     identity: String,
     /// The messages of Events, each with its time. (kube's own recorder takes all problems of an object for the first one.)
@@ -322,18 +323,21 @@ impl Writer {
     /// Writes the next status; returns whether there was a write.
     async fn next(&self) -> kube::Result<bool> {
         let told = {
-            let mut cards = self.board.cards();
-            cards.events.pop_front().map(|(object, message)| (cards.uid(&object), object, message))
+            let mut status_entries = self.board.status_entries();
+            status_entries
+                .events
+                .pop_front()
+                .map(|(object, message)| (status_entries.uid(&object), object, message))
         };
         if let Some((uid, object, message)) = told {
             self.event(&object, uid.as_deref(), &message).await;
             return Ok(true);
         }
         let next = {
-            let mut cards = self.board.cards();
-            let Some(object) = cards.next() else { return Ok(false) };
-            let uid = cards.uid(&object);
-            cards.task(&object).map(|task| (object, uid, task))
+            let mut status_entries = self.board.status_entries();
+            let Some(object) = status_entries.next() else { return Ok(false) };
+            let uid = status_entries.uid(&object);
+            status_entries.task(&object).map(|task| (object, uid, task))
         };
         let Some((object, uid, task)) = next else { return Ok(true) };
         let unwritten = Unwritten { board: &self.board, object: &object };
@@ -365,7 +369,11 @@ impl Writer {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &object.namespace, &resource);
         let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
         let written = api.patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        self.board.cards().wrote(object, version, Standing::Policy(PolicyStanding::of(&written)));
+        self.board.status_entries().wrote(
+            object,
+            version,
+            Standing::Policy(CurrentPolicyStatus::of(&written)),
+        );
         Ok(())
     }
 
@@ -401,7 +409,7 @@ impl Writer {
     }
 
     fn written(&self, object: &ObjectRef, ingress: &Ingress) {
-        self.board.cards().wrote(object, None, Standing::Ingress(IngressStanding::of(ingress)));
+        self.board.status_entries().wrote(object, None, Standing::Ingress(CurrentIngressStatus::of(ingress)));
     }
 
     /// Reports a problem by an Event. Nothing depends on Events: an Event that cannot be written is dropped.
@@ -453,14 +461,14 @@ impl Writer {
 
 /// An Ingress that returns to the queue when it is dropped: after an error, and when the Lease is lost in the meantime.
 struct Unwritten<'a> {
-    board: &'a Board,
+    board: &'a StatusBoard,
     object: &'a ObjectRef,
 }
 
 impl Drop for Unwritten<'_> {
     fn drop(&mut self) {
-        let mut cards = self.board.cards();
-        self.board.queue_up(&mut cards, self.object);
+        let mut status_entries = self.board.status_entries();
+        self.board.queue_up(&mut status_entries, self.object);
     }
 }
 
@@ -493,21 +501,21 @@ mod tests {
         }
     }
 
-    fn task(board: &Board, object: &ObjectRef) -> Option<IngressTask> {
-        match board.cards().task(object)? {
+    fn task(board: &StatusBoard, object: &ObjectRef) -> Option<IngressTask> {
+        match board.status_entries().task(object)? {
             Task::Ingress(task) => Some(task),
             Task::Policy { .. } => None,
         }
     }
 
-    fn of_ingress(standing: IngressStanding) -> Standing {
+    fn of_ingress(standing: CurrentIngressStatus) -> Standing {
         Standing::Ingress(standing)
     }
 
     #[test]
     fn status_is_written_only_on_a_difference() {
-        let (board, a) = (Board::default(), ingress("a"));
-        board.observe(&a, of_ingress(IngressStanding::default()));
+        let (board, a) = (StatusBoard::default(), ingress("a"));
+        board.observe(&a, of_ingress(CurrentIngressStatus::default()));
         assert_eq!(task(&board, &a), None, "nobody knows yet whose it is");
         board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], &[]);
         board.set_addresses(vec!["192.0.2.2".into(), "192.0.2.1".into()]);
@@ -516,7 +524,7 @@ mod tests {
         assert_eq!(wanted.problems, Some(Some("spec: is odd".into())));
         let addresses = vec!["192.0.2.2".into(), "192.0.2.1".into()];
         let problems = Some("spec: is odd".into());
-        board.observe(&a, of_ingress(IngressStanding { uid: None, addresses, problems }));
+        board.observe(&a, of_ingress(CurrentIngressStatus { uid: None, addresses, problems }));
         assert_eq!(task(&board, &a), None, "the order does not matter");
         board.want(&[a.clone()].into_iter().collect(), &[], &[]);
         assert_eq!(task(&board, &a), Some(IngressTask { addresses: None, problems: Some(None) }));
@@ -524,9 +532,12 @@ mod tests {
 
     #[test]
     fn status_of_ingresses_of_other_gateways_is_preserved() {
-        let (board, theirs) = (Board::default(), ingress("theirs"));
+        let (board, theirs) = (StatusBoard::default(), ingress("theirs"));
         let problems = Some("of another gateway".into());
-        board.observe(&theirs, of_ingress(IngressStanding { problems, ..IngressStanding::default() }));
+        board.observe(
+            &theirs,
+            of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }),
+        );
         board.set_addresses(vec!["192.0.2.1".into()]);
         board.want(&foldhash::HashSet::default(), &[problem(&theirs, "is odd")], &[]);
         assert_eq!(task(&board, &theirs), None);
@@ -534,9 +545,9 @@ mod tests {
 
     #[test]
     fn an_ingress_that_changes_its_class_loses_our_annotation() {
-        let (board, a) = (Board::default(), ingress("a"));
+        let (board, a) = (StatusBoard::default(), ingress("a"));
         let problems = Some("spec: is odd".into());
-        board.observe(&a, of_ingress(IngressStanding { problems, ..IngressStanding::default() }));
+        board.observe(&a, of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }));
         board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], &[]);
         assert_eq!(task(&board, &a), None);
         board.want(&foldhash::HashSet::default(), &[], &[]);
@@ -545,59 +556,60 @@ mod tests {
 
     #[test]
     fn failed_status_write_returns_to_the_end_of_the_queue() {
-        let board = Board::default();
+        let board = StatusBoard::default();
         let all = ["a", "b", "c"].map(ingress);
         for object in &all {
-            board.observe(object, of_ingress(IngressStanding::default()));
+            board.observe(object, of_ingress(CurrentIngressStatus::default()));
         }
         board.set_addresses(vec!["192.0.2.1".into()]);
         board.want(&all.iter().cloned().collect(), &[], &[]);
-        let next = || board.cards().next().expect("one waits");
+        let next = || board.status_entries().next().expect("one waits");
         assert_eq!(next(), all[0]);
         drop(Unwritten { board: &board, object: &all[0] });
         assert_eq!([next(), next(), next()], [all[1].clone(), all[2].clone(), all[0].clone()]);
-        assert_eq!(board.cards().next(), None);
+        assert_eq!(board.status_entries().next(), None);
     }
 
     #[test]
     fn write_response_does_not_replace_a_newer_watch_event() {
-        let board = Board::default();
+        let board = StatusBoard::default();
         let a = ObjectRef { kind: Kind::SecurityPolicy, ..ingress("a") };
         let of = |version: &str| {
-            let mut standing = PolicyStanding::default();
+            let mut standing = CurrentPolicyStatus::default();
             standing.version = Some(version.into());
             standing
         };
-        let known = || board.cards().policies.get(&a).and_then(|(standing, _)| standing.version.clone());
+        let known =
+            || board.status_entries().policies.get(&a).and_then(|(standing, _)| standing.version.clone());
         board.observe(&a, Standing::Policy(of("1")));
-        board.cards().wrote(&a, Some("1"), Standing::Policy(of("2")));
+        board.status_entries().wrote(&a, Some("1"), Standing::Policy(of("2")));
         assert_eq!(known().as_deref(), Some("2"));
         // Its owner wrote between our write and its answer.
         board.observe(&a, Standing::Policy(of("4")));
-        board.cards().wrote(&a, Some("2"), Standing::Policy(of("3")));
+        board.status_entries().wrote(&a, Some("2"), Standing::Policy(of("3")));
         assert_eq!(known().as_deref(), Some("4"));
         board.forget(&a);
-        board.cards().wrote(&a, Some("4"), Standing::Policy(of("5")));
+        board.status_entries().wrote(&a, Some("4"), Standing::Policy(of("5")));
         assert_eq!(known(), None, "it is gone");
     }
 
     #[test]
     fn the_queue_holds_each_ingress_once_and_events_are_bounded() {
-        let board = Board::default();
+        let board = StatusBoard::default();
         let a = ingress("a");
-        board.observe(&a, of_ingress(IngressStanding::default()));
+        board.observe(&a, of_ingress(CurrentIngressStatus::default()));
         board.set_addresses(vec!["192.0.2.1".into()]);
         for _ in 0..3 {
             board.want(&[a.clone()].into_iter().collect(), &[], &[]);
         }
-        assert_eq!(board.cards().queue.len(), 1);
+        assert_eq!(board.status_entries().queue.len(), 1);
         let service = |n: usize| ObjectRef { kind: Kind::Service, ..ingress(&n.to_string()) };
         let problems: Vec<Problem> = (0..EVENTS_MAX + 5).map(|n| problem(&service(n), "is odd")).collect();
         board.want(&foldhash::HashSet::default(), &problems, &[]);
-        assert_eq!(board.cards().events.len(), EVENTS_MAX);
-        board.cards().events.clear();
+        assert_eq!(board.status_entries().events.len(), EVENTS_MAX);
+        board.status_entries().events.clear();
         board.want(&foldhash::HashSet::default(), &problems, &[]);
-        assert!(board.cards().events.is_empty(), "each is told once");
+        assert!(board.status_entries().events.is_empty(), "each is told once");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::policy_status::{PolicyStanding, has_status};
-use super::standing::{IngressStanding, Standing};
+use super::policy_status::{CurrentPolicyStatus, has_status};
+use super::standing::{CurrentIngressStatus, Standing};
 use crate::manifest::{ParsedObject, check};
 use crate::object::class::IngressClass;
 use crate::object::ingress::Ingress;
@@ -113,7 +113,7 @@ pub(super) enum Reason {
     /// We have no permission (401, 403).
     Forbidden,
     /// Any other error, which is temporary.
-    Away,
+    Temporary,
 }
 
 /// A watch that failed.
@@ -131,8 +131,14 @@ impl Selection {
             Fields::Type(kind) => watcher::Config::default().fields(&format!("type={kind}")),
             Fields::Name(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
         };
-        let telling =
-            Telling { kind: self.kind, watch, sender, delay: RETRY_FIRST, failed: Reason::Away, refusals: 0 };
+        let telling = WatchTask {
+            kind: self.kind,
+            watch,
+            sender,
+            delay: RETRY_FIRST,
+            failed: Reason::Temporary,
+            refusals: 0,
+        };
         let task = match self.kind {
             Kind::Ingress => tokio::spawn(telling.run(self.api::<networking::Ingress>(client), config)),
             Kind::IngressClass => {
@@ -173,7 +179,7 @@ impl Selection {
 }
 
 /// A watch that sends its news.
-struct Telling {
+struct WatchTask {
     kind: Kind,
     watch: usize,
     sender: mpsc::Sender<Heard>,
@@ -193,7 +199,7 @@ enum Next {
     Restart,
 }
 
-impl Telling {
+impl WatchTask {
     /// Watches for ever; ends when the receiver is gone.
     async fn run<K: Watched>(mut self, api: Api<K>, config: watcher::Config) {
         while self.follow(&api, &config).await.is_some() {}
@@ -232,7 +238,7 @@ impl Telling {
             let Some(event) = event else {
                 if is_listing {
                     let message = format!("a list took longer than {} s", LIST_TIMEOUT.as_secs());
-                    self.failed(Fault { reason: Reason::Away, message }).await?;
+                    self.failed(Fault { reason: Reason::Temporary, message }).await?;
                     return Some(());
                 }
                 has_failed = false;
@@ -292,7 +298,7 @@ impl Telling {
         let reason = match code {
             Some(404) => Reason::Unknown,
             Some(401 | 403) => Reason::Forbidden,
-            _ => Reason::Away,
+            _ => Reason::Temporary,
         };
         let message = status.map_or_else(|| root_cause(error), |status| status.message.clone());
         self.failed(Fault { reason, message }).await.map(|()| next)
@@ -344,7 +350,7 @@ fn next(code: Option<u16>, refusals: u32) -> Next {
 fn longest_pause(reason: Reason, refusals: u32) -> Duration {
     match reason {
         Reason::Unknown | Reason::Forbidden if refusals > REFUSALS_OF_A_START => RETRY_REFUSED,
-        Reason::Unknown | Reason::Forbidden | Reason::Away => RETRY_MAX,
+        Reason::Unknown | Reason::Forbidden | Reason::Temporary => RETRY_MAX,
     }
 }
 
@@ -384,7 +390,7 @@ impl Watched for networking::Ingress {
     }
 
     fn standing(&self, _: Kind) -> Option<Standing> {
-        Some(Standing::Ingress(IngressStanding::of(self)))
+        Some(Standing::Ingress(CurrentIngressStatus::of(self)))
     }
 }
 
@@ -426,7 +432,7 @@ impl Watched for DynamicObject {
     }
 
     fn standing(&self, kind: Kind) -> Option<Standing> {
-        has_status(kind).then(|| Standing::Policy(PolicyStanding::of(self)))
+        has_status(kind).then(|| Standing::Policy(CurrentPolicyStatus::of(self)))
     }
 }
 
@@ -441,7 +447,7 @@ mod tests {
             assert_eq!(longest_pause(reason, REFUSALS_OF_A_START), RETRY_MAX);
             assert_eq!(longest_pause(reason, REFUSALS_OF_A_START + 1), RETRY_REFUSED);
         }
-        assert_eq!(longest_pause(Reason::Away, 1000), RETRY_MAX);
+        assert_eq!(longest_pause(Reason::Temporary, 1000), RETRY_MAX);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use watch::{Notice, Watch};
 
 /// The ways to notice changes.
 #[derive(Clone, Copy, Debug)]
-struct Attention {
+struct ChangeDetection {
     /// Whether inotify is used.
     notices: bool,
     /// The time between two walks through the directory. Walks find changes that inotify does not report: behind
@@ -52,7 +52,7 @@ struct Attention {
     walk_interval_short: Duration,
 }
 
-impl Attention {
+impl ChangeDetection {
     const FULL: Self = Self {
         notices: true,
         walk_interval: Duration::from_secs(10),
@@ -117,7 +117,7 @@ fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
 pub struct DirectorySource {
     dir: PathBuf,
     options: TranslateOptions,
-    attention: Attention,
+    change_detection: ChangeDetection,
     problems: state::Sender<Arc<[Problem]>>,
 }
 
@@ -126,7 +126,7 @@ impl DirectorySource {
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, options: TranslateOptions) -> Self {
         let problems = state::Sender::new(Arc::default());
-        Self { dir: dir.into(), options, attention: Attention::FULL, problems }
+        Self { dir: dir.into(), options, change_detection: ChangeDetection::FULL, problems }
     }
 
     /// The current problems, and every change of them. The log names each problem once when it appears, and once when it is gone.
@@ -140,7 +140,7 @@ impl DirectorySource {
     ///
     /// This task reads the files, a few at a time: run it on the control plane's runtime, not on a worker.
     pub async fn run(self, publish: impl Publish) -> Infallible {
-        let watch = self.attention.notices.then(|| Watch::new(&self.dir)).and_then(|watch| {
+        let watch = self.change_detection.notices.then(|| Watch::new(&self.dir)).and_then(|watch| {
             watch
                 .inspect_err(|error| {
                     tracing::warn!(
@@ -159,10 +159,10 @@ impl DirectorySource {
             has_walked: false,
             has_started: false,
             heard: Instant::now(),
-            tell_again: Instant::now() + TELL_AGAIN,
+            next_warning: Instant::now() + TELL_AGAIN,
             output: Output::new(self.options, self.problems, publish, Reach::Anywhere),
             dir: self.dir,
-            attention: self.attention,
+            change_detection: self.change_detection,
         };
         follower.run().await
     }
@@ -171,7 +171,7 @@ impl DirectorySource {
 /// A directory that the gateway follows.
 struct Follower<P> {
     dir: PathBuf,
-    attention: Attention,
+    change_detection: ChangeDetection,
     files: Files,
     watch: Option<Watch>,
     walking: Option<JoinHandle<io::Result<Listing>>>,
@@ -186,7 +186,7 @@ struct Follower<P> {
     /// The time of the notice that led to the current changes.
     heard: Instant,
     /// The time at which the log repeats that the directory cannot be listed.
-    tell_again: Instant,
+    next_warning: Instant,
     output: Output<P>,
 }
 
@@ -272,12 +272,12 @@ impl<P: Publish> Follower<P> {
         self.drain();
         let is_unsettled = self.files.walked(walk, Instant::now());
         let is_watched = is_watched && self.watch.is_some();
-        let Attention { walk_interval, walk_interval_short, .. } = self.attention;
+        let ChangeDetection { walk_interval, walk_interval_short, .. } = self.change_detection;
         let interval = if is_unsettled || !is_watched { walk_interval_short } else { walk_interval };
         self.next_walk = Some(Instant::now() + interval);
-        if !self.has_walked && self.tell_again <= Instant::now() {
+        if !self.has_walked && self.next_warning <= Instant::now() {
             // The gateway is unready in the meantime.
-            self.tell_again = Instant::now() + TELL_AGAIN;
+            self.next_warning = Instant::now() + TELL_AGAIN;
             for problem in self.files.problems() {
                 tracing::error!("{problem}");
             }
@@ -317,7 +317,7 @@ impl<P: Publish> Follower<P> {
             self.has_started = !self.files.has_unread() && !self.files.awaits_new();
             self.files.close_unknown();
             if self.files.waits_for_unopened() {
-                let soon = Instant::now() + self.attention.walk_interval_short;
+                let soon = Instant::now() + self.change_detection.walk_interval_short;
                 self.next_walk = self.next_walk.map(|due| due.min(soon));
             }
         }

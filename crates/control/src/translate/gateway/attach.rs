@@ -55,7 +55,7 @@ pub(super) fn all(
             }
         }
         if !names.is_empty() {
-            tell_of_unused_names(candidate, &names, problems);
+            report_unused_names(candidate, &names, problems);
         }
     }
     attached
@@ -206,7 +206,7 @@ pub(super) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
 }
 
 /// Reports the names of a route that are outside its attachments.
-fn tell_of_unused_names(candidate: &Candidate<'_>, attached: &[HostPattern], problems: &mut Vec<Problem>) {
+fn report_unused_names(candidate: &Candidate<'_>, attached: &[HostPattern], problems: &mut Vec<Problem>) {
     for name in candidate.route.hostnames.iter().flatten() {
         if !attached.iter().any(|host| covers(&name.pattern, host)) {
             let field = format!("spec.hostnames[{}]", name.index);

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::{Config, RouteId, UpstreamKey};
+use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
 use super::standing::{Reason, Standing, TargetName};
 use crate::object::policy::target::Target;
@@ -139,7 +139,7 @@ impl<'a, V> Attached<'a, V> {
     }
 
     /// Records that a part of a policy cannot be honoured.
-    pub(super) fn fault(&mut self, policy: &RouteId, field: &str, message: String) -> Option<Problem> {
+    pub(super) fn fault(&mut self, policy: &ObjectId, field: &str, message: String) -> Option<Problem> {
         let policy = self.policies.iter_mut().find(|known| known.at.id() == *policy)?;
         policy.fault.get_or_insert_with(|| format!("{field}: {message}"));
         Some(policy.at.problem(Severity::Error, field, message))
@@ -165,7 +165,7 @@ impl<'a, V> Attached<'a, V> {
     }
 
     /// The policies with at least one existing target.
-    pub(super) fn in_force(&self) -> impl Iterator<Item = &V> {
+    pub(super) fn with_existing_targets(&self) -> impl Iterator<Item = &V> {
         let of_verdicts = self.policies.iter().zip(&self.verdicts);
         of_verdicts
             .filter(|(_, verdicts)| verdicts.iter().any(|(reason, _)| *reason == Reason::Accepted))
@@ -178,7 +178,7 @@ impl<'a, V> Attached<'a, V> {
     }
 
     /// Reports TLS passthrough of connections to targets of policies, where no policy can have an effect.
-    pub(super) fn tell_of_unopened(&self, config: &Config, problems: &mut Vec<Problem>) {
+    pub(super) fn report_ineffective_policies(&self, config: &Config, problems: &mut Vec<Problem>) {
         let mut told = HashSet::default();
         for (host, route) in config.layer4_routes() {
             for backend in &route.backends {
@@ -204,7 +204,7 @@ impl<'a, V> Attached<'a, V> {
         mut self,
         store: &Store,
         problems: &mut Vec<Problem>,
-        standings: &mut Vec<Standing>,
+        policy_statuses: &mut Vec<Standing>,
     ) {
         let objects: Vec<&ObjectRef> = self.policies.iter().map(|policy| policy.at.object).collect();
         for (index, (policy, verdicts)) in self.policies.iter().zip(self.verdicts).enumerate() {
@@ -238,7 +238,7 @@ impl<'a, V> Attached<'a, V> {
                     section: target.port.clone(),
                 };
                 let object = policy.at.object.clone();
-                standings.push(Standing { object, target: Some(name), reason, message });
+                policy_statuses.push(Standing { object, target: Some(name), reason, message });
             }
         }
     }

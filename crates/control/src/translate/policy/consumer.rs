@@ -30,7 +30,7 @@ pub(super) struct Built {
     /// In the order of their ids.
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) problems: Vec<Problem>,
-    pub(super) standings: Vec<Standing>,
+    pub(super) policy_statuses: Vec<Standing>,
 }
 
 /// The kinds of credentials that policies ask for.
@@ -141,7 +141,7 @@ struct Building<'a> {
 impl<'a> Building<'a> {
     fn add(&mut self, at: At<'a>, consumer: &object::Consumer) {
         let asked = self.scopes.of(&at.object.namespace);
-        self.tell_of_unused(at, consumer, asked);
+        self.note_unused_credentials(at, consumer, asked);
         let mut fault = self.store.error_of(at.object);
         if asked.is_any() {
             let known = self.known(at, consumer, &mut fault);
@@ -149,11 +149,16 @@ impl<'a> Building<'a> {
         }
         let reason = if fault.is_some() { Reason::Invalid } else { Reason::Accepted };
         let message = fault.unwrap_or_default();
-        self.built.standings.push(Standing { object: at.object.clone(), target: None, reason, message });
+        self.built.policy_statuses.push(Standing {
+            object: at.object.clone(),
+            target: None,
+            reason,
+            message,
+        });
     }
 
     /// Notes of credentials that no policy asks for.
-    fn tell_of_unused(&mut self, at: At<'_>, consumer: &object::Consumer, asked: Asked) {
+    fn note_unused_credentials(&mut self, at: At<'_>, consumer: &object::Consumer, asked: Asked) {
         for (is_written, is_asked, field, what) in [
             (!consumer.keys.is_empty(), asked.keys, "spec.apiKeys", "API keys"),
             (!consumer.tokens.is_empty(), asked.tokens, "spec.tokens", "tokens (jwt)"),

@@ -19,7 +19,7 @@ use super::reference::{At, Reference};
 use super::restriction::Restricted;
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
-use crate::object::policy::traffic::OfService;
+use crate::object::policy::traffic::ServiceTrafficSettings;
 use crate::problem::Problem;
 use crate::store::Store;
 use attach::{Attached, Policy};
@@ -47,7 +47,7 @@ pub(super) struct Policies<'a> {
 }
 
 /// The policies that apply to a route.
-pub(super) struct Governed {
+pub(super) struct RoutePolicies {
     pub(super) security: Option<Arc<Security>>,
     pub(super) rate_limits: Option<Arc<RateLimits>>,
     pub(super) traffic: Option<Arc<Traffic>>,
@@ -59,11 +59,11 @@ pub(super) struct Built<'a> {
     /// In the order of their ids; none if no policy authenticates callers.
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) problems: Vec<Problem>,
-    pub(super) standings: Vec<Standing>,
+    pub(super) policy_statuses: Vec<Standing>,
     /// The Services that policies name.
     pub(super) references: Vec<Reference<'a>>,
     /// The settings of policies for upstreams themselves.
-    pub(super) upstreams: HashMap<UpstreamKey, OfService>,
+    pub(super) upstreams: HashMap<UpstreamKey, ServiceTrafficSettings>,
 }
 
 impl<'a> Policies<'a> {
@@ -108,7 +108,7 @@ impl<'a> Policies<'a> {
     }
 
     /// The policies of a route that this Ingress defines and that leads to this upstream.
-    pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Governed {
+    pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> RoutePolicies {
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
@@ -121,7 +121,7 @@ impl<'a> Policies<'a> {
             0 => traffic,
             _ => self.narrow(traffic, security.as_ref()),
         });
-        Governed { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
+        RoutePolicies { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
     }
 
     /// Whether all routes of an Ingress respond with 503.
@@ -137,7 +137,7 @@ impl<'a> Policies<'a> {
             return known.clone();
         }
         let guard = |upstream: &UpstreamKey| {
-            let guard = self.security.of_upstream(upstream).filter(|guard| guard.keeps_out())?;
+            let guard = self.security.of_upstream(upstream).filter(|guard| guard.can_deny())?;
             (!security.is_some_and(|security| Arc::ptr_eq(security, guard))).then(|| guard.id.clone())
         };
         let mut narrowed = Traffic::clone(&traffic);
@@ -174,21 +174,21 @@ impl<'a> Policies<'a> {
     /// Completes the policies, when the configuration has all routes.
     pub(super) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
         let mut built = Built { problems: self.problems, ..Built::default() };
-        self.security.tell_of_unopened(config, &mut built.problems);
-        self.rate_limits.tell_of_unopened(config, &mut built.problems);
-        self.traffic.tell_of_unopened(config, &mut built.problems);
-        rate_limit::tell_of_unknown_callers(&self.rate_limits, config, &mut built.problems);
-        traffic::tell_of_idle_caches(&self.traffic, config, &mut built.problems);
-        traffic::tell_of_failing_checks(&self.traffic, config, &mut built.problems);
+        self.security.report_ineffective_policies(config, &mut built.problems);
+        self.rate_limits.report_ineffective_policies(config, &mut built.problems);
+        self.traffic.report_ineffective_policies(config, &mut built.problems);
+        rate_limit::warn_of_unauthenticated_limits(&self.rate_limits, config, &mut built.problems);
+        traffic::report_idle_caches(&self.traffic, config, &mut built.problems);
+        traffic::warn_of_failing_checks(&self.traffic, config, &mut built.problems);
         built.references = traffic::references(&self.traffic, config);
         built.upstreams = traffic::upstreams(&self.traffic, config, &built.references);
-        let consumers = consumer::build(store, self.security.in_force());
+        let consumers = consumer::build(store, self.security.with_existing_targets());
         built.consumers = consumers.consumers;
         built.problems.extend(consumers.problems);
-        self.security.finish(store, &mut built.problems, &mut built.standings);
-        self.rate_limits.finish(store, &mut built.problems, &mut built.standings);
-        self.traffic.finish(store, &mut built.problems, &mut built.standings);
-        built.standings.extend(consumers.standings);
+        self.security.finish(store, &mut built.problems, &mut built.policy_statuses);
+        self.rate_limits.finish(store, &mut built.problems, &mut built.policy_statuses);
+        self.traffic.finish(store, &mut built.problems, &mut built.policy_statuses);
+        built.policy_statuses.extend(consumers.policy_statuses);
         built
     }
 }

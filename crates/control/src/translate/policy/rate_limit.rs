@@ -44,7 +44,7 @@ pub(super) fn complete(
 }
 
 /// Warns of limits for authenticated callers on routes without authentication.
-pub(super) fn tell_of_unknown_callers(
+pub(super) fn warn_of_unauthenticated_limits(
     attached: &Attached<'_, RateLimits>,
     config: &Config,
     problems: &mut Vec<Problem>,

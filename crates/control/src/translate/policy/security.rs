@@ -93,7 +93,7 @@ impl<'a> Secrets<'a> {
             problems.push(at.problem(Severity::Error, "", message.to_owned()));
             return (security.clone(), None);
         }
-        self.tell_of_unknown_consumers(at, security, problems);
+        self.warn_of_unknown_consumers(at, security, problems);
         if policy.needs.is_empty() {
             return (security.clone(), None);
         }
@@ -112,7 +112,7 @@ impl<'a> Secrets<'a> {
     }
 
     /// Warns of Consumers and groups in rules that do not exist.
-    fn tell_of_unknown_consumers(&mut self, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
+    fn warn_of_unknown_consumers(&mut self, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
         let Some(authorization) = &security.authorization else { return };
         let known =
             security.authentication.as_ref().and_then(|authentication| authentication.consumers.as_ref());
@@ -200,7 +200,7 @@ impl<'a> Secrets<'a> {
                     }
                 };
             }
-            (Needed::Vouchers(external), method) => match authorities(self.store, &need.value) {
+            (Needed::CaCertificates(external), method) => match authorities(self.store, &need.value) {
                 Ok(authorities) => {
                     *method =
                         Method::External(Arc::new(External { authorities, ..External::clone(external) }));

@@ -8,7 +8,7 @@ use sluicegate_model::{Config, HealthCheckKind, Protocol, UpstreamKey};
 
 use super::attach::{Attached, Policy};
 use crate::object::ObjectRef;
-use crate::object::policy::traffic::{OfService, TrafficPolicy};
+use crate::object::policy::traffic::{ServiceTrafficSettings, TrafficPolicy};
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::reference::{Place, Reference};
@@ -17,13 +17,13 @@ use crate::translate::upstream;
 /// The parts of a policy for routes, and for upstreams.
 pub(super) struct Value {
     pub(super) traffic: Arc<Traffic>,
-    service: OfService,
+    service: ServiceTrafficSettings,
 }
 
 /// A policy with the identities of the upstreams that it names; `None` if errors leave nothing of it.
 pub(super) fn complete(store: &Store, object: &ObjectRef, policy: &TrafficPolicy) -> Option<Arc<Value>> {
     let TrafficPolicy { traffic: written, service, .. } = policy;
-    let is_empty = **written == Traffic::new(object.id()) && *service == OfService::default();
+    let is_empty = **written == Traffic::new(object.id()) && *service == ServiceTrafficSettings::default();
     if is_empty && store.error_of(object).is_some() {
         return None;
     }
@@ -48,11 +48,11 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
     }
     let governing: HashSet<_> =
         config.rules().filter_map(|route| route.traffic.as_ref()).map(|traffic| &traffic.id).collect();
-    let in_force = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
+    let with_existing_targets = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
         let traffic = value.as_ref().map(|value| &value.traffic)?;
         governing.contains(&traffic.id).then_some((*at, traffic))
     });
-    let references = in_force.flat_map(|(at, traffic)| {
+    let references = with_existing_targets.flat_map(|(at, traffic)| {
         let branches = traffic.split.iter().flat_map(|split| split.branches.iter().enumerate());
         let branches = branches.map(|(index, branch)| (Place::Branch(index), &branch.upstream));
         let mirror = traffic.mirror.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
@@ -67,7 +67,7 @@ pub(super) fn upstreams(
     attached: &Attached<'_, Value>,
     config: &Config,
     references: &[Reference<'_>],
-) -> HashMap<UpstreamKey, OfService> {
+) -> HashMap<UpstreamKey, ServiceTrafficSettings> {
     if attached.policies().is_empty() {
         return HashMap::default();
     }
@@ -76,13 +76,14 @@ pub(super) fn upstreams(
     let governed = of_routes.chain(named).filter_map(|upstream| {
         let is_http = matches!(upstream.transport.protocol, Protocol::Http | Protocol::Http2);
         let value = attached.of_upstream(upstream).filter(|_| is_http)?;
-        (value.service != OfService::default()).then(|| (upstream.clone(), value.service.clone()))
+        (value.service != ServiceTrafficSettings::default())
+            .then(|| (upstream.clone(), value.service.clone()))
     });
     governed.collect()
 }
 
 /// Reports caches that store nothing, since the responses of their routes are for authenticated callers.
-pub(super) fn tell_of_idle_caches(
+pub(super) fn report_idle_caches(
     attached: &Attached<'_, Value>,
     config: &Config,
     problems: &mut Vec<Problem>,
@@ -111,7 +112,7 @@ pub(super) fn tell_of_idle_caches(
 }
 
 /// Warns of gRPC health checks for Services with HTTP/1.1.
-pub(super) fn tell_of_failing_checks(
+pub(super) fn warn_of_failing_checks(
     attached: &Attached<'_, Value>,
     config: &Config,
     problems: &mut Vec<Problem>,

@@ -43,7 +43,7 @@ fn draft(asked: &Asked, request: &[u8], lines: &str) -> Draft {
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-fn enter(cache: &Arc<Cache>, asked: &Asked, request: &[u8]) -> Entered {
+fn enter(cache: &Arc<Cache>, asked: &Asked, request: &[u8]) -> CacheLookup {
     cache.enter(asked, request, (true, true), Instant::now())
 }
 
@@ -51,15 +51,17 @@ fn enter(cache: &Arc<Cache>, asked: &Asked, request: &[u8]) -> Entered {
 fn hit(cache: &Arc<Cache>, key: &str, request: &[u8], lines: &str, body: usize) -> bool {
     let asked = asked(key);
     match enter(cache, &asked, request) {
-        Entered::Kept(_) => true,
-        Entered::Leads(flight, _) => {
+        CacheLookup::Kept(_) => true,
+        CacheLookup::Leads(flight, _) => {
             let draft = draft(&asked, request, lines);
             if let Some(charge) = cache.charge(draft.size() + body) {
                 flight.keep(Arc::new(Entry::new(draft, Bytes::from(vec![b'x'; body]), charge)));
             }
             false
         }
-        Entered::Refreshes(..) | Entered::Waits(..) | Entered::Alone(_) => panic!("nobody else asks"),
+        CacheLookup::Refreshes(..) | CacheLookup::Waits(..) | CacheLookup::Alone(_) => {
+            panic!("nobody else asks")
+        }
     }
 }
 
@@ -86,7 +88,7 @@ fn repeated_revalidation_of_a_response_does_not_grow_memory() {
     let asked = asked("k");
     hit(&cache, "k", REQUEST, "", 100);
     for _ in 0..10_000 {
-        let Entered::Kept(old) = enter(&cache, &asked, REQUEST) else { panic!("it is stored") };
+        let CacheLookup::Kept(old) = enter(&cache, &asked, REQUEST) else { panic!("it is stored") };
         let new = old.renewed(draft(&asked, REQUEST, ""), &cache).unwrap();
         cache.replace(&old, new);
     }
@@ -101,7 +103,7 @@ fn evicted_response_counts_toward_cache_size_while_clients_read_it() {
     let mut readers = Vec::new();
     for number in 0..100 {
         hit(&cache, &number.to_string(), REQUEST, "", 4000);
-        if let Entered::Kept(entry) = enter(&cache, &asked(&number.to_string()), REQUEST) {
+        if let CacheLookup::Kept(entry) = enter(&cache, &asked(&number.to_string()), REQUEST) {
             readers.push(entry);
         }
         assert!(cache.bytes() <= 64 << 10, "{}", cache.bytes());
@@ -131,9 +133,9 @@ fn slow_fetch_is_followed_by_a_second_fetch() {
     let asked = asked("k");
     let begun = Instant::now();
     let at = |after| cache.enter(&asked, REQUEST, (true, true), begun + after);
-    let Entered::Leads(slow, _) = at(Duration::ZERO) else { panic!("nobody asks") };
-    assert!(matches!(at(WAIT / 2), Entered::Waits(..)));
-    let Entered::Leads(other, _) = at(2 * WAIT) else { panic!("it takes too long") };
+    let CacheLookup::Leads(slow, _) = at(Duration::ZERO) else { panic!("nobody asks") };
+    assert!(matches!(at(WAIT / 2), CacheLookup::Waits(..)));
+    let CacheLookup::Leads(other, _) = at(2 * WAIT) else { panic!("it takes too long") };
     let entry = |flight: &Flight| {
         let draft = draft(&asked, REQUEST, "");
         let charge = flight.cache().charge(draft.size()).unwrap();
@@ -141,10 +143,10 @@ fn slow_fetch_is_followed_by_a_second_fetch() {
     };
     let late = entry(&slow);
     assert_eq!(slow.keep(late.clone()), Some(0), "it is no worse for having taken long");
-    assert!(matches!(at(2 * WAIT), Entered::Kept(kept) if Arc::ptr_eq(&kept, &late)));
+    assert!(matches!(at(2 * WAIT), CacheLookup::Kept(kept) if Arc::ptr_eq(&kept, &late)));
     let new = entry(&other);
     assert_eq!(other.keep(new.clone()), Some(0));
-    assert!(matches!(at(2 * WAIT), Entered::Kept(kept) if Arc::ptr_eq(&kept, &new)));
+    assert!(matches!(at(2 * WAIT), CacheLookup::Kept(kept) if Arc::ptr_eq(&kept, &new)));
     // Who has the head of the response later has the newer one, whoever is done first.
     assert!(new.is_newer_than(&late));
 }
@@ -153,9 +155,9 @@ fn slow_fetch_is_followed_by_a_second_fetch() {
 fn response_in_flight_during_an_invalidation_is_not_stored() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
-    let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+    let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
     cache.invalidate(&asked.key);
-    let Entered::Leads(newer, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+    let CacheLookup::Leads(newer, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
     let entry = || {
         let draft = draft(&asked, REQUEST, "");
         let charge = cache.charge(draft.size()).unwrap();
@@ -175,12 +177,12 @@ fn invalidation_outdates_all_fetches_of_its_target_and_no_others() {
         let charge = cache.charge(draft.size()).unwrap();
         Arc::new(Entry::new(draft, Bytes::new(), charge))
     };
-    let Entered::Leads(slow, _) = at(Duration::ZERO) else { panic!("nothing is in flight") };
-    let Entered::Leads(newer, _) = at(2 * WAIT) else { panic!("the first takes too long") };
+    let CacheLookup::Leads(slow, _) = at(Duration::ZERO) else { panic!("nothing is in flight") };
+    let CacheLookup::Leads(newer, _) = at(2 * WAIT) else { panic!("the first takes too long") };
     let others: Vec<_> = (0..5000)
         .map(|number| {
             let other = self::asked(&number.to_string());
-            let Entered::Leads(flight, _) = enter(&cache, &other, REQUEST) else {
+            let CacheLookup::Leads(flight, _) = enter(&cache, &other, REQUEST) else {
                 panic!("nothing is in flight")
             };
             (other, flight)
@@ -197,16 +199,16 @@ fn invalidation_outdates_all_fetches_of_its_target_and_no_others() {
 fn requests_waiting_for_one_fetch_are_limited() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
-    let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+    let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
     for _ in 0..WAITING_MAX {
-        assert!(matches!(enter(&cache, &asked, REQUEST), Entered::Waits(..)));
+        assert!(matches!(enter(&cache, &asked, REQUEST), CacheLookup::Waits(..)));
     }
-    assert!(matches!(enter(&cache, &asked, REQUEST), Entered::Alone(_)));
+    assert!(matches!(enter(&cache, &asked, REQUEST), CacheLookup::Alone(_)));
     flight.is_of_no_use();
     drop(flight);
-    let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+    let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
     assert!(
-        matches!(enter(&cache, &asked, REQUEST), Entered::Alone(_)),
+        matches!(enter(&cache, &asked, REQUEST), CacheLookup::Alone(_)),
         "nobody waits for what was of no use"
     );
     drop(flight);
@@ -216,14 +218,14 @@ fn requests_waiting_for_one_fetch_are_limited() {
 fn requests_do_not_wait_for_a_target_with_trailers_in_responses() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
-    let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+    let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
     let (framing, stats) = (sluicegate_http1::ResponseFraming::Chunked, Arc::new(TrafficStats::new(1)));
     let collector = Collector::new(flight, draft(&asked, REQUEST, ""), framing, (stats, 0));
     let mut collector = collector.expect("there is room");
     assert_eq!(collector.take(b"1\r\nx\r\n0\r\nX-Sum: 1\r\n\r\n"), None);
     drop(collector);
-    let Entered::Leads(_flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
-    assert!(matches!(enter(&cache, &asked, REQUEST), Entered::Alone(_)));
+    let CacheLookup::Leads(_flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+    assert!(matches!(enter(&cache, &asked, REQUEST), CacheLookup::Alone(_)));
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn partly_collected_responses_count_toward_cache_size_until_dropped() {
     let mut collectors = Vec::new();
     for number in 0..100 {
         let asked = asked(&number.to_string());
-        let Entered::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
+        let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
         let framing = sluicegate_http1::ResponseFraming::Chunked;
         let collector = Collector::new(flight, draft(&asked, REQUEST, ""), framing, (stats.clone(), 0));
         collectors.extend(collector.and_then(|mut collector| collector.take(b"1000\r\n").map(|_| collector)));

@@ -10,7 +10,7 @@ use super::super::download::Body;
 use super::super::exchange::{Exchange, Persist};
 use super::super::refuse::Refusal;
 use super::super::respond::Begun;
-use super::{Way, limits};
+use super::{HitKind, limits};
 use crate::cache::{Entry, Part};
 use crate::failure::{ClientFault, Failure};
 use crate::policy::traffic::TrafficPolicy;
@@ -22,25 +22,25 @@ impl Exchange<'_> {
     pub(super) async fn answer_from(
         &mut self,
         entry: &Arc<Entry>,
-        way: Way,
+        way: HitKind,
         own: &[u8],
     ) -> Result<Persist, Refusal> {
         let now = Instant::now();
         let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
-            return Err(Refusal::NotKept);
+            return Err(Refusal::NotCached);
         };
         let ttl = entry.ttl(now);
         let hit;
         let (said, logged, tally): (_, _, fn(&TrafficShard) -> &Tally) = match way {
-            Way::Hit => {
+            HitKind::Hit => {
                 hit = format!("hit; ttl={ttl}");
                 (&*hit, "hit", |shard| &shard.cache_hits)
             }
-            Way::Collapsed => ("fwd=miss; collapsed", "hit", |shard| &shard.cache_hits),
-            Way::Revalidated => {
+            HitKind::Collapsed => ("fwd=miss; collapsed", "hit", |shard| &shard.cache_hits),
+            HitKind::Revalidated => {
                 ("fwd=stale; fwd-status=304", "revalidated", |shard| &shard.cache_revalidated)
             }
-            Way::StandsIn => {
+            HitKind::StaleIfError => {
                 ("fwd=stale; detail=stale-if-error", "stale_if_error", |shard| &shard.cache_stale)
             }
         };
@@ -61,7 +61,7 @@ impl Exchange<'_> {
         let (limits, method) = (limits(&written), scratch.head.method);
         let parsed = scratch.reply_head.parse(&written, &mut HeadScan::default(), method, &limits);
         if !parsed.map_err(Failure::BadResponse)? {
-            return Err(Refusal::NotKept);
+            return Err(Refusal::NotCached);
         }
         let body = if method == Method::Head { &[] } else { entry.body_in(&shape) };
         // The part of the body that fits beside the head leaves in one write with it.
@@ -88,7 +88,7 @@ impl Exchange<'_> {
     /// Reports the effect of the cache to the client and to the log (RFC 9211).
     pub(super) fn tell(&mut self, policy: &TrafficPolicy, said: &str, logged: &'static str) {
         self.record.cache = Some(logged);
-        if policy.compiled.tells_of_cache {
+        if policy.compiled.reports_cache_status {
             let lines = &mut self.scratch.response_lines;
             for part in ["Cache-Status: sluicegate; ", said, "\r\n"] {
                 lines.extend_from_slice(part.as_bytes());

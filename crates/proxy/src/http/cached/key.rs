@@ -7,7 +7,7 @@ use super::super::encode::is_same_name;
 use super::super::exchange::Exchange;
 use super::Cached;
 use crate::cache::{
-    Asked, Cache, RequestDirectives, add_part, add_target, is_about_parts, is_condition, sent,
+    Asked, Cache, RequestDirectives, add_part, add_target, is_condition, is_range_line, sent,
 };
 use crate::policy::Guard;
 
@@ -57,7 +57,7 @@ impl Exchange<'_> {
     }
 
     /// Whether a request bypasses the cache.
-    pub(super) fn passes_by(&self) -> bool {
+    pub(super) fn bypasses_cache(&self) -> bool {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let target = self.record.route.map(|route| self.snapshot.table.target(route));
         // A request with an identity may receive a personal response, and caches may not know the header with the
@@ -73,7 +73,7 @@ impl Exchange<'_> {
             || head.lines.iter().any(|line| {
                 line.known == Known::Other
                     && is_special(line.name.of(buf))
-                    && !(head.method == Method::Get && is_about_parts(line, buf))
+                    && !(head.method == Method::Get && is_range_line(line, buf))
             })
             // The endpoint receives the host unchanged, but the key holds the host in lower case.
             || head.authority.is_some_and(|host| host.of(buf).iter().any(u8::is_ascii_uppercase))

@@ -22,13 +22,13 @@ use tokio::time::Instant;
 use super::exchange::{Exchange, Persist};
 use super::refuse::Refusal;
 use crate::cache::{
-    Asked, Cache, Collector, Entered, Entry, Flight, Outcome, Part, UnderWay, WAIT, asks_for_part,
+    Asked, Cache, CacheLookup, Collector, Entry, Flight, InFlight, Outcome, Part, WAIT, asks_for_part,
 };
 use crate::failure::{Failure, Fault};
 use crate::upstream::LocalUpstream;
 
 use refresh::Place;
-pub(super) use settle::Settled;
+pub(super) use settle::ResponseAction;
 
 /// A request to an endpoint whose response may be cached.
 pub(super) struct Cached {
@@ -45,14 +45,14 @@ pub(super) struct Cached {
 
 /// How a cached response came to serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum HitKind {
     Hit,
     /// Another request fetched the response.
     Collapsed,
     /// The endpoint confirmed that the response is still valid.
     Revalidated,
     /// The endpoint has failed, and the stale response serves.
-    StandsIn,
+    StaleIfError,
 }
 
 impl Exchange<'_> {
@@ -76,7 +76,7 @@ impl Exchange<'_> {
             }
             return Ok(None);
         }
-        if asked.directives.no_store || self.passes_by() {
+        if asked.directives.no_store || self.bypasses_cache() {
             self.tally_of(&policy, |shard| &shard.cache_bypassed);
             self.tell(&policy, "fwd=bypass", "bypass");
             return Ok(None);
@@ -89,13 +89,13 @@ impl Exchange<'_> {
         // A response to an earlier request does not serve a client that wants a newer response.
         let wants_newest =
             asked.directives.no_cache || asked.directives.max_age.is_some_and(|age| age.is_zero());
-        let (mut waits, mut way) = (is_get && !wants_newest, Way::Hit);
+        let (mut waits, mut way) = (is_get && !wants_newest, HitKind::Hit);
         let mut cached = Cached::new(cache, asked);
         loop {
             let now = Instant::now();
             match cached.cache.enter(&cached.asked, &self.scratch.request, (waits, is_get), now) {
-                Entered::Kept(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
-                Entered::Refreshes(flight, entry) => {
+                CacheLookup::Kept(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
+                CacheLookup::Refreshes(flight, entry) => {
                     let Some(place) = Place::take() else {
                         // Hanging endpoints of other responses must not leave this response stale.
                         (cached.flight, cached.stale) = (Some(flight), Some(entry));
@@ -104,34 +104,35 @@ impl Exchange<'_> {
                     self.refresh((flight, place), &entry, cached.asked, upstream);
                     return self.answer_from(&entry, way, &[]).await.map(Some);
                 }
-                Entered::Leads(flight, stale) => {
+                CacheLookup::Leads(flight, stale) => {
                     (cached.flight, cached.stale) = (Some(flight), stale);
                     break;
                 }
-                Entered::Alone(stale) => {
+                CacheLookup::Alone(stale) => {
                     cached.stale = stale;
                     break;
                 }
-                Entered::Waits(under_way, stale) => {
+                CacheLookup::Waits(under_way, stale) => {
                     let outcome = self.wait_for(&under_way, until).await?;
                     let now = Instant::now();
-                    let is_late = self.wanted_by.is_some_and(|due| now >= due);
+                    let is_late = self.head_deadline.is_some_and(|due| now >= due);
                     if (is_late || outcome == Some(Outcome::Failed))
-                        && let Some(entry) = stale.filter(|entry| entry.may_stand_in(&cached.asked, now))
+                        && let Some(entry) =
+                            stale.filter(|entry| entry.may_serve_if_error(&cached.asked, now))
                     {
-                        return self.answer_from(&entry, Way::StandsIn, &[]).await.map(Some);
+                        return self.answer_from(&entry, HitKind::StaleIfError, &[]).await.map(Some);
                     }
                     if is_late {
                         return Err(Failure::ResponseTimeout.into());
                     }
-                    way = Way::Collapsed;
+                    way = HitKind::Collapsed;
                     // If the first request ended without a response or is too slow, a waiting request takes its place.
                     waits = matches!(outcome, None | Some(Outcome::Lost)) && now < until;
                 }
             }
         }
         if cached.asked.directives.only_if_cached {
-            return Err(Refusal::NotKept);
+            return Err(Refusal::NotCached);
         }
         if let (Some(_), Some(stale)) = (&cached.flight, &cached.stale) {
             cached.revalidates = stale.ask_whether_it_holds(&mut self.scratch.request);
@@ -152,14 +153,14 @@ impl Exchange<'_> {
             return Ok(None);
         };
         if Part::of(&self.scratch.head, self.scratch.input.filled()).is_some()
-            && let Entered::Kept(entry) =
+            && let CacheLookup::Kept(entry) =
                 cache.enter(asked, &self.scratch.request, (false, false), Instant::now())
             && entry.has_parts()
         {
-            return self.answer_from(&entry, Way::Hit, &[]).await.map(Some);
+            return self.answer_from(&entry, HitKind::Hit, &[]).await.map(Some);
         }
         if asked.directives.only_if_cached {
-            return Err(Refusal::NotKept);
+            return Err(Refusal::NotCached);
         }
         self.tally_of(&policy, |shard| &shard.cache_bypassed);
         self.tell(&policy, "fwd=bypass", "bypass");
@@ -167,14 +168,14 @@ impl Exchange<'_> {
     }
 
     /// Waits until another request has fetched the response, or until the deadline.
-    async fn wait_for(&mut self, under_way: &UnderWay, until: Instant) -> Result<Option<Outcome>, Refusal> {
+    async fn wait_for(&mut self, under_way: &InFlight, until: Instant) -> Result<Option<Outcome>, Refusal> {
         let until = until.min(under_way.until());
-        let until = self.wanted_by.map_or(until, |due| due.min(until));
+        let until = self.head_deadline.map_or(until, |due| due.min(until));
         Ok(self.awaited(under_way.end(), Some(until)).await?)
     }
 
     /// No endpoint has responded: releases the requests that wait. Returns a stale response that may serve on errors.
-    pub(super) fn stand_in(&mut self, fault: Fault) -> Option<Arc<Entry>> {
+    pub(super) fn stale_for_failure(&mut self, fault: Fault) -> Option<Arc<Entry>> {
         let cached = self.cached.take()?;
         if !matches!(fault, Fault::Upstream(_)) {
             return None;
@@ -182,12 +183,12 @@ impl Exchange<'_> {
         if let Some(flight) = &cached.flight {
             flight.ends(Outcome::Failed);
         }
-        cached.stale.filter(|entry| entry.may_stand_in(&cached.asked, Instant::now()))
+        cached.stale.filter(|entry| entry.may_serve_if_error(&cached.asked, Instant::now()))
     }
 
     /// Serves a stale response, because no endpoint responds.
-    pub(super) async fn answer_in_need(&mut self, entry: &Arc<Entry>) -> Result<Persist, Refusal> {
-        self.answer_from(entry, Way::StandsIn, &[]).await
+    pub(super) async fn serve_stale(&mut self, entry: &Arc<Entry>) -> Result<Persist, Refusal> {
+        self.answer_from(entry, HitKind::StaleIfError, &[]).await
     }
 }
 

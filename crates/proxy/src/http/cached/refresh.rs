@@ -15,7 +15,7 @@ use super::super::exchange::Exchange;
 use super::settle::{renew, times};
 use crate::cache::{Asked, Collector, Draft, Entry, Flight, Outcome, withdraws, without_conditions};
 use crate::policy::traffic::TrafficPolicy;
-use crate::upstream::{Admission, Connection, LocalUpstream, Tried, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalUpstream, Wish};
 use crate::worker::Worker;
 
 /// The limit of responses that one worker revalidates in the background at a time.
@@ -101,7 +101,7 @@ impl Refresh {
         let _admission = Admission::new(upstream).ok()?;
         let settings = &*self.policy.compiled.settings;
         let limits = HeadLimits { bytes: settings.limits.response_head, headers: settings.limits.headers };
-        let (wish, mut tried) = (Wish::default(), Tried::default());
+        let (wish, mut tried) = (Wish::default(), AvoidedEndpoints::default());
         for may_be_pooled in [true, false] {
             let now = Instant::now();
             let turn = upstream.pick(&tried, &wish, &settings.resilience, now);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::encode::copy_lines;
 use super::super::exchange::{Exchange, Persist};
 use super::super::refuse::Refusal;
-use super::{Cached, Way, limits};
+use super::{Cached, HitKind, limits};
 use crate::cache::{
     Asked, Collector, Compared, Draft, Entry, Flight, Outcome, Times, is_of_bytes, withdraws,
 };
@@ -19,11 +19,11 @@ use crate::upstream::{Connection, LocalUpstream};
 use crate::worker::Worker;
 
 /// The result of an endpoint's response for the client.
-pub(in crate::http) enum Settled {
+pub(in crate::http) enum ResponseAction {
     /// The cached response has served the client instead.
     Answered(Persist),
     /// The response goes to the client.
-    GoesOn(Connection),
+    ForwardResponse(Connection),
 }
 
 impl Exchange<'_> {
@@ -32,9 +32,9 @@ impl Exchange<'_> {
         &mut self,
         upstream: &Rc<LocalUpstream>,
         connection: Connection,
-    ) -> Result<Settled, Refusal> {
+    ) -> Result<ResponseAction, Refusal> {
         let (Some(mut cached), Some(steered)) = (self.cached.take(), &self.steered) else {
-            return Ok(Settled::GoesOn(connection));
+            return Ok(ResponseAction::ForwardResponse(connection));
         };
         let policy = steered.policy.clone();
         let status = self.scratch.reply_head.status;
@@ -42,7 +42,7 @@ impl Exchange<'_> {
             if matches!(status, 200..=399) {
                 self.invalidate(&cached);
             }
-            return Ok(Settled::GoesOn(connection));
+            return Ok(ResponseAction::ForwardResponse(connection));
         }
         let now = Instant::now();
         let renewed = match (status, cached.revalidates, cached.stale.take()) {
@@ -54,13 +54,13 @@ impl Exchange<'_> {
                     renew(flight, &cached.asked, &self.scratch.request, &stale, reply, &times)
                 });
                 let own = self.lines_of_one(renewed.as_deref());
-                Some((renewed.unwrap_or(stale), Way::Revalidated, own))
+                Some((renewed.unwrap_or(stale), HitKind::Revalidated, own))
             }
-            (500 | 502..=504, _, Some(stale)) if stale.may_stand_in(&cached.asked, now) => {
+            (500 | 502..=504, _, Some(stale)) if stale.may_serve_if_error(&cached.asked, now) => {
                 if let Some(flight) = &cached.flight {
                     flight.ends(Outcome::Failed);
                 }
-                Some((stale, Way::StandsIn, Vec::new()))
+                Some((stale, HitKind::StaleIfError, Vec::new()))
             }
             (.., stale) => {
                 cached.stale = stale;
@@ -72,13 +72,13 @@ impl Exchange<'_> {
             drop(cached);
             self.note_response(upstream, &connection.endpoint().clone());
             self.leave(connection);
-            return self.answer_from(&entry, way, &own).await.map(Settled::Answered);
+            return self.answer_from(&entry, way, &own).await.map(ResponseAction::Answered);
         }
         let is_kept = self.collect(&mut cached, now);
         let why = cached.why(now);
         self.tell(&policy, &format!("fwd={why}{}", if is_kept { "; stored" } else { "" }), why);
         self.cached = cached.collector.is_some().then_some(cached);
-        Ok(Settled::GoesOn(connection))
+        Ok(ResponseAction::ForwardResponse(connection))
     }
 
     /// The collector of the response, if the response is to be cached.
@@ -154,7 +154,7 @@ impl Exchange<'_> {
             flight.is_of_no_use();
             return false;
         };
-        flight.ends(Outcome::OfNoUse);
+        flight.ends(Outcome::NotShareable);
         let stats = (steered.policy.stats.clone(), self.worker.id);
         cached.collector = Collector::new(flight, draft, head.framing, stats).map(Box::new);
         cached.collector.is_some()
@@ -190,7 +190,7 @@ pub(super) fn renew(
         return None;
     };
     let Some(entry) = stale.renewed(draft, &cache).map(Arc::new) else {
-        flight.ends(Outcome::OfNoUse);
+        flight.ends(Outcome::NotShareable);
         return None;
     };
     flight.keep(entry.clone());

@@ -57,8 +57,8 @@ impl Addresses {
             Ok(found) => Ok(found.into()),
             Err(error) => Err(error.kind()),
         };
-        let good_for = if addresses.is_ok() { GOOD_FOR } else { BAD_FOR };
-        let until = Instant::now() + good_for;
+        let time_to_live = if addresses.is_ok() { GOOD_FOR } else { BAD_FOR };
+        let until = Instant::now() + time_to_live;
         *self.known.borrow_mut() = Some(Known { until, addresses: addresses.clone() });
         addresses.map_err(Into::into)
     }

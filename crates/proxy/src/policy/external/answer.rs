@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     /// Header lines for a denied client: `WWW-Authenticate`.
     pub(crate) challenges: Box<[u8]>,
     /// How long the answer may be remembered.
-    pub(super) good_for: Duration,
+    pub(super) time_to_live: Duration,
 }
 
 /// Whether the request is allowed.
@@ -54,12 +54,13 @@ impl Answer {
                 write_line(&mut request_lines, name, value);
             }
         }
-        let good_for = external.cache().map_or(Duration::ZERO, |cache| good_for(cache, verdict, head, buf));
+        let time_to_live =
+            external.cache().map_or(Duration::ZERO, |cache| time_to_live(cache, verdict, head, buf));
         Some(Self {
             verdict,
             request_lines: request_lines.into(),
             // A `Set-Cookie` is for one client. So the gateway does not remember the answer, unlike nginx' cache.
-            good_for: if cookies.is_empty() { good_for } else { Duration::ZERO },
+            time_to_live: if cookies.is_empty() { time_to_live } else { Duration::ZERO },
             cookies: cookies.into(),
             challenges: challenges.into(),
         })
@@ -77,8 +78,8 @@ impl Answer {
 }
 
 /// The time of the policy, but at most the time of the service (RFC 9111, 5.2.2).
-fn good_for(cache: &ExternalCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
-    let mut good_for = match verdict {
+fn time_to_live(cache: &ExternalCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
+    let mut time_to_live = match verdict {
         Verdict::Admitted => cache.admitted,
         Verdict::Unauthorized | Verdict::Forbidden => cache.refused,
     };
@@ -97,12 +98,12 @@ fn good_for(cache: &ExternalCache, verdict: Verdict, head: &ResponseHead, buf: &
                     digits.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(digits);
                 // An invalid number counts as expired (RFC 9111, 4.2.1).
                 let seconds = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
-                good_for = good_for.min(Duration::from_secs(seconds));
+                time_to_live = time_to_live.min(Duration::from_secs(seconds));
             }
             _ => {}
         }
     }
-    good_for
+    time_to_live
 }
 
 fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -148,10 +149,10 @@ mod tests {
             (&["Cache-Control: max-age=99999999999999999999"], 0),
         ] {
             let (head, buf) = head(lines);
-            let found = good_for(&cache, Verdict::Admitted, &head, &buf);
+            let found = time_to_live(&cache, Verdict::Admitted, &head, &buf);
             assert_eq!(found.as_secs(), seconds, "{lines:?}");
         }
         let (head, buf) = head(&["Cache-Control: max-age=30"]);
-        assert_eq!(good_for(&cache, Verdict::Forbidden, &head, &buf).as_secs(), 10);
+        assert_eq!(time_to_live(&cache, Verdict::Forbidden, &head, &buf).as_secs(), 10);
     }
 }

@@ -94,7 +94,7 @@ pub(super) enum AskError {
 impl AskError {
     pub(super) fn denial(&self) -> Denial {
         match self {
-            Self::Busy => Denial::ChecksBusy,
+            Self::Busy => Denial::TooManyExternalChecks,
             Self::Timeout(_) => Denial::CheckTimeout,
             Self::Response(_) | Self::Status(_) => Denial::CheckAnswer,
             Self::Name(_)

@@ -78,7 +78,7 @@ impl Externals {
     }
 
     /// Closes unused connections, and forgets the answers of services that no policy uses any more.
-    pub(crate) fn keep_house(&self, now: Instant) {
+    pub(crate) fn run_housekeeping(&self, now: Instant) {
         self.all.borrow_mut().retain(|number, entry| {
             let stays = entry.external.strong_count() > 0;
             match stays {
@@ -104,18 +104,18 @@ impl LocalExternal {
         }
         let flight = self.flights.borrow().get(&mark).cloned();
         let Some(flight) = flight else {
-            let flight = self.clone().take_off(external, mark, question.bytes);
-            return landed(flight).await;
+            let flight = self.clone().start_flight(external, mark, question.bytes);
+            return flight_outcome(flight).await;
         };
         self.count(Check::Shared);
-        match landed(flight).await {
+        match flight_outcome(flight).await {
             Ok(answer) if answer.is_personal() => self.ask_service(&external, &question.bytes).await,
             outcome => outcome,
         }
     }
 
     /// Asks in a separate task: if the first request ends, the others still receive the answer.
-    fn take_off(
+    fn start_flight(
         self: Rc<Self>,
         external: Arc<External>,
         mark: [u8; 32],
@@ -124,13 +124,13 @@ impl LocalExternal {
         let (tell, flight) = watch::channel(None);
         self.flights.borrow_mut().insert(mark, flight.clone());
         spawn_local(async move {
-            let landing = Landing { local: &self, mark };
+            let landing = FlightGuard { local: &self, mark };
             let asked = Instant::now();
             let outcome = self.ask_service(&external, &question).await;
             if let Ok(answer) = &outcome
-                && !answer.good_for.is_zero()
+                && !answer.time_to_live.is_zero()
             {
-                let until = asked + answer.good_for;
+                let until = asked + answer.time_to_live;
                 self.memory.borrow_mut().remember(mark, external.number, until, answer.clone());
             }
             drop(landing);
@@ -192,18 +192,18 @@ impl Drop for Place {
 }
 
 /// Removes a question from the questions in flight, however the question ends.
-struct Landing<'l> {
+struct FlightGuard<'l> {
     local: &'l LocalExternal,
     mark: [u8; 32],
 }
 
-impl Drop for Landing<'_> {
+impl Drop for FlightGuard<'_> {
     fn drop(&mut self) {
         self.local.flights.borrow_mut().remove(&self.mark);
     }
 }
 
-async fn landed(mut flight: watch::Receiver<Option<Outcome>>) -> Outcome {
+async fn flight_outcome(mut flight: watch::Receiver<Option<Outcome>>) -> Outcome {
     match flight.wait_for(Option::is_some).await.as_deref() {
         Ok(Some(outcome)) => outcome.clone(),
         // The task was aborted: the request is denied.

@@ -87,7 +87,7 @@ mod tests {
             request_lines: vec![b'x'; length].into(),
             cookies: Box::default(),
             challenges: Box::default(),
-            good_for: Duration::ZERO,
+            time_to_live: Duration::ZERO,
         })
     }
 

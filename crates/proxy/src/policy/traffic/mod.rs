@@ -22,7 +22,7 @@ use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Settings, UpstreamKey};
 
 use super::Policy;
-use super::credential::{Place, is_line_like};
+use super::credential::{Place, line_has_name};
 use super::reading::readings;
 use crate::cache::Cache;
 use crate::telemetry::TrafficStats;
@@ -34,7 +34,7 @@ pub(crate) type TrafficPolicy = Policy<model::Traffic, Traffic, TrafficStats>;
 
 /// The traffic policy of one route.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct RouteTrafficPolicy {
     pub(crate) policy: Arc<TrafficPolicy>,
     /// The slots of the other upstreams, in their order.
     branches: Box<[usize]>,
@@ -60,7 +60,7 @@ pub(crate) struct Traffic {
     /// The cached responses. A changed policy begins with an empty cache.
     pub(crate) cache: Option<Arc<Cache>>,
     /// Whether responses state the effect of the cache: unless the policy itself sets or removes that header.
-    pub(crate) tells_of_cache: bool,
+    pub(crate) reports_cache_status: bool,
 }
 
 /// A cookie for session affinity.
@@ -115,7 +115,7 @@ impl Traffic {
             }),
             faults: source.faults.clone(),
             cache,
-            tells_of_cache: !source
+            reports_cache_status: !source
                 .response_headers
                 .names()
                 .any(|name| name.eq_ignore_ascii_case("cache-status")),
@@ -181,7 +181,7 @@ fn match_place(of: &RequestMatch) -> Place {
     })
 }
 
-impl Course {
+impl RouteTrafficPolicy {
     pub(crate) fn new(
         policy: Arc<TrafficPolicy>,
         path: &PathMatch,
@@ -268,25 +268,25 @@ impl HeaderEdit {
             return;
         }
         for line in lines {
-            line.hop_by_hop |= self.names.iter().any(|(known, name)| is_line_like(line, *known, name, buf));
+            line.hop_by_hop |= self.names.iter().any(|(known, name)| line_has_name(line, *known, name, buf));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_model::{PathPattern, RouteId};
+    use sluicegate_model::{ObjectId, PathPattern};
 
     use super::*;
 
     #[test]
     fn prefix_rewrite_follows_gateway_api() {
-        let id = RouteId { kind: "TrafficPolicy", namespace: "n".into(), name: "p".into() };
+        let id = ObjectId { kind: "TrafficPolicy", namespace: "n".into(), name: "p".into() };
         let rewritten = |pattern: PathPattern, prefix: &str, path: &str| {
             let source = Arc::new(model::Traffic::new(id.clone()));
             let compiled = Traffic::new(&source, &Settings::default(), None, None);
             let policy = Arc::new(Policy { source, compiled, stats: Arc::new(TrafficStats::new(1)) });
-            let course = Course::new(policy, &PathMatch::Literal(pattern), |_| 0);
+            let course = RouteTrafficPolicy::new(policy, &PathMatch::Literal(pattern), |_| 0);
             let mut out = Vec::new();
             course.rewrite(&PathRewrite::Prefix(prefix.into()), path.as_bytes(), &mut out);
             String::from_utf8(out).unwrap()

@@ -223,7 +223,7 @@ impl Writer {
         match &mut self.target {
             Target::Stdout(file) => {
                 let waits = |since| waits(complaint, give_up, since);
-                self.cut.put(&mut Patient { file, waits }, batch)
+                self.cut.put(&mut WaitingFile { file, waits }, batch)
             }
             Target::File(_, None) => (0, Some(io::Error::other("it is not open"))),
             Target::File(_, Some(opened)) => {
@@ -231,7 +231,7 @@ impl Writer {
                     complaint.lose(self.cut.forget());
                 }
                 let waits = |since| waits(complaint, give_up, since);
-                let mut out = Patient { file: &opened.file, waits };
+                let mut out = WaitingFile { file: &opened.file, waits };
                 let put = self.cut.put(&mut out, batch);
                 self.cut.len = opened.len();
                 put
@@ -323,13 +323,13 @@ fn lines(batch: &[u8]) -> u64 {
 }
 
 /// A file whose reader may pause.
-struct Patient<'f, W> {
+struct WaitingFile<'f, W> {
     file: &'f File,
     /// Whether to wait further for a reader that has taken nothing since then.
     waits: W,
 }
 
-impl<W: FnMut(Instant) -> bool> Write for Patient<'_, W> {
+impl<W: FnMut(Instant) -> bool> Write for WaitingFile<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let since = Instant::now();
         loop {

@@ -182,9 +182,9 @@ async fn changes_without_inotify_events_are_found_by_walking() {
 
 #[tokio::test]
 async fn change_of_a_symlink_target_is_found_by_walking() {
-    let mut attention = NOTICES_ALONE;
-    attention.walk_interval = std::time::Duration::from_millis(50);
-    let mut followed = Followed::new(attention, |root| {
+    let mut change_detection = NOTICES_ALONE;
+    change_detection.walk_interval = std::time::Duration::from_millis(50);
+    let mut followed = Followed::new(change_detection, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.with_file_name("target.yaml"), app("a", &[1])).unwrap();
         symlink("../target.yaml", root.join("a.yaml")).unwrap();

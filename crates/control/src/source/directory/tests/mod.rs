@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Attention, DirectorySource};
+use super::{ChangeDetection, DirectorySource};
 use crate::{Problem, TranslateOptions};
 
 mod changes;
@@ -24,14 +24,14 @@ mod unopened;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does not walk unless it must, so that tests see whether notices suffice.
-const NOTICES_ALONE: Attention = Attention {
+const NOTICES_ALONE: ChangeDetection = ChangeDetection {
     notices: true,
     walk_interval: Duration::from_secs(3600),
     walk_interval_short: Duration::from_millis(50),
 };
 
 /// Sees changes by walking alone.
-const WALKS_ALONE: Attention = Attention {
+const WALKS_ALONE: ChangeDetection = ChangeDetection {
     notices: false,
     walk_interval: Duration::from_millis(50),
     walk_interval_short: Duration::from_millis(50),
@@ -110,12 +110,12 @@ impl Drop for Followed {
 
 impl Followed {
     /// Follows a directory that `prepare` fills.
-    fn new(attention: Attention, prepare: impl FnOnce(&Path)) -> Self {
+    fn new(change_detection: ChangeDetection, prepare: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("manifests");
         prepare(&root);
         let mut source = DirectorySource::new(&root, TranslateOptions::default());
-        source.attention = attention;
+        source.change_detection = change_detection;
         let problems = source.problems();
         let (sender, published) = watch::channel(Published::default());
         let task = tokio::spawn(async move {

@@ -18,8 +18,8 @@ fn governed(translation: &Translation) -> Vec<String> {
     routes.collect()
 }
 
-pub(super) fn standings(translation: &Translation) -> Vec<String> {
-    let shown = translation.standings.iter().map(|standing| {
+pub(super) fn policy_statuses(translation: &Translation) -> Vec<String> {
+    let shown = translation.policy_statuses.iter().map(|standing| {
         let target = standing.target.as_ref().map(|target| {
             let section = target.section.as_ref().map(|section| format!(":{section}")).unwrap_or_default();
             format!(" {} {}{section}", target.kind, target.name)
@@ -77,7 +77,7 @@ fn most_specific_policy_applies_to_a_route_as_a_whole() {
         ],
     );
     assert_lines(
-        &standings(&translation),
+        &policy_statuses(&translation),
         &[
             "ingress Ingress a: Overridden",
             "limits Ingress a: Accepted",
@@ -120,7 +120,7 @@ fn oldest_policy_of_a_target_takes_precedence_and_conflicts_are_reported() {
         &[&format!("SecurityPolicy default/b: {conflict}"), &format!("SecurityPolicy default/a: {conflict}")],
     );
     assert_lines(
-        &standings(&translation),
+        &policy_statuses(&translation),
         &["a Service echo: Conflicted", "b Service echo: Conflicted", "c Service echo: Accepted"],
     );
     // Without a creation time the first by name wins.
@@ -145,7 +145,8 @@ fn invalid_policy_yields_to_valid_policies_unless_security_policy() {
             ];
             let (translation, _) = translated(&[&text.concat()]);
             assert_lines(&governed(&translation), &["a / - good"]);
-            let stands = translation.standings.iter().find(|standing| &*standing.object.name == "a-broken");
+            let stands =
+                translation.policy_statuses.iter().find(|standing| &*standing.object.name == "a-broken");
             assert!(stands.is_some_and(|standing| standing.reason.as_str() == "Invalid"), "{stands:?}");
         }
     }
@@ -204,7 +205,7 @@ fn missing_target_is_reported_and_the_policy_applies_to_other_targets() {
         ],
     );
     assert_lines(
-        &standings(&translation),
+        &policy_statuses(&translation),
         &[
             "p Ingress a: Accepted",
             "p Ingress b: Foreign",
@@ -269,7 +270,7 @@ fn invalid_targets_are_reported() {
         assert_problems(&problems, &[problem]);
         assert_lines(&governed(&translation), &["a / p -"]);
         assert_eq!(super::security_of(&translation.config).refuses, None);
-        assert_lines(&standings(&translation), &["p Ingress a: Invalid"]);
+        assert_lines(&policy_statuses(&translation), &["p Ingress a: Invalid"]);
     }
     let (translation, problems) = translated(&[&[shop(), security("p", &[])].concat()]);
     assert_problems(&problems, &["spec.targetRefs: is missing"]);

@@ -112,7 +112,7 @@ fn duplicate_credential_belongs_to_the_older_consumer_and_is_reported() {
         ],
     );
     assert!(!problems.concat().contains("0123456789abcdef"), "keys are not shown");
-    let invalid = translation.standings.iter().filter(|standing| !standing.reason.is_accepted());
+    let invalid = translation.policy_statuses.iter().filter(|standing| !standing.reason.is_accepted());
     let invalid: Vec<_> = invalid.map(|standing| &*standing.object.name).collect();
     assert_eq!(invalid, ["a", "d"]);
 }

@@ -139,7 +139,7 @@ fn invalid_limit_has_no_effect_and_other_limits_apply() {
         let limits = limits_of(&translation.config);
         let names: Vec<&str> = limits.limits.iter().map(|limit| &*limit.name).collect();
         assert_eq!(names, ["valid"], "{limit}");
-        assert!(!translation.standings[0].reason.is_accepted());
+        assert!(!translation.policy_statuses[0].reason.is_accepted());
     }
 }
 
@@ -173,7 +173,7 @@ fn concurrency_limits_apply_with_or_without_rate_limits() {
             translated(&[&[shop(), concurrency(&format!("{valid}, {{{limit}}}"))].concat()]);
         assert_problems(&problems, &[told]);
         assert_eq!(&*limits_of(&translation.config).concurrency[0].name, "valid");
-        assert!(!translation.standings[0].reason.is_accepted());
+        assert!(!translation.policy_statuses[0].reason.is_accepted());
     }
     for (spec, told) in [
         ("", "spec: limits nothing"),
@@ -212,7 +212,7 @@ fn shared(redis: &str, secrets: &str) -> (Shared, Vec<String>, String) {
     let (translation, problems) = translated(&[&text]);
     let limits = limits_of(&translation.config);
     assert_eq!(limits.limits.len(), 1, "it limits whatever it is shared through");
-    let standing = &translation.standings[0];
+    let standing = &translation.policy_statuses[0];
     let standing = format!("{}: {}", standing.reason.as_str(), standing.message);
     (limits.shared.clone().expect("it is to be shared"), problems, standing)
 }

@@ -167,7 +167,7 @@ fn missing_secret_is_reported_in_the_policy_status() {
         translated(&[
             &[shop(), policy("authentication: {apiKey: {}, basic: {secretRef: {name: users}}}")].concat()
         ]);
-    let standing = &translation.standings[0];
+    let standing = &translation.policy_statuses[0];
     assert_eq!(standing.reason.as_str(), "Invalid");
     assert!(standing.message.starts_with("spec.authentication.basic.secretRef: Secret default/users"));
 }

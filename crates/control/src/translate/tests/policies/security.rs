@@ -468,8 +468,8 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
         let security = security_of(&translation.config);
         assert_eq!((security.refuses.as_ref(), security.access.allow.len()), (None, 1), "{broken}");
         assert!(problems[0].contains("(the last valid version stays in service)"), "{problems:#?}");
-        assert!(translation.standings[0].message.contains("(the last valid version stays in service)"));
-        assert!(!translation.standings[0].reason.is_accepted());
+        assert!(translation.policy_statuses[0].message.contains("(the last valid version stays in service)"));
+        assert!(!translation.policy_statuses[0].reason.is_accepted());
     }
 }
 

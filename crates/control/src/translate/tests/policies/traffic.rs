@@ -9,7 +9,7 @@ use sluicegate_model::{
     Balance, Config, Ejection, Health, HealthCheck, HealthCheckKind, UpstreamKey, UpstreamLimits,
 };
 
-use super::attachment::standings;
+use super::attachment::policy_statuses;
 use super::{A, PORT, SERVICE, assert_problems, object, shop, translated};
 
 fn policy(spec: &str) -> String {
@@ -197,17 +197,20 @@ fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
     let of = |guard: String| {
         let (translation, problems) = translated(&[&[&shop(), OTHER, &policy(split), &*guard].concat()]);
         let traffic = traffic_of(&translation.config);
-        (traffic.split.is_some(), traffic.mirror.is_some(), problems, standings(&translation))
+        (traffic.split.is_some(), traffic.mirror.is_some(), problems, policy_statuses(&translation))
     };
     let keys = "authentication: {basic: {secretRef: {name: none}}}";
-    let (is_split, is_mirrored, problems, standings) = of(guard(other, keys));
+    let (is_split, is_mirrored, problems, policy_statuses) = of(guard(other, keys));
     assert!(!is_split && !is_mirrored);
     let told = "receives no requests of routes without SecurityPolicy default/guard";
     for field in ["spec.split.backends[0]", "spec.mirror"] {
         let told = format!("TrafficPolicy default/t: {field}: {told}");
         assert!(problems.iter().any(|problem| problem.contains(&told)), "{problems:?}");
     }
-    assert!(standings.iter().any(|standing| standing.starts_with("t Ingress a: Invalid")), "{standings:?}");
+    assert!(
+        policy_statuses.iter().any(|standing| standing.starts_with("t Ingress a: Invalid")),
+        "{policy_statuses:?}"
+    );
     let (is_split, is_mirrored, ..) = of(guard(&format!("{A}, {other}"), keys));
     assert!(is_split && is_mirrored, "one policy guards both");
     let (is_split, is_mirrored, ..) = of(guard(other, "cors: {allowOrigins: [\"*\"]}"));
@@ -355,7 +358,7 @@ fn readable_parts_of_an_invalid_traffic_policy_apply() {
     let traffic = traffic_of(&translation.config);
     assert!(matches!(&traffic.answer, Some(Answer::Fixed(fixed)) if fixed.status == 503), "{traffic:?}");
     assert_eq!(traffic.timeouts, RouteTimeouts::default());
-    assert!(!translation.standings[0].reason.is_accepted());
+    assert!(!translation.policy_statuses[0].reason.is_accepted());
     let (_, problems) = translated(&[&[shop(), policy("timeouts: {response: 10}")].concat()]);
     assert_problems(
         &problems,

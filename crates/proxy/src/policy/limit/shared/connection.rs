@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::reply::{Nonsense, Reply};
+use super::reply::{Reply, UnexpectedReply};
 use crate::tls::verifying;
 
 /// The longest reply, in bytes.
@@ -48,7 +48,7 @@ pub(super) enum ServerError {
     #[error("it responds with {0:?}")]
     Refused(String),
     #[error("its response is not a response of Redis: {0}")]
-    Nonsense(#[from] Nonsense),
+    UnexpectedReply(#[from] UnexpectedReply),
     #[error("its response is longer than {REPLY_MAX} bytes")]
     Long,
     #[error("its clock differs from the clock of this machine by more than {APART_MAX:?}")]

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sluicegate_model::RouteId;
+use sluicegate_model::ObjectId;
 use sluicegate_model::policy::{self, Redis};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -118,7 +118,7 @@ impl Servers {
 
 impl Server {
     /// The counts of a limit, shared with all data planes that have the same limit of the same policy.
-    pub(super) fn buckets(&self, id: &RouteId, limit: &policy::Limit, pace: &Pace) -> Arc<Buckets> {
+    pub(super) fn buckets(&self, id: &ObjectId, limit: &policy::Limit, pace: &Pace) -> Arc<Buckets> {
         let identity = identity(limit);
         let prefix = &self.source.prefix;
         let name = format!("{prefix}:{}/{}/{}:{identity:016x}", id.namespace, id.name, limit.name);

@@ -18,7 +18,7 @@ pub(super) enum Reply {
 
 /// A reply that no command of the gateway can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Nonsense {
+pub(super) enum UnexpectedReply {
     #[error("a line is longer than {LINE_MAX} bytes")]
     Long,
     #[error("a line does not end with CR and LF")]
@@ -33,7 +33,7 @@ pub(super) enum Nonsense {
 
 impl Reply {
     /// The first reply in the input, and its length; `None` if the reply is incomplete.
-    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, Nonsense> {
+    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, UnexpectedReply> {
         let Some((line, mut used)) = line(input)? else { return Ok(None) };
         let reply = match line.split_first() {
             Some((b'+', _)) => Self::Done,
@@ -43,39 +43,39 @@ impl Reply {
             Some((b':', text)) => Self::Numbers(vec![number(text)?]),
             Some((b'*', text)) => {
                 let length = usize::try_from(number(text)?).ok().filter(|length| *length <= LIST_MAX);
-                let length = length.ok_or(Nonsense::Length)?;
+                let length = length.ok_or(UnexpectedReply::Length)?;
                 let mut numbers = Vec::with_capacity(length);
                 for _ in 0..length {
                     let Some((entry, end)) = self::line(&input[used..])? else { return Ok(None) };
-                    let Some((b':', text)) = entry.split_first() else { return Err(Nonsense::Type) };
+                    let Some((b':', text)) = entry.split_first() else { return Err(UnexpectedReply::Type) };
                     numbers.push(number(text)?);
                     used += end;
                 }
                 Self::Numbers(numbers)
             }
-            _ => return Err(Nonsense::Type),
+            _ => return Err(UnexpectedReply::Type),
         };
         Ok(Some((reply, used)))
     }
 }
 
 /// The first line without its end, and its length including the end.
-fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Nonsense> {
+fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, UnexpectedReply> {
     let window = &input[..input.len().min(LINE_MAX)];
     match memchr::memchr(b'\n', window) {
         Some(end) => match window[..end].strip_suffix(b"\r") {
             Some(line) => Ok(Some((line, end + 1))),
-            None => Err(Nonsense::End),
+            None => Err(UnexpectedReply::End),
         },
-        None if input.len() >= LINE_MAX => Err(Nonsense::Long),
+        None if input.len() >= LINE_MAX => Err(UnexpectedReply::Long),
         None => Ok(None),
     }
 }
 
-fn number(text: &[u8]) -> Result<i64, Nonsense> {
+fn number(text: &[u8]) -> Result<i64, UnexpectedReply> {
     let is_plain = text.strip_prefix(b"-").unwrap_or(text).iter().all(u8::is_ascii_digit);
     let parsed = std::str::from_utf8(text).ok().filter(|_| is_plain).and_then(|text| text.parse().ok());
-    parsed.ok_or(Nonsense::Number)
+    parsed.ok_or(UnexpectedReply::Number)
 }
 
 /// Checks invariants for any input: the result does not depend on the pieces in which the input arrives, and parsing uses
@@ -120,18 +120,18 @@ mod tests {
     fn unexpected_redis_replies_are_rejected_before_they_are_complete() {
         let long = ["+", &"x".repeat(LINE_MAX)].concat();
         for (input, nonsense) in [
-            ("HTTP/1.1 400 Bad Request\r\n", Nonsense::Type),
-            ("\r\n", Nonsense::Type),
-            ("$5\r\nhello\r\n", Nonsense::Type),
-            ("*1\r\n*1\r\n", Nonsense::Type),
-            ("*1\r\n$1\r\n", Nonsense::Type),
-            ("*1000000000\r\n", Nonsense::Length),
-            ("*-1\r\n", Nonsense::Length),
-            (":\r\n", Nonsense::Number),
-            (":+1\r\n", Nonsense::Number),
-            (":99999999999999999999\r\n", Nonsense::Number),
-            ("+OK\n", Nonsense::End),
-            (&long, Nonsense::Long),
+            ("HTTP/1.1 400 Bad Request\r\n", UnexpectedReply::Type),
+            ("\r\n", UnexpectedReply::Type),
+            ("$5\r\nhello\r\n", UnexpectedReply::Type),
+            ("*1\r\n*1\r\n", UnexpectedReply::Type),
+            ("*1\r\n$1\r\n", UnexpectedReply::Type),
+            ("*1000000000\r\n", UnexpectedReply::Length),
+            ("*-1\r\n", UnexpectedReply::Length),
+            (":\r\n", UnexpectedReply::Number),
+            (":+1\r\n", UnexpectedReply::Number),
+            (":99999999999999999999\r\n", UnexpectedReply::Number),
+            ("+OK\n", UnexpectedReply::End),
+            (&long, UnexpectedReply::Long),
         ] {
             assert_eq!(Reply::parse(input.as_bytes()), Err(nonsense), "{input:?}");
         }
