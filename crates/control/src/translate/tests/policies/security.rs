@@ -481,7 +481,7 @@ fn newer_of_two_invalid_versions_selects_the_closed_targets() {
         let (translation, problems) =
             translated(&[&[shop(), first.clone()].concat(), &[shop(), policy(second)].concat()]);
         assert!(security_of(&translation.config).refuses.is_some(), "{second}");
-        assert!(problems.iter().all(|problem| !problem.contains("last good form")), "{problems:#?}");
+        assert!(problems.iter().all(|problem| !problem.contains("last valid version")), "{problems:#?}");
     }
 }
 
