@@ -108,7 +108,7 @@ impl Store {
             };
             refused += 1;
             if refused <= NAMED_MAX {
-                let stays = if is_kept { "its last good form stays" } else { "nothing of it is served" };
+                let stays = if is_kept { "its last valid version stays" } else { "nothing of it is served" };
                 tracing::warn!("{name} is not taken over, {stays}: {refusal}");
             }
             if !is_kept {
