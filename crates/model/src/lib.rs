@@ -15,6 +15,8 @@
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
 //! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
 //! | [`tls`] | certificates by name, client certificates |
+//! | [`feature`] | the features of rules and Services, each defined once |
+//! | [`value`] | bounded values |
 //! | [`policy`] | authentication, authorization, rate limits, traffic |
 //! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every timeout and size limit, with its default |
@@ -25,6 +27,7 @@
 pub mod compression;
 pub mod config;
 pub mod encoding;
+pub mod feature;
 pub mod host;
 pub mod listener;
 pub mod policy;
@@ -35,9 +38,11 @@ pub mod text;
 pub mod tls;
 pub mod tracing;
 pub mod upstream;
+pub mod value;
 
 pub use compression::{Codings, Compression, ContentCoding};
 pub use config::{Change, Config};
+pub use feature::{Ejection, Features, HealthCheck, HealthCheckType, ServiceFeatures};
 pub use host::HostPattern;
 pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};
 pub use route::{ObjectId, PathPattern};
@@ -46,6 +51,6 @@ pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
 pub use tracing::{Collector, Tracing};
 pub use upstream::{
-    Balance, Conditions, Ejection, Endpoint, Health, HealthCheck, HealthCheckKind, Protocol, Transport,
-    TransportTls, Upstream, UpstreamKey, UpstreamLimits, UpstreamTls, Verification,
+    Balance, Conditions, Endpoint, Health, Protocol, Transport, TransportTls, Upstream, UpstreamKey,
+    UpstreamLimits, UpstreamTls, Verification,
 };

@@ -3,16 +3,13 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use minicbor::{Decode, Encode};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use serde::{Serialize, Serializer};
 
-use crate::encoding::bound::{CheckInterval, Checks, Failures, GraphicHost, Percent, Status, Target};
-use crate::encoding::{
-    Adapt as _, Address, Context, List, Maybe, Part, Pointer, Raw, Shared, Text, Time, Within, WithinAs,
-};
+use crate::encoding::{Adapt as _, Address, Context, List, Maybe, Part, Pointer, Raw, Shared, Text};
+use crate::feature::{Ejection, HealthCheck};
 use crate::{Certificate, ProxyProtocol};
 
 /// The stable identity of an upstream. An upstream survives changes of the configuration: while any route names the upstream,
@@ -268,81 +265,6 @@ pub struct Health {
     /// Health checks.
     #[n(1)]
     pub check: Option<HealthCheck>,
-}
-
-/// Ejection: the gateway avoids an endpoint after consecutive errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Ejection {
-    /// The consecutive failures and statuses from 500 to 599, counted by one worker, from 1 to 1000.
-    #[cbor(n(0), with = "Within::<Failures>")]
-    pub consecutive_errors: u32,
-    /// The time of an ejection. Each consecutive ejection adds this time, up to ten times the value.
-    #[serde(serialize_with = "seconds")]
-    #[cbor(n(1), with = "Time")]
-    pub time: Duration,
-    /// The largest percentage of endpoints that may be ejected at once, from 1 to 100.
-    #[cbor(n(2), with = "Within::<Percent>")]
-    pub max_percent: u8,
-}
-
-/// The health checks of endpoints.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct HealthCheck {
-    /// The probe of a check.
-    #[n(0)]
-    pub kind: HealthCheckKind,
-    /// The interval between two checks of an endpoint.
-    #[serde(serialize_with = "seconds")]
-    #[cbor(n(1), with = "WithinAs::<CheckInterval, Time>")]
-    pub interval: Duration,
-    /// The timeout of a check.
-    #[serde(serialize_with = "seconds")]
-    #[cbor(n(2), with = "Time")]
-    pub timeout: Duration,
-    /// The consecutive successes after which an endpoint is healthy again, from 1 to 100.
-    #[cbor(n(3), with = "Within::<Checks>")]
-    pub healthy: u32,
-    /// The consecutive failures after which an endpoint is unhealthy, from 1 to 100.
-    #[cbor(n(4), with = "Within::<Checks>")]
-    pub unhealthy: u32,
-}
-
-/// The probe of a health check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub enum HealthCheckKind {
-    /// A connect, with a TLS handshake if the upstream uses TLS.
-    #[n(0)]
-    Tcp,
-    /// A GET request.
-    #[n(1)]
-    Http {
-        /// The path, with or without a query.
-        #[cbor(n(0), with = "Within::<Target>")]
-        path: Box<str>,
-        /// The host. `None`: the endpoint's address.
-        #[cbor(n(1), with = "Maybe::<Within<GraphicHost>>")]
-        host: Option<Box<str>>,
-        /// The lowest successful status.
-        #[cbor(n(2), with = "Within::<Status>")]
-        from: u16,
-        /// The highest successful status.
-        #[cbor(n(3), with = "Within::<Status>")]
-        to: u16,
-    },
-    /// `grpc.health.v1.Health/Check` of a service over HTTP/2. An empty service stands for the whole server.
-    #[n(2)]
-    Grpc {
-        /// The service.
-        #[n(0)]
-        service: Box<str>,
-    },
-}
-
-fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 /// An endpoint: one address that serves an upstream.

@@ -8,6 +8,9 @@ use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking:
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use sluicegate_model::feature::{Features, ServiceFeatures};
+use sluicegate_model::value::syntax;
+
 use super::typed::Manner;
 use super::{Syntax, split, typed};
 use crate::object::annotation::closest;
@@ -20,12 +23,13 @@ use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
-use crate::object::policy::{self, written};
+
+use crate::object::policy::{self, target, written};
 use crate::object::route::Route;
 use crate::object::secret::{ConfigMap, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
-use crate::object::{Kind, Object, ObjectRef, host};
+use crate::object::{Kind, Object, ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
 
 /// A parsed document.
@@ -310,7 +314,7 @@ impl Guarded {
     fn named(namespace: &str) -> Self {
         match namespace {
             "" => Self::Namespace("default".into()),
-            _ if host::dns_name_fault(namespace).is_some() => Self::Everything,
+            _ if syntax::dns_name_fault(namespace).is_some() => Self::Everything,
             _ => Self::Namespace(namespace.into()),
         }
     }
@@ -350,7 +354,7 @@ fn identify(kind: Kind, value: &Value) -> Result<ObjectRef, (&'static str, Strin
             Some(_) => Err((field, "is not a string: write it in quotes".to_owned())),
         }
     };
-    let valid = |(field, text): (&'static str, &str)| match host::dns_name_fault(text) {
+    let valid = |(field, text): (&'static str, &str)| match syntax::dns_name_fault(text) {
         None => Ok(Arc::from(text)),
         Some(_) if text.is_empty() => Err((field, format!("is missing in an object of kind {kind}"))),
         Some(fault) => Err((field, format!("{text:?} {fault}"))),
@@ -380,9 +384,7 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
     fn typed<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
         typed::parse(value, Manner::Lenient, findings)
     }
-    fn strict<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
-        typed::parse(value, Manner::Strict, findings)
-    }
+    let strict = Manner::Strict(object.kind);
     Some(match object.kind {
         Kind::IngressClass => {
             let raw = typed::<networking::IngressClass>(value, findings)?;
@@ -413,33 +415,28 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             Object::ReferenceGrant(Arc::new(ReferenceGrant::check(raw, findings)))
         }
         Kind::SecurityPolicy => {
-            let raw = strict::<Written<written::security::SecurityPolicySpec>>(value, findings);
+            let raw = typed::parse::<Written<written::security::SecurityPolicySpec>>(value, strict, findings);
             Object::SecurityPolicy(Arc::new(match raw {
                 Some(raw) => SecurityPolicy::check(raw, object, findings),
                 None => SecurityPolicy::unreadable(value, object, findings),
             }))
         }
         Kind::Consumer => {
-            let raw = strict::<Written<written::consumer::ConsumerSpec>>(value, findings);
+            let raw = typed::parse::<Written<written::consumer::ConsumerSpec>>(value, strict, findings);
             Object::Consumer(Arc::new(match raw {
                 Some(raw) => Consumer::check(raw, object, findings),
                 None => Consumer::unreadable(value, object),
             }))
         }
         Kind::RateLimitPolicy => {
-            let raw = strict::<Written<written::rate_limit::RateLimitPolicySpec>>(value, findings);
+            let raw =
+                typed::parse::<Written<written::rate_limit::RateLimitPolicySpec>>(value, strict, findings);
             Object::RateLimitPolicy(Arc::new(match raw {
                 Some(raw) => RateLimitPolicy::check(raw, object, findings),
                 None => RateLimitPolicy::unreadable(value, object, findings),
             }))
         }
-        Kind::TrafficPolicy => {
-            let raw = strict::<Written<written::traffic::TrafficPolicySpec>>(value, findings);
-            Object::TrafficPolicy(Arc::new(match raw {
-                Some(raw) => TrafficPolicy::check(raw, object, findings),
-                None => TrafficPolicy::unreadable(value, object, findings),
-            }))
-        }
+        Kind::TrafficPolicy => Object::TrafficPolicy(Arc::new(traffic_policy(value, object, findings))),
         Kind::Service => {
             let raw = typed::<core::Service>(value, findings)?;
             Object::Service(Arc::new(Service::check(raw, &object.namespace, findings)))
@@ -457,4 +454,26 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             Object::ConfigMap(Arc::new(ConfigMap::check(raw, findings)))
         }
     })
+}
+
+/// A TrafficPolicy, part by part.
+fn traffic_policy(value: &Value, object: &ObjectRef, findings: &mut Findings) -> TrafficPolicy {
+    let raw = typed::parse::<Written<Value>>(value, Manner::Strict(object.kind), findings);
+    annotation::check_names(
+        object.kind,
+        raw.as_ref().and_then(|raw| raw.metadata.annotations.as_ref()),
+        findings,
+    );
+    let nothing = Value::Null;
+    let spec = value.get("spec").unwrap_or(&nothing);
+    let targets = if spec.is_null() {
+        findings.error("spec", "is missing: write targetRefs and at least one other part");
+        Vec::new()
+    } else {
+        target::check(typed::entries(spec, "targetRefs", object.kind, findings), findings)
+    };
+    let features: Features = typed::parts(spec, object.kind, findings);
+    let service: ServiceFeatures = typed::parts(spec, object.kind, findings);
+    typed::report_unknown_parts(spec, object.kind, findings);
+    TrafficPolicy::new(policy::created(value), targets, features, service, object, findings)
 }

@@ -1,11 +1,18 @@
 //! From an untyped object to its Kubernetes type.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use serde_path_to_error::Segment;
+use sluicegate_model::feature::{Check, Fault, Faults};
+use sluicegate_model::value::span;
 
+use crate::object::Kind;
 use crate::object::annotation::closest;
+use crate::object::policy::crd;
 use crate::problem::Findings;
 
 /// Fields that are often misspelt.
@@ -64,181 +71,27 @@ const FIELDS: [&str; 52] = [
     "weight",
 ];
 
-/// The fields of our own kinds that are often misspelt.
-const POLICY_FIELDS: [&str; 148] = [
-    "abort",
-    "access",
-    "action",
-    "add",
-    "address",
-    "addresses",
-    "admitted",
-    "affinity",
-    "algorithm",
-    "algorithms",
-    "allow",
-    "allowCredentials",
-    "allowHeaders",
-    "allowMethods",
-    "allowMissingExpiry",
-    "allowOrigins",
-    "annotations",
-    "apiKey",
-    "apiKeys",
-    "attempts",
-    "audiences",
-    "authentication",
-    "authorization",
-    "backends",
-    "basic",
-    "basicUsers",
-    "body",
-    "budget",
-    "burst",
-    "caCertificateRef",
-    "cache",
-    "circuitBreaker",
-    "claim",
-    "claims",
-    "claimToHeaders",
-    "clientId",
-    "clockSkew",
-    "concurrency",
-    "connect",
-    "consecutiveErrors",
-    "consumers",
-    "contentType",
-    "cookie",
-    "cors",
-    "database",
-    "default",
-    "delay",
-    "deny",
-    "dryRun",
-    "ejection",
-    "exclude",
-    "exposeHeaders",
-    "external",
-    "fault",
-    "forward",
-    "from",
-    "group",
-    "groups",
-    "hash",
-    "header",
-    "headers",
-    "healthCheck",
-    "healthyThreshold",
-    "hostname",
-    "idle",
-    "inline",
-    "interval",
-    "ipv6PrefixLength",
-    "issuer",
-    "jwt",
-    "key",
-    "keys",
-    "kind",
-    "labels",
-    "limits",
-    "loadBalancing",
-    "match",
-    "maxAge",
-    "maxPercent",
-    "maxRequests",
-    "maxRequestsPerEndpoint",
-    "metadata",
-    "methods",
-    "minPerSecond",
-    "mirror",
-    "name",
-    "namespace",
-    "namespaces",
-    "passwordSecretRef",
-    "path",
-    "paths",
-    "per",
-    "perAttempt",
-    "percent",
-    "port",
-    "prefix",
-    "providers",
-    "query",
-    "realm",
-    "redirect",
-    "redirectParameter",
-    "redis",
-    "refreshInterval",
-    "refused",
-    "remote",
-    "remove",
-    "request",
-    "requestBody",
-    "requestHeaders",
-    "requests",
-    "require",
-    "requiredClaims",
-    "respond",
-    "response",
-    "responseBody",
-    "responseHeaders",
-    "retries",
-    "rewrite",
-    "rules",
-    "scheme",
-    "secretRef",
-    "sectionName",
-    "serverName",
-    "service",
-    "serviceRef",
-    "set",
-    "shared",
-    "sharedSecretRef",
-    "signIn",
-    "spec",
-    "split",
-    "statusCode",
-    "statuses",
-    "subject",
-    "targetRefs",
-    "time",
-    "timeout",
-    "timeouts",
-    "tls",
-    "tokens",
-    "tunnel",
-    "type",
-    "unhealthyThreshold",
-    "url",
-    "username",
-    "value",
-    "values",
-    "weight",
-];
-
-/// The durations among [`POLICY_FIELDS`].
-const DURATIONS: [&str; 10] = [
-    "clockSkew",
-    "defaultTime",
-    "interval",
-    "maxAge",
-    "per",
-    "perAttempt",
-    "refreshInterval",
-    "staleIfError",
-    "time",
-    "timeout",
+/// Fields of our kinds with a former name, and their present name.
+const RENAMED: [(&str, &str); 8] = [
+    ("access", "ipAccess"),
+    ("default", "defaultAction"),
+    ("external", "extAuth"),
+    ("perAttempt", "timeouts.backendRequest"),
+    ("respond", "directResponse"),
+    ("rewrite", "urlRewrite"),
+    ("status", "statusCode"),
+    ("statuses", "codes"),
 ];
 
 /// The strictness of reading an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(crate) enum Manner {
     /// Unknown fields cause warnings.
     Lenient,
     /// Unknown fields cause warnings, and no message repeats a value.
     Confidential,
-    /// Unknown or empty fields of the specification are errors: a misspelt field may be a restriction of access.
-    Strict,
+    /// For our kinds. Unknown or empty fields of the specification are errors: a misspelt field may be a restriction of access.
+    Strict(Kind),
 }
 
 /// The object as a `T`. Fields that `T` does not have are warnings or errors. A value of the wrong type is an error
@@ -248,9 +101,7 @@ pub(super) fn parse<T: DeserializeOwned>(
     manner: Manner,
     findings: &mut Findings,
 ) -> Option<T> {
-    if manner == Manner::Strict
-        && let Some(spec) = value.get("spec")
-    {
+    if let (Manner::Strict(_), Some(spec)) = (manner, value.get("spec")) {
         refuse_nulls(spec, "spec", findings);
     }
     let mut unknown = Vec::new();
@@ -262,18 +113,229 @@ pub(super) fn parse<T: DeserializeOwned>(
     if object.is_some() {
         return object;
     }
-    let confidential = manner == Manner::Confidential;
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
+    let Misfit { field, message, .. } = misfit(value, &error, manner);
+    findings.error(field, message);
+    None
+}
+
+/// The parts of a specification that a `T` has, each by itself: a part with an error is reported and left out. A `T` has a field
+/// for each part, and each part is optional.
+pub(crate) fn parts<T>(spec: &Value, kind: Kind, findings: &mut Findings) -> T
+where
+    T: DeserializeOwned + Default + Check + JsonSchema,
+{
+    let known = crd::fields::<T>();
+    let mut valid = Map::new();
+    for (name, part) in spec.as_object().into_iter().flatten() {
+        // An empty part is reported already.
+        if known.contains(name.as_str()) && !part.is_null() {
+            let part = Map::from_iter([(name.clone(), part.clone())]);
+            if reads::<T>(part.clone(), kind, findings) {
+                valid.extend(part);
+            }
+        }
+    }
+    let read = |valid: &Map<String, Value>| -> T {
+        serde_json::from_value(Value::Object(valid.clone())).unwrap_or_default()
+    };
+    let mut faulty = Vec::new();
+    read(&valid).check(&mut Faults::new("spec", &mut |field, fault| match fault {
+        Fault::Error(message) => {
+            faulty.extend(field.split(['.', '[']).nth(1).map(str::to_owned));
+            findings.error(field, message);
+        }
+        Fault::Warning(message) => findings.warning(field, message),
+    }));
+    valid.retain(|name, _| !faulty.contains(name));
+    read(&valid)
+}
+
+/// The entries of a list of the specification, each with its place. Errors of one entry leave the other entries.
+pub(crate) fn entries<T: DeserializeOwned>(
+    spec: &Value,
+    name: &str,
+    kind: Kind,
+    findings: &mut Findings,
+) -> Vec<(usize, T)> {
+    let list = match spec.get(name) {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Array(list)) => list,
+        Some(other) => {
+            findings.error(format!("spec.{name}"), mismatch(other, Some("a sequence"), false));
+            return Vec::new();
+        }
+    };
+    let entry = |(index, entry): (usize, &Value)| {
+        let within = format!("spec.{name}[{index}]");
+        read_at(entry, &within, Manner::Strict(kind), findings).map(|entry| (index, entry))
+    };
+    list.iter().enumerate().filter_map(entry).collect()
+}
+
+/// Reports parts of a specification that its kind does not have.
+pub(crate) fn report_unknown_parts(spec: &Value, kind: Kind, findings: &mut Findings) {
+    let known = crd::names_at(kind, "spec");
+    match spec {
+        Value::Object(fields) => {
+            for name in fields.keys().filter(|name| !known.contains(&name.as_str())) {
+                let mut field = "spec".to_owned();
+                push_key(&mut field, name);
+                report_unknown_field(field, Manner::Strict(kind), findings);
+            }
+        }
+        Value::Null => {}
+        other => findings.error("spec", mismatch(other, Some("a mapping"), false)),
+    }
+}
+
+/// A value at a field of an object.
+fn read_at<T: DeserializeOwned>(
+    value: &Value,
+    within: &str,
+    manner: Manner,
+    findings: &mut Findings,
+) -> Option<T> {
+    let mut unknown = Vec::new();
+    let read = serde_ignored::deserialize(value, |path| unknown.push(join(within, &render(&path)))).ok();
+    for field in unknown {
+        report_unknown_field(field, manner, findings);
+    }
+    if read.is_none()
+        && let Err(error) = serde_path_to_error::deserialize::<_, T>(value)
+    {
+        let Misfit { field, message, .. } = misfit(value, &error, manner);
+        findings.error(join(within, &field), message);
+    }
+    read
+}
+
+/// `spec.field`
+fn join(within: &str, field: &str) -> String {
+    match field {
+        "" => within.to_owned(),
+        field if field.starts_with('[') => format!("{within}{field}"),
+        field => format!("{within}.{field}"),
+    }
+}
+
+/// Whether a part of a specification can be read. All its errors are reported: after each, the faulty element is left out.
+fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &mut Findings) -> bool {
+    /// The most errors that are reported of one part.
+    const ERRORS_MAX: usize = 16;
+    let manner = Manner::Strict(kind);
+    let mut rest = Value::Object(part);
+    let mut unknown = Vec::new();
+    // Fields behind an unreadable element are seen after the element is left out.
+    let mut reported: BTreeSet<String> = BTreeSet::new();
+    let mut shifts = Shifts::default();
+    for errors in 0..ERRORS_MAX {
+        let read = serde_ignored::deserialize::<_, _, T>(&rest, |path| {
+            unknown.push(join("spec", &render(&path)));
+        });
+        if read.is_ok() {
+            for field in unknown {
+                if reported.insert(field.clone()) {
+                    report_unknown_field(field, manner, findings);
+                }
+            }
+            return errors == 0;
+        }
+        unknown.clear();
+        let Err(error) = serde_path_to_error::deserialize::<_, T>(&rest) else { return false };
+        let Misfit { field, message, path } = misfit(&rest, &error, manner);
+        let shown = join("spec", &shifts.original(&field));
+        if reported.insert(shown.clone()) {
+            findings.error(shown, message);
+        }
+        // The path of a missing field is the path of its mapping, which is unreadable as a whole.
+        if path.len() <= 1 || !remove(&mut rest, &path, &mut shifts) {
+            return false;
+        }
+    }
+    false
+}
+
+/// The places of entries in lists of which earlier entries were left out.
+#[derive(Default)]
+struct Shifts(BTreeMap<String, Vec<usize>>);
+
+impl Shifts {
+    /// The field as it was before entries were left out.
+    fn original(&self, field: &str) -> String {
+        let mut original = String::new();
+        let mut rest = field;
+        while let Some((list, (index, behind))) =
+            rest.split_once('[').and_then(|(list, of)| Some((list, of.split_once(']')?)))
+        {
+            original.push_str(list);
+            let place = index.parse().ok().and_then(|index: usize| self.0.get(&original)?.get(index));
+            let index = place.map_or(index.to_owned(), usize::to_string);
+            original.push_str(&format!("[{index}]"));
+            rest = behind;
+        }
+        original + rest
+    }
+}
+
+/// Leaves out the element at a path. Returns whether it was there.
+fn remove(value: &mut Value, path: &[Step], shifts: &mut Shifts) -> bool {
+    let Some((last, parents)) = path.split_last() else { return false };
+    let mut at = value;
     let mut field = String::new();
+    for step in parents {
+        let next = match step {
+            Step::Key(key) => at.get_mut(key),
+            Step::Index(index) => at.get_mut(index),
+        };
+        match step {
+            Step::Key(key) => push_key(&mut field, key),
+            Step::Index(index) => push_index(&mut field, *index),
+        }
+        let Some(next) = next else { return false };
+        at = next;
+    }
+    match (last, at) {
+        (Step::Key(key), Value::Object(fields)) => fields.remove(key).is_some(),
+        (Step::Index(index), Value::Array(entries)) if *index < entries.len() => {
+            let places = shifts.0.entry(field).or_insert_with(|| (0..entries.len()).collect());
+            places.remove(*index);
+            entries.remove(*index);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// A step from a value to a part of it.
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// A value that does not fit its type.
+struct Misfit {
+    field: String,
+    message: String,
+    path: Vec<Step>,
+}
+
+/// The problem behind an error of serde.
+fn misfit(value: &Value, error: &serde_path_to_error::Error<serde_json::Error>, manner: Manner) -> Misfit {
+    let confidential = manner == Manner::Confidential;
+    let mut field = String::new();
+    let mut path = Vec::new();
     let mut found = value;
     for segment in error.path() {
         match segment {
             Segment::Seq { index } => {
                 push_index(&mut field, *index);
+                path.push(Step::Index(*index));
                 found = found.get(index).unwrap_or(&Value::Null);
             }
             Segment::Map { key } => {
                 push_key(&mut field, key);
+                path.push(Step::Key(key.clone()));
                 found = found.get(key).unwrap_or(&Value::Null);
             }
             Segment::Enum { .. } | Segment::Unknown => {}
@@ -287,14 +349,13 @@ pub(super) fn parse<T: DeserializeOwned>(
         if let Some(name) = quoted(&message).first() {
             push_key(&mut field, name);
         }
-        findings.error(field, "is missing");
-        return None;
+        return Misfit { field, message: "is missing".to_owned(), path };
     }
     if let (Some((_, known)), Value::String(text)) =
         (message.strip_prefix("unknown variant ").and_then(|rest| rest.split_once(", expected ")), found)
     {
-        findings.error(field, format!("{text:?} is unknown: write {}", in_words(&quoted(known))));
-        return None;
+        let message = format!("{text:?} is unknown: write {}", in_words(&quoted(known)));
+        return Misfit { field, message, path };
     }
     // Serde's own message for unsuitable values (`serde::de::Error::invalid_type`, `invalid_value`).
     let is_serdes = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
@@ -304,27 +365,27 @@ pub(super) fn parse<T: DeserializeOwned>(
         && (field.starts_with("data") || field.starts_with("binaryData"))
     {
         // The field of a Secret or a ConfigMap; no other object has these fields.
-        findings.error(field, "is not valid base64");
-        return None;
+        return Misfit { field, message: "is not valid base64".to_owned(), path };
     }
     let is_text = matches!(expected, Some("a string"));
     let message = match found {
-        Value::Number(number) if is_text && manner == Manner::Strict && is_duration(&field) => {
+        Value::Number(number) if is_text && is_duration(&field, manner) => {
             let seconds = number
                 .as_u64()
                 .map_or("a unit, such as 10s".to_owned(), |number| format!("{number}s for seconds"));
             format!("is a number without a unit: write {seconds}")
         }
+        // Values of our kinds state what is wrong with them.
+        _ if expected.is_none() && matches!(manner, Manner::Strict(_)) => message,
         _ => mismatch(found, expected, confidential),
     };
-    findings.error(field, message);
-    None
+    Misfit { field, message, path }
 }
 
-/// Whether a field of ours is a duration, for which users of other gateways write numbers.
-fn is_duration(field: &str) -> bool {
-    let name = field.rsplit('.').next().unwrap_or_default();
-    DURATIONS.contains(&name) || field.starts_with("spec.timeouts.")
+/// Whether a field of our kinds is a duration, for which users of other gateways write numbers.
+fn is_duration(field: &str, manner: Manner) -> bool {
+    let Manner::Strict(kind) = manner else { return false };
+    crd::schema_at(kind, field).is_some_and(|schema| schema.get("pattern") == Some(&span::PATTERN.into()))
 }
 
 /// The problem of a value where `expected` should be, in words of serde or of the Kubernetes types.
@@ -371,15 +432,20 @@ fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String
 }
 
 fn report_unknown_field(field: String, manner: Manner, findings: &mut Findings) {
-    let name = field.rsplit(['.', ']']).next().unwrap_or_default();
-    let known = if manner == Manner::Strict { &POLICY_FIELDS[..] } else { &FIELDS };
-    let hint = match closest(name, known) {
-        Some(meant) if meant != name => format!("did you mean {meant}?"),
+    let (within, name) = field.rsplit_once(['.', ']']).unwrap_or(("", &field));
+    let known: Vec<&str> = match manner {
+        Manner::Strict(kind) => crd::names_at(kind, within),
+        Manner::Lenient | Manner::Confidential => FIELDS.to_vec(),
+    };
+    let former = RENAMED.iter().find(|(former, _)| *former == name);
+    let hint = match (former, closest(name, &known)) {
+        (Some((_, present)), _) if matches!(manner, Manner::Strict(_)) => format!("it is called {present}"),
+        (_, Some(meant)) if meant != name => format!("did you mean {meant}?"),
         _ => "check its spelling and its place".to_owned(),
     };
     // Outside the specification, in the API server's part, there are newer versions of objects than ours.
     let is_around = ["metadata", "status"].iter().any(|part| field.starts_with(part));
-    if manner == Manner::Strict && !is_around {
+    if matches!(manner, Manner::Strict(_)) && !is_around {
         findings.error(field, format!("is unknown: {hint}"));
     } else {
         findings.warning(field, format!("is unknown and ignored: {hint}"));

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Kind, ObjectRef, host};
+use sluicegate_model::value::syntax;
+
+use super::{Kind, ObjectRef};
 use crate::problem::Findings;
 
 /// The prefix of our annotations.
@@ -117,7 +119,7 @@ pub(crate) fn object(kind: Kind, namespace: &Arc<str>, value: &str) -> Result<Ob
     if *within != **namespace {
         return Err(format!("{value:?} is of another namespace: name an object of the same namespace"));
     }
-    match host::dns_name_fault(name) {
+    match syntax::dns_name_fault(name) {
         Some(fault) => Err(format!("{name:?} {fault}")),
         None => Ok(ObjectRef { kind, namespace: namespace.clone(), name: name.into() }),
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Kind, ObjectRef, annotation, host};
+use sluicegate_model::value::syntax;
+
+use super::{Kind, ObjectRef, annotation};
 use crate::problem::Findings;
 
 /// The protocol to endpoints.
@@ -96,5 +98,5 @@ impl Backend {
 }
 
 fn name_fault(name: &str) -> Option<&'static str> {
-    if name.parse::<IpAddr>().is_ok() { None } else { host::dns_name_fault(name) }
+    if name.parse::<IpAddr>().is_ok() { None } else { syntax::dns_name_fault(name) }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use sluicegate_model::HostPattern;
+use sluicegate_model::value::syntax;
 
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::{Kind, annotation, host};
@@ -174,7 +175,7 @@ impl Listener {
         let name = raw.name.unwrap_or_default();
         let fault = match &*name {
             "" => Some("is missing".to_owned()),
-            name => host::dns_name_fault(name).map(|fault| format!("{name:?} {fault}")),
+            name => syntax::dns_name_fault(name).map(|fault| format!("{name:?} {fault}")),
         };
         let is_named = fault.is_none();
         if let Some(fault) = fault {

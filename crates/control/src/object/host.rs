@@ -1,6 +1,7 @@
 //! The host of a rule, of a listener or of a route.
 
 use sluicegate_model::HostPattern;
+use sluicegate_model::value::syntax::dns_name_fault;
 
 /// Parses `spec.rules[].host` by the rules of Kubernetes' own validation: a lower-case DNS name (RFC 1123), or a name
 /// whose first label is `*`, and no IP address. An empty host matches any host.
@@ -35,35 +36,6 @@ pub(crate) fn parse_suffix(host: &str) -> Result<HostPattern, String> {
         HostPattern::Wildcard(suffix) => HostPattern::Suffix(suffix),
         other => other,
     })
-}
-
-/// The reason why `name` is no DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a sentence.
-pub(crate) fn dns_name_fault(name: &str) -> Option<&'static str> {
-    let label_is_valid = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-    };
-    if name.len() > 253 {
-        Some("is longer than 253 characters")
-    } else if name.split('.').all(label_is_valid) {
-        None
-    } else if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Some("has upper-case letters: write it in lower case")
-    } else if !name.is_ascii() {
-        Some("is not ASCII: write international names as xn--...")
-    } else if name.contains("//") {
-        Some("is a URL: write only the name")
-    } else if name.contains(':') {
-        Some("has a port or a ':': write only the name")
-    } else {
-        Some(
-            "is not a DNS name: write labels of a-z, 0-9 and '-' that begin and end with a letter or a digit, \
-             separated by single dots",
-        )
-    }
 }
 
 #[cfg(test)]

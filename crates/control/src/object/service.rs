@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use sluicegate_model::value::syntax;
 use sluicegate_model::{Balance, Protocol, ProxyProtocol, UpstreamLimits};
 
 use super::backend::Backend;
-use super::{Kind, annotation, host};
+use super::{Kind, annotation};
 use crate::problem::Findings;
 
 /// A checked `Service`.
@@ -140,7 +141,7 @@ fn check_external_name(name: Option<String>, findings: &mut Findings) -> Option<
     // A trailing dot is allowed here: it keeps the resolver from trying search domains.
     let fault = match name.strip_suffix('.').unwrap_or(&name) {
         "" => Some("is missing"),
-        name => host::dns_name_fault(&name.to_ascii_lowercase()),
+        name => syntax::dns_name_fault(&name.to_ascii_lowercase()),
     };
     if let Some(fault) = fault {
         findings.error("spec.externalName", format!("{name:?} {fault}"));

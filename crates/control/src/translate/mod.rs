@@ -26,12 +26,13 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::{Config, Protocol, Settings, UpstreamKey};
 
 use crate::object::ingress::Ingress;
-use crate::object::policy::traffic::ServiceTrafficSettings;
+use crate::object::policy::traffic;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem};
 use crate::store::Store;
 use policy::standing::Standing;
 use reference::{At, Reference};
+use sluicegate_model::feature::ServiceFeatures;
 
 mod class;
 mod gateway;
@@ -316,7 +317,7 @@ impl Translation {
         &mut self,
         store: &Store,
         references: &[Reference<'_>],
-        governed: &HashMap<UpstreamKey, ServiceTrafficSettings>,
+        governed: &HashMap<UpstreamKey, ServiceFeatures>,
         config: &mut Config,
     ) {
         let layer4: HashSet<UpstreamKey> = config
@@ -333,7 +334,7 @@ impl Translation {
             if let Entry::Vacant(place) = config.upstreams.entry(key.clone()) {
                 let mut resolved = upstream::resolve(store, key);
                 if let Some(of_policy) = governed.get(key) {
-                    of_policy.apply(&mut resolved.upstream);
+                    traffic::apply(of_policy, &mut resolved.upstream);
                 }
                 place.insert(Arc::new(resolved.upstream));
                 missing.extend(resolved.missing.map(|missing| (key, missing)));

@@ -4,7 +4,7 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 
 use crate::object::ObjectRef;
 use crate::object::ingress::path_field;
-use crate::object::policy::traffic::{MIRROR_FIELD, branch_field};
+use crate::object::policy::traffic::{MIRROR_FIELD, split_backend_field};
 use crate::object::route::backend_field;
 use crate::problem::{Origin, Problem, Severity};
 use crate::translate::upstream::ANSWERED;
@@ -78,7 +78,7 @@ impl Reference<'_> {
                 format!("{}.{}", backend_field(index), within.trim_start_matches("service."))
             }
             Place::Branch(index) => {
-                format!("{}.{}", branch_field(index), within.trim_start_matches("service."))
+                format!("{}.{}", split_backend_field(index), within.trim_start_matches("service."))
             }
             Place::Mirror => {
                 // No client waits for mirrored requests.

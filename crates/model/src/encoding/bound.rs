@@ -39,34 +39,16 @@ macro_rules! ranges {
 }
 
 ranges! {
-    /// A percentage from 1 to 100.
-    Percent: u8 = 1..=100, "a percentage";
     /// A percentage from 0 to 100.
     PercentOrZero: u8 = 0..=100, "a percentage";
     /// A percentage with a fraction, from 0 to 100.
     Share: f64 = 0.0..=100.0, "the share of requests that are traced";
-    /// A status (RFC 9110, 15).
-    Status: u16 = 100..=599, "a status";
-    /// A status of a final response.
-    FinalStatus: u16 = 200..=599, "a status";
-    /// A status that reports an error.
-    ErrorStatus: u16 = 400..=599, "a status";
-    /// A status that reports an error of the server.
-    ServerErrorStatus: u16 = 500..=599, "a status";
-    /// A TCP port.
-    Port: u16 = 1..=u16::MAX, "a port";
     /// A level of gzip.
     GzipLevel: u8 = 1..=9, "a level of compression";
     /// A level of brotli.
     BrotliLevel: u8 = 1..=4, "a level of compression";
     /// A level of zstd.
     ZstdLevel: u8 = 1..=9, "a level of compression";
-    /// Consecutive failures before an ejection.
-    Failures: u32 = 1..=1000, "the failures in a row of an ejection";
-    /// Consecutive health checks before a change of health.
-    Checks: u32 = 1..=100, "the checks in a row of a health check";
-    /// The time between two health checks.
-    CheckInterval: Duration = Duration::from_millis(1)..=Duration::MAX, "the interval of a health check";
     /// Header lines in one head.
     HeaderLines: usize = 1..=256, "the number of header lines";
     /// A window of flow control (RFC 9113, 6.9.1).
@@ -81,25 +63,6 @@ ranges! {
     ShareInterval: Duration = Duration::from_millis(5)..=Duration::from_secs(1), "how long counts are gathered";
     /// The timeout for the server of shared limits.
     ShareTimeout: Duration = Duration::from_millis(5)..=Duration::from_secs(5), "how long the server of limits may take";
-    /// The most endpoints that a request is sent to.
-    Attempts: u32 = 1..=10, "the attempts of a policy";
-    /// The retries in a second that the budget always allows.
-    RetriesPerSecond: u32 = 0..=1000, "the budget of a policy";
-    /// The weight of an upstream.
-    Weight: u32 = 0..=1_000_000, "the weight of an upstream";
-}
-
-/// The status of a redirect (RFC 9110, 15.4): 301, 302, 303, 307 or 308.
-#[derive(Debug)]
-pub struct RedirectStatus;
-
-impl Bound for RedirectStatus {
-    type Value = u16;
-    const FIELD: &'static str = "the status of a redirect";
-
-    fn allows(status: &u16) -> bool {
-        matches!(status, 301..=303 | 307 | 308)
-    }
 }
 
 /// Bounds of texts.
@@ -124,23 +87,10 @@ macro_rules! texts {
 texts! {
     /// The name of a header in any case (RFC 9110, 5.1).
     HeaderName = is_token, "the name of a header";
-    /// The name of a cookie, with the same characters as the name of a header (RFC 6265, 4.1.1).
-    CookieName = is_token, "the name of a cookie";
-    /// The whole value of a header: visible characters, spaces and tabs.
-    HeaderValue = |text| text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "the value of a header";
-    /// A host in a head: a name or an address, with or without a port.
-    Authority = |text| is_filled(text) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:[]_".contains(&byte)),
-        "the name of a host";
     /// The name in a host pattern.
     Name = is_filled, "the name of a host";
     /// The pattern of a path.
     PatternPath = |text| text.starts_with('/'), "a path";
-    /// A path in a request line, without a query.
-    RequestPath = |text| text.starts_with('/') && is_graphic(text) && !text.contains(['?', '#']), "the path of a rewrite";
-    /// A path in a request line, with or without a query.
-    Target = |text| text.starts_with('/') && is_graphic(text), "the path of a health check";
-    /// A host in a head, unchanged.
-    GraphicHost = |text| is_filled(text) && is_graphic(text), "the host of a health check";
     /// A URL in a header line, unchanged.
     Link = |text| is_filled(text) && is_graphic(text), "where clients sign in";
     /// The name of a claim.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sluicegate_model::policy::security::{Authentication, Credential, Method};
 use sluicegate_model::policy::{External, RemoteKeys};
+use sluicegate_model::value::syntax;
 
 use super::secret::SecretValue;
 use super::written::authentication as written;
 use super::written::credential::CredentialSource;
-use super::{external, header, jwt, list, secret};
-use crate::object::host;
+use super::{external, jwt, list, secret};
 use crate::problem::Findings;
 
 /// The most places of a credential.
@@ -108,7 +108,7 @@ fn check_scope(written: written::ConsumerScope, findings: &mut Findings) -> Opti
     }
     let mut namespaces: Vec<Arc<str>> = Vec::with_capacity(names.len());
     for (index, name) in names.into_iter().enumerate() {
-        match host::dns_name_fault(&name) {
+        match syntax::dns_name_fault(&name) {
             None => namespaces.push(name.into()),
             Some(fault) => findings.error(format!("{field}[{index}]"), format!("{name:?} {fault}")),
         }
@@ -154,7 +154,7 @@ pub(super) fn check_places(
 fn check_place(written: CredentialSource) -> Result<Credential, (&'static str, String)> {
     match written {
         CredentialSource { header: Some(source), query: None, cookie: None } => {
-            let name = header::name(&source.name).map_err(|fault| (".header.name", fault))?;
+            let name = syntax::header_name(&source.name).map_err(|fault| (".header.name", fault))?;
             let prefix = source.prefix.unwrap_or_default();
             let is_value = prefix.bytes().all(|byte| matches!(byte, b' '..=b'~'));
             if !is_value || !(prefix.is_empty() || prefix.ends_with(' ')) || prefix.starts_with(' ') {
@@ -170,7 +170,7 @@ fn check_place(written: CredentialSource) -> Result<Credential, (&'static str, S
             Ok(Credential::Query(name.into()))
         }
         CredentialSource { header: None, query: None, cookie: Some(name) } => {
-            match header::token_fault(&name) {
+            match syntax::token_fault(&name) {
                 // RFC 6265, 4.1.1.
                 Some(fault) => Err((".cookie", format!("{name:?} {fault}"))),
                 None => Ok(Credential::Cookie(name.into())),

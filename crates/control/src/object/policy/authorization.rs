@@ -5,11 +5,12 @@ use std::sync::Arc;
 use sluicegate_model::PathPattern;
 use sluicegate_model::policy::security::{Authentication, Method};
 use sluicegate_model::policy::{Authorization, AuthorizationRule};
+use sluicegate_model::value::syntax;
 
 use super::written::authorization::{self as written, Action, PathMatch, PathType};
-use super::{address, consumer, header, jwt, list};
+use super::{address, consumer, jwt, list};
 use crate::object::annotation::{closest, edit_distance};
-use crate::object::{host, path};
+use crate::object::path;
 use crate::problem::Findings;
 
 /// The rules of a policy in this namespace with this authentication.
@@ -130,7 +131,7 @@ fn check_consumers(
             None => (namespace.clone(), &*text),
         };
         let field = format!("{field}[{index}]");
-        if let Some(fault) = [&*of, name].into_iter().find_map(host::dns_name_fault) {
+        if let Some(fault) = [&*of, name].into_iter().find_map(syntax::dns_name_fault) {
             findings.error(field, format!("{text:?} {fault}"));
         } else if known.is_some_and(|known| !known.contains(&of)) {
             let fault = format!(
@@ -147,7 +148,7 @@ fn check_consumers(
 fn check_methods(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
     let mut methods = Vec::with_capacity(written.len());
     for (index, method) in written.into_iter().enumerate() {
-        let fault = match header::token_fault(&method) {
+        let fault = match syntax::token_fault(&method) {
             Some(fault) => format!("{method:?} {fault}"),
             None if method.bytes().any(|byte| byte.is_ascii_lowercase()) => {
                 format!("{method:?} is not a method that clients use: write {}", method.to_ascii_uppercase())

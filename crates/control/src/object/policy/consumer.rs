@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+use sluicegate_model::value::syntax;
 
 use super::secret::SecretValue;
 use super::written::consumer::{ApiKeyRef, ConsumerSpec, Token};
-use super::{created, header, list, secret};
+use super::{created, list, secret};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
@@ -34,7 +35,7 @@ impl Consumer {
     pub(crate) fn check(raw: Written<ConsumerSpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
         let spec = raw.spec.unwrap_or_default();
-        let written_username = spec.username.filter(|name| match header::value_fault(name) {
+        let written_username = spec.username.filter(|name| match syntax::value_fault(name) {
             None => true,
             Some(fault) => {
                 findings.error("spec.username", format!("{name:?} {fault}"));
@@ -87,7 +88,7 @@ impl Consumer {
 pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
     let mut groups: Vec<Box<str>> = Vec::with_capacity(written.len());
     for (index, group) in written.into_iter().enumerate() {
-        match header::value_fault(&group) {
+        match syntax::value_fault(&group) {
             Some(fault) => findings.error(format!("{field}[{index}]"), format!("{group:?} {fault}")),
             None if groups.iter().any(|other| **other == *group) => {
                 findings.warning(format!("{field}[{index}]"), format!("{group:?} is written twice"));

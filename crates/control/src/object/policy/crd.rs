@@ -1,5 +1,8 @@
 //! The CustomResourceDefinitions of our kinds, generated from the types in [`written`](super::written).
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, transform};
 use serde_json::{Value, json};
@@ -38,6 +41,43 @@ pub fn definitions() -> Vec<Definition> {
         definition::<RateLimitPolicySpec, PolicyStatus>(Kind::RateLimitPolicy, "rlp", &of_policy),
         definition::<TrafficPolicySpec, PolicyStatus>(Kind::TrafficPolicy, "tp", &of_policy),
     ]
+}
+
+/// The schema of the specification of each of our kinds.
+static SCHEMAS: LazyLock<[(Kind, Value); 4]> = LazyLock::new(|| {
+    [
+        (Kind::SecurityPolicy, schema::<SecurityPolicySpec>()),
+        (Kind::Consumer, schema::<ConsumerSpec>()),
+        (Kind::RateLimitPolicy, schema::<RateLimitPolicySpec>()),
+        (Kind::TrafficPolicy, schema::<TrafficPolicySpec>()),
+    ]
+});
+
+/// The schema of a field such as `spec.timeouts.request` or `spec.rules[0]`.
+pub(crate) fn schema_at(kind: Kind, field: &str) -> Option<&'static Value> {
+    let (_, spec) = SCHEMAS.iter().find(|(of, _)| *of == kind)?;
+    let mut steps = field.split(['.', '[']);
+    if steps.next() != Some("spec") {
+        return None;
+    }
+    steps.filter(|step| !step.is_empty()).try_fold(spec, |schema, step| match step.ends_with(']') {
+        true => schema.get("items"),
+        false => schema.get("properties")?.get(step).or_else(|| schema.get("additionalProperties")),
+    })
+}
+
+/// The names of the fields of a mapping.
+pub(crate) fn names_at(kind: Kind, field: &str) -> Vec<&'static str> {
+    let fields =
+        schema_at(kind, field).and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+    fields.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+}
+
+/// The names of the fields of a type.
+pub(crate) fn fields<T: JsonSchema>() -> BTreeSet<String> {
+    let schema = schema::<T>();
+    let fields = schema.get("properties").and_then(Value::as_object);
+    fields.into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 /// A column of `kubectl get`.
@@ -123,6 +163,18 @@ fn structural(schema: &mut Schema) {
             let name = name.clone();
             schema.insert("type".to_owned(), name);
         }
+    }
+    // Variants with a description each are alternatives; their descriptions are for readers of the code.
+    let names = |of: &Value| -> Option<Vec<Value>> {
+        let names = of.get("enum").and_then(Value::as_array).cloned();
+        names.or_else(|| of.get("const").map(|name| vec![name.clone()]))
+    };
+    if let Some(Value::Array(variants)) = schema.get("oneOf")
+        && let Some(values) = variants.iter().map(names).collect::<Option<Vec<_>>>()
+    {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), json!("string"));
+        schema.insert("enum".to_owned(), values.concat().into());
     }
     if let Some(Value::Array(values)) = schema.get_mut("enum") {
         values.retain(|value| !value.is_null());

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use sluicegate_model::policy::security::Credential;
 use sluicegate_model::policy::{External, ExternalCache, KeyPart, SignIn};
+use sluicegate_model::value::syntax;
 
 use super::secret::{self, SecretValue};
 use super::written::external::{self as written, ExternalKey, ExternalKeyType, ExternalMethod};
-use super::{duration, header, list, url};
+use super::{duration, list, url};
 use crate::problem::Findings;
 
 const FIELD: &str = "spec.authentication.external";
@@ -82,7 +83,7 @@ fn check_names(
     let mut names: Vec<Box<str>> = Vec::with_capacity(written.len());
     for (index, written) in list::filled(Some(written), most, &field, findings).into_iter().enumerate() {
         let field = format!("{field}[{index}]");
-        match header::name(&written) {
+        match syntax::header_name(&written) {
             Err(fault) => findings.error(field, fault),
             Ok(name) if names.contains(&name) => {
                 findings.warning(field, format!("{written:?} is written twice"));
@@ -104,7 +105,7 @@ fn request_fault(lower_case: &str) -> Option<&'static str> {
         name if name.starts_with("x-original-") || name == "x-auth-request-redirect" => {
             Some("is set by the gateway itself")
         }
-        name => header::reserved_fault(name),
+        name => syntax::reserved_fault(name),
     }
 }
 
@@ -113,7 +114,7 @@ fn response_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
         "authorization" => None,
         "set-cookie" => Some("always goes to the client"),
-        name => header::reserved_fault(name),
+        name => syntax::reserved_fault(name),
     }
 }
 
@@ -180,11 +181,11 @@ fn check_part(written: ExternalKey) -> Result<KeyPart, String> {
             let name = name.ok_or("is missing: name the header, the cookie or the parameter")?;
             return Ok(KeyPart::Value(match written.kind {
                 ExternalKeyType::Query => Credential::Query(name.into()),
-                ExternalKeyType::Cookie => match header::token_fault(&name) {
+                ExternalKeyType::Cookie => match syntax::token_fault(&name) {
                     Some(fault) => return Err(format!("{name:?} {fault}")),
                     None => Credential::Cookie(name.into()),
                 },
-                _ => match (header::name(&name)?, &*name.to_ascii_lowercase()) {
+                _ => match (syntax::header_name(&name)?, &*name.to_ascii_lowercase()) {
                     (_, "cookie") => {
                         return Err(
                             "\"Cookie\" has all cookies: write type: Cookie with the name of one".to_owned()

@@ -6,10 +6,11 @@ use std::time::Duration;
 use sluicegate_jwt::KeySet;
 use sluicegate_model::policy::security::{ClaimValues, Credential};
 use sluicegate_model::policy::{Jwt, JwtKeys, JwtProvider, RemoteKeys};
+use sluicegate_model::value::syntax;
 
 use super::authentication::{Need, Needed, check_places};
 use super::written::jwt::{self as written, Algorithm, ClaimRequirement, ClaimToHeader, ProviderKeys};
-use super::{duration, header, list, secret, url};
+use super::{duration, list, secret, url};
 use crate::problem::Findings;
 
 const FIELD: &str = "spec.authentication.jwt";
@@ -84,7 +85,7 @@ fn check_provider(
     namespace: &Arc<str>,
     findings: &mut Findings,
 ) -> (JwtProvider, Option<NamedKeys>) {
-    if let Some(fault) = header::value_fault(&written.name) {
+    if let Some(fault) = syntax::value_fault(&written.name) {
         findings.error(format!("{field}.name"), format!("{:?} {fault}", written.name));
     }
     if written.issuer.as_deref() == Some("") {
@@ -255,9 +256,9 @@ fn check_headers(
     for (index, ClaimToHeader { claim, header: written }) in written.into_iter().enumerate() {
         check_claim_name(&claim, &format!("{field}[{index}].claim"), findings);
         let field = format!("{field}[{index}].header");
-        match header::name(&written) {
+        match syntax::header_name(&written) {
             Err(fault) => findings.error(field, fault),
-            Ok(name) => match header::reserved_fault(&name) {
+            Ok(name) => match syntax::reserved_fault(&name) {
                 Some(fault) => findings.error(field, format!("{written:?} {fault}: choose another header")),
                 None if headers.iter().any(|(_, other)| *other == name) => {
                     findings.error(field, format!("{written:?} is written twice"));

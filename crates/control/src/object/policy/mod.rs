@@ -14,7 +14,7 @@
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and the server that shares its counts |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
-//! | [`address`], [`duration`], [`header`], [`list`], [`origin`], [`url`] | values of fields |
+//! | [`address`], [`duration`], [`list`], [`origin`], [`url`] | values of fields |
 
 mod address;
 pub(crate) mod authentication;
@@ -23,7 +23,6 @@ pub(crate) mod consumer;
 pub(crate) mod crd;
 mod duration;
 mod external;
-mod header;
 pub(crate) mod htpasswd;
 pub(crate) mod jwt;
 mod list;
@@ -47,7 +46,7 @@ pub(crate) const GROUP: &str = "sluicegate.dev";
 pub(crate) const VERSION: &str = "v1alpha1";
 
 /// The creation time of an object, in seconds since 1970, if it is readable.
-fn created(raw: &Value) -> Option<i64> {
+pub(crate) fn created(raw: &Value) -> Option<i64> {
     let text = raw.pointer("/metadata/creationTimestamp")?.as_str()?;
     Some(text.parse::<Timestamp>().ok()?.as_second())
 }

@@ -1,8 +1,7 @@
 //! Origins of web pages (RFC 6454).
 
 use sluicegate_model::policy::security::OriginPattern;
-
-use crate::object::host;
+use sluicegate_model::value::syntax;
 
 /// Parses `*`, `https://app.example.com[:port]` or `https://*.example.com[:port]`.
 pub(crate) fn parse(text: &str) -> Result<OriginPattern, String> {
@@ -35,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<OriginPattern, String> {
         ));
     }
     let is_address = !wildcard && name.starts_with('[') && name.ends_with(']');
-    if let Some(fault) = host::dns_name_fault(name).filter(|_| !is_address) {
+    if let Some(fault) = syntax::dns_name_fault(name).filter(|_| !is_address) {
         return Err(format!("{text:?}: {name:?} {fault}"));
     }
     // Browsers omit the default port of the scheme.

@@ -6,13 +6,14 @@ use std::time::Duration;
 use foldhash::HashSet;
 use serde_json::Value;
 use sluicegate_model::policy::{Concurrency, Limit, LimitKey, RateLimits, Shared, Window};
+use sluicegate_model::value::syntax;
 
 use super::shared::{self, Sharing};
 use super::target::{self, Target};
 use super::written::rate_limit::{self as written, LimitAlgorithm, LimitKeyType, RateLimitPolicySpec};
-use super::{consumer, created, duration, header, jwt, list};
+use super::{consumer, created, duration, jwt, list};
 use crate::object::gateway_api::Written;
-use crate::object::{ObjectRef, annotation, host};
+use crate::object::{ObjectRef, annotation};
 use crate::problem::Findings;
 
 /// The most limits of a policy.
@@ -160,7 +161,7 @@ fn check_concurrency(
 }
 
 fn check_name(name: &str, field: &str, findings: &mut Findings) {
-    if let Some(fault) = host::dns_name_fault(name).or(name.contains('.').then_some("has a dot")) {
+    if let Some(fault) = syntax::dns_name_fault(name).or(name.contains('.').then_some("has a dot")) {
         findings.error(format!("{field}.name"), format!("{name:?} {fault}"));
     }
 }
@@ -257,7 +258,9 @@ fn check_part(
                 .ok_or_else(|| ("ipv6PrefixLength", format!("{length} is not between 1 and 128")))?;
             LimitKey::Address { ipv6_prefix }
         }
-        LimitKeyType::Header => LimitKey::Header(header::name(&name).map_err(|fault| ("name", fault))?),
+        LimitKeyType::Header => {
+            LimitKey::Header(syntax::header_name(&name).map_err(|fault| ("name", fault))?)
+        }
         LimitKeyType::Claim => {
             jwt::check_claim_name(&name, &format!("{field}.name"), findings);
             LimitKey::Claim(name.into())

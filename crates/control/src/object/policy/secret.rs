@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use sluicegate_model::value::syntax;
+
 use super::written::credential::SecretKeyRef;
-use crate::object::{Kind, ObjectRef, host};
+use crate::object::{Kind, ObjectRef};
 use crate::problem::Findings;
 
 /// A value of a Secret in the namespace of the naming object.
@@ -21,7 +23,7 @@ pub(crate) fn check(
     field: &str,
     findings: &mut Findings,
 ) -> Option<SecretValue> {
-    if let Some(fault) = host::dns_name_fault(&written.name) {
+    if let Some(fault) = syntax::dns_name_fault(&written.name) {
         findings.error(format!("{field}.name"), format!("{:?} {fault}", written.name));
         return None;
     }

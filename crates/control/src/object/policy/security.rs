@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::Value;
 use sluicegate_model::policy::security::OriginPattern;
 use sluicegate_model::policy::{Access, Cors, Security};
+use sluicegate_model::value::syntax;
 
 use super::authentication::{self, Need};
 use super::target::{self, Target};
 use super::written::security::{self as written, SecurityPolicySpec};
-use super::{address, authorization, created, duration, header, list, origin};
+use super::{address, authorization, created, duration, list, origin};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
@@ -153,7 +154,7 @@ fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {
 fn tokens(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
     let mut tokens = Vec::with_capacity(written.len());
     for (index, name) in written.into_iter().enumerate() {
-        match header::token_fault(&name) {
+        match syntax::token_fault(&name) {
             None => tokens.push(name.into()),
             Some(fault) => findings.error(format!("{field}[{index}]"), format!("{name:?} {fault}")),
         }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_model::policy::{Redis, RedisTls, Shared};
+use sluicegate_model::value::syntax;
 
+use super::duration;
 use super::secret::{self, SecretValue};
 use super::written::rate_limit as written;
-use super::{duration, header};
-use crate::object::host;
 use crate::problem::{Findings, Severity};
 
 const FIELD: &str = "spec.shared.redis";
@@ -83,7 +83,7 @@ fn check_redis(written: written::Redis, namespace: &Arc<str>, findings: &mut Fin
     if written.username.is_some() && written.password_secret_ref.is_none() {
         findings.error(format!("{FIELD}.username"), "has no password: write passwordSecretRef");
     }
-    if let Some(fault) = written.username.as_deref().and_then(header::value_fault) {
+    if let Some(fault) = written.username.as_deref().and_then(syntax::value_fault) {
         findings.error(format!("{FIELD}.username"), fault);
     }
     if let Some(named) = written.password_secret_ref {
@@ -98,7 +98,7 @@ fn check_redis(written: written::Redis, namespace: &Arc<str>, findings: &mut Fin
             needs.extend(value.map(|value| Need { field, value, what: Needed::Authorities }));
         }
         if let Some(name) = &tls.server_name
-            && let Some(fault) = host::dns_name_fault(name)
+            && let Some(fault) = syntax::dns_name_fault(name)
         {
             findings.error(format!("{FIELD}.tls.serverName"), format!("{name:?} {fault}"));
         }
@@ -145,7 +145,7 @@ fn host_of(address: &str) -> Result<&str, String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return inner.parse::<Ipv6Addr>().map(|_| inner).map_err(|_| form.to_owned());
     }
-    match host::dns_name_fault(host) {
+    match syntax::dns_name_fault(host) {
         None => Ok(host),
         Some(fault) => Err(fault.to_string()),
     }

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sluicegate_model::value::syntax;
+
 use super::written::target::{TargetKind, TargetRef};
-use crate::object::{Kind, host};
+use crate::object::Kind;
 use crate::problem::Findings;
 
 /// The most targets of a policy.
@@ -71,7 +73,7 @@ fn check_one(index: usize, written: TargetRef) -> Result<Target, (&'static str, 
     if group != kind.group() {
         return Err(("group", format!("{group:?} has no {kind}: write group: {:?}", kind.group())));
     }
-    if let Some(fault) = host::dns_name_fault(&name) {
+    if let Some(fault) = syntax::dns_name_fault(&name) {
         return Err(("name", format!("{name:?} {fault}")));
     }
     if section_name.is_some() && kind != TargetKind::Service {

@@ -19,10 +19,11 @@ use super::reference::{At, Reference};
 use super::restriction::Restricted;
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
-use crate::object::policy::traffic::ServiceTrafficSettings;
 use crate::problem::Problem;
 use crate::store::Store;
 use attach::{Attached, Policy};
+use sluicegate_model::feature::ServiceFeatures;
+use sluicegate_model::value::Weight;
 use standing::Standing;
 
 mod attach;
@@ -63,7 +64,7 @@ pub(super) struct Built<'a> {
     /// The Services that policies name.
     pub(super) references: Vec<Reference<'a>>,
     /// The settings of policies for upstreams themselves.
-    pub(super) upstreams: HashMap<UpstreamKey, ServiceTrafficSettings>,
+    pub(super) upstreams: HashMap<UpstreamKey, ServiceFeatures>,
 }
 
 impl<'a> Policies<'a> {
@@ -117,7 +118,7 @@ impl<'a> Policies<'a> {
             }
         };
         let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
-        let traffic = traffic.map(|traffic| match traffic.upstreams().count() {
+        let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
             _ => self.narrow(traffic, security.as_ref()),
         });
@@ -141,22 +142,23 @@ impl<'a> Policies<'a> {
             (!security.is_some_and(|security| Arc::ptr_eq(security, guard))).then(|| guard.id.clone())
         };
         let mut narrowed = Traffic::clone(&traffic);
+        let features = &mut narrowed.features;
         let mut told = Vec::new();
-        if let Some(split) = &mut narrowed.split {
+        if let Some(split) = &mut features.split {
             let mut index = 0;
-            split.branches.retain(|branch| {
-                let guard = guard(&branch.upstream);
+            split.backends.retain(|backend| {
+                let guard = guard(&backend.upstream);
                 told.extend(guard.clone().map(|guard| (format!("spec.split.backends[{index}]"), guard)));
                 index += 1;
                 guard.is_none()
             });
-            if split.branches.iter().all(|branch| branch.weight == 0) {
-                split.weight = split.weight.max(1);
+            if split.backends.iter().all(|backend| backend.weight.get() == 0) {
+                split.weight = split.weight.max(Weight::of(1));
             }
         }
-        narrowed.split = narrowed.split.filter(|split| !split.branches.is_empty());
-        if let Some(guard) = narrowed.mirror.as_ref().and_then(|mirror| guard(&mirror.upstream)) {
-            narrowed.mirror = None;
+        features.split = features.split.take().filter(|split| !split.backends.is_empty());
+        if let Some(guard) = features.mirror.as_ref().and_then(|mirror| guard(&mirror.upstream)) {
+            features.mirror = None;
             told.push(("spec.mirror".to_owned(), guard));
         }
         let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
+use sluicegate_model::feature::ServiceFeatures;
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::{Config, HealthCheckKind, Protocol, UpstreamKey};
+use sluicegate_model::{Config, HealthCheckType, Protocol, UpstreamKey};
 
 use super::attach::{Attached, Policy};
 use crate::object::ObjectRef;
-use crate::object::policy::traffic::{ServiceTrafficSettings, TrafficPolicy};
+use crate::object::policy::traffic::TrafficPolicy;
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::reference::{Place, Reference};
@@ -17,26 +18,23 @@ use crate::translate::upstream;
 /// The parts of a policy for routes, and for upstreams.
 pub(super) struct Value {
     pub(super) traffic: Arc<Traffic>,
-    service: ServiceTrafficSettings,
+    service: ServiceFeatures,
 }
 
 /// A policy with the identities of the upstreams that it names; `None` if errors leave nothing of it.
 pub(super) fn complete(store: &Store, object: &ObjectRef, policy: &TrafficPolicy) -> Option<Arc<Value>> {
     let TrafficPolicy { traffic: written, service, .. } = policy;
-    let is_empty = **written == Traffic::new(object.id()) && *service == ServiceTrafficSettings::default();
+    let is_empty = **written == Traffic::new(object.id()) && *service == ServiceFeatures::default();
     if is_empty && store.error_of(object).is_some() {
         return None;
     }
     let service = service.clone();
-    if written.upstreams().next().is_none() {
+    if written.features.upstreams().next().is_none() {
         return Some(Arc::new(Value { traffic: written.clone(), service }));
     }
     let mut traffic = Traffic::clone(written);
-    for branch in traffic.split.iter_mut().flat_map(|split| &mut split.branches) {
-        branch.upstream = upstream::key(store, &branch.upstream, None);
-    }
-    if let Some(mirror) = &mut traffic.mirror {
-        mirror.upstream = upstream::key(store, &mirror.upstream, None);
+    for named in traffic.features.upstreams_mut() {
+        *named = upstream::key(store, named, None);
     }
     Some(Arc::new(Value { traffic: Arc::new(traffic), service }))
 }
@@ -53,9 +51,10 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
         governing.contains(&traffic.id).then_some((*at, traffic))
     });
     let references = with_existing_targets.flat_map(|(at, traffic)| {
-        let branches = traffic.split.iter().flat_map(|split| split.branches.iter().enumerate());
-        let branches = branches.map(|(index, branch)| (Place::Branch(index), &branch.upstream));
-        let mirror = traffic.mirror.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
+        let features = &traffic.features;
+        let backends = features.split.iter().flat_map(|split| split.backends.iter().enumerate());
+        let branches = backends.map(|(index, backend)| (Place::Branch(index), &backend.upstream));
+        let mirror = features.mirror.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
         let named = branches.chain(mirror);
         named.map(move |(place, upstream)| Reference { at, place, upstream: upstream.clone() })
     });
@@ -67,7 +66,7 @@ pub(super) fn upstreams(
     attached: &Attached<'_, Value>,
     config: &Config,
     references: &[Reference<'_>],
-) -> HashMap<UpstreamKey, ServiceTrafficSettings> {
+) -> HashMap<UpstreamKey, ServiceFeatures> {
     if attached.policies().is_empty() {
         return HashMap::default();
     }
@@ -76,8 +75,7 @@ pub(super) fn upstreams(
     let governed = of_routes.chain(named).filter_map(|upstream| {
         let is_http = matches!(upstream.transport.protocol, Protocol::Http | Protocol::Http2);
         let value = attached.of_upstream(upstream).filter(|_| is_http)?;
-        (value.service != ServiceTrafficSettings::default())
-            .then(|| (upstream.clone(), value.service.clone()))
+        (value.service != ServiceFeatures::default()).then(|| (upstream.clone(), value.service.clone()))
     });
     governed.collect()
 }
@@ -90,7 +88,7 @@ pub(super) fn report_idle_caches(
 ) {
     let mut idle = HashMap::default();
     for route in config.rules() {
-        let Some(traffic) = route.traffic.as_ref().filter(|traffic| traffic.cache.is_some()) else {
+        let Some(traffic) = route.traffic.as_ref().filter(|traffic| traffic.features.cache.is_some()) else {
             continue;
         };
         let is_known = route.client_auth.is_some()
@@ -123,8 +121,8 @@ pub(super) fn warn_of_failing_checks(
             continue;
         }
         let Some(value) = attached.of_upstream(upstream) else { continue };
-        let check = value.service.health.as_ref().and_then(|health| health.check.as_ref());
-        let is_grpc = check.is_some_and(|check| matches!(check.kind, HealthCheckKind::Grpc { .. }));
+        let check = value.service.health_check.as_ref();
+        let is_grpc = check.is_some_and(|check| check.kind == HealthCheckType::Grpc);
         if !is_grpc || !told.insert(Arc::as_ptr(value)) {
             continue;
         }

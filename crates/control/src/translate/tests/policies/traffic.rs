@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+use sluicegate_model::feature::{Cache, HealthCheckType};
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::policy::traffic::*;
-use sluicegate_model::{
-    Balance, Config, Ejection, Health, HealthCheck, HealthCheckKind, UpstreamKey, UpstreamLimits,
-};
+use sluicegate_model::value::Timeout;
+use sluicegate_model::{Config, UpstreamKey, UpstreamLimits};
 
 use super::attachment::policy_statuses;
 use super::{A, PORT, SERVICE, assert_problems, object, shop, translated};
@@ -47,102 +47,85 @@ endpoints: [{addresses: [10.9.9.9]}]
 
 #[test]
 fn traffic_policy_fields_have_their_defaults_and_values() {
-    let traffic =
-        valid("timeouts: {request: 30s, connect: 1s, response: 2s, idle: 3s, requestBody: 4s, tunnel: 5h}");
-    let seconds = |seconds| Some(Duration::from_secs(seconds));
-    let expected = RouteTimeouts {
-        request: seconds(30),
-        connect: seconds(1),
-        response_head: seconds(2),
-        upstream_idle: seconds(3),
-        request_body: seconds(4),
-        tunnel_idle: seconds(5 * 3600),
-    };
-    assert_eq!(traffic.timeouts, expected);
-    let budget = Some(RetryBudget { percent: 20, min_per_second: 10 });
-    assert_eq!(
-        valid("retries: {budget: {}}").retries,
-        Some(Retries { attempts: 3, per_attempt: None, statuses: Vec::new(), budget })
-    );
-    let retries = valid("retries: {attempts: 5, perAttempt: 1s, statuses: [502, 503]}").retries.clone();
-    let statuses = vec![502, 503];
-    assert_eq!(retries, Some(Retries { attempts: 5, per_attempt: seconds(1), statuses, budget: None }));
-    for (written, bytes) in [("10Mi", 10 << 20), ("1k", 1000), ("\"0\"", 0), ("2Gi", 2 << 30), ("\"7\"", 7)] {
-        assert_eq!(valid(&format!("limits: {{requestBody: {written}}}")).request_body, Some(bytes));
-        let most = valid(&format!("limits: {{responseBody: {written}}}")).response_body;
-        assert_eq!(most, Some(bytes).filter(|bytes| *bytes > 0));
+    for (spec, expected) in [
+        (
+            "timeouts: {request: 30s, backendRequest: 6s, connect: 1s, response: 2s, idle: 3s, requestBody: 4s, tunnel: 5h}",
+            json!({"timeouts": {
+                "request": "30s", "backendRequest": "6s", "connect": "1s", "response": "2s", "idle": "3s",
+                "requestBody": "4s", "tunnel": "5h",
+            }}),
+        ),
+        (
+            "retries: {budget: {}}",
+            json!({"retries": {"attempts": 2, "budget": {"percent": 20, "minPerSecond": 10}}}),
+        ),
+        (
+            "retries: {attempts: 5, codes: [502, 503]}",
+            json!({"retries": {"attempts": 5, "codes": [502, 503]}}),
+        ),
+        ("limits: {requestBody: 10Mi}", json!({"limits": {"requestBody": "10Mi"}})),
+        (
+            "requestHeaders: {set: [{name: X-A, value: \"1\"}], add: [{name: X-B, value: b}], remove: [X-C]}, \
+             responseHeaders: {remove: [Server]}",
+            json!({
+                "requestHeaders": {
+                    "set": [{"name": "X-A", "value": "1"}], "add": [{"name": "X-B", "value": "b"}], "remove": ["X-C"],
+                },
+                "responseHeaders": {"remove": ["Server"]},
+            }),
+        ),
+        (
+            "urlRewrite: {hostname: inner.test, path: {type: ReplacePrefixMatch, value: /a%7Eb}}",
+            json!({"urlRewrite": {
+                "hostname": "inner.test", "path": {"type": "ReplacePrefixMatch", "value": "/a~b"},
+            }}),
+        ),
+        (
+            "redirect: {scheme: https, port: 8443, path: {type: ReplaceFullPath, value: /new}, statusCode: 301}",
+            json!({"redirect": {
+                "scheme": "https", "port": 8443, "path": {"type": "ReplaceFullPath", "value": "/new"},
+                "statusCode": 301,
+            }}),
+        ),
+        ("redirect: {hostname: a.test}", json!({"redirect": {"hostname": "a.test", "statusCode": 302}})),
+        (
+            "directResponse: {statusCode: 503, body: later}",
+            json!({"directResponse": {"statusCode": 503, "body": "later"}}),
+        ),
+        (
+            "fault: {delay: {time: 1s}, abort: {percent: 5, statusCode: 500}}",
+            json!({"fault": {
+                "delay": {"percent": 100, "time": "1s"}, "abort": {"percent": 5, "statusCode": 500},
+            }}),
+        ),
+        (
+            "loadBalancing: {algorithm: ConsistentHash, hash: [{type: Address}, {type: Query, name: q}], \
+             affinity: {cookie: route, maxAge: 1h}}",
+            json!({"loadBalancing": {
+                "algorithm": "ConsistentHash", "hash": [{"type": "Address"}, {"type": "Query", "name": "q"}],
+                "affinity": {"cookie": "route", "maxAge": "1h"},
+            }}),
+        ),
+        ("loadBalancing: {algorithm: RoundRobin}", json!({"loadBalancing": {"algorithm": "RoundRobin"}})),
+        ("cache: {}", json!({"cache": {"maxSize": "64Mi"}})),
+        (
+            "cache: {maxSize: 8Mi, maxResponseSize: 2Mi, defaultTime: 90s, staleIfError: 1h, key: {headers: [X-Tenant]}}",
+            json!({"cache": {
+                "maxSize": "8Mi", "maxResponseSize": "2Mi", "defaultTime": "1m30s", "staleIfError": "1h",
+                "key": {"headers": ["x-tenant"]},
+            }}),
+        ),
+    ] {
+        assert_eq!(serde_json::to_value(&valid(spec).features).unwrap(), expected, "{spec}");
     }
-    let headers = valid(
-        "requestHeaders: {set: [{name: X-A, value: \"1\"}], add: [{name: X-B, value: b}], remove: [X-C]}, \
-         responseHeaders: {remove: [Server]}",
-    );
-    let expected = HeaderRules {
-        set: vec![("X-A".into(), "1".into())],
-        add: vec![("X-B".into(), "b".into())],
-        remove: vec!["X-C".into()],
-    };
-    assert_eq!(headers.request_headers, expected);
-    assert_eq!(headers.response_headers.remove, ["Server".into()]);
-    let rewrite = valid("rewrite: {hostname: inner.test, path: {type: ReplacePrefixMatch, value: /a%7Eb}}")
-        .rewrite
-        .clone();
-    assert_eq!(
-        rewrite,
-        Rewrite { path: Some(PathRewrite::Prefix("/a~b".into())), host: Some("inner.test".into()) }
-    );
-    let redirect = valid(
-        "redirect: {scheme: https, port: 8443, path: {type: ReplaceFullPath, value: /new}, statusCode: 301}",
-    );
-    let expected = Redirect {
-        https: Some(true),
-        host: None,
-        port: Some(8443),
-        path: Some(PathRewrite::Full("/new".into())),
-        status: 301,
-    };
-    assert_eq!(redirect.answer, Some(Answer::Redirect(expected)));
-    let respond = valid("respond: {statusCode: 503, body: later}");
-    assert_eq!(
-        respond.answer,
-        Some(Answer::Fixed(Fixed { status: 503, content_type: None, body: "later".into() }))
-    );
-    let faults = valid("fault: {delay: {time: 1s}, abort: {percent: 5, statusCode: 500}}").faults.clone();
-    let expected = Faults {
-        delay: Some(Delay { percent: 100, time: Duration::from_secs(1) }),
-        abort: Some(Abort { percent: 5, status: 500 }),
-    };
-    assert_eq!(faults, expected);
-    let choice = valid(
-        "loadBalancing: {algorithm: ConsistentHash, hash: [{type: Address}, {type: Query, name: q}], \
-         affinity: {cookie: route, maxAge: 1h}}",
-    );
-    let cookie = Some(AffinityCookie { name: "route".into(), max_age: seconds(3600) });
-    let hash = vec![HashPart::Address, HashPart::Query("q".into())];
-    assert_eq!(choice.choice, Choice { balance: None, hash, cookie });
-    assert_eq!(valid("loadBalancing: {algorithm: RoundRobin}").choice.balance, Some(Balance::RoundRobin));
 }
 
 #[test]
-fn cache_has_its_defaults_and_limits() {
-    let default = Cache {
-        max_size: 64 << 20,
-        max_response_size: 1 << 20,
-        default_time: None,
-        stale_if_error: Duration::ZERO,
-        key_headers: Vec::new(),
-    };
-    assert_eq!(valid("cache: {}").cache.as_ref(), Some(&default));
-    let small = valid("cache: {maxSize: 1Mi}").cache.clone().expect("a cache");
-    assert_eq!((small.max_size, small.max_response_size), (1 << 20, 256 << 10));
-    let written = "cache: {maxSize: 8Mi, maxResponseSize: 2Mi, defaultTime: 90s, staleIfError: 1h, key: {headers: [X-Tenant]}}";
-    let expected = Cache {
-        max_size: 8 << 20,
-        max_response_size: 2 << 20,
-        default_time: Some(Duration::from_secs(90)),
-        stale_if_error: Duration::from_secs(3600),
-        key_headers: vec!["x-tenant".into()],
-    };
-    assert_eq!(valid(written).cache.as_ref(), Some(&expected));
+fn cached_body_is_at_most_a_quarter_of_the_cache() {
+    let longest = |spec: &str| valid(spec).features.cache.as_ref().map(Cache::longest_body);
+    assert_eq!(longest("cache: {}"), Some(1 << 20));
+    assert_eq!(longest("cache: {maxSize: 1Mi}"), Some(256 << 10));
+    assert_eq!(longest("cache: {maxResponseSize: 2Mi}"), Some(2 << 20));
 }
 
 #[test]
@@ -154,17 +137,14 @@ fn services_named_by_split_or_mirror_are_upstreams() {
     assert_problems(&problems, &[]);
     let key = UpstreamKey::new("default", "other", "web");
     let traffic = traffic_of(&translation.config);
-    let branch = Branch {
-        upstream: key.clone(),
-        weight: 10,
-        matches: vec![RequestMatch {
-            place: MatchPlace::Header("x-canary".into()),
-            value: Some("always".into()),
-        }],
-        excludes: vec![RequestMatch { place: MatchPlace::Cookie("stable".into()), value: None }],
-    };
-    assert_eq!(traffic.split, Some(Split { weight: 90, branches: vec![branch] }));
-    assert_eq!(traffic.mirror, Some(Mirror { upstream: key.clone(), percent: 5 }));
+    let expected = json!({
+        "split": {"weight": 90, "backends": [{
+            "serviceRef": "default/other:web", "weight": 10, "match": [{"header": "x-canary", "value": "always"}],
+            "exclude": [{"cookie": "stable"}],
+        }]},
+        "mirror": {"serviceRef": "default/other:web", "percent": 5},
+    });
+    assert_eq!(serde_json::to_value(&traffic.features).unwrap(), expected);
     assert_eq!(translation.config.upstreams[&key].endpoints.len(), 1);
     // A Service that is missing is told where it is named.
     let (translation, problems) = translated(&[&[shop(), policy(split)].concat()]);
@@ -197,7 +177,12 @@ fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
     let of = |guard: String| {
         let (translation, problems) = translated(&[&[&shop(), OTHER, &policy(split), &*guard].concat()]);
         let traffic = traffic_of(&translation.config);
-        (traffic.split.is_some(), traffic.mirror.is_some(), problems, policy_statuses(&translation))
+        (
+            traffic.features.split.is_some(),
+            traffic.features.mirror.is_some(),
+            problems,
+            policy_statuses(&translation),
+        )
     };
     let keys = "authentication: {basic: {secretRef: {name: none}}}";
     let (is_split, is_mirrored, problems, policy_statuses) = of(guard(other, keys));
@@ -229,15 +214,15 @@ fn cache_without_effect_is_reported() {
 #[test]
 fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
     for (part, told) in [
-        ("retries: {attempts: 0}", "spec.retries.attempts: 0 is not between 1 and 10"),
-        ("retries: {statuses: [404]}", "spec.retries.statuses[0]: 404 is not between 500 and 599"),
-        ("retries: {statuses: []}", "spec.retries.statuses: is empty"),
+        ("retries: {attempts: 10}", "spec.retries.attempts: 10 is not between 0 and 9"),
+        ("retries: {codes: [404]}", "spec.retries.codes[0]: 404 is not between 500 and 599"),
+        ("retries: {codes: []}", "spec.retries.codes: is empty"),
         ("retries: {budget: {percent: 101}}", "spec.retries.budget.percent: 101 is not between 0 and 100"),
         ("limits: {requestBody: 1m}", "spec.limits.requestBody: \"1m\" is not a size"),
         ("limits: {requestBody: 99999999999Gi}", "spec.limits.requestBody"),
         (
             "requestHeaders: {set: [{name: Host, value: a}]}",
-            "spec.requestHeaders.set[0].name: \"Host\" can only be changed by rewrite.hostname",
+            "spec.requestHeaders.set[0].name: \"Host\" can only be changed by urlRewrite.hostname",
         ),
         (
             "requestHeaders: {remove: [Connection]}",
@@ -256,23 +241,29 @@ fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
             "spec.responseHeaders.add[0].value: has characters",
         ),
         (
-            "rewrite: {path: {type: ReplaceFullPath, value: a}}",
-            "spec.rewrite.path.value: \"a\" does not begin with '/'",
+            "urlRewrite: {path: {type: ReplaceFullPath, value: a}}",
+            "spec.urlRewrite.path.value: \"a\" does not begin with '/'",
         ),
         (
-            "rewrite: {path: {type: ReplaceFullPath, value: /a/../b}}",
-            "spec.rewrite.path.value: \"/a/../b\" has a '.' or '..' segment",
+            "urlRewrite: {path: {type: ReplaceFullPath, value: /a/../b}}",
+            "spec.urlRewrite.path.value: \"/a/../b\" has a '.' or '..' segment",
         ),
-        ("rewrite: {hostname: \"a b\"}", "spec.rewrite.hostname: \"a b\" is not a DNS name"),
+        ("urlRewrite: {hostname: \"a b\"}", "spec.urlRewrite.hostname: \"a b\" is not a DNS name"),
         ("redirect: {}", "spec.redirect: leads back to itself"),
         ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is not one of"),
         (
-            "redirect: {scheme: https}, respond: {statusCode: 200}",
-            "spec.redirect: cannot be combined with respond",
+            "redirect: {scheme: https}, directResponse: {statusCode: 200}",
+            "spec.directResponse: cannot be combined with redirect\nspec.redirect: cannot be combined with directResponse",
         ),
-        ("respond: {statusCode: 100}", "spec.respond.statusCode: 100 is not between 200 and 599"),
-        ("respond: {statusCode: 204, body: a}", "spec.respond.statusCode: 204 allows no body"),
-        ("respond: {statusCode: 200, contentType: \"a\\nb\"}", "spec.respond.contentType: has characters"),
+        (
+            "directResponse: {statusCode: 100}",
+            "spec.directResponse.statusCode: 100 is not between 200 and 599",
+        ),
+        ("directResponse: {statusCode: 204, body: a}", "spec.directResponse.statusCode: 204 allows no body"),
+        (
+            "directResponse: {statusCode: 200, contentType: \"a\\nb\"}",
+            "spec.directResponse.contentType: has characters",
+        ),
         ("fault: {abort: {statusCode: 200}}", "spec.fault.abort.statusCode: 200 is not between 400 and 599"),
         ("fault: {delay: {time: 2h}}", "spec.fault.delay.time: \"2h\" is not between 1ms and 1h"),
         ("split: {backends: []}", "spec.split.backends: is empty"),
@@ -302,8 +293,8 @@ fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
             "spec.loadBalancing.affinity.cookie: \"a;b\" has invalid characters",
         ),
         (
-            "rewrite: {path: {type: ReplaceFullPath, value: \"/a?x=y\"}}",
-            "spec.rewrite.path.value: has a '?', which ends a path",
+            "urlRewrite: {path: {type: ReplaceFullPath, value: \"/a?x=y\"}}",
+            "spec.urlRewrite.path.value: has a '?', which ends a path",
         ),
         (
             "mirror: {serviceRef: {name: UP, port: 80}}",
@@ -328,11 +319,9 @@ fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
     ] {
         let (translation, problems) =
             translated(&[&[shop(), policy(&format!("timeouts: {{request: 7s}}, {part}"))].concat()]);
-        assert_problems(&problems, &[told]);
-        let traffic = traffic_of(&translation.config);
-        let timeouts = RouteTimeouts { request: Some(Duration::from_secs(7)), ..RouteTimeouts::default() };
-        let other = Traffic { id: traffic.id.clone(), timeouts, ..Traffic::new(traffic.id.clone()) };
-        assert_eq!(*traffic, other, "{part}");
+        assert_problems(&problems, &told.lines().collect::<Vec<_>>());
+        let features = &traffic_of(&translation.config).features;
+        assert_eq!(serde_json::to_value(features).unwrap(), json!({"timeouts": {"request": "7s"}}), "{part}");
     }
 }
 
@@ -348,16 +337,18 @@ fn misspelled_traffic_field_is_reported_and_has_no_effect() {
 
 #[test]
 fn readable_parts_of_an_invalid_traffic_policy_apply() {
-    let spec =
-        "timeouts: {response: 10}, respond: {statusCode: 503, body: maintenance}, retries: often, limits: {}";
+    let spec = "timeouts: {response: 10}, directResponse: {statusCode: 503, body: maintenance}, retries: often, limits: {}";
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
     assert_problems(
         &problems,
-        &["spec.retries: must be a mapping, but is \"often\"", "spec.timeouts: cannot be read"],
+        &[
+            "spec.retries: must be a mapping, but is \"often\"",
+            "spec.timeouts.response: is a number without a unit: write 10s for seconds",
+        ],
     );
     let traffic = traffic_of(&translation.config);
-    assert!(matches!(&traffic.answer, Some(Answer::Fixed(fixed)) if fixed.status == 503), "{traffic:?}");
-    assert_eq!(traffic.timeouts, RouteTimeouts::default());
+    let expected = json!({"directResponse": {"statusCode": 503, "body": "maintenance"}});
+    assert_eq!(serde_json::to_value(&traffic.features).unwrap(), expected);
     assert!(!translation.policy_statuses[0].reason.is_accepted());
     let (_, problems) = translated(&[&[shop(), policy("timeouts: {response: 10}")].concat()]);
     assert_problems(
@@ -392,7 +383,8 @@ fn most_specific_traffic_policy_applies_as_a_whole() {
     for count in 1..=3 {
         let (translation, _) = translated(&[&[shop(), all[..count].concat()].concat()]);
         let expected = Some(Duration::from_secs(count as u64));
-        assert_eq!(traffic_of(&translation.config).timeouts.request, expected);
+        let request = traffic_of(&translation.config).features.timeouts.request;
+        assert_eq!(request.map(Timeout::get), expected);
     }
 }
 
@@ -403,33 +395,26 @@ fn of_service(spec: &str) -> String {
 #[test]
 fn circuit_breaker_and_health_check_apply_to_the_upstream() {
     let spec = "circuitBreaker: {maxRequests: 100, ejection: {}}, \
-                healthCheck: {type: HTTP, path: \"/healthz?deep=1\", hostname: a.test, statuses: 200-204, interval: 1s}";
+                healthCheck: {type: HTTP, path: \"/healthz?deep=1\", hostname: a.test, codes: 200-204, interval: 1s}";
     let (translation, problems) = translated(&[&[shop(), of_service(spec)].concat()]);
     assert_problems(&problems, &[]);
     let upstream = translation.config.upstreams.values().next().unwrap();
     assert_eq!(upstream.limits, UpstreamLimits { max_requests: Some(100), max_requests_per_endpoint: None });
-    let ejection = Ejection { consecutive_errors: 5, time: Duration::from_secs(30), max_percent: 50 };
-    let kind = HealthCheckKind::Http {
-        path: "/healthz?deep=1".into(),
-        host: Some("a.test".into()),
-        from: 200,
-        to: 204,
-    };
-    let check = HealthCheck {
-        kind,
-        interval: Duration::from_secs(1),
-        timeout: Duration::from_secs(1),
-        healthy: 2,
-        unhealthy: 3,
-    };
-    assert_eq!(upstream.health.as_deref(), Some(&Health { ejection: Some(ejection), check: Some(check) }));
+    let expected = json!({
+        "ejection": {"consecutiveErrors": 5, "time": "30s", "maxPercent": 50},
+        "check": {
+            "type": "HTTP", "path": "/healthz?deep=1", "hostname": "a.test", "codes": "200-204", "interval": "1s",
+            "timeout": "1s", "healthyThreshold": 2, "unhealthyThreshold": 3,
+        },
+    });
+    assert_eq!(serde_json::to_value(upstream.health.as_deref()).unwrap(), expected);
     // Of the port before the Service, as a whole.
     let port = object("TrafficPolicy", "p", &format!("targetRefs: [{PORT}], healthCheck: {{type: TCP}}"));
     let (translation, _) = translated(&[&[shop(), of_service(spec), port].concat()]);
     let upstream = translation.config.upstreams.values().next().unwrap();
     assert_eq!(upstream.limits.max_requests, None);
     let health = upstream.health.as_deref().unwrap();
-    assert_eq!(health.check.as_ref().map(|check| &check.kind), Some(&HealthCheckKind::Tcp));
+    assert_eq!(health.check.as_ref().map(|check| check.kind), Some(HealthCheckType::Tcp));
 }
 
 #[test]
@@ -447,8 +432,8 @@ fn invalid_circuit_breaker_or_health_check_is_reported() {
         ("healthCheck: {type: HTTP, service: a}", "spec.healthCheck.service: is only for type GRPC"),
         ("healthCheck: {type: HTTP, path: \"/a b\"}", "spec.healthCheck.path: \"/a b\" is not a path"),
         (
-            "healthCheck: {type: HTTP, statuses: 300-200}",
-            "spec.healthCheck.statuses: \"300-200\" is not a range of statuses",
+            "healthCheck: {type: HTTP, codes: 300-200}",
+            "spec.healthCheck.codes: \"300-200\" is not a range of status codes",
         ),
         (
             "healthCheck: {type: GRPC, interval: 1ms}",

@@ -1,0 +1,32 @@
+//! Limits of bodies.
+
+use minicbor::{Decode, Encode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::value::Size;
+
+/// Size limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct BodyLimits {
+    /// The largest request body, in bytes, such as 1Mi or 500k. The gateway responds with 413 to longer bodies. 0: no
+    /// limit. Default: the global --max-request-body (0).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(0)]
+    pub request_body: Option<Size>,
+    /// The largest response body, in bytes as the endpoint sends it, such as 100Mi. If the response head has the
+    /// length, the gateway responds with 502; otherwise it cuts the body off. 0: no limit. Default: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(1)]
+    pub response_body: Option<Size>,
+}
+
+impl BodyLimits {
+    /// The largest response body in bytes, if there is a limit.
+    #[must_use]
+    pub fn largest_response(&self) -> Option<u64> {
+        self.response_body.map(Size::get).filter(|most| *most > 0)
+    }
+}

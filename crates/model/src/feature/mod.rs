@@ -1,0 +1,279 @@
+//! Features: each thing that happens to a request of a rule, or at the endpoints of a Service, in one file.
+//!
+//! The file of a feature defines its fields once. From this definition come the schema of the CRDs with the text of `kubectl
+//! explain`, the check of YAML, the encoding for data planes, and the dump of the admin interface. `crates/proxy/src/feature`
+//! has the runtime half of a feature under the same file name.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`timeouts`] | timeouts of requests, attempts and connects |
+//! | [`retries`] | retries and the retry budget |
+//! | [`limits`] | sizes of bodies |
+//! | [`headers`] | edits of request and response headers |
+//! | [`url_rewrite`] | the path and host for endpoints |
+//! | [`redirect`] | redirects |
+//! | [`direct_response`] | responses without an endpoint |
+//! | [`fault`] | injected delays and errors |
+//! | [`split`] | other Services by weight or condition |
+//! | [`load_balancing`] | the choice of an endpoint, session affinity |
+//! | [`mirror`] | copies of requests |
+//! | [`cache`] | the response cache |
+//! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
+//! | [`health_check`] | health checks of endpoints |
+//! | [`service_ref`] | a Service that a feature names |
+//!
+//! # A new field
+//!
+//! A new field of a feature is one line in its file: the doc comment (which `kubectl explain` shows), `#[n(index)]` with the next
+//! index, and a type of [`value`](crate::value) with the range. A condition over several fields goes into the feature's
+//! `check`. The runtime half in the proxy then reads the field. `make manifests` writes the CRDs anew.
+
+pub mod cache;
+pub mod circuit_breaker;
+pub mod direct_response;
+pub mod fault;
+pub mod headers;
+pub mod health_check;
+pub mod limits;
+pub mod load_balancing;
+pub mod mirror;
+pub mod redirect;
+pub mod retries;
+pub mod service_ref;
+pub mod split;
+pub mod timeouts;
+pub mod url_rewrite;
+
+use minicbor::{Decode, Encode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cache::Cache;
+pub use circuit_breaker::{CircuitBreaker, Ejection};
+pub use direct_response::DirectResponse;
+pub use fault::{Abort, Delay, FaultInjection};
+pub use headers::{Header, HeaderEdits};
+pub use health_check::{HealthCheck, HealthCheckType};
+pub use limits::BodyLimits;
+pub use load_balancing::{Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm};
+pub use mirror::Mirror;
+pub use redirect::{Redirect, Scheme};
+pub use retries::{Retries, RetryBudget};
+pub use split::{RequestMatch, Split, SplitBackend};
+pub use timeouts::RouteTimeouts;
+pub use url_rewrite::{PathRewrite, PathRewriteType, UrlRewrite};
+
+use crate::UpstreamKey;
+use crate::encoding::Bound;
+
+/// The features of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.redirect) || !has(self.directResponse)",
+    "message": "redirect cannot be combined with directResponse: remove one of them"
+}]))]
+#[cbor(map)]
+pub struct Features {
+    /// Timeouts that replace the global timeouts. 1ms to 24h each.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(0)]
+    pub timeouts: RouteTimeouts,
+    /// The failures after which the gateway retries a request. Default: the global settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(1)]
+    pub retries: Option<Retries>,
+    /// Size limits that replace the global limits.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(2)]
+    pub limits: BodyLimits,
+    /// Changes of request headers on the way to the endpoint. Default: none.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(3)]
+    pub request_headers: HeaderEdits,
+    /// Changes of response headers on the way to the client. The gateway also adds and sets these headers in its own
+    /// responses. Default: none.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(4)]
+    pub response_headers: HeaderEdits,
+    /// Replaces the path or the host of requests on the way to the endpoint. Default: both stay.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(5)]
+    pub url_rewrite: UrlRewrite,
+    /// Redirects clients without a request to an endpoint. The gateway forwards requests that already are for the
+    /// target of the redirect. Default: no redirect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(6)]
+    pub redirect: Option<Redirect>,
+    /// Responds with a fixed response, without a request to an endpoint. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(7)]
+    pub direct_response: Option<DirectResponse>,
+    /// Delays or aborts requests, to test how clients handle faults. Default: none.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(8)]
+    pub fault: FaultInjection,
+    /// Sends some of the requests to other Services. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(9)]
+    pub split: Option<Split>,
+    /// The choice of an endpoint for each request. Default: the setting of the Service.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(10)]
+    pub load_balancing: LoadBalancing,
+    /// Sends copies of requests to another Service, and drops its responses. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(11)]
+    pub mirror: Option<Mirror>,
+    /// Caches responses as a shared cache (RFC 9111): responses that allow it, and never responses for one caller. The
+    /// gateway caches nothing on routes whose SecurityPolicy authenticates callers. Default: no cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(12)]
+    pub cache: Option<Cache>,
+}
+
+impl Features {
+    /// The upstreams that the features name.
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        let backends =
+            self.split.iter().flat_map(|split| split.backends.iter().map(|backend| &backend.upstream));
+        backends.chain(self.mirror.iter().map(|mirror| &mirror.upstream))
+    }
+
+    /// The upstreams that the features name, to complete them.
+    pub fn upstreams_mut(&mut self) -> impl Iterator<Item = &mut UpstreamKey> {
+        let backends = self
+            .split
+            .iter_mut()
+            .flat_map(|split| split.backends.iter_mut().map(|backend| &mut backend.upstream));
+        backends.chain(self.mirror.iter_mut().map(|mirror| &mut mirror.upstream))
+    }
+}
+
+impl Check for Features {
+    fn check(&self, at: &mut Faults<'_>) {
+        if self.redirect.is_some() && self.direct_response.is_some() {
+            at.error("redirect", "cannot be combined with directResponse: remove one of them");
+            at.error("directResponse", "cannot be combined with redirect: remove one of them");
+        }
+        at.within("redirect", &self.redirect);
+        at.within("directResponse", &self.direct_response);
+        at.within("split", &self.split);
+        at.within("loadBalancing", &Some(&self.load_balancing));
+        at.within("cache", &self.cache);
+    }
+}
+
+/// The decoder applies the same conditions as the check of YAML.
+impl Bound for Features {
+    type Value = Self;
+    const FIELD: &'static str = "a combination of features";
+
+    fn allows(features: &Self) -> bool {
+        is_valid(features)
+    }
+}
+
+/// The features of a Service: settings for the upstream itself, whichever route leads to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase", default)]
+#[cbor(map)]
+pub struct ServiceFeatures {
+    /// Limits the requests in flight at the Service, and ejects endpoints that return errors. All targets must be
+    /// Services. Default: none.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(0)]
+    pub circuit_breaker: CircuitBreaker,
+    /// Checks the health of the Service's endpoints. All targets must be Services. Default: no checks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(1)]
+    pub health_check: Option<HealthCheck>,
+}
+
+impl Check for ServiceFeatures {
+    fn check(&self, at: &mut Faults<'_>) {
+        at.within("healthCheck", &self.health_check);
+    }
+}
+
+/// The conditions over several fields of a feature.
+pub trait Check {
+    /// Reports each condition that is not satisfied.
+    fn check(&self, at: &mut Faults<'_>);
+}
+
+impl<T: Check> Check for &T {
+    fn check(&self, at: &mut Faults<'_>) {
+        T::check(self, at);
+    }
+}
+
+/// Whether all conditions are satisfied.
+pub(crate) fn is_valid(value: &impl Check) -> bool {
+    let mut is_valid = true;
+    value.check(&mut Faults {
+        prefix: String::new(),
+        report: &mut |_, fault| is_valid &= matches!(fault, Fault::Warning(_)),
+    });
+    is_valid
+}
+
+/// A condition that is not satisfied, as the rest of a sentence about the field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The feature has no effect.
+    Error(String),
+    /// The feature has less effect than its author may expect.
+    Warning(String),
+}
+
+/// The receiver of faults, at a field of an object.
+pub struct Faults<'a> {
+    prefix: String,
+    report: &'a mut dyn FnMut(String, Fault),
+}
+
+impl<'a> Faults<'a> {
+    /// A receiver at a field such as `spec`.
+    pub fn new(field: &str, report: &'a mut dyn FnMut(String, Fault)) -> Self {
+        Self { prefix: format!("{field}."), report }
+    }
+
+    /// Reports an error at a field.
+    pub fn error(&mut self, field: &str, message: impl Into<String>) {
+        let field = self.field(field);
+        (self.report)(field, Fault::Error(message.into()));
+    }
+
+    /// Reports a warning at a field.
+    pub fn warning(&mut self, field: &str, message: impl Into<String>) {
+        let field = self.field(field);
+        (self.report)(field, Fault::Warning(message.into()));
+    }
+
+    /// Checks the value of a field.
+    pub fn within<T: Check>(&mut self, field: &str, value: &Option<T>) {
+        if let Some(value) = value {
+            value
+                .check(&mut Faults { prefix: format!("{}{field}.", self.prefix), report: &mut *self.report });
+        }
+    }
+
+    /// The whole path of a field. An empty field is the feature itself.
+    fn field(&self, field: &str) -> String {
+        match field {
+            "" => self.prefix.trim_end_matches('.').to_owned(),
+            field => format!("{}{field}", self.prefix),
+        }
+    }
+}
+
+impl std::fmt::Debug for Faults<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Faults").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

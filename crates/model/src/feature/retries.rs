@@ -1,0 +1,51 @@
+//! Retries of failed requests.
+
+use minicbor::{Decode, Encode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::value::{Entries, Number};
+
+/// Retries of failed requests. The gateway retries a request with a method that is not idempotent (RFC 9110, 9.2.2),
+/// such as POST, only if it sent nothing before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase", default)]
+#[cbor(map)]
+pub struct Retries {
+    /// The largest number of retries after the first attempt, as in Gateway API. 0 to 9. Default: 2.
+    #[n(0)]
+    pub attempts: Number<u8, 0, 9>,
+    /// The response status codes after which the gateway retries. 500 to 599. 1 to 16 entries. Default: none.
+    #[serde(skip_serializing_if = "super::is_default")]
+    #[n(1)]
+    pub codes: Entries<Number<u16, 500, 599>, 16>,
+    /// The budget of retries, so that retries do not overload a slow Service. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(2)]
+    pub budget: Option<RetryBudget>,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { attempts: Number::of(2), codes: Entries::default(), budget: None }
+    }
+}
+
+/// The share of the requests of the last 10 seconds that may be retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase", default)]
+#[cbor(map)]
+pub struct RetryBudget {
+    /// The retries per 100 requests. 0 to 100. Default: 20.
+    #[n(0)]
+    pub percent: Number<u8, 0, 100>,
+    /// The retries per second that are always allowed, whatever percent is. 0 to 1000. Default: 10.
+    #[n(1)]
+    pub min_per_second: Number<u16, 0, 1000>,
+}
+
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self { percent: Number::of(20), min_per_second: Number::of(10) }
+    }
+}

@@ -1,0 +1,128 @@
+//! Lists with a limit.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use minicbor::encode::Write;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::encoding::Fault;
+use crate::encoding::adapt::{Adapt as _, List, Same};
+
+/// A list of at most `MAX` entries. A list that is written has at least one entry: the author of `consumers: []` means no
+/// caller, but a reader would understand every caller. An absent list is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entries<T, const MAX: usize>(Vec<T>);
+
+impl<T, const MAX: usize> Entries<T, MAX> {
+    /// A list; `None` if the list has more than `MAX` entries.
+    #[must_use]
+    pub fn new(entries: Vec<T>) -> Option<Self> {
+        (entries.len() <= MAX).then_some(Self(entries))
+    }
+
+    /// The entries, to change them.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.0.iter_mut()
+    }
+
+    /// Keeps the entries that satisfy a condition.
+    pub fn retain(&mut self, condition: impl FnMut(&T) -> bool) {
+        self.0.retain(condition);
+    }
+}
+
+impl<T, const MAX: usize> Default for Entries<T, MAX> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T, const MAX: usize> Deref for Entries<T, MAX> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<'a, T, const MAX: usize> IntoIterator for &'a Entries<T, MAX> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<T: Serialize, const MAX: usize> Serialize for Entries<T, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Entries<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = Vec::deserialize(deserializer)?;
+        match entries.len() {
+            0 => Err(de::Error::custom("is empty: write an entry, or remove the field")),
+            count if count > MAX => {
+                Err(de::Error::custom(format_args!("has {count} entries, but may have at most {MAX}")))
+            }
+            _ => Ok(Self(entries)),
+        }
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> JsonSchema for Entries<T, MAX> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}UpTo{MAX}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = generator.subschema_for::<T>();
+        json_schema!({ "type": "array", "items": items, "minItems": 1, "maxItems": MAX })
+    }
+}
+
+impl<C, T, const MAX: usize> Encode<C> for Entries<T, MAX>
+where
+    T: Encode<C> + for<'b> Decode<'b, C>,
+{
+    fn encode<W: Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        List::<Same>::encode(&self.0, encoder, context)
+    }
+}
+
+impl<'b, C, T, const MAX: usize> Decode<'b, C> for Entries<T, MAX>
+where
+    T: Encode<C> + for<'a> Decode<'a, C>,
+{
+    fn decode(decoder: &mut Decoder<'b>, context: &mut C) -> Result<Self, decode::Error> {
+        let entries = List::<Same>::decode(decoder, context)?;
+        Self::new(entries).ok_or_else(|| Fault::Invalid("the length of a list").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minicbor::decode;
+
+    use super::*;
+
+    #[test]
+    fn written_list_has_an_entry_and_no_list_exceeds_its_limit() {
+        let parse = |text: &str| serde_json::from_str::<Entries<u8, 2>>(text).map(|entries| entries.to_vec());
+        assert_eq!(parse("[1, 2]").unwrap(), [1, 2]);
+        assert!(parse("[]").unwrap_err().to_string().starts_with("is empty"));
+        assert!(parse("[1, 2, 3]").unwrap_err().to_string().starts_with("has 3 entries"));
+        let decode = |list: &[u8]| decode::<Entries<u8, 2>>(&minicbor::to_vec(list).unwrap()).is_ok();
+        assert!(decode(&[]) && decode(&[1, 2]) && !decode(&[1, 2, 3]));
+    }
+}

@@ -1,0 +1,29 @@
+//! Bounded values: numbers, durations, sizes, texts and lists that are valid whenever they exist.
+//!
+//! The range of a value is part of its type. The schema of a CRD, the check of YAML and the decoder of the link take the range
+//! from the type, so the range stands in one place.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`number`] | [`Number`]: whole numbers |
+//! | [`span`] | [`Span`]: durations, written as `1h30m` (GEP-2257) |
+//! | [`size`] | [`Size`]: sizes in bytes, written as `10Mi` |
+//! | [`text`] | names, values, hosts and paths |
+//! | [`entries`] | [`Entries`]: lists |
+//! | [`syntax`] | the rules of texts, with the reason for a rejection |
+
+pub mod entries;
+pub mod number;
+pub mod size;
+pub mod span;
+pub mod syntax;
+pub mod text;
+
+pub use entries::Entries;
+pub use number::{Number, OutOfRange, Percent, Port, Weight};
+pub use size::Size;
+pub use span::{Age, Span, Timeout};
+pub use text::{
+    CheckTarget, CookieName, EditedHeader, HeaderName, HeaderValue, Hostname, MatchValue, MediaType,
+    ParameterName, RewritePath,
+};

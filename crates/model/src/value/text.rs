@@ -1,0 +1,154 @@
+//! Texts with a syntax: names, values, hosts and paths.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+use std::ops::Deref;
+
+use minicbor::encode::Write;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::syntax;
+use crate::encoding::Fault;
+
+/// Types of texts: the length in characters, and the check, which may also convert the text to its normal form.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident: $min:literal..=$max:literal, $what:literal, $check:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// The text.
+            ///
+            /// # Errors
+            /// The reason why the text is invalid, as the rest of a sentence about the field.
+            pub fn new(text: &str) -> Result<Self, String> {
+                let length = text.chars().count();
+                if length > $max {
+                    return Err(format!("has {length} characters, but may have at most {}", $max));
+                }
+                let check: fn(&str) -> Result<Box<str>, String> = $check;
+                check(text).map(Self)
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Self::new(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "minLength": $min, "maxLength": $max })
+            }
+        }
+
+        impl<C> Encode<C> for $name {
+            fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+                encoder.str(&self.0)?.ok()
+            }
+        }
+
+        impl<'b, C> Decode<'b, C> for $name {
+            fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+                Self::new(decoder.str()?).map_err(|_| Fault::Invalid($what).into())
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// The name of a header, in lower case (RFC 9110, 5.1).
+    HeaderName: 1..=256, "the name of a header", syntax::header_name;
+    /// The name of a header that a policy may set, add or remove, in any case. Framing headers, and headers that the gateway
+    /// sets itself, are not allowed.
+    EditedHeader: 1..=256, "the name of a header", |text| {
+        let lower_case = syntax::header_name(text)?;
+        syntax::framing_fault(&lower_case).map_or_else(|| Ok(text.into()), |fault| Err(format!("{text:?} {fault}")))
+    };
+    /// The value of a header: visible ASCII characters, with spaces and tabs between them (RFC 9110, 5.5).
+    HeaderValue: 1..=4096, "the value of a header", |text| valid(text, syntax::line_fault(text));
+    /// The media type of a body.
+    MediaType: 1..=256, "the media type of a body", |text| valid(text, syntax::line_fault(text));
+    /// The name of a cookie (RFC 6265, 4.1.1).
+    CookieName: 1..=256, "the name of a cookie", |text| match syntax::token_fault(text) {
+        None => Ok(text.into()),
+        Some(fault) => Err(format!("{text:?} {fault}")),
+    };
+    /// The name of a header, a cookie or a parameter of the query.
+    ParameterName: 1..=256, "the name of a parameter", filled;
+    /// The value in a condition.
+    MatchValue: 1..=4096, "the value of a condition", filled;
+    /// A lower-case DNS name (RFC 1123).
+    Hostname: 1..=253, "the name of a host", |text| match syntax::dns_name_fault(text) {
+        None => Ok(text.into()),
+        Some(fault) => Err(format!("{text:?} {fault}")),
+    };
+    /// A path in normal form, without a query.
+    RewritePath: 1..=1024, "a path", |text| {
+        if let Some(mark) = text.chars().find(|mark| matches!(mark, '?' | '#')) {
+            return Err(format!("has a {mark:?}, which ends a path: remove it, because the query always stays"));
+        }
+        syntax::normal_path(text)
+    };
+    /// The path of a request of the gateway's own, with or without a query, unchanged.
+    CheckTarget: 1..=1024, "a path", |text| {
+        match text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} is not a path: begin with '/', and write %20 for a space")),
+        }
+    };
+}
+
+fn valid(text: &str, fault: Option<&str>) -> Result<Box<str>, String> {
+    fault.map_or_else(|| Ok(text.into()), |fault| Err(fault.to_owned()))
+}
+
+fn filled(text: &str) -> Result<Box<str>, String> {
+    valid(text, text.is_empty().then_some("is empty"))
+}
