@@ -27,7 +27,7 @@
 //! | [`telemetry`] | counters, histograms, access log |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 
-mod batch;
+mod buffer;
 mod cache;
 mod compression;
 mod date;
@@ -35,9 +35,11 @@ mod deadline;
 pub mod failure;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod hash;
 mod http;
 mod layer4;
 mod listener;
+mod name;
 mod options;
 mod policy;
 mod proxy;

@@ -7,9 +7,11 @@ use sluicegate_http1::write_chunk_header;
 use sluicegate_model::compression::Levels;
 use sluicegate_model::{ContentCoding, Settings};
 
-use super::encoder::{Encoder, EncoderError, Operation};
+use super::encoder::{Encoder, Operation};
+use crate::buffer::BUFFER;
+use crate::failure::EncoderError;
 use crate::telemetry::CompressedStats;
-use crate::worker::{BUFFER, Worker};
+use crate::worker::Worker;
 
 /// How much of a body is compressed before other tasks have their turn: about a millisecond's work.
 pub(crate) const TURN: usize = 64 * 1024;

@@ -13,6 +13,7 @@ use super::encode::{is_override, original_peer};
 use super::exchange::{Exchange, is_trusted};
 use super::refuse::Refusal;
 use crate::failure::Denial;
+use crate::name::host_name;
 use crate::policy::authorization::Call;
 use crate::policy::basic::{CheckQueue, Credential};
 use crate::policy::consumers::Consumers;
@@ -23,7 +24,7 @@ use crate::policy::limit::{Caller, Limits, Lines, Outcome, seconds_up};
 use crate::policy::security::{Authentication, Method, Security};
 use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
-use crate::rule::{RequestView, RouteIndex, host_name};
+use crate::rule::{RequestView, RouteIndex};
 use crate::telemetry::{PolicyShard, PolicyStats};
 
 /// The identity of the caller.

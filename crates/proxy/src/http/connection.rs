@@ -21,15 +21,18 @@ use super::http2;
 use super::record::{self, Headless};
 use super::reply::{self, Reply};
 use super::wire::Wire;
+use crate::buffer::BUFFER;
 use crate::deadline::{Deadline, after};
 use crate::failure::{ClientFault, TlsFault};
 use crate::layer4::{self, Arrival};
 use crate::listener::Protocol;
 use crate::proxy_header;
+use crate::stream::TlsStream;
 use crate::stream::{Stream, linger, part};
 use crate::telemetry::handshake_index;
-use crate::tls::{self, Accepted, Rejected, Session, TlsStream};
-use crate::worker::{BUFFER, Phase, Scratch, Worker};
+use crate::tls;
+use crate::tls::{Accepted, Rejected, Session};
+use crate::worker::{Phase, Scratch, Worker};
 
 /// How long a client may take for its next request after the gateway starts to close idle connections. This applies to
 /// clients that do not know that their connection ends.

@@ -21,9 +21,10 @@ use super::upload::Upload;
 use crate::compression::is_grpc;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::name::host_name;
 use crate::policy::limit::Permit;
 use crate::policy::reading::has_encoded_dot_segment;
-use crate::rule::{RequestView, RouteIndex, host_name};
+use crate::rule::{RequestView, RouteIndex};
 use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalEndpoint, LocalUpstream, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 

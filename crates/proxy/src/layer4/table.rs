@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, ObjectId};
 
-use crate::rule::HostMap;
+use crate::name::HostMap;
 use crate::telemetry::Layer4Stats;
 
 /// The listeners below HTTP, by address.

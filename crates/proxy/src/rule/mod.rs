@@ -2,7 +2,6 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `hosts` | finds the host by name |
 //! | `host` | a host: its matches and their targets |
 //! | `tree` | the matches with a literal path |
 //! | `regexes` | the matches with a regular expression |
@@ -10,7 +9,6 @@
 
 mod conditions;
 mod host;
-mod hosts;
 mod regexes;
 #[cfg(test)]
 mod speed;
@@ -22,6 +20,7 @@ use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
 use crate::layer4::Layer4Table;
+use crate::name::{HostMap, host_name};
 use crate::policy::consumers::Consumers;
 use crate::policy::reading::{is_ambiguous, readings};
 use crate::policy::security::Security;
@@ -30,7 +29,6 @@ use crate::telemetry::Telemetry;
 use crate::tls::TlsTable;
 pub(crate) use conditions::RequestView;
 pub(crate) use host::{Host, Target};
-pub(crate) use hosts::{HostMap, host_name};
 
 /// The configuration for the workers, compiled once for all workers.
 #[derive(Debug, Default)]

@@ -20,13 +20,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::balance::{AvoidedEndpoints, Wish};
-use super::http2::Http2Connections;
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
 use super::shared::Security;
 use crate::deadline::after;
 use crate::failure::Failure;
-use crate::stream::Stream;
+use crate::stream::{Http2Connections, Stream};
 use crate::worker::Worker;
 
 /// The shortest time before a second connect starts.

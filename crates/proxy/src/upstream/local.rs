@@ -11,10 +11,10 @@ use sluicegate_model::{Balance, Ejection, Health, HealthCheck, ProxyProtocol, Up
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::http2::Http2Connections;
 use super::pool::Pool;
 use super::shared::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use super::stalled::StalledUploads;
+use crate::stream::Http2Connections;
 use crate::telemetry::{EndpointShard, UpstreamShard};
 
 /// An upstream as one worker sees it.

@@ -8,7 +8,6 @@
 //! | `balance` | load balancing |
 //! | `check` | health checks, if a policy requires them |
 //! | `connect` | a connection for a request: from the pool, or new connects that race |
-//! | `http2` | connections that many requests share |
 //! | `pool` | idle connections |
 //! | `probe` | unhealthy endpoints, and their recovery |
 
@@ -16,7 +15,6 @@ mod admission;
 mod balance;
 mod check;
 mod connect;
-mod http2;
 mod local;
 mod pool;
 mod probe;
@@ -24,9 +22,8 @@ pub mod shared;
 mod stalled;
 
 pub(crate) use admission::Admission;
-pub(crate) use balance::{AvoidedEndpoints, StableHash, Wish};
+pub(crate) use balance::{AvoidedEndpoints, Wish};
 pub(crate) use connect::{Connection, InFlightGuard};
-pub(crate) use http2::{Http2Call, NoWebSocket, Refused, fields};
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
 pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
 pub(crate) use shared::Security;

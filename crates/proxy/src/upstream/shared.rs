@@ -10,7 +10,7 @@ use sluicegate_model::{
 };
 use tokio::time::Instant;
 
-use super::balance::StableHash;
+use crate::hash::StableHash;
 use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
 use crate::tls::Connector;
 

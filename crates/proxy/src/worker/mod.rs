@@ -21,7 +21,7 @@ use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub(crate) use mailbox::{Accepted, Mailbox, Placed, Stop};
-pub(crate) use scratch::{BUFFER, Buffer, SPARE_BUFFER, Scratch, give_spare_buffer, spare_buffer};
+pub(crate) use scratch::Scratch;
 
 use crate::date::{HttpDate, http_date};
 use crate::http::connection;
