@@ -12,6 +12,7 @@ use sluicegate_model::{ObjectId, policy};
 use super::encode::{is_override, original_peer};
 use super::exchange::{Exchange, is_trusted};
 use super::refuse::Refusal;
+use crate::counters::{PolicyShard, PolicyStats};
 use crate::failure::Denial;
 use crate::name::host_name;
 use crate::policy::authorization::Call;
@@ -25,7 +26,6 @@ use crate::policy::security::{Authentication, Method, Security};
 use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
 use crate::rule::{RequestView, RouteIndex};
-use crate::telemetry::{PolicyShard, PolicyStats};
 
 /// The identity of the caller.
 #[derive(Clone, Debug, Default)]

@@ -181,6 +181,7 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::UpstreamContext;
     use std::collections::HashMap;
     use std::sync::Arc;
     use std::time::Duration;
@@ -193,7 +194,10 @@ mod tests {
 
     fn upstream(balance: Balance, endpoints: u16) -> LocalUpstream {
         let key = UpstreamKey::new("n", "s", "80");
-        let upstream = LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0);
+        let upstream = LocalUpstream::new(
+            Arc::new(SharedUpstream::new(key, 0, 1)),
+            UpstreamContext::new(0, Rc::default()).into(),
+        );
         let endpoint = |port| {
             let address = ([127, 0, 0, 1], port).into();
             (Arc::new(SharedEndpoint::new(address, 1, false)), Conditions::READY)

@@ -10,8 +10,8 @@ use sluicegate_model::{
 };
 use tokio::time::Instant;
 
+use crate::counters::{EndpointShard, Sharded, UpstreamShard};
 use crate::hash::StableHash;
-use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
 use crate::tls::Connector;
 
 /// The flag for an endpoint that fails its health checks.

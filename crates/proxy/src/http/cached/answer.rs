@@ -13,9 +13,9 @@ use super::super::respond::Begun;
 use super::{HitKind, limits};
 use crate::buffer::BUFFER;
 use crate::cache::{Entry, Part};
+use crate::counters::{Tally, TrafficShard};
 use crate::failure::{ClientFault, Failure};
 use crate::policy::traffic::TrafficPolicy;
-use crate::telemetry::{Tally, TrafficShard};
 
 impl Exchange<'_> {
     /// Responds with a cached response, and with further header lines of the endpoint.
