@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(any).await?;
     let address = listener.local_addr()?;
     let admin = Admin {
-        telemetry: proxy.telemetry().clone(),
+        registry: proxy.registry().clone(),
         readiness: Readiness::new(),
         pod: None,
         planes: Arc::new(Default::default),

@@ -1,6 +1,6 @@
 //! The admin HTTP interface of Sluicegate: health, metrics and live state.
 //!
-//! Inputs: the data plane's [`Telemetry`], the [`Readiness`] that the owner of the process sets, and the problems of the
+//! Inputs: the data plane's [`Registry`], the [`Readiness`] that the owner of the process sets, and the problems of the
 //! configuration. Output: read-only HTTP on an address of its own (loopback by default). The interface never takes a lock
 //! that a worker takes. A separate thread generates and streams documents: a scrape of thousands of routes delays no request
 //! and needs little memory.
@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_proxy::telemetry::Telemetry;
+use sluicegate_proxy::registry::Registry;
 
 mod content;
 mod counters;
@@ -49,7 +49,7 @@ pub use readiness::{Phase, Readiness};
 #[derive(Clone)]
 pub struct Admin {
     /// The counters and the configuration of the data plane.
-    pub telemetry: Arc<Telemetry>,
+    pub registry: Arc<Registry>,
     /// Whether the process is ready for traffic.
     pub readiness: Readiness,
     /// The name of the pod, if the process runs in a pod. On the network of a node, another gateway may respond at the same

@@ -116,16 +116,16 @@ impl Pages {
                 document.written(format.content_type(), move |out| metrics.write(out, format))
             }
             "/config" => document.json(move |out| {
-                let config = admin.telemetry.config();
+                let config = admin.registry.config();
                 let Problems { errors, warnings } = (admin.problems)();
                 json(out, &ConfigDocument { config: config.as_ref(), problems: &[errors, warnings].concat() })
             }),
             "/routes" => document.json(move |out| {
-                let routes = admin.telemetry.config().map(|config| ServedRoute::all(&config));
+                let routes = admin.registry.config().map(|config| ServedRoute::all(&config));
                 json(out, &routes.unwrap_or_default())
             }),
             "/planes" => document.json(move |out| json(out, &(admin.planes)().document)),
-            "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.telemetry))),
+            "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.registry))),
             _ => text(StatusCode::OK, format!("The admin interface of Sluicegate.\n\n{}", list())),
         }
     }

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use sluicegate_model::{
     Balance, Conditions, Config, HostPattern, Layer4Route, ObjectId, Rule, RuleMatch, UpstreamKey,
 };
+use sluicegate_proxy::counters::{EndpointShard, Sharded, Tallies, UpstreamShard};
 use sluicegate_proxy::failure::Failure;
-use sluicegate_proxy::telemetry::{EndpointShard, Sharded, Tallies, Telemetry, UpstreamShard};
+use sluicegate_proxy::registry::Registry;
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
 
 /// `/config`: the served model, and the problems of its sources.
@@ -144,7 +145,7 @@ fn listen_address(address: SocketAddr) -> String {
 }
 
 /// `/upstreams`: one element for each upstream, generated during the transfer.
-pub(crate) struct Upstreams<'a>(pub(crate) &'a Telemetry);
+pub(crate) struct Upstreams<'a>(pub(crate) &'a Registry);
 
 impl Serialize for Upstreams<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,8 +5,6 @@ use std::io;
 use sluicegate_http1::ResponseError;
 use sluicegate_proxy_protocol::Malformed;
 
-use crate::compression::EncoderError;
-
 /// An attempt failed at the upstream's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -610,6 +608,11 @@ impl Denial {
         }
     }
 }
+
+/// An encoder failed, which happens only for lack of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the encoder failed")]
+pub(crate) struct EncoderError;
 
 /// Why an exchange did not end properly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

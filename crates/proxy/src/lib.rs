@@ -1,56 +1,70 @@
 //! The data plane of Sluicegate.
 //!
 //! What comes in: client connections, and [`Change`](sluicegate_model::Change)s from a control plane. What goes out:
-//! requests to endpoints, and [`telemetry`]. A [`Proxy`] has one worker for each CPU. A worker is a thread with its own
-//! runtime, listeners, upstream connections and counters. Requests write no shared data, except on routes that cache
-//! responses (`cache`).
+//! requests to endpoints, and what readers see of them ([`registry`], [`record`]). A [`Proxy`] has one worker for each
+//! CPU. A worker is a thread with its own runtime, listeners, upstream connections and counters. Requests write no shared
+//! data, except on routes that cache responses (`cache`).
+//!
+//! The modules form layers, from top to bottom. A module uses only modules below it; a test in `layers` checks that.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | [`proxy`](Proxy) | starts, changes and stops the data plane |
 //! | `publish` | compiles the model for the workers |
-//! | `worker` | threads, mailboxes, accepting, buffers |
-//! | `listener` | listening sockets |
-//! | `proxy_header` | the client IP from a load balancer's PROXY header |
-//! | `rule` | the compiled routing table |
-//! | `batch` | gathers the bytes of an HTTP/2 connection into few writes |
-//! | `stream`, `tls` | connections in clear text and over TLS; handshakes, certificates |
-//! | `relay` | copies bytes both ways, for tunnels |
+//! | [`registry`] | the live state: configuration, counters, upstreams, policies, for readers |
+//! | `runtime` | the thread of a worker: event loop, mailbox, accepting |
 //! | `http` | a client connection, and the life of a request |
 //! | `layer4` | TCP, TLS passthrough, UDP |
+//! | `proxy_header` | the client IP from a load balancer's PROXY header |
+//! | `relay` | copies bytes both ways, for tunnels |
+//! | `worker` | the state of a worker: configuration, upstreams, buffers of requests |
+//! | `listener` | listening sockets |
+//! | `options` | the options of a proxy |
+//! | `rule` | the compiled routing table |
+//! | `fuzz` | functions for fuzz targets |
 //! | `policy` | authentication, authorization, rate limits, traffic |
 //! | `cache` | cached responses |
-//! | `trace` | sampling of requests, and the export of spans to a collector |
 //! | `compression` | the choice of responses to compress, and their encoding |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
-//! | [`failure`] | why requests fail, and on whose side |
-//! | [`telemetry`] | counters, histograms, access log |
+//! | [`record`] | the record of a finished request, and its sinks: access log, trace |
+//! | `tls` | certificates, handshakes |
+//! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |
+//! | [`counters`] | counters and histograms |
+//! | `buffer` | buffers for bytes in flight |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
+//! | `name`, `hash` | host names and header names; a hash that is the same in every process |
+//! | [`failure`] | why requests fail, and on whose side |
 
-mod batch;
+mod buffer;
 mod cache;
 mod compression;
+pub mod counters;
 mod date;
 mod deadline;
 pub mod failure;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod hash;
 mod http;
 mod layer4;
+#[cfg(test)]
+mod layers;
 mod listener;
+mod name;
 mod options;
 mod policy;
 mod proxy;
 mod proxy_header;
 mod publish;
+pub mod record;
+pub mod registry;
 mod relay;
 mod rule;
+mod runtime;
 mod stream;
-pub mod telemetry;
 mod tls;
-mod trace;
 pub mod upstream;
 mod worker;
 
-pub use options::Options;
-pub use proxy::{Drain, Proxy, StartError};
+pub use options::{Options, StartError};
+pub use proxy::{Drain, Proxy};

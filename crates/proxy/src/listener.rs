@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use sluicegate_model::{self as model, Layer4};
+use sluicegate_proxy_protocol::Addresses;
 use socket2::{Domain, Socket, Type};
 
-use crate::options::Options;
-use crate::proxy::StartError;
-use crate::telemetry::ListenerState;
+use tokio::net::TcpStream;
+
+use crate::options::{Options, StartError};
 
 /// How many connections the kernel may queue for each worker until the worker accepts them, if the system allows it
 /// (`net.core.somaxconn`).
@@ -34,12 +35,40 @@ pub(crate) struct Place {
     pub(crate) is_udp: bool,
 }
 
+/// The state of a listener below HTTP.
+#[derive(Clone, Debug)]
+pub struct ListenerState {
+    /// The name, such as `Gateway default/edge, listener db`.
+    pub listener: String,
+    /// `TCP`, `TLS` or `UDP`.
+    pub protocol: &'static str,
+    /// The configured address.
+    pub address: SocketAddr,
+    /// The actual address, or why the listener does not listen.
+    pub bound: Result<SocketAddr, String>,
+}
+
 /// A socket of one worker.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
     pub(crate) place: Place,
     pub(crate) protocol: Protocol,
+}
+
+/// An accepted connection.
+pub(crate) struct Arrival {
+    pub(crate) tcp: TcpStream,
+    /// The addresses that the client sees, as far as known.
+    pub(crate) addresses: Addresses,
+    /// The listener's address in the configuration.
+    pub(crate) listener: SocketAddr,
+}
+
+impl Arrival {
+    pub(crate) fn new(tcp: TcpStream, peer: SocketAddr, listener: SocketAddr) -> Self {
+        Self { tcp, addresses: Addresses { source: peer, destination: listener }, listener }
+    }
 }
 
 /// The sockets of all listeners; one socket for every worker.

@@ -1,9 +1,10 @@
-//! The options of a proxy, which cannot change while the proxy runs.
+//! The options of a proxy, which cannot change while the proxy runs, and why a proxy does not start.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use crate::telemetry::access_log::AccessLog;
+use crate::record::access_log::AccessLog;
 
 /// The options of a proxy.
 #[derive(Debug)]
@@ -31,4 +32,26 @@ impl Default for Options {
             inherited: Vec::new(),
         }
     }
+}
+
+/// Why a data plane does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The proxy cannot listen at an address.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        error: io::Error,
+    },
+    /// An address is given twice.
+    #[error("{0} is given twice; one port serves one protocol")]
+    Twice(SocketAddr),
+    /// A socket of the process that is being replaced cannot be used.
+    #[error("cannot take over a listening socket: {0}")]
+    Inherit(io::Error),
+    /// A worker's thread cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
 }

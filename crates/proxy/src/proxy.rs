@@ -11,47 +11,27 @@ use sluicegate_model::Change;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::counters::Counters;
 use crate::listener::Sockets;
-use crate::options::Options;
+use crate::options::{Options, StartError};
 use crate::publish::Publisher;
+use crate::record::access_log::{AccessLog, WriterThread};
+use crate::record::trace::Exporter;
+use crate::registry::Registry;
 use crate::rule::Table;
-use crate::telemetry::Telemetry;
-use crate::telemetry::access_log::{AccessLog, WriterThread};
-use crate::trace::Exporter;
-use crate::worker::{self, Mailbox, Start, Stop};
+use crate::runtime::{self, Mailbox, Start};
+use crate::worker::Stop;
 
 /// A running data plane.
 pub struct Proxy {
     addresses: Vec<SocketAddr>,
-    telemetry: Arc<Telemetry>,
+    registry: Arc<Registry>,
     mailboxes: Arc<[Mailbox]>,
     publisher: Mutex<Publisher>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
     /// The thread that writes the access log. It ends when no worker is left.
     writer: Mutex<Option<WriterThread>>,
     grace_over: Notify,
-}
-
-/// Why a data plane does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The proxy cannot listen at an address.
-    #[error("cannot listen at {address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        error: io::Error,
-    },
-    /// An address is given twice.
-    #[error("{0} is given twice; one port serves one protocol")]
-    Twice(SocketAddr),
-    /// A socket of the process that is being replaced cannot be used.
-    #[error("cannot take over a listening socket: {0}")]
-    Inherit(io::Error),
-    /// A worker's thread cannot be started.
-    #[error("cannot start a worker: {0}")]
-    Worker(io::Error),
 }
 
 /// How a data plane shuts down (Z10). Responses announce `Connection: close` from the first moment.
@@ -85,17 +65,17 @@ impl Proxy {
     pub fn start(options: Options) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let lost = options.access_log.as_ref().map(AccessLog::lost).cloned();
-        let telemetry = Arc::new(Telemetry::new(workers).with_lost_lines(lost.unwrap_or_default()));
+        let registry = Arc::new(Registry::new(Counters::new(workers, lost.unwrap_or_default())));
         let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
         let (sockets, listeners) = Sockets::start(&options, workers)?;
         let addresses = sockets.fixed();
         let table = Arc::<Table>::default();
-        let (exporter, spans) = Exporter::new(telemetry.spans().clone());
+        let (exporter, spans) = Exporter::new(registry.counters().spans().clone());
         let mut threads = Vec::new();
         for (id, listeners) in listeners.into_iter().enumerate() {
             let start = Start {
                 id,
-                telemetry: telemetry.clone(),
+                counters: registry.counters().clone(),
                 mailboxes: mailboxes.clone(),
                 listeners,
                 table: table.clone(),
@@ -103,12 +83,12 @@ impl Proxy {
                 spans: spans.buffer(),
             };
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
-            threads.push(thread.spawn(move || worker::run(start)).map_err(StartError::Worker)?);
+            threads.push(thread.spawn(move || runtime::run(start)).map_err(StartError::Worker)?);
         }
         Ok(Self {
             addresses,
-            publisher: Mutex::new(Publisher::new(telemetry.clone(), mailboxes.clone(), sockets, exporter)),
-            telemetry,
+            publisher: Mutex::new(Publisher::new(registry.clone(), mailboxes.clone(), sockets, exporter)),
+            registry,
             mailboxes,
             threads: Mutex::new(threads),
             writer: Mutex::new(options.access_log.map(AccessLog::into_writer)),
@@ -136,10 +116,10 @@ impl Proxy {
         self.publisher().retry_listeners();
     }
 
-    /// The counters.
+    /// The counters, and the configuration that is served now.
     #[must_use]
-    pub fn telemetry(&self) -> &Arc<Telemetry> {
-        &self.telemetry
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// Passes a change to the workers, in order with other changes. The returned future is ready once every worker serves
@@ -148,7 +128,7 @@ impl Proxy {
         self.apply_since(change, std::time::Instant::now())
     }
 
-    /// Like [`apply`](Self::apply), for a change that its source `heard` earlier: [`propagation`](Telemetry::propagation)
+    /// Like [`apply`](Self::apply), for a change that its source `heard` earlier: [`propagation`](Counters::propagation)
     /// counts from that time.
     pub fn apply_since(
         &self,
@@ -156,12 +136,12 @@ impl Proxy {
         heard: std::time::Instant,
     ) -> impl Future<Output = ()> + Send + use<> {
         let number = self.publisher().publish(change);
-        let (mailboxes, telemetry) = (self.mailboxes.clone(), self.telemetry.clone());
+        let (mailboxes, counters) = (self.mailboxes.clone(), self.registry.counters().clone());
         async move {
             for mailbox in mailboxes.iter() {
                 mailbox.applied(number).await;
             }
-            telemetry.record_propagation(heard.elapsed());
+            counters.record_propagation(heard.elapsed());
         }
     }
 
@@ -176,7 +156,7 @@ impl Proxy {
         self.until_empty(end.min(Instant::now() + drain.idle)).await;
         self.tell(Stop::CloseIdle);
         self.until_empty(end).await;
-        let requests = self.telemetry.workers().sum(|worker| &worker.in_flight);
+        let requests = self.registry.counters().workers().sum(|worker| &worker.in_flight);
         if requests > 0 {
             tracing::warn!(
                 requests,
@@ -233,6 +213,11 @@ impl Proxy {
     fn is_empty(&self) -> bool {
         // In the order in which a connection moves.
         self.mailboxes.iter().all(|mailbox| !mailbox.is_accepting() && mailbox.arriving() == 0)
-            && self.telemetry.workers().iter().all(|worker| worker.open.get() + worker.udp_flows.get() == 0)
+            && self
+                .registry
+                .counters()
+                .workers()
+                .iter()
+                .all(|worker| worker.open.get() + worker.udp_flows.get() == 0)
     }
 }

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::failure::ProxyHeaderFault;
-use crate::layer4::Arrival;
+use crate::listener::Arrival;
 use crate::worker::Worker;
 
 /// How many bytes are parsed at first. Nearly all headers are shorter.

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use sluicegate_model::{Change, Config, Endpoint, Listener, Upstream, UpstreamKey};
 
-use crate::layer4::{self, Layer4Table};
+use crate::counters::Layer4Labels;
 use crate::listener::{Moves, Sockets};
-use crate::rule::Table;
-use crate::telemetry::{Layer4Labels, Layer4Stats, Telemetry};
+use crate::record::trace::Exporter;
+use crate::registry::Registry;
+use crate::rule::{Layer4Table, Layer4Target, Table};
+use crate::runtime::{Mailbox, Placed};
 use crate::tls::Compiler;
-use crate::trace::Exporter;
 use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
-use crate::worker::{Mailbox, Placed};
 
 /// The published upstreams, and the recipients of the next change.
 pub(crate) struct Publisher {
-    telemetry: Arc<Telemetry>,
+    registry: Arc<Registry>,
     mailboxes: Arc<[Mailbox]>,
     upstreams: foldhash::HashMap<UpstreamKey, Published>,
     table: Arc<Table>,
@@ -44,13 +44,13 @@ struct Published {
 impl Publisher {
     /// A publisher for workers with an empty table.
     pub(crate) fn new(
-        telemetry: Arc<Telemetry>,
+        registry: Arc<Registry>,
         mailboxes: Arc<[Mailbox]>,
         sockets: Sockets,
         exporter: Exporter,
     ) -> Self {
         Self {
-            telemetry,
+            registry,
             mailboxes,
             upstreams: foldhash::HashMap::default(),
             table: Arc::default(),
@@ -157,7 +157,7 @@ impl Publisher {
 
     fn follow_listeners(&mut self) -> Moves {
         let moves = self.sockets.follow(&self.listeners);
-        self.telemetry.set_listeners(self.sockets.states(&self.listeners));
+        self.registry.set_listeners(self.sockets.states(&self.listeners));
         moves
     }
 
@@ -240,26 +240,28 @@ impl Publisher {
     fn compile(&mut self, config: &Arc<Config>) -> Arc<Table> {
         let tls = self.tls.compile(&config.tls, &config.settings);
         let of_tls = (tls, self.layer4_table(config));
-        let table = Table::new(config, &self.table, of_tls, &self.telemetry, |upstream| self.slot(upstream));
+        let table = Table::new(config, &self.table, of_tls, self.registry.resources(), |upstream| {
+            self.slot(upstream)
+        });
         self.table = Arc::new(table);
         let upstreams = self.upstreams.values().map(|published| published.shared.clone()).collect();
-        self.telemetry.publish(config, upstreams, self.table.clone());
+        self.registry.publish(config, upstreams, self.table.clone());
         self.table.clone()
     }
 
     fn layer4_table(&self, config: &Config) -> Layer4Table {
-        let old: HashMap<_, _> = self.telemetry.layer4().into_iter().collect();
+        let old: HashMap<_, _> = self.registry.layer4().into_iter().collect();
         let mut new = HashMap::new();
         let table = Layer4Table::new(config, |listener, protocol, host, route| {
             let (listener, host, id) = (listener.into(), host.to_string().into(), route.id.clone());
             let labels = Layer4Labels { listener, protocol, host, id };
             let stats = old.get(&labels).cloned();
-            let stats = stats.unwrap_or_else(|| Arc::new(Layer4Stats::new(self.mailboxes.len())));
+            let stats = stats.unwrap_or_else(|| self.registry.counters().new_layer4());
             new.insert(labels, stats.clone());
             let backends = route.backends.iter().map(|of| (self.slot(&of.upstream), of.weight)).collect();
-            layer4::Target { id: route.id.clone(), backends, stats }
+            Layer4Target { id: route.id.clone(), backends, stats }
         });
-        self.telemetry.set_layer4(new);
+        self.registry.set_layer4(new);
         table
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
 use crate::deadline::{Deadline, after};
 use crate::upstream::LocalEndpoint;
-use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
 /// How often a long exchange checks whether its endpoint was removed and its drain time is over.
 pub(crate) const DRAIN_CHECK: Duration = Duration::from_secs(1);

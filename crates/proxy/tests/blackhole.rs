@@ -97,7 +97,7 @@ async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
     }
     println!("a silent address below HTTP: the slowest of 30 connections took {slowest:?}");
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
-    let upstream = gateway.proxy().telemetry().upstreams();
+    let upstream = gateway.proxy().registry().upstreams();
     let upstream =
         upstream.iter().find(|of| of.key().transport.protocol == Protocol::Tcp).expect("it is there");
     let set = upstream.endpoints();

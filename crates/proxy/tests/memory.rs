@@ -63,7 +63,7 @@ async fn cost(bytes: &'static [u8], answered: bool) -> anyhow::Result<u64> {
     let first = spawn_blocking(move || open(addr, 100, GET, true)).await??;
     let before = resident()?;
     let clients = spawn_blocking(move || open(addr, count, bytes, answered)).await??;
-    let open = |gateway: &Gateway| gateway.proxy().telemetry().workers().sum(|worker| &worker.open);
+    let open = |gateway: &Gateway| gateway.proxy().registry().counters().workers().sum(|worker| &worker.open);
     gateway.wait_until(|gateway| open(gateway) == (first.len() + count) as u64).await?;
     let each = resident()?.saturating_sub(before) / count as u64;
     println!("{count} connections, {} bytes sent on each: {each} bytes of memory for each", bytes.len());

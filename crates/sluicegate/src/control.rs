@@ -13,7 +13,7 @@ use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Phase, Planes, Readine
 use sluicegate_control::{PlaneCertificates, PlaneFiles};
 use sluicegate_link::{Distributor, DistributorOptions, LinkTelemetry, PlaneTls, TlsFiles};
 use sluicegate_model::Change;
-use sluicegate_proxy::telemetry::Telemetry;
+use sluicegate_proxy::registry::Registry;
 use tokio::net::TcpListener;
 
 use crate::address::{listen_address, local_address};
@@ -86,7 +86,7 @@ async fn control(args: ControlArgs) -> anyhow::Result<()> {
         Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
     let (distributed, leads) = (distributor.clone(), source.leads());
     let admin = Admin {
-        telemetry: Telemetry::of_no_worker().into(),
+        registry: Registry::of_no_worker().into(),
         readiness: readiness.clone(),
         pod: pod_name(),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),

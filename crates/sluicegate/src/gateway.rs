@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::disable_transparent_huge_pages;
 use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Planes, Problems, Readiness};
 use sluicegate_model::Change;
-use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
 use tokio::sync::oneshot;
 
@@ -208,7 +208,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
 
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let admin = Admin {
-        telemetry: proxy.telemetry().clone(),
+        registry: proxy.registry().clone(),
         readiness: readiness.clone(),
         pod: pod_name(),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
@@ -288,7 +288,7 @@ async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> 
         }
     }
     tracing::warn!("SIGINT during the shutdown: ending at once");
-    let dropped = proxy.telemetry().workers().sum(|worker| &worker.in_flight);
+    let dropped = proxy.registry().counters().workers().sum(|worker| &worker.in_flight);
     proxy.shutdown(Drain::AT_ONCE).await;
     anyhow::ensure!(
         dropped == 0,

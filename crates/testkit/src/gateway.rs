@@ -9,7 +9,7 @@ use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId, ObjectId,
     PathPattern, Protocol, Rule, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
 };
-use sluicegate_proxy::telemetry::{Tally, UpstreamShard};
+use sluicegate_proxy::counters::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
 use sluicegate_proxy::{Drain, Options, Proxy};
 use tokio::time::{Instant, sleep};
@@ -205,7 +205,7 @@ impl Gateway {
     /// The address of the listener below HTTP.
     #[must_use]
     pub fn layer4_addr(&self) -> SocketAddr {
-        let listeners = self.proxy.telemetry().listeners();
+        let listeners = self.proxy.registry().listeners();
         listeners[0].bound.clone().expect("it listens")
     }
 
@@ -260,7 +260,7 @@ impl Gateway {
     /// If the builder has no backends.
     #[must_use]
     pub fn upstream(&self) -> Arc<SharedUpstream> {
-        let all = self.proxy.telemetry().upstreams();
+        let all = self.proxy.registry().upstreams();
         // With any transport.
         all.into_iter()
             .find(|upstream| upstream.key().service == key(DEFAULT).service)
@@ -307,15 +307,16 @@ impl Gateway {
     }
 
     fn is_idle(&self) -> bool {
-        let telemetry = self.proxy.telemetry();
-        let of_workers = telemetry.workers().iter().map(|worker| worker.open.get() + worker.in_flight.get());
+        let registry = self.proxy.registry();
+        let of_workers =
+            registry.counters().workers().iter().map(|worker| worker.open.get() + worker.in_flight.get());
         let of_upstream = |upstream: &Arc<SharedUpstream>| {
             let set = upstream.endpoints();
             let of_endpoint = |endpoint: &SharedEndpoint| endpoint.shards().sum(|shard| &shard.in_flight);
             let of_endpoints: u64 = set.endpoints.iter().map(|(endpoint, _)| of_endpoint(endpoint)).sum();
             upstream.shards().sum(|shard| &shard.in_flight) + of_endpoints
         };
-        of_workers.sum::<u64>() + telemetry.upstreams().iter().map(of_upstream).sum::<u64>() == 0
+        of_workers.sum::<u64>() + registry.upstreams().iter().map(of_upstream).sum::<u64>() == 0
     }
 
     /// Sets the default upstream's endpoints. All workers use the endpoints when the function returns.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
-use sluicegate_proxy::telemetry::Telemetry;
+use sluicegate_proxy::registry::Registry;
 
 use super::families::Families;
 
 /// The most certificates in the metrics: the certificates with the earliest expiry.
 const MOST: usize = 1000;
 
-pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let tls = telemetry.tls().unwrap_or_default();
+pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let tls = registry.tls().unwrap_or_default();
     let all = tls.hosts.iter().flat_map(|host| &host.certificates).chain(&tls.default);
     let ends: BTreeMap<_, _> = all
         .map(|certificate| {

@@ -2,15 +2,14 @@
 
 use std::fmt;
 
+use sluicegate_proxy::counters::{DroppedDatagram, Layer4Labels, Layer4Shard, Layer4Stats, Tally};
 use sluicegate_proxy::failure::{Failure, ProxyHeaderFault};
-use sluicegate_proxy::telemetry::{
-    DroppedDatagram, Layer4Labels, Layer4Shard, Layer4Stats, Tally, Telemetry,
-};
+use sluicegate_proxy::registry::Registry;
 
 use super::families::Families;
 
-pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let listeners = telemetry.listeners();
+pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let listeners = registry.listeners();
     families.gauges(
         "sluicegate_listener_up",
         "1 while a listener for TCP, TLS or UDP listens, 0 if it cannot (the log has the reason)",
@@ -20,7 +19,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
             ((labels, [("protocol", state.protocol)]), u64::from(state.bound.is_ok()))
         }),
     )?;
-    let mut routes = telemetry.layer4();
+    let mut routes = registry.layer4();
     routes.retain(|(_, stats)| sum(stats, |shard| &shard.opened) > 0);
     let each = |tally: fn(&Layer4Shard) -> &Tally| {
         routes.iter().map(move |(labels, stats)| (names(labels), sum(stats, tally)))
@@ -56,7 +55,7 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
             occurred.map(|(reason, count)| ((names(labels), [("reason", reason)]), count))
         }),
     )?;
-    let workers = telemetry.workers();
+    let workers = registry.counters().workers();
     families.gauge(
         "sluicegate_udp_flows",
         "UDP clients that exchange datagrams with an endpoint",

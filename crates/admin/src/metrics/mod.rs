@@ -2,10 +2,10 @@
 //!
 //! The configuration bounds every series; traffic and changing pods do not add series:
 //!
-//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::telemetry::MAX_ROUTES), then one series with empty labels for the
+//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::counters::MAX_ROUTES), then one series with empty labels for the
 //!   rest): all series from the first request on, so that error rates can be computed;
 //! - per policy: whether the policy rejects every request, its allowed requests, and its denied requests by reason, from the
-//!   first occurrence of the reason; per consumer (at most [`MAX_CONSUMERS`](sluicegate_proxy::telemetry::MAX_CONSUMERS), then
+//!   first occurrence of the reason; per consumer (at most [`MAX_CONSUMERS`](sluicegate_proxy::counters::MAX_CONSUMERS), then
 //!   one series with empty labels for the rest): from its first request on;
 //! - per listener below HTTP: whether the listener is open; per route there: from its first connection on;
 //! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason from the first
@@ -77,7 +77,7 @@ impl fmt::Debug for Gateway {
 impl Collector for Gateway {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
-        let (admin, telemetry) = (&self.admin, &self.admin.telemetry);
+        let (admin, registry) = (&self.admin, &self.admin.registry);
         families.info(
             "sluicegate_build",
             "Version of the running gateway",
@@ -85,7 +85,7 @@ impl Collector for Gateway {
         )?;
         let ready = u64::from(admin.readiness.phase() == Phase::Ready);
         families.gauge("sluicegate_ready", "1 while the gateway is ready for traffic, otherwise 0", ready)?;
-        certificate::encode(&mut families, telemetry)?;
+        certificate::encode(&mut families, registry)?;
         let Problems { errors, warnings } = (admin.problems)();
         families.gauges(
             "sluicegate_config_problems",
@@ -103,7 +103,7 @@ impl Collector for Gateway {
         families.histogram(
             "sluicegate_propagation_seconds",
             "Time from the notice of a change until the last worker serves the change",
-            &telemetry.propagation(),
+            &registry.counters().propagation(),
         )?;
         for Measure { name, help, value } in (admin.planes)().measures {
             match value {
@@ -121,11 +121,11 @@ impl Collector for Gateway {
             "Requests to the admin interface rejected with 503, because only connections for probes were left",
             self.counters.refused(),
         )?;
-        worker::encode(&mut families, telemetry)?;
-        route::encode(&mut families, telemetry)?;
-        policy::encode(&mut families, telemetry)?;
-        layer4::encode(&mut families, telemetry)?;
-        upstream::encode(&mut families, telemetry)?;
+        worker::encode(&mut families, registry)?;
+        route::encode(&mut families, registry)?;
+        policy::encode(&mut families, registry)?;
+        layer4::encode(&mut families, registry)?;
+        upstream::encode(&mut families, registry)?;
         self.process.encode(&mut families)
     }
 }

@@ -3,19 +3,18 @@
 use std::fmt;
 
 use sluicegate_model::ObjectId;
+use sluicegate_proxy::counters::{Check, PolicyShard, Tally, TrafficShard};
 use sluicegate_proxy::failure::Denial;
-use sluicegate_proxy::telemetry::{
-    Check, PolicyShard, PolicyState, Tally, Telemetry, TrafficShard, TrafficState,
-};
+use sluicegate_proxy::registry::{PolicyState, Registry, TrafficState};
 
 use super::families::Families;
 use super::route::CODES;
 
-pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    policies(families, &telemetry.policies())?;
-    traffic(families, telemetry)?;
-    published_keys(families, telemetry)?;
-    consumers(families, telemetry)
+pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    policies(families, &registry.policies())?;
+    traffic(families, registry)?;
+    published_keys(families, registry)?;
+    consumers(families, registry)
 }
 
 fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Result {
@@ -86,8 +85,8 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     )
 }
 
-fn traffic(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let policies = telemetry.traffic_policies();
+fn traffic(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let policies = registry.traffic_policies();
     let labels = |policy: &TrafficState| {
         [("namespace", policy.id.namespace.to_string()), ("name", policy.id.name.to_string())]
     };
@@ -149,8 +148,8 @@ fn labels(PolicyState { id, .. }: &PolicyState) -> [(&'static str, &str); 3] {
     [("kind", id.kind), ("namespace", &id.namespace), ("name", &id.name)]
 }
 
-fn published_keys(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let places = telemetry.published_keys();
+fn published_keys(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let places = registry.published_keys();
     families.gauges(
         "sluicegate_jwks_keys",
         "Known keys of a token issuer that publishes its keys",
@@ -166,8 +165,8 @@ fn published_keys(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Re
     )
 }
 
-fn consumers(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let consumers: Vec<_> = telemetry
+fn consumers(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let consumers: Vec<_> = registry
         .consumers()
         .into_iter()
         .map(|(id, stats)| {

@@ -3,7 +3,8 @@
 use std::array;
 use std::fmt;
 
-use sluicegate_proxy::telemetry::{HistogramTotal, RouteLabels, RouteStats, Telemetry};
+use sluicegate_proxy::counters::{HistogramTotal, RouteLabels, RouteStats};
+use sluicegate_proxy::registry::Registry;
 
 use super::families::Families;
 
@@ -21,9 +22,9 @@ struct Totals {
     endpoint_micros: u64,
 }
 
-pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
+pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
     let routes: Vec<_> =
-        telemetry.routes().into_iter().filter_map(|(labels, stats)| Totals::of(labels, &stats)).collect();
+        registry.routes().into_iter().filter_map(|(labels, stats)| Totals::of(labels, &stats)).collect();
     families.counters(
         "sluicegate_requests",
         "Requests with a complete response, by route and by class of the status",

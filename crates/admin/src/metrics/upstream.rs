@@ -3,7 +3,8 @@
 use std::fmt;
 
 use sluicegate_model::Conditions;
-use sluicegate_proxy::telemetry::{HistogramTotal, Telemetry};
+use sluicegate_proxy::counters::HistogramTotal;
+use sluicegate_proxy::registry::Registry;
 use sluicegate_proxy::upstream::{EndpointSet, SharedUpstream};
 
 use super::families::Families;
@@ -20,8 +21,8 @@ struct Totals {
     endpoints: [u64; STATES.len()],
 }
 
-pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let upstreams: Vec<_> = telemetry.upstreams().iter().map(|upstream| Totals::of(upstream)).collect();
+pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let upstreams: Vec<_> = registry.upstreams().iter().map(|upstream| Totals::of(upstream)).collect();
     families.gauges(
         "sluicegate_upstream_endpoints",
         "Endpoints by state: ready and healthy (ready), unhealthy (suspect), failing health checks (failing), terminating and still serving (terminating), other (not_ready)",

@@ -4,15 +4,14 @@ use std::fmt;
 
 use sluicegate_http1::Rejection;
 use sluicegate_model::ContentCoding;
+use sluicegate_proxy::counters::{CompressedStats, SpanLoss, Tally, WorkerStats, handshake_index};
 use sluicegate_proxy::failure::{ClientFault, TlsFault};
-use sluicegate_proxy::telemetry::{
-    CompressedStats, SpanLoss, Tally, Telemetry, WorkerStats, handshake_index,
-};
+use sluicegate_proxy::registry::Registry;
 
 use super::families::Families;
 
-pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt::Result {
-    let workers = telemetry.workers();
+pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
+    let workers = registry.counters().workers();
     let each = |tally: fn(&WorkerStats) -> &Tally| {
         workers.iter().enumerate().map(move |(id, stats)| ([("worker", id)], tally(stats).get()))
     };
@@ -130,9 +129,9 @@ pub(super) fn encode(families: &mut Families<'_>, telemetry: &Telemetry) -> fmt:
     families.counter(
         "sluicegate_access_log_dropped",
         "Access log lines lost because the log could not be written, or was too slow",
-        telemetry.lost_lines(),
+        registry.counters().lost_lines(),
     )?;
-    let spans = telemetry.spans();
+    let spans = registry.counters().spans();
     families.counter("sluicegate_spans_exported", "Spans that the collector accepted", spans.exported())?;
     let lost = SpanLoss::ALL.map(|loss| ([("reason", loss.reason())], spans.lost(loss)));
     let of_workers = [

@@ -23,7 +23,7 @@ const BOUNDS: Bounds =
 async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<io::Result<()>>)> {
     let proxy = Proxy::start(Options { workers: 1, ..Options::default() })?;
     let admin = Admin {
-        telemetry: proxy.telemetry().clone(),
+        registry: proxy.registry().clone(),
         readiness: Readiness::new(),
         pod: None,
         planes: Arc::new(Default::default),

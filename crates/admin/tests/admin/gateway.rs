@@ -45,7 +45,7 @@ impl Gateway {
         let last_change = LastChange::new();
         let told = problems.clone();
         let admin = Admin {
-            telemetry: proxy.telemetry().clone(),
+            registry: proxy.registry().clone(),
             readiness: readiness.clone(),
             pod: Some("gateway-1".into()),
             planes: Arc::new(|| Planes {

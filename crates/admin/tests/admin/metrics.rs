@@ -453,7 +453,7 @@ async fn connections_below_http_are_counted_by_listener_and_route() -> anyhow::R
         .layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), [backend.addr()])
         .into_config();
     let gateway = Gateway::serving(config).await?;
-    let bound = gateway.proxy.telemetry().listeners()[0].bound.clone().expect("it listens");
+    let bound = gateway.proxy.registry().listeners()[0].bound.clone().expect("it listens");
     assert_eq!(client::get(bound, HOST, "/").await?.status, 200);
     let route = [
         ("listener", "Gateway default/edge, listener test"),

@@ -9,7 +9,7 @@ use super::account::Charge;
 use super::draft::Draft;
 use super::entry::Entry;
 use super::flight::{Flight, Outcome};
-use crate::telemetry::TrafficStats;
+use crate::counters::TrafficStats;
 
 /// The smallest step of growth, in bytes.
 const STEP: usize = 4096;

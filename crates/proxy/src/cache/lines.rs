@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::validators::is_condition;
-use crate::http::is_same_name;
+use crate::name::is_same_name;
 
 /// The header lines of a head that the gateway has written, without line ends.
 pub(super) fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -4,7 +4,7 @@ use sluicegate_http1::{Known, RequestHead};
 
 use super::directives::is;
 use crate::date::parse_http_date;
-use crate::http::is_same_name;
+use crate::name::is_same_name;
 
 /// The validators of a cached response.
 #[derive(Debug)]

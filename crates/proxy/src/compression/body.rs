@@ -7,9 +7,10 @@ use sluicegate_http1::write_chunk_header;
 use sluicegate_model::compression::Levels;
 use sluicegate_model::{ContentCoding, Settings};
 
-use super::encoder::{Encoder, EncoderError, Operation};
-use crate::telemetry::CompressedStats;
-use crate::worker::{BUFFER, Worker};
+use super::encoder::{Encoder, Operation};
+use crate::buffer::BUFFER;
+use crate::counters::{CompressedStats, LocalStats};
+use crate::failure::EncoderError;
 
 /// How much of a body is compressed before other tasks have their turn: about a millisecond's work.
 pub(crate) const TURN: usize = 64 * 1024;
@@ -49,24 +50,23 @@ enum State {
 
 /// A compression's place among the compressions of its worker, counted until the value is dropped.
 struct Place {
-    worker: Rc<Worker>,
+    stats: Rc<LocalStats>,
     coding: ContentCoding,
 }
 
 impl Place {
     /// A place, if the limit allows one.
-    fn take(worker: &Rc<Worker>, coding: ContentCoding, most: usize) -> Option<Self> {
-        let stats = worker.stats();
+    fn take(stats: &Rc<LocalStats>, coding: ContentCoding, most: usize) -> Option<Self> {
         if stats.compressing.get() >= most as u64 {
             stats.compressions_passed_over.add(1);
             return None;
         }
         stats.compressing.add(1);
-        Some(Self { worker: worker.clone(), coding })
+        Some(Self { stats: stats.clone(), coding })
     }
 
     fn counted(&self) -> &CompressedStats {
-        &self.worker.stats().compressed[self.coding.index()]
+        &self.stats.compressed[self.coding.index()]
     }
 
     fn count(&self, taken: usize, given: usize) {
@@ -78,19 +78,19 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.worker.stats().compressing.sub(1);
+        self.stats.compressing.sub(1);
     }
 }
 
 impl Compressor {
     /// Begins to compress a response, if the limit allows one more.
     pub(crate) fn begin(
-        worker: &Rc<Worker>,
+        stats: &Rc<LocalStats>,
         coding: ContentCoding,
         settings: &Settings,
         chunked: bool,
     ) -> Option<Box<Self>> {
-        let place = Place::take(worker, coding, settings.limits.compressions_per_worker)?;
+        let place = Place::take(stats, coding, settings.limits.compressions_per_worker)?;
         let encoder = Encoder::new(coding, &settings.compression.levels).ok()?;
         place.counted().responses.add(1);
         Some(Box::new(Self::new(encoder, chunked, Some(place))))

@@ -11,6 +11,8 @@ use sluicegate_model::compression::Levels;
 use zstd_safe::zstd_sys::ZSTD_EndDirective as ZstdDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
+use crate::failure::EncoderError;
+
 /// The window of gzip: 32 KiB, the maximum of the format.
 const GZIP_WINDOW: u8 = 15;
 /// The window of brotli: 64 KiB. 256 KiB need four times the memory, and make 4 MB of JSON at most 1% smaller.
@@ -48,11 +50,6 @@ pub(crate) struct Progress {
     /// Whether the operation is done; otherwise more room is needed.
     pub(crate) is_done: bool,
 }
-
-/// An encoder failed, which happens only for lack of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the encoder failed")]
-pub(crate) struct EncoderError;
 
 impl Encoder {
     pub(crate) fn new(coding: ContentCoding, levels: &Levels) -> Result<Self, EncoderError> {

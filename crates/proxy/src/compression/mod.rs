@@ -16,5 +16,4 @@ pub(crate) use accept::choose;
 pub(crate) use body::Compressor;
 #[cfg(test)]
 pub(crate) use body::TURN;
-pub(crate) use encoder::EncoderError;
 pub(crate) use head::{Eligible, is_grpc};

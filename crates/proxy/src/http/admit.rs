@@ -12,7 +12,9 @@ use sluicegate_model::{ObjectId, policy};
 use super::encode::{is_override, original_peer};
 use super::exchange::{Exchange, is_trusted};
 use super::refuse::Refusal;
+use crate::counters::{PolicyShard, PolicyStats};
 use crate::failure::Denial;
+use crate::name::host_name;
 use crate::policy::authorization::Call;
 use crate::policy::basic::{CheckQueue, Credential};
 use crate::policy::consumers::Consumers;
@@ -23,8 +25,7 @@ use crate::policy::limit::{Caller, Limits, Lines, Outcome, seconds_up};
 use crate::policy::security::{Authentication, Method, Security};
 use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
-use crate::rule::{RequestView, RouteIndex, host_name};
-use crate::telemetry::{PolicyShard, PolicyStats};
+use crate::rule::{RequestView, RouteIndex};
 
 /// The identity of the caller.
 #[derive(Clone, Debug, Default)]

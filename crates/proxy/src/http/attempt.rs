@@ -16,12 +16,13 @@ use super::exchange::Exchange;
 use super::pace::Paced;
 use super::upload::{Progress, Sides, UploadError};
 use super::wire::Wire;
+use crate::buffer::BUFFER;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
-use crate::upstream::{Connection, LocalUpstream, NoWebSocket, Refused};
-use crate::worker::BUFFER;
+use crate::stream::{NoWebSocket, Refused};
+use crate::upstream::{Connection, LocalUpstream};
 
 /// What the attempt waits for. This decides which error a timeout becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,7 +316,7 @@ impl Exchange<'_> {
             return Err(Failure::Unacknowledged);
         }
         // This request can only wait. Other requests can avoid the endpoint.
-        upstream.suspect(self.worker, connection.endpoint());
+        upstream.suspect(connection.endpoint());
         Ok(())
     }
 

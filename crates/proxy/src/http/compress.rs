@@ -38,7 +38,7 @@ impl Exchange<'_> {
             && reply_head.framing != ResponseFraming::None
         {
             let chunked = !self.client.is_http2();
-            compressor = Compressor::begin(self.worker, chosen, settings, chunked);
+            compressor = Compressor::begin(self.worker.local_stats(), chosen, settings, chunked);
             coding = coding.filter(|_| compressor.is_some());
         }
         let validators =

@@ -21,19 +21,19 @@ use super::http2;
 use super::record::{self, Headless};
 use super::reply::{self, Reply};
 use super::wire::Wire;
+use crate::buffer::BUFFER;
+use crate::counters::handshake_index;
 use crate::deadline::{Deadline, after};
 use crate::failure::{ClientFault, TlsFault};
-use crate::layer4::{self, Arrival};
+use crate::layer4;
+use crate::listener::Arrival;
 use crate::listener::Protocol;
 use crate::proxy_header;
+use crate::stream::TlsStream;
 use crate::stream::{Stream, linger, part};
-use crate::telemetry::handshake_index;
-use crate::tls::{self, Accepted, Rejected, Session, TlsStream};
-use crate::worker::{BUFFER, Phase, Scratch, Worker};
-
-/// How long a client may take for its next request after the gateway starts to close idle connections. This applies to
-/// clients that do not know that their connection ends.
-pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
+use crate::tls;
+use crate::tls::{Accepted, Rejected, Session};
+use crate::worker::{LAST_IDLE, Phase, Scratch, Worker};
 
 /// A client, for as long as an HTTP/1 connection or an HTTP/2 request lasts.
 pub(crate) struct Client {

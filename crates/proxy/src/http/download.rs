@@ -13,6 +13,7 @@ use super::chunks;
 use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
 use super::wire::Wire;
+use crate::buffer::{BUFFER, Buffer};
 use crate::cache::Collector;
 use crate::compression::Compressor;
 use crate::deadline::after;
@@ -20,7 +21,6 @@ use crate::failure::{ClientFault, Failure, Fault};
 use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
 use crate::upstream::LocalEndpoint;
-use crate::worker::{BUFFER, Buffer};
 
 /// How much the gateway reads ahead of a client that does not read, if other requests wait for the cached response.
 const AHEAD: usize = 16 * BUFFER;

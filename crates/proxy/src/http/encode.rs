@@ -13,7 +13,8 @@ use sluicegate_model::tls::Hsts;
 
 use super::connection::Origin;
 use crate::date::HttpDate;
-use crate::upstream;
+use crate::name::is_same_name;
+use crate::stream::header_fields;
 
 /// The changes to the request for the endpoint.
 pub(super) struct RequestPlan<'p> {
@@ -273,7 +274,7 @@ pub(super) fn http2_response(
 
 /// Adds header lines to the fields of a response.
 pub(super) fn append_lines(fields: &mut HeaderMap, lines: &[u8]) {
-    for (name, value) in &upstream::fields(lines) {
+    for (name, value) in &header_fields(lines) {
         fields.append(name, value.clone());
     }
 }
@@ -333,12 +334,6 @@ pub(super) fn is_override(name: &[u8]) -> bool {
         b"x-method-override",
     ];
     OVERRIDES.iter().any(|other| is_same_name(name, other))
-}
-
-/// Whether CGI and similar interfaces treat two names as the same: in any case, and with `_` for `-`.
-pub(crate) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
-    let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    one.len() == other.len() && one.iter().map(folded).eq(other.iter().map(folded))
 }
 
 pub(super) fn has(lines: &[Line], known: Known) -> bool {

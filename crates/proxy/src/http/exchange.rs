@@ -21,9 +21,10 @@ use super::upload::Upload;
 use crate::compression::is_grpc;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::name::host_name;
 use crate::policy::limit::Permit;
 use crate::policy::reading::has_encoded_dot_segment;
-use crate::rule::{RequestView, RouteIndex, host_name};
+use crate::rule::{RequestView, RouteIndex};
 use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalEndpoint, LocalUpstream, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 
@@ -307,7 +308,7 @@ impl<'c> Exchange<'c> {
             let turn = upstream.pick(&tried, &wish, &settings.resilience, now);
             // After one dead connection, others may be dead too: a new connection proves that the endpoint is there.
             let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
-            let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now, self.worker));
+            let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now));
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
                 None => (self.connect(upstream, (settings, &wish), &mut tried, turn).await?, Instant::now()),
@@ -342,7 +343,7 @@ impl<'c> Exchange<'c> {
                 return Ok(connection);
             }
             drop(connection);
-            upstream.note_failure(self.worker, &endpoint, failure);
+            upstream.note_failure(&endpoint, failure);
             if !repeats {
                 return Err(failure.into());
             }
@@ -363,7 +364,7 @@ impl<'c> Exchange<'c> {
         tried: &mut AvoidedEndpoints,
         turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Fault> {
-        let connecting = upstream.connect(self.worker, ways, tried, turn);
+        let connecting = upstream.connect(ways, tried, turn);
         let connected = self.awaited(connecting, self.head_deadline).await?;
         Ok(connected.ok_or(Failure::ResponseTimeout)??)
     }

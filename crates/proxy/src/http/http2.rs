@@ -25,9 +25,9 @@ use super::connection::{Client, Origin};
 use super::exchange;
 use super::protocols::may_be_asked;
 use super::wire::{Http2Stream, Wire, has_space_around, write_line};
-use crate::batch::{Batch, Sender};
 use crate::deadline::Deadline;
 use crate::stream::Stream;
+use crate::stream::{Batch, Sender};
 use crate::worker::{Phase, Scratch, Worker};
 
 /// The first line of an HTTP/2 client (RFC 9113, 3.4).

@@ -93,13 +93,10 @@ impl Copy {
         let settings = &*self.policy.compiled.settings;
         let (wish, now) = (Wish::default(), Instant::now());
         let turn = upstream.pick(&AvoidedEndpoints::default(), &wish, &settings.resilience, now);
-        let pooled = turn.as_ref().and_then(|endpoint| upstream.pooled(endpoint, true, now, &self.worker));
+        let pooled = turn.as_ref().and_then(|endpoint| upstream.pooled(endpoint, true, now));
         let mut connection = match pooled {
             Some(connection) => connection,
-            None => upstream
-                .connect(&self.worker, (settings, &wish), &mut AvoidedEndpoints::default(), turn)
-                .await
-                .ok()?,
+            None => upstream.connect((settings, &wish), &mut AvoidedEndpoints::default(), turn).await.ok()?,
         };
         upstream.count_attempt(connection.endpoint());
         connection.socket.stream.write_all(&self.request).await.ok()?;

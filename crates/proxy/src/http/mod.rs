@@ -46,5 +46,3 @@ mod steer;
 mod tunnel;
 mod upload;
 mod wire;
-
-pub(crate) use encode::is_same_name;

@@ -13,9 +13,9 @@ use super::connection::Client;
 use super::exchange::Exchange;
 use crate::policy::Guard;
 use crate::policy::credential::mask;
+use crate::record::access_log::Entry;
+use crate::record::trace::{Decision, Span, Trace};
 use crate::rule::RouteIndex;
-use crate::telemetry::access_log::Entry;
-use crate::trace::{Decision, Span, Trace};
 use crate::upstream::LocalUpstream;
 use crate::worker::{Scratch, Worker};
 

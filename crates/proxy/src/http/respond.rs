@@ -36,7 +36,7 @@ impl Exchange<'_> {
         upstream.stats().latency.record(took);
         endpoint.observe(took, now);
         upstream.note_success(endpoint);
-        upstream.note_status(self.worker, endpoint, self.scratch.reply_head.status);
+        upstream.note_status(endpoint, self.scratch.reply_head.status);
     }
 
     /// Begins the response whose head is in the `reply` buffer, together with the received part of its body. `mark` is

@@ -12,12 +12,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::exchange::Exchange;
 use super::refuse::Refusal;
+use crate::counters::{Tally, TrafficShard};
 use crate::deadline::after;
 use crate::failure::Failure;
+use crate::hash::StableHash;
+use crate::name::host_name;
 use crate::policy::traffic::{RouteTrafficPolicy, Traffic, TrafficPolicy};
-use crate::rule::{RouteIndex, host_name};
-use crate::telemetry::{Tally, TrafficShard};
-use crate::upstream::{StableHash, Wish};
+use crate::rule::RouteIndex;
+use crate::upstream::Wish;
 
 /// A request with a traffic policy.
 pub(super) struct Steered {

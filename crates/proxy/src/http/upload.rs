@@ -9,9 +9,9 @@ use tokio::io::AsyncWrite;
 
 use super::chunks::{self, Coding};
 use super::wire::Wire;
+use crate::buffer::{BUFFER, Buffer};
 use crate::failure::ClientFault;
 use crate::stream::Stream;
-use crate::worker::{BUFFER, Buffer};
 
 /// The interim response for a client that waits for it before it sends its body (RFC 9110, 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -13,11 +13,11 @@ use sluicegate_model::settings::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::encode::may_forward_header;
-use crate::batch::Batch;
+use crate::buffer::Buffer;
 use crate::failure::ClientFault;
+use crate::stream::Batch;
 use crate::stream::Stream;
-use crate::upstream::fields;
-use crate::worker::Buffer;
+use crate::stream::header_fields;
 
 /// The size of a frame without its data, with room for a WINDOW_UPDATE (RFC 9113, 4.1).
 const FRAME: usize = 32;
@@ -253,7 +253,7 @@ impl Http2Stream {
         }
         let sent = match trailers {
             [] => send.send_data(Bytes::new(), true),
-            lines => send.send_trailers(fields(lines)),
+            lines => send.send_trailers(header_fields(lines)),
         };
         sent.map_err(io::Error::other)
     }

@@ -1,7 +1,6 @@
 //! Connections that are passed on without HTTP: any protocol over TCP, or TLS passthrough.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +11,15 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::record::Record;
-use super::table::{ConnectionTarget, Target};
 use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
+use crate::listener::Arrival;
 use crate::relay::{End, Moved, Relay};
+use crate::rule::{ConnectionTarget, Layer4Target};
 use crate::stream::{Stream, delivered, discard, part};
 use crate::tls::{self, Hello};
 use crate::upstream::{Admission, AvoidedEndpoints, LocalUpstream, Wish};
 use crate::worker::{Phase, Worker};
-
-/// An accepted connection.
-pub(crate) struct Arrival {
-    pub(crate) tcp: TcpStream,
-    /// The addresses that the client sees, as far as known.
-    pub(crate) addresses: Addresses,
-    /// The listener's address in the configuration.
-    pub(crate) listener: SocketAddr,
-}
-
-impl Arrival {
-    pub(crate) fn new(tcp: TcpStream, peer: SocketAddr, listener: SocketAddr) -> Self {
-        Self { tcp, addresses: Addresses { source: peer, destination: listener }, listener }
-    }
-}
 
 /// Serves a connection of a listener below HTTP to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cell<Phase>) {
@@ -89,7 +74,7 @@ async fn pass(
     worker: &Rc<Worker>,
     arrival: Arrival,
     hello: Option<Hello>,
-    target: Arc<Target>,
+    target: Arc<Layer4Target>,
     phase: &Cell<Phase>,
 ) {
     phase.set(Phase::Busy);
@@ -159,7 +144,7 @@ async fn attempts(
     });
     loop {
         let mut connection =
-            upstream.connect(worker, (&worker.settings(), &Wish::default()), &mut tried, None).await?;
+            upstream.connect((&worker.settings(), &Wish::default()), &mut tried, None).await?;
         let endpoint = connection.endpoint().clone();
         record.attempts += 1;
         record.endpoint = Some(endpoint.shared.address());
@@ -200,7 +185,7 @@ async fn attempts(
                 if relay.moved().down > 0 {
                     return Err(Failure::Truncated);
                 }
-                upstream.note_failure(worker, &endpoint, Failure::Reset);
+                upstream.note_failure(&endpoint, Failure::Reset);
                 let unsent = relay.unsent_behind(header.len() + hello_len);
                 let Some(unsent) = unsent.filter(|_| record.attempts < settings.resilience.attempts) else {
                     return Err(Failure::Reset);

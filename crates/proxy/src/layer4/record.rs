@@ -7,18 +7,18 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use super::table::Target;
+use crate::counters::Layer4Shard;
 use crate::failure::Failure;
+use crate::record::access_log::ConnectionEntry;
 use crate::relay::Moved;
-use crate::telemetry::Layer4Shard;
-use crate::telemetry::access_log::ConnectionEntry;
+use crate::rule::Layer4Target;
 use crate::upstream::LocalUpstream;
 use crate::worker::Worker;
 
 /// The facts about the connection so far.
 pub(super) struct Record {
     worker: Rc<Worker>,
-    target: Arc<Target>,
+    target: Arc<Layer4Target>,
     protocol: &'static str,
     remote: SocketAddr,
     listener: SocketAddr,
@@ -36,7 +36,7 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn new(
         worker: &Rc<Worker>,
-        target: Arc<Target>,
+        target: Arc<Layer4Target>,
         protocol: &'static str,
         (remote, listener): (SocketAddr, SocketAddr),
         name: Option<Box<str>>,

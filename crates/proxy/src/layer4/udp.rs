@@ -25,14 +25,14 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
 use super::record::Record;
-use super::table::Target;
+use crate::counters::DroppedDatagram;
 use crate::deadline::{Deadline, after};
 use crate::failure::Failure;
-use crate::http::connection::LAST_IDLE;
 use crate::listener::Listener;
 use crate::relay::{DRAIN_CHECK, Moved};
-use crate::telemetry::DroppedDatagram;
+use crate::rule::Layer4Target;
 use crate::upstream::{Admission, AvoidedEndpoints, InFlightGuard, LocalEndpoint, Wish};
+use crate::worker::LAST_IDLE;
 use crate::worker::Worker;
 
 /// The largest datagram, or several datagrams of one client that the kernel has joined.
@@ -150,7 +150,7 @@ struct Flow {
 
 /// The target of a client, and the endpoints that did not accept its datagrams since the last answer.
 struct Route {
-    target: Arc<Target>,
+    target: Arc<Layer4Target>,
     slot: usize,
     tried: RefCell<AvoidedEndpoints>,
     attempts: Cell<u32>,
@@ -243,7 +243,7 @@ impl ListenerSocket {
         let upstream = self.worker.upstream(flow.route.slot);
         if let Some(upstream) = &upstream {
             upstream.stats().connect_failures[refused.index()].add(1);
-            upstream.note_failure(&self.worker, &flow.endpoint, refused);
+            upstream.note_failure(&flow.endpoint, refused);
         }
         if let Some(task) = flow.task.take() {
             task.abort();

@@ -10,7 +10,8 @@ use sluicegate_jwt::Claims;
 use sluicegate_model::policy::consumer::SubjectClaim;
 use sluicegate_model::policy::{Consumer, KeyHash};
 
-use crate::telemetry::{ConsumerStats, Telemetry};
+use crate::counters::ConsumerStats;
+use crate::counters::Counters;
 
 /// All consumers, compiled once for all workers.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ pub(crate) type Scope = Option<Vec<Arc<str>>>;
 
 impl Consumers {
     /// The consumers of a configuration. Consumers that existed `before` retain their counters.
-    pub(crate) fn new(all: &[Arc<Consumer>], before: &Self, telemetry: &Telemetry) -> Self {
+    pub(crate) fn new(all: &[Arc<Consumer>], before: &Self, counters: &Counters) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let stats: HashMap<_, _> =
             before.all.iter().map(|known| (&known.consumer.id, &known.stats)).collect();
@@ -67,7 +68,7 @@ impl Consumers {
                 add(&mut table.users, user.clone(), index);
             }
             let known = stats.get(&consumer.id).map(|stats| Arc::clone(stats));
-            let stats = known.unwrap_or_else(|| telemetry.new_consumer(table.all.len()));
+            let stats = known.unwrap_or_else(|| counters.new_consumer(table.all.len()));
             table.all.push(Known { consumer: consumer.clone(), lines: lines(consumer), stats });
         }
         table

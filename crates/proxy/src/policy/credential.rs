@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sluicegate_http1::{Known, Line, RequestHead};
 use sluicegate_model::policy::Credential;
 
-use crate::http::is_same_name;
+use crate::name::is_same_name;
 
 /// Why a credential is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,7 @@ mod networks;
 pub(crate) mod reading;
 pub(crate) mod security;
 mod service;
+mod state;
 pub(crate) mod tokens;
 pub(crate) mod traffic;
 
@@ -42,13 +43,29 @@ use sluicegate_model::policy as model;
 use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
-use crate::telemetry::{
-    CacheState, PolicyState, PolicyStats, SharedState, Telemetry, TrafficState, TrafficStats,
-};
+use crate::counters::{Counters, PolicyStats, TrafficStats};
+use jwks::Places;
 use limit::Limits;
-use limit::shared::ServerState;
+use limit::shared::{ServerState, Servers};
 use security::Security;
+pub use state::{CacheState, PolicyState, SharedState, TrafficState};
 use traffic::{RouteTrafficPolicy, Traffic};
+
+/// What outlives configurations: policies of the next configuration find it again.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    pub(crate) counters: Arc<Counters>,
+    /// The published keys of token issuers, by URL.
+    pub(crate) key_places: Places,
+    /// The servers that share limits, by address.
+    pub(crate) limit_servers: Servers,
+}
+
+impl Resources {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self { counters, key_places: Places::default(), limit_servers: Servers::default() }
+    }
+}
 
 /// The security policy and the limits of a route.
 #[derive(Clone, Debug)]
@@ -93,20 +110,32 @@ impl Policies {
         host: &HostPattern,
         rule: &Rule,
         before: &Self,
-        telemetry: &Telemetry,
+        resources: &Resources,
     ) -> Option<Box<Guard>> {
         if rule.security.is_none() && rule.rate_limits.is_none() {
             return None;
         }
         let security = rule.security.as_ref().map(|source| {
-            let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, telemetry.key_places());
-            share(&mut self.security, (&before.security, true), source, || telemetry.new_policy(), compile)
+            let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, &resources.key_places);
+            share(
+                &mut self.security,
+                (&before.security, true),
+                source,
+                || resources.counters.new_policy(),
+                compile,
+            )
         });
         let limits = rule.rate_limits.as_ref().map(|source| {
             let compile = |before: Option<&Limits>, _: Option<&_>| {
-                Limits::new(source, before, telemetry.limit_servers())
+                Limits::new(source, before, &resources.limit_servers)
             };
-            share(&mut self.limits, (&before.limits, true), source, || telemetry.new_policy(), compile)
+            share(
+                &mut self.limits,
+                (&before.limits, true),
+                source,
+                || resources.counters.new_policy(),
+                compile,
+            )
         });
         let number = limits.as_ref().map_or(0, |_| number_of(host, rule));
         Some(Box::new(Guard { security, limits, route: number }))
@@ -118,14 +147,14 @@ impl Policies {
         &mut self,
         (rule, path): (&Rule, &PathMatch),
         (before, is_same): (&Self, bool),
-        (telemetry, settings): (&Telemetry, &Settings),
+        (resources, settings): (&Resources, &Settings),
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Option<Box<RouteTrafficPolicy>> {
         let source = rule.traffic.as_ref()?;
         let compile = |before: Option<&Traffic>, beside: Option<&Traffic>| {
             Traffic::new(source, settings, before, beside)
         };
-        let stats = || telemetry.new_traffic();
+        let stats = || resources.counters.new_traffic();
         let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
         Some(Box::new(RouteTrafficPolicy::new(policy, path, slot)))
     }

@@ -11,9 +11,9 @@ use sluicegate_model::{
 use super::conditions::{Conditions, RequestView};
 use super::regexes::Regexes;
 use super::tree::{Entry, PathTree};
+use crate::counters::{RouteLabels, RouteStats};
 use crate::policy::traffic::RouteTrafficPolicy;
-use crate::policy::{Guard, Policies};
-use crate::telemetry::{RouteLabels, RouteStats, Telemetry};
+use crate::policy::{Guard, Policies, Resources};
 
 /// A host and its rules. Successive tables share an unchanged host.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ fn label<'h>(rule: &'h Rule, of: &'h RuleMatch) -> (&'h ObjectId, &'h str, &'h U
 /// Compiles the hosts of a table.
 pub(super) struct Compiler<'a, S> {
     settings: &'a Settings,
-    telemetry: &'a Telemetry,
+    resources: &'a Resources,
     slot: S,
     /// The number of routes so far.
     routes: usize,
@@ -144,11 +144,11 @@ pub(super) struct Compiler<'a, S> {
 impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
     pub(super) fn new(
         settings: &'a Settings,
-        telemetry: &'a Telemetry,
+        resources: &'a Resources,
         slot: S,
         old_policies: (&'a Policies, bool),
     ) -> Self {
-        Self { settings, telemetry, slot, routes: 0, old_policies, policies: Policies::default() }
+        Self { settings, resources, slot, routes: 0, old_policies, policies: Policies::default() }
     }
 
     /// The policies of all routes.
@@ -161,7 +161,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         let is_same = host.matches().all(|(rule, _, target)| {
             target.upstream == (self.slot)(&rule.upstream)
                 && target.course.as_ref().is_none_or(|course| course.is_in_place(&self.slot))
-                && !self.telemetry.is_overflow(&target.stats)
+                && !self.resources.counters.is_overflow(&target.stats)
         });
         if is_same {
             self.routes += host.targets.len();
@@ -183,7 +183,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
     ) -> Host {
         let mut stats: HashMap<_, Arc<RouteStats>> = before
             .flat_map(|host| host.matches())
-            .filter(|(_, _, target)| !self.telemetry.is_overflow(&target.stats))
+            .filter(|(_, _, target)| !self.resources.counters.is_overflow(&target.stats))
             .map(|(rule, of, target)| (label(rule, of), target.stats.clone()))
             .collect();
         let (mut paths, mut regexes) = (Vec::with_capacity(source.rules.len()), Vec::new());
@@ -221,7 +221,8 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         (rule, of): (&'r Rule, &'r RuleMatch),
         stats: &mut HashMap<(&'r ObjectId, &'r str, &'r UpstreamKey), Arc<RouteStats>>,
     ) -> Target {
-        let stats = stats.entry(label(rule, of)).or_insert_with(|| self.telemetry.new_route(self.routes));
+        let stats =
+            stats.entry(label(rule, of)).or_insert_with(|| self.resources.counters.new_route(self.routes));
         self.routes += 1;
         Target {
             id: rule.id.clone(),
@@ -231,11 +232,11 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             compression: Some(rule.compression.as_ref().unwrap_or(&self.settings.compression.codings))
                 .filter(|codings| !codings.is_off())
                 .cloned(),
-            guard: self.policies.guard(host, rule, self.old_policies.0, self.telemetry),
+            guard: self.policies.guard(host, rule, self.old_policies.0, self.resources),
             course: self.policies.course(
                 (rule, &of.path),
                 self.old_policies,
-                (self.telemetry, self.settings),
+                (self.resources, self.settings),
                 &self.slot,
             ),
             stats: stats.clone(),

@@ -2,15 +2,15 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `hosts` | finds the host by name |
 //! | `host` | a host: its matches and their targets |
+//! | `layer4` | the routes of listeners below HTTP |
 //! | `tree` | the matches with a literal path |
 //! | `regexes` | the matches with a regular expression |
 //! | `conditions` | the conditions of a match other than the path |
 
 mod conditions;
 mod host;
-mod hosts;
+mod layer4;
 mod regexes;
 #[cfg(test)]
 mod speed;
@@ -21,16 +21,15 @@ use std::sync::Arc;
 use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
-use crate::layer4::Layer4Table;
+use crate::name::{HostMap, host_name};
 use crate::policy::consumers::Consumers;
 use crate::policy::reading::{is_ambiguous, readings};
 use crate::policy::security::Security;
-use crate::policy::{Policies, SecurityPolicy};
-use crate::telemetry::Telemetry;
+use crate::policy::{Policies, Resources, SecurityPolicy};
 use crate::tls::TlsTable;
 pub(crate) use conditions::RequestView;
 pub(crate) use host::{Host, Target};
-pub(crate) use hosts::{HostMap, host_name};
+pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 
 /// The configuration for the workers, compiled once for all workers.
 #[derive(Debug, Default)]
@@ -71,7 +70,7 @@ impl Table {
         config: &Config,
         before: &Self,
         (tls, layer4): (Arc<TlsTable>, Layer4Table),
-        telemetry: &Telemetry,
+        resources: &Resources,
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
         let may_stay = config.settings == *before.settings;
@@ -79,10 +78,10 @@ impl Table {
             true => before.settings.clone(),
             false => Arc::new(config.settings.clone()),
         };
-        let mut compiler = host::Compiler::new(&settings, telemetry, slot, (&before.policies, may_stay));
+        let mut compiler = host::Compiler::new(&settings, resources, slot, (&before.policies, may_stay));
         let consumers = match before.consumers.is_of(&config.consumers) {
             true => before.consumers.clone(),
-            false => Arc::new(Consumers::new(&config.consumers, &before.consumers, telemetry)),
+            false => Arc::new(Consumers::new(&config.consumers, &before.consumers, &resources.counters)),
         };
         let mut table = Self {
             settings: settings.clone(),
@@ -233,6 +232,7 @@ mod tests {
     use sluicegate_model::{ObjectId, PathPattern, Rule, RuleMatch};
 
     use super::*;
+    use crate::counters::Counters;
 
     fn rule(name: &str, path: &str) -> Rule {
         let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: name.into() };
@@ -244,12 +244,16 @@ mod tests {
         Arc::new(VirtualHost { host, rules: vec![rule(name, "/")], fallback: None })
     }
 
-    fn table(config: &Config) -> Table {
-        after(&Table::default(), config, &Telemetry::new(1), 0)
+    fn resources() -> Resources {
+        Resources::new(Counters::new(1, Arc::default()).into())
     }
 
-    fn after(before: &Table, config: &Config, telemetry: &Telemetry, slot: usize) -> Table {
-        Table::new(config, before, Default::default(), telemetry, |_| slot)
+    fn table(config: &Config) -> Table {
+        after(&Table::default(), config, &resources(), 0)
+    }
+
+    fn after(before: &Table, config: &Config, resources: &Resources, slot: usize) -> Table {
+        Table::new(config, before, Default::default(), resources, |_| slot)
     }
 
     fn find(table: &Table, host: &str, path: &str) -> Option<RouteIndex> {
@@ -313,16 +317,16 @@ mod tests {
 
     #[test]
     fn unchanged_host_is_not_recompiled_and_unchanged_routes_retain_their_counters() {
-        let telemetry = Telemetry::new(1);
+        let resources = resources();
         let exact = |name: &str| HostPattern::Exact(name.into());
         let mut config = Config {
             hosts: vec![virtual_host(exact("a"), "one"), virtual_host(exact("b"), "two")],
             default_rule: Some(rule("default", "/")),
             ..Config::default()
         };
-        let first = after(&Table::default(), &config, &telemetry, 0);
+        let first = after(&Table::default(), &config, &resources, 0);
         Arc::make_mut(&mut config.hosts[1]).rules.push(rule("new", "/new"));
-        let second = after(&first, &config, &telemetry, 0);
+        let second = after(&first, &config, &resources, 0);
         assert!(Arc::ptr_eq(host(&first, "a"), host(&second, "a")));
         assert!(!Arc::ptr_eq(host(&first, "b"), host(&second, "b")));
         assert_eq!(name(&second, "b", "/new"), "new");
@@ -336,27 +340,27 @@ mod tests {
 
     #[test]
     fn host_is_recompiled_after_a_change_of_upstream_or_codings() {
-        let telemetry = Telemetry::new(1);
+        let resources = resources();
         let mut config =
             Config { hosts: vec![virtual_host(HostPattern::Exact("a".into()), "one")], ..Config::default() };
-        let first = after(&Table::default(), &config, &telemetry, 0);
-        let moved = after(&first, &config, &telemetry, 1);
+        let first = after(&Table::default(), &config, &resources, 0);
+        let moved = after(&first, &config, &resources, 1);
         assert_eq!(moved.target(find(&moved, "a", "/").unwrap()).upstream, 1);
         config.settings.compression.codings = "gzip".parse().unwrap();
-        let compressed = after(&first, &config, &telemetry, 0);
+        let compressed = after(&first, &config, &resources, 0);
         assert!(compressed.target(find(&compressed, "a", "/").unwrap()).compression.is_some());
     }
 
     #[test]
     fn routes_with_equal_labels_share_counters() {
-        let telemetry = Telemetry::new(1);
+        let resources = resources();
         let exact =
             Rule { matches: vec![RuleMatch::path(PathPattern::Exact("/a".into()))], ..rule("one", "/a") };
         let rules = vec![rule("one", "/a"), exact];
         let host = VirtualHost { host: HostPattern::Any, rules, fallback: Some(rule("f", "/")) };
         let config =
             Config { hosts: vec![Arc::new(host)], default_rule: Some(rule("f", "/")), ..Config::default() };
-        let table = after(&Table::default(), &config, &telemetry, 0);
+        let table = after(&Table::default(), &config, &resources, 0);
         let stats: Vec<_> = table.hosts().iter().flat_map(|host| host.targets()).map(|t| &t.stats).collect();
         assert!(Arc::ptr_eq(stats[0], stats[1]));
         assert!(Arc::ptr_eq(stats[2], stats[3]), "the fallback and the default route");

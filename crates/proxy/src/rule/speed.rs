@@ -11,6 +11,7 @@ use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, Rule, RuleMatch, V
 use sluicegate_model::{HostPattern, ObjectId, PathPattern, UpstreamKey, VirtualHost};
 
 use super::*;
+use crate::counters::Counters;
 
 const ROUTES: usize = 5_000;
 
@@ -37,7 +38,13 @@ fn host(before: impl IntoIterator<Item = RuleMatch>) -> Table {
 
 fn table(hosts: Vec<VirtualHost>) -> Table {
     let config = Config { hosts: hosts.into_iter().map(Arc::new).collect(), ..Config::default() };
-    Table::new(&config, &Table::default(), Default::default(), &Telemetry::new(1), |_| 0)
+    Table::new(
+        &config,
+        &Table::default(),
+        Default::default(),
+        &Resources::new(Counters::new(1, Arc::default()).into()),
+        |_| 0,
+    )
 }
 
 /// The mean time of a lookup in nanoseconds: the lowest of five runs.

@@ -10,17 +10,15 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-use super::stream::TlsStream;
 use super::table::{Found, Session, TlsTable};
+use crate::buffer::Buffer;
 use crate::failure::TlsFault;
-use crate::stream::Stream;
-use crate::worker::Buffer;
+use crate::stream::{RECORD_HEADER, Stream, TlsStream, record_length};
 
 /// The initial room for the ClientHello. Most have less than 2 KiB, even with post-quantum keys.
 const HELLO: usize = 2048;
 /// The content type of records of the handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
-pub(super) const RECORD_HEADER: usize = 5;
 /// The limit of plaintext in a record (RFC 8446, 5.1).
 const MAX_RECORD: usize = 1 << 14;
 /// RFC 8446, 6.
@@ -261,12 +259,6 @@ fn unsaid(error: &Error) -> Option<u8> {
 /// Whether the first record is complete.
 fn has_whole_record(records: &[u8]) -> bool {
     record_length(records, 0).is_some_and(|length| records.len() >= RECORD_HEADER + length)
-}
-
-/// The length in the header of the record at `at`, if the header is complete.
-pub(super) fn record_length(records: &[u8], at: usize) -> Option<usize> {
-    let header = records.get(at..)?.get(..RECORD_HEADER)?;
-    Some(usize::from(u16::from_be_bytes([header[3], header[4]])))
 }
 
 fn of_io(error: &io::Error) -> TlsFault {

@@ -1,8 +1,7 @@
-//! TLS: certificates by name, handshakes, and connections over it.
+//! TLS: certificates by name, and handshakes. `stream` has the connections over TLS.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`stream`] | a TLS connection, over rustls' core without I/O |
 //! | [`mod@accept`] | a client's handshake, within limits |
 //! | [`table`] | the host names, each with its certificates |
 //! | [`mod@own`] | the default certificate, if the configuration has none |
@@ -13,7 +12,6 @@
 mod accept;
 mod client_auth;
 mod own;
-mod stream;
 mod table;
 mod ticket;
 mod upstream;
@@ -28,7 +26,6 @@ use sluicegate_model::Certificate;
 
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
 pub(crate) use client_auth::identity;
-pub(crate) use stream::TlsStream;
 pub(crate) use table::{Compiler, Session, TlsTable};
 pub(crate) use upstream::{Connector, handshake, verifying};
 

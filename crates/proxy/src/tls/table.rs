@@ -15,7 +15,7 @@ use super::own::own_certificate;
 use super::ticket::{self, Tickets};
 use super::{certified_key, provider};
 use crate::failure::TlsFault;
-use crate::rule::{HostMap, host_name};
+use crate::name::{HostMap, host_name};
 
 /// The protocols for ALPN (RFC 7301), in order of preference. Clients of HTTP/1.0 offer only `http/1.0`.
 const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];

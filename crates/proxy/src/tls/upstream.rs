@@ -13,8 +13,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sluicegate_model::{UpstreamTls, Verification};
 use tokio::net::TcpStream;
 
-use super::stream::TlsStream;
 use super::{certified_key, provider, root_store};
+use crate::stream::TlsStream;
 
 /// The TLS settings for endpoints of an upstream, compiled once for all workers.
 pub(crate) struct Connector {

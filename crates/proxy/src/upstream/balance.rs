@@ -7,6 +7,7 @@ use sluicegate_model::{Balance, settings::Resilience};
 use tokio::time::Instant;
 
 use super::local::{LocalEndpoint, LocalUpstream, Members};
+use crate::hash::mix;
 
 /// The endpoints that failed for a request.
 #[derive(Default)]
@@ -178,36 +179,9 @@ impl Members {
     }
 }
 
-/// Spreads the bits of a hash (the last step of `SplitMix64`).
-pub(crate) fn mix(hash: u64) -> u64 {
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
-}
-
-/// A hash that is the same in every process (FNV-1a), so that data planes choose the same endpoint. It does not protect
-/// against chosen input.
-pub(crate) struct StableHash(u64);
-
-impl StableHash {
-    pub(crate) fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Adds a part with a terminator.
-    pub(crate) fn part(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().chain(&[0]) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    pub(crate) fn finish(&self) -> u64 {
-        mix(self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::context::UpstreamContext;
     use std::collections::HashMap;
     use std::sync::Arc;
     use std::time::Duration;
@@ -215,11 +189,15 @@ mod tests {
     use sluicegate_model::{Conditions, UpstreamKey};
 
     use super::*;
+    use crate::hash::StableHash;
     use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 
     fn upstream(balance: Balance, endpoints: u16) -> LocalUpstream {
         let key = UpstreamKey::new("n", "s", "80");
-        let upstream = LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0);
+        let upstream = LocalUpstream::new(
+            Arc::new(SharedUpstream::new(key, 0, 1)),
+            UpstreamContext::new(0, Rc::default()).into(),
+        );
         let endpoint = |port| {
             let address = ([127, 0, 0, 1], port).into();
             (Arc::new(SharedEndpoint::new(address, 1, false)), Conditions::READY)

@@ -15,10 +15,9 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connect::open;
-use super::http2::Http2Connections;
 use super::local::{LocalEndpoint, LocalUpstream};
 use crate::deadline::after;
-use crate::stream::Stream;
+use crate::stream::{Http2Connections, Stream};
 
 /// How many endpoints of an upstream are checked at the same time.
 const AT_A_TIME: usize = 32;

@@ -20,14 +20,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::balance::{AvoidedEndpoints, Wish};
-use super::http2::Http2Connections;
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
 use super::shared::Security;
 use crate::deadline::after;
 use crate::failure::Failure;
-use crate::stream::Stream;
-use crate::worker::Worker;
+use crate::stream::{Http2Connections, Stream};
 
 /// The shortest time before a second connect starts.
 const MIN_HEDGE: Duration = Duration::from_millis(5);
@@ -111,7 +109,6 @@ impl LocalUpstream {
         endpoint: &Rc<LocalEndpoint>,
         careful: bool,
         now: Instant,
-        worker: &Worker,
     ) -> Option<Connection> {
         endpoint.close_purged_connections();
         if !self.speaks_http2() {
@@ -119,7 +116,7 @@ impl LocalUpstream {
         }
         let call = endpoint.http2.stream()?;
         let (slot, id) = (self.shared.slot, endpoint.shared.id);
-        let mut socket = worker.new_socket(Stream::Http2(Box::new(call)), slot, id);
+        let mut socket = self.context.new_socket(Stream::Http2(Box::new(call)), slot, id);
         socket.uses = 1;
         self.stats().reused.add(1);
         Some(Connection { socket, in_flight_guard: InFlightGuard::new(self, endpoint.clone()) })
@@ -145,7 +142,6 @@ impl LocalUpstream {
     /// `endpoint_wait` plus the limit of one connect.
     pub(crate) async fn connect(
         self: &Rc<Self>,
-        worker: &Rc<Worker>,
         (settings, wish): (&Settings, &Wish),
         tried: &mut AvoidedEndpoints,
         mut turn: Option<Rc<LocalEndpoint>>,
@@ -153,7 +149,6 @@ impl LocalUpstream {
         let give_up = after(Instant::now(), settings.resilience.endpoint_wait);
         let mut race = Race {
             upstream: self,
-            worker,
             wish,
             connect_attempts: Vec::new(),
             hedge_at: None,
@@ -217,7 +212,6 @@ impl LocalUpstream {
 /// The connects of one request in flight.
 struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
-    worker: &'r Rc<Worker>,
     wish: &'r Wish,
     connect_attempts: Vec<ConnectAttempt>,
     /// When the next connect starts.
@@ -360,7 +354,7 @@ impl Race<'_> {
         self.last = failure;
         self.round_failed = true;
         self.upstream.stats().connect_failures[failure.index()].add(1);
-        self.upstream.note_failure(self.worker, &racer.in_flight_guard.endpoint, failure);
+        self.upstream.note_failure(&racer.in_flight_guard.endpoint, failure);
     }
 
     fn finish_race(
@@ -375,33 +369,35 @@ impl Race<'_> {
         let limit = settings.resilience.connect_hedge.max(2 * took);
         for outrun in self.connect_attempts {
             let rest = limit.saturating_sub(outrun.started.elapsed());
-            tokio::task::spawn_local(finish(self.worker.clone(), outrun, rest));
+            tokio::task::spawn_local(finish(outrun, rest));
         }
-        let socket = connected(self.worker, &racer.in_flight_guard, stream, took);
+        let socket = connected(&racer.in_flight_guard, stream, took);
         Ok(Connection { socket, in_flight_guard: racer.in_flight_guard })
     }
 }
 
 /// Waits for a connect that lost the race.
-async fn finish(worker: Rc<Worker>, racer: ConnectAttempt, rest: Duration) {
+async fn finish(racer: ConnectAttempt, rest: Duration) {
     let ConnectAttempt { in_flight_guard, connecting, started } = racer;
     match timeout(rest, connecting).await.unwrap_or(Err(Failure::ConnectTimeout)) {
         Ok(stream) => {
-            let socket = connected(&worker, &in_flight_guard, stream, started.elapsed());
-            Connection { socket, in_flight_guard }.recycle(&worker.settings(), Instant::now(), None);
+            let settings = in_flight_guard.upstream.context.settings();
+            let socket = connected(&in_flight_guard, stream, started.elapsed());
+            Connection { socket, in_flight_guard }.recycle(&settings, Instant::now(), None);
         }
         Err(failure) => {
             in_flight_guard.upstream.stats().connect_failures[failure.index()].add(1);
-            in_flight_guard.upstream.note_failure(&worker, &in_flight_guard.endpoint, failure);
+            in_flight_guard.upstream.note_failure(&in_flight_guard.endpoint, failure);
         }
     }
 }
 
-fn connected(worker: &Worker, in_flight_guard: &InFlightGuard, stream: Stream, took: Duration) -> Socket {
+fn connected(in_flight_guard: &InFlightGuard, stream: Stream, took: Duration) -> Socket {
     in_flight_guard.endpoint.connect_time.add(took);
     in_flight_guard.upstream.stats().connects.add(1);
     in_flight_guard.upstream.note_success(&in_flight_guard.endpoint);
-    worker.new_socket(stream, in_flight_guard.upstream.shared.slot, in_flight_guard.endpoint.shared.id)
+    let context = &in_flight_guard.upstream.context;
+    context.new_socket(stream, in_flight_guard.upstream.shared.slot, in_flight_guard.endpoint.shared.id)
 }
 
 /// Connects, and performs the TLS and HTTP/2 handshakes if required, within the same limit.
@@ -456,6 +452,7 @@ fn is_silent(stream: &TcpStream) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::UpstreamContext;
     use std::sync::Arc;
 
     use sluicegate_model::{Conditions, UpstreamKey};
@@ -469,7 +466,10 @@ mod tests {
     async fn careful_take_from_the_pool_detects_a_close_before_its_event() -> io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let key = UpstreamKey::new("n", "s", "80");
-        let upstream = Rc::new(LocalUpstream::new(Arc::new(SharedUpstream::new(key, 0, 1)), 0));
+        let upstream = Rc::new(LocalUpstream::new(
+            Arc::new(SharedUpstream::new(key, 0, 1)),
+            UpstreamContext::new(0, Rc::default()).into(),
+        ));
         let shared = Arc::new(SharedEndpoint::new(listener.local_addr()?, 1, false));
         let set = EndpointSet { endpoints: vec![(shared, Conditions::READY)], ..EndpointSet::default() };
         upstream.update(&set, Duration::ZERO);

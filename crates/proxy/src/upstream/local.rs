@@ -11,16 +11,18 @@ use sluicegate_model::{Balance, Ejection, Health, HealthCheck, ProxyProtocol, Up
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::http2::Http2Connections;
+use super::context::UpstreamContext;
 use super::pool::Pool;
 use super::shared::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use super::stalled::StalledUploads;
-use crate::telemetry::{EndpointShard, UpstreamShard};
+use crate::counters::{EndpointShard, UpstreamShard};
+use crate::stream::Http2Connections;
 
 /// An upstream as one worker sees it.
 pub(crate) struct LocalUpstream {
     pub(crate) shared: Arc<SharedUpstream>,
-    pub(super) worker: usize,
+    worker: usize,
+    pub(super) context: Rc<UpstreamContext>,
     pub(super) members: RefCell<Members>,
     pub(super) cursor: Cell<usize>,
     /// Notified when the endpoints change.
@@ -48,10 +50,11 @@ pub(super) struct Members {
 }
 
 impl LocalUpstream {
-    pub(crate) fn new(shared: Arc<SharedUpstream>, worker: usize) -> Self {
+    pub(crate) fn new(shared: Arc<SharedUpstream>, context: Rc<UpstreamContext>) -> Self {
         Self {
             shared,
-            worker,
+            worker: context.worker,
+            context,
             members: RefCell::default(),
             cursor: Cell::new(fastrand::usize(..)),
             changed: Notify::new(),

@@ -8,7 +8,7 @@
 //! | `balance` | load balancing |
 //! | `check` | health checks, if a policy requires them |
 //! | `connect` | a connection for a request: from the pool, or new connects that race |
-//! | `http2` | connections that many requests share |
+//! | `context` | the part of a worker that its upstreams use |
 //! | `pool` | idle connections |
 //! | `probe` | unhealthy endpoints, and their recovery |
 
@@ -16,7 +16,7 @@ mod admission;
 mod balance;
 mod check;
 mod connect;
-mod http2;
+mod context;
 mod local;
 mod pool;
 mod probe;
@@ -24,11 +24,10 @@ pub mod shared;
 mod stalled;
 
 pub(crate) use admission::Admission;
-pub(crate) use balance::{AvoidedEndpoints, StableHash, Wish};
+pub(crate) use balance::{AvoidedEndpoints, Wish};
 pub(crate) use connect::{Connection, InFlightGuard};
-pub(crate) use http2::{Http2Call, NoWebSocket, Refused, fields};
+pub(crate) use context::UpstreamContext;
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
-pub(crate) use pool::{IdleEvent, IdleEvents, Socket};
 pub(crate) use shared::Security;
 pub use shared::{EndpointSet, SharedEndpoint, SharedUpstream};
 pub(crate) use stalled::Stalled;

@@ -6,8 +6,8 @@ use std::task::{Context, Wake, Waker};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::counters::EndpointShard;
 use crate::stream::Stream;
-use crate::telemetry::EndpointShard;
 
 /// The idle connections of one endpoint, the last used first.
 #[derive(Default)]

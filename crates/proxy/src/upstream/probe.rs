@@ -9,7 +9,6 @@ use tokio::time::{sleep, timeout};
 
 use super::local::{LocalEndpoint, LocalUpstream};
 use crate::failure::Failure;
-use crate::worker::Worker;
 
 /// How many consecutive new connections are closed without a response before an endpoint becomes unhealthy.
 const RESETS_BEFORE_SUSPICION: u32 = 3;
@@ -23,15 +22,10 @@ const HELD_LOOK: Duration = Duration::from_secs(5);
 impl LocalUpstream {
     /// An attempt at the endpoint failed: closes connections that are likely dead too, and marks the endpoint unhealthy
     /// if the failure requires it.
-    pub(crate) fn note_failure(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        endpoint: &Rc<LocalEndpoint>,
-        failure: Failure,
-    ) {
+    pub(crate) fn note_failure(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>, failure: Failure) {
         endpoint.stats().failures.add(1);
         if self.ejects.get() && !matches!(failure, Failure::Stale | Failure::Refused | Failure::Drained) {
-            self.note_error(worker, endpoint);
+            self.note_error(endpoint);
         }
         match failure {
             Failure::Stale => endpoint.purge(),
@@ -39,7 +33,7 @@ impl LocalUpstream {
                 endpoint.purge();
                 endpoint.resets.set(endpoint.resets.get() + 1);
                 if endpoint.resets.get() >= RESETS_BEFORE_SUSPICION {
-                    self.suspect(worker, endpoint);
+                    self.suspect(endpoint);
                 }
             }
             Failure::Unacknowledged
@@ -47,7 +41,7 @@ impl LocalUpstream {
             | Failure::ConnectUnreachable
             | Failure::ConnectTimeout
             | Failure::TlsHandshake
-            | Failure::NoHttp2 => self.suspect(worker, endpoint),
+            | Failure::NoHttp2 => self.suspect(endpoint),
             _ => {}
         }
     }
@@ -62,24 +56,19 @@ impl LocalUpstream {
     }
 
     /// The endpoint responded with this status.
-    pub(crate) fn note_status(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        endpoint: &Rc<LocalEndpoint>,
-        status: u16,
-    ) {
+    pub(crate) fn note_status(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>, status: u16) {
         if !self.ejects.get() {
             return;
         }
         if status >= 500 {
-            return self.note_error(worker, endpoint);
+            return self.note_error(endpoint);
         }
         endpoint.errors.set(0);
         endpoint.shared.reset_ejections();
     }
 
     /// Counts one more consecutive error.
-    fn note_error(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
+    fn note_error(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>) {
         let Some(ejection) = self.ejection() else { return };
         endpoint.errors.set(endpoint.errors.get() + 1);
         if endpoint.errors.get() < ejection.consecutive_errors || endpoint.shared.is_unhealthy() {
@@ -90,25 +79,25 @@ impl LocalUpstream {
         let suspects = eligible.iter().filter(|endpoint| endpoint.shared.is_unhealthy()).count();
         if (suspects + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent) {
             endpoint.shared.hold(ejection.time);
-            self.suspect(worker, endpoint);
+            self.suspect(endpoint);
         }
     }
 
     /// Marks the endpoint unhealthy until it responds.
-    pub(crate) fn suspect(self: &Rc<Self>, worker: &Rc<Worker>, endpoint: &Rc<LocalEndpoint>) {
+    pub(crate) fn suspect(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>) {
         if endpoint.is_removed() || !endpoint.shared.suspect() {
             return;
         }
         endpoint.purge();
         self.stats().ejections.add(1);
         tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "the endpoint is unhealthy; the gateway avoids it while other endpoints are healthy");
-        tokio::task::spawn_local(probe(worker.clone(), self.clone(), endpoint.clone()));
+        tokio::task::spawn_local(probe(self.clone(), endpoint.clone()));
     }
 }
 
 /// Tries to connect until the endpoint responds, is removed, or became healthy by other means.
-async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
-    let resilience = worker.settings().resilience.clone();
+async fn probe(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
+    let resilience = upstream.context.settings().resilience.clone();
     let mut interval = resilience.probe_interval;
     while let Some(left) = endpoint.shared.held_for().filter(|_| !endpoint.is_removed()) {
         // The endpoint may be removed during the wait, so the wait is split.
@@ -129,6 +118,6 @@ async fn probe(worker: Rc<Worker>, upstream: Rc<LocalUpstream>, endpoint: Rc<Loc
             upstream.note_success(&endpoint);
             return;
         }
-        interval = (interval * 2).min(worker.settings().resilience.probe_interval_max);
+        interval = (interval * 2).min(upstream.context.settings().resilience.probe_interval_max);
     }
 }

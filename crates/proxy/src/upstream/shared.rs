@@ -10,8 +10,8 @@ use sluicegate_model::{
 };
 use tokio::time::Instant;
 
-use super::balance::StableHash;
-use crate::telemetry::{EndpointShard, Sharded, UpstreamShard};
+use crate::counters::{EndpointShard, Sharded, UpstreamShard};
+use crate::hash::StableHash;
 use crate::tls::Connector;
 
 /// The flag for an endpoint that fails its health checks.

@@ -1,61 +1,42 @@
-//! One worker: a thread with its own runtime, listeners, connections and counters.
+//! The state of a worker: its configuration, its upstreams, its buffers and its counters. `runtime` runs the worker.
 
-mod accept;
-mod mailbox;
 mod scratch;
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use slab::Slab;
 use sluicegate_model::Settings;
-use tokio::net::TcpStream;
-use tokio::runtime::LocalOptions;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::{AbortHandle, JoinHandle, spawn_local};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::Instant;
 
-pub(crate) use mailbox::{Accepted, Mailbox, Placed, Stop};
-pub(crate) use scratch::{BUFFER, Buffer, SPARE_BUFFER, Scratch, give_spare_buffer, spare_buffer};
+pub(crate) use scratch::Scratch;
 
+use crate::counters::{Counters, LocalStats, WorkerStats};
 use crate::date::{HttpDate, http_date};
-use crate::http::connection;
-use crate::layer4;
-use crate::listener::{Listener, Place, Protocol};
 use crate::policy::basic::PasswordMemory;
 use crate::policy::external::Externals;
 use crate::policy::tokens::TokenMemory;
+use crate::record::access_log::LogBuffer;
+use crate::record::trace::SpanBuffer;
 use crate::rule::Table;
-use crate::stream::Stream;
-use crate::telemetry::access_log::LogBuffer;
-use crate::telemetry::{Telemetry, WorkerStats};
-use crate::trace::SpanBuffer;
-use crate::upstream::{IdleEvent, IdleEvents, LocalUpstream, Socket};
-use mailbox::Pending;
+use crate::upstream::{EndpointSet, LocalUpstream, SharedUpstream, UpstreamContext};
 use scratch::Spares;
 
-/// The interval of background work: closing idle connections, freeing unused buffers, passing on access log lines and
-/// spans.
-const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How long a client may take for its next request after the gateway starts to close idle connections. This applies to
+/// clients that do not know that their connection ends.
+pub(crate) const LAST_IDLE: Duration = Duration::from_secs(1);
 
 /// The state of one worker. It never leaves its thread.
 pub(crate) struct Worker {
     pub(crate) id: usize,
-    telemetry: Arc<Telemetry>,
-    mailboxes: Arc<[Mailbox]>,
+    stats: Rc<LocalStats>,
     snapshot: RefCell<Rc<Snapshot>>,
     upstreams: RefCell<Vec<Option<Rc<LocalUpstream>>>>,
-    idle_events: Arc<IdleEvents>,
-    next_socket: Cell<u64>,
+    upstream_context: Rc<UpstreamContext>,
     spares: Spares,
-    connections: RefCell<Slab<Open>>,
-    /// The sockets from which the worker accepts connections and datagrams.
-    listening: RefCell<Vec<(Place, JoinHandle<()>)>>,
     /// Limits TLS handshakes that compute at the same time.
     pub(crate) handshakes: Semaphore,
     stop: Cell<Option<Stop>>,
@@ -78,10 +59,17 @@ pub(crate) struct Snapshot {
     pub(crate) settings: Rc<Settings>,
 }
 
-/// A client connection of the worker.
-struct Open {
-    task: Option<AbortHandle>,
-    phase: Rc<Cell<Phase>>,
+/// The steps of a worker's shutdown (Z10): each step includes the previous steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    /// Responses announce `Connection: close`.
+    Announce,
+    /// No connections are accepted any more.
+    CloseListeners,
+    /// Idle connections are closed.
+    CloseIdle,
+    /// All connections are closed.
+    CloseAll,
 }
 
 /// The state of a client connection, which decides when it may be closed as idle.
@@ -95,43 +83,22 @@ pub(crate) enum Phase {
     Idle,
 }
 
-/// The parameters of a worker's thread.
-pub(crate) struct Start {
-    pub(crate) id: usize,
-    pub(crate) telemetry: Arc<Telemetry>,
-    pub(crate) mailboxes: Arc<[Mailbox]>,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) table: Arc<Table>,
-    pub(crate) log: Option<LogBuffer>,
-    pub(crate) spans: SpanBuffer,
-}
-
-/// Runs a worker on this thread until the worker is stopped.
-pub(crate) fn run(mut start: Start) -> io::Result<()> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build_local(LocalOptions::default())?;
-    runtime.block_on(async move {
-        let listeners = std::mem::take(&mut start.listeners);
-        let worker = Rc::new(Worker::new(start));
-        spawn_local(worker.clone().run_housekeeping());
-        spawn_local(worker.clone().watch_idle());
-        worker.obey(listeners).await
-    })
-}
-
 impl Worker {
-    fn new(start: Start) -> Self {
+    pub(crate) fn new(
+        id: usize,
+        counters: Arc<Counters>,
+        table: Arc<Table>,
+        log: Option<LogBuffer>,
+        spans: SpanBuffer,
+    ) -> Self {
+        let snapshot = Rc::new(Snapshot::new(table));
         Self {
-            id: start.id,
-            telemetry: start.telemetry.clone(),
-            mailboxes: start.mailboxes.clone(),
-            snapshot: RefCell::new(Rc::new(Snapshot::new(start.table.clone()))),
+            id,
+            stats: Rc::new(LocalStats::new(counters, id)),
+            upstream_context: Rc::new(UpstreamContext::new(id, snapshot.settings.clone())),
+            snapshot: RefCell::new(snapshot),
             upstreams: RefCell::default(),
-            idle_events: Arc::default(),
-            next_socket: Cell::new(0),
             spares: Spares::default(),
-            connections: RefCell::default(),
-            listening: RefCell::default(),
             handshakes: Semaphore::new(1),
             stop: Cell::new(None),
             stopped: Notify::new(),
@@ -139,8 +106,8 @@ impl Worker {
             tokens: RefCell::default(),
             passwords: RefCell::default(),
             externals: Externals::default(),
-            log: start.log,
-            spans: start.spans,
+            log,
+            spans,
         }
     }
 
@@ -160,7 +127,12 @@ impl Worker {
     }
 
     pub(crate) fn stats(&self) -> &WorkerStats {
-        self.telemetry.workers().of(self.id)
+        &self.stats
+    }
+
+    /// The counters, for values that outlive a request.
+    pub(crate) fn local_stats(&self) -> &Rc<LocalStats> {
+        &self.stats
     }
 
     /// Buffers for a request.
@@ -215,122 +187,38 @@ impl Worker {
         self.date.get().1
     }
 
-    /// A connection to an endpoint of the upstream in this slot.
-    pub(crate) fn new_socket(&self, stream: Stream, upstream: usize, endpoint: u64) -> Socket {
-        let socket = self.next_socket.get();
-        self.next_socket.set(socket + 1);
-        Socket::new(stream, IdleEvent { upstream, endpoint, socket }, &self.idle_events)
+    /// Takes the next step of the shutdown.
+    pub(crate) fn set_stop(&self, stop: Stop) {
+        self.stop.set(Some(stop));
+        self.stopped.notify_waiters();
     }
 
-    /// Serves a client connection in a separate task.
-    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
-        let phase = Rc::new(Cell::new(Phase::Fresh));
-        let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
-        let guard = OpenGuard { worker: self.clone(), key };
-        self.stats().open.add(1);
-        let task = spawn_local(async move {
-            connection::serve(&guard.worker, stream, protocol, peer, local, &phase).await;
-        });
-        if let Some(open) = self.connections.borrow_mut().get_mut(key) {
-            open.task = Some(task.abort_handle());
-        }
-    }
-
-    /// Follows the mailbox until the end. Connections wait in the listen queues until the worker serves the first
-    /// configuration.
-    async fn obey(self: &Rc<Self>, mut waiting: Vec<Listener>) -> io::Result<()> {
-        loop {
-            let mut pending = self.mailboxes[self.id].take().await;
-            let change = pending.change;
-            let stop = pending.stop;
-            let configured = pending.table.is_some();
-            let (opened, closed) = (std::mem::take(&mut pending.opened), std::mem::take(&mut pending.closed));
-            self.apply(pending);
-            self.move_listeners(opened, &closed).await;
-            self.mailboxes[self.id].acknowledge(change);
-            if configured {
-                for listener in waiting.drain(..) {
-                    self.listen(listener)?;
-                }
-            }
-            if let Some(stop) = stop {
-                self.stop.set(Some(stop));
-                self.stopped.notify_waiters();
-                if stop >= Stop::CloseListeners {
-                    self.mailboxes[self.id].stop_accepting();
-                    self.listening.borrow_mut().drain(..).for_each(|(_, task)| task.abort());
-                    waiting.clear();
-                }
-                if stop >= Stop::CloseIdle {
-                    self.close_connections(|phase| phase == Phase::Idle);
-                    spawn_local(self.clone().close_silent());
-                }
-                if stop >= Stop::CloseAll {
-                    self.close_connections(|_| true);
-                    // Aborted tasks record their end in the next turns of the runtime, some tasks in each turn.
-                    while !self.connections.borrow().is_empty() || self.stats().in_flight.get() > 0 {
-                        tokio::task::yield_now().await;
-                    }
-                    if let Some(log) = &self.log {
-                        log.flush(self.stats());
-                    }
-                    self.spans.flush(self.stats());
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Accepts connections from a socket from now on.
-    fn listen(self: &Rc<Self>, listener: Listener) -> io::Result<()> {
-        let place = listener.place;
-        let task = match listener.protocol {
-            Protocol::Udp => spawn_local(layer4::serve_datagrams(self.clone(), listener)?),
-            _ => spawn_local(accept::accept(self.clone(), listener)?),
-        };
-        self.listening.borrow_mut().push((place, task));
-        Ok(())
-    }
-
-    /// Returns once the closed listeners receive nothing any more.
-    async fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
-        let gone: Vec<_> =
-            self.listening.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)).collect();
-        for (_, task) in gone {
-            task.abort();
-            // The task was aborted or had failed: its socket is closed.
-            let _ = task.await;
-        }
-        for listener in opened {
-            let address = listener.place.address;
-            if !self.has_closed_listeners()
-                && let Err(error) = self.listen(listener)
-            {
-                tracing::error!(%address, %error, "a worker cannot accept connections at this address");
-            }
-        }
-    }
-
-    fn apply(self: &Rc<Self>, pending: Pending) {
+    /// Applies the changes of upstreams, by slot. `None` removes an upstream. `checks` says whether this worker checks the
+    /// health of the endpoints of an upstream.
+    pub(crate) fn apply_upstreams(
+        &self,
+        changes: impl IntoIterator<Item = (usize, Option<(Arc<SharedUpstream>, Arc<EndpointSet>)>)>,
+        checks: impl Fn(usize) -> bool,
+    ) {
         let drain = self.settings().timeouts.drain;
-        for (slot, change) in pending.upstreams {
-            let mut upstreams = self.upstreams.borrow_mut();
+        let mut upstreams = self.upstreams.borrow_mut();
+        for (slot, change) in changes {
             if upstreams.len() <= slot {
                 upstreams.resize_with(slot + 1, || None);
             }
             let current = upstreams[slot].take();
             let stays =
                 |shared: &Arc<_>| current.as_ref().is_some_and(|old| Arc::ptr_eq(&old.shared, shared));
-            if let Some(Placed { upstream: shared, endpoints: set }) = change {
+            if let Some((shared, set)) = change {
                 if stays(&shared) {
                     upstreams[slot].clone_from(&current);
                 } else {
-                    upstreams[slot] = Some(Rc::new(LocalUpstream::new(shared, self.id)));
+                    let context = self.upstream_context.clone();
+                    upstreams[slot] = Some(Rc::new(LocalUpstream::new(shared, context)));
                 }
                 if let Some(upstream) = &upstreams[slot] {
                     upstream.update(&set, drain);
-                    // One worker checks for all workers.
-                    if slot % self.mailboxes.len() == self.id {
+                    if checks(slot) {
                         upstream.start_health_checks();
                     }
                 }
@@ -341,60 +229,41 @@ impl Worker {
                 old.retire(drain);
             }
         }
-        if let Some(table) = pending.table {
-            self.snapshot.replace(Rc::new(Snapshot::new(table)));
-        }
-        for Accepted { stream, peer, local, protocol } in pending.connections {
-            match TcpStream::from_std(stream) {
-                Ok(stream) => self.open(stream, peer, local, protocol),
-                Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection; it is closed"),
-            }
-            self.mailboxes[self.id].arrived();
-        }
     }
 
-    /// Closes connections whose first request does not arrive either.
-    async fn close_silent(self: Rc<Self>) {
-        sleep(connection::LAST_IDLE).await;
-        self.close_connections(|phase| phase == Phase::Fresh);
+    /// Serves this table from the next request on.
+    pub(crate) fn apply_table(&self, table: Arc<Table>) {
+        let snapshot = Rc::new(Snapshot::new(table));
+        self.upstream_context.set_settings(snapshot.settings.clone());
+        self.snapshot.replace(snapshot);
     }
 
-    fn close_connections(&self, which: impl Fn(Phase) -> bool) {
-        // An abort drops the connection's guard, now or later, and the guard needs the list.
-        let doomed: Vec<_> = self
-            .connections
-            .borrow()
-            .iter()
-            .filter(|(_, open)| which(open.phase.get()))
-            .filter_map(|(_, open)| open.task.clone())
-            .collect();
-        doomed.iter().for_each(AbortHandle::abort);
-    }
-
-    async fn run_housekeeping(self: Rc<Self>) {
-        let mut ticks = interval(HOUSEKEEPING);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let (now, idle) = (Instant::now(), self.settings().timeouts.pool_idle);
-            let upstreams: Vec<_> = self.upstreams.borrow().iter().flatten().cloned().collect();
-            for upstream in upstreams {
-                upstream.expire_idle(now, idle);
-            }
-            self.externals.run_housekeeping(now);
-            self.spares.trim();
-            if let Some(log) = &self.log {
-                log.flush(self.stats());
-            }
-            self.spans.flush(self.stats());
+    /// Background work: closes idle connections, frees unused buffers, passes on access log lines and spans.
+    pub(crate) fn run_housekeeping(&self) {
+        let (now, idle) = (Instant::now(), self.settings().timeouts.pool_idle);
+        let upstreams: Vec<_> = self.upstreams.borrow().iter().flatten().cloned().collect();
+        for upstream in upstreams {
+            upstream.expire_idle(now, idle);
         }
+        self.externals.run_housekeeping(now);
+        self.spares.trim();
+        self.flush_records();
+    }
+
+    /// Passes on access log lines and spans.
+    pub(crate) fn flush_records(&self) {
+        if let Some(log) = &self.log {
+            log.flush(self.stats());
+        }
+        self.spans.flush(self.stats());
     }
 
     /// Closes idle connections to endpoints as soon as their peer closes them.
-    async fn watch_idle(self: Rc<Self>) {
+    pub(crate) async fn watch_idle(&self) {
+        let events = &self.upstream_context.idle_events;
         loop {
-            self.idle_events.notify.notified().await;
-            for event in self.idle_events.take() {
+            events.notify.notified().await;
+            for event in events.take() {
                 if let Some(upstream) = self.upstream(event.upstream) {
                     upstream.close_idle(event.endpoint, event.socket);
                 }
@@ -407,19 +276,5 @@ impl Snapshot {
     fn new(table: Arc<Table>) -> Self {
         let settings = Rc::new((*table.settings).clone());
         Self { table, settings }
-    }
-}
-
-/// Removes a connection from the worker's list when its task ends, however the task ends.
-struct OpenGuard {
-    worker: Rc<Worker>,
-    key: usize,
-}
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.worker.stats().open.sub(1);
-        let open = self.worker.connections.borrow_mut().try_remove(self.key);
-        drop(open);
     }
 }

@@ -270,11 +270,10 @@ async fn compression_metrics_count_input_output_and_sent_bytes() -> TestResult {
         let request = get(coding.name()).replace("Host: ", "Connection: close\r\nHost: ");
         let response = client.request(&request).await?;
         gateway.wait_until_idle().await?;
-        let counted = |pick: fn(
-            &sluicegate_proxy::telemetry::CompressedStats,
-        ) -> &sluicegate_proxy::telemetry::Tally| {
-            count(&gateway, |worker| pick(&worker.compressed[coding.index()]))
-        };
+        let counted =
+            |pick: fn(&sluicegate_proxy::counters::CompressedStats) -> &sluicegate_proxy::counters::Tally| {
+                count(&gateway, |worker| pick(&worker.compressed[coding.index()]))
+            };
         assert_eq!(counted(|counted| &counted.responses), 1, "{coding}");
         assert_eq!(counted(|counted| &counted.bytes_in), 100_000, "{coding}");
         assert_eq!(counted(|counted| &counted.bytes_out), response.body.len() as u64, "{coding}");
@@ -283,7 +282,7 @@ async fn compression_metrics_count_input_output_and_sent_bytes() -> TestResult {
         sent += 2 * raw.read_to_end().await?.len() as u64;
         gateway.wait_until_idle().await?;
     }
-    let routes = gateway.proxy().telemetry().routes();
+    let routes = gateway.proxy().registry().routes();
     let bytes_out: u64 = routes.iter().map(|(_, route)| route.shards().sum(|shard| &shard.bytes_out)).sum();
     // The size lines of the chunks may differ between two runs.
     assert!(bytes_out.abs_diff(sent) < 300, "{bytes_out} counted, {sent} sent");

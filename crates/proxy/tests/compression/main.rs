@@ -9,7 +9,7 @@ mod bodies;
 mod heads;
 
 use sluicegate_model::{ContentCoding, Settings};
-use sluicegate_proxy::telemetry::{Tally, WorkerStats};
+use sluicegate_proxy::counters::{Tally, WorkerStats};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 use sluicegate_testkit::decode::decode;
@@ -71,5 +71,5 @@ fn decoded(response: &Response) -> Vec<u8> {
 
 /// A counter, over all workers.
 fn count(gateway: &Gateway, tally: impl Fn(&WorkerStats) -> &Tally) -> u64 {
-    gateway.proxy().telemetry().workers().sum(tally)
+    gateway.proxy().registry().counters().workers().sum(tally)
 }

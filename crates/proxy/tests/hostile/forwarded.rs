@@ -121,7 +121,7 @@ async fn headers_with_underscores_are_forwarded_only_if_enabled() -> TestResult 
         let request = forwarded(&gateway, &backend, get).await?;
         let expected = if underscores { vec!["Host", "my_own", "My-Own"] } else { vec!["Host", "My-Own"] };
         assert_eq!(names(&request), expected);
-        let dropped = gateway.proxy().telemetry().workers().sum(|worker| &worker.headers_dropped);
+        let dropped = gateway.proxy().registry().counters().workers().sum(|worker| &worker.headers_dropped);
         assert_eq!(dropped, if underscores { 1 } else { 2 });
     }
     Ok(())

@@ -96,5 +96,5 @@ fn failures(gateway: &Gateway, failure: Failure) -> u64 {
 
 /// How many requests their clients ended like this.
 fn client_faults(gateway: &Gateway, fault: ClientFault) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.client_faults[fault.index()])
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.client_faults[fault.index()])
 }

@@ -128,7 +128,9 @@ async fn client_waiting_for_100_continue_is_not_too_slow() -> TestResult {
     let mut client = gateway.connect().await?;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await?;
     gateway
-        .wait_until(|gateway| gateway.proxy().telemetry().workers().sum(|worker| &worker.in_flight) == 1)
+        .wait_until(|gateway| {
+            gateway.proxy().registry().counters().workers().sum(|worker| &worker.in_flight) == 1
+        })
         .await?;
     tokio::time::sleep(2 * GRACE).await;
     gateway.set_addresses([backend.addr()]).await;

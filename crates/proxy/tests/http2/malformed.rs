@@ -206,7 +206,7 @@ async fn overlong_methods_and_methods_in_other_case_are_rejected_over_http2() ->
     }
     assert_eq!(client.get(&head(&[(":method", &"A".repeat(65))], &[])).await?, Outcome::Status(501));
     let rejected = |rejection: Rejection| {
-        gateway.proxy().telemetry().workers().sum(|worker| &worker.rejections[rejection.index()])
+        gateway.proxy().registry().counters().workers().sum(|worker| &worker.rejections[rejection.index()])
     };
     assert_eq!((rejected(Rejection::MethodInOtherCase), rejected(Rejection::MethodTooLong)), (4, 1));
     assert_eq!(backend.requests(), 0);

@@ -44,7 +44,7 @@ async fn status(response: ResponseFuture) -> anyhow::Result<u16> {
 }
 
 fn faults(gateway: &Gateway, fault: ClientFault) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.client_faults[fault.index()])
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.client_faults[fault.index()])
 }
 
 fn short(settings: &mut Settings) {
@@ -68,7 +68,7 @@ async fn silent_grpc_call_is_not_too_slow() -> TestResult {
         assert_eq!(faults(&gateway, ClientFault::BodyTooSlow), count);
     }
     assert_eq!(faults(&gateway, ClientFault::UploadStalled), 0);
-    assert_eq!(gateway.proxy().telemetry().workers().sum(|worker| &worker.in_flight), 3);
+    assert_eq!(gateway.proxy().registry().counters().workers().sum(|worker| &worker.in_flight), 3);
     for (response, sink) in &mut calls {
         sink.send_data(Bytes::from_static(b"still there"), false)?;
         assert!(timeout(Duration::ZERO, response).await.is_err(), "the call is open");

@@ -34,7 +34,7 @@ fn header(version: ProxyProtocol) -> Vec<u8> {
 }
 
 fn faults(gateway: &Gateway, fault: ProxyHeaderFault) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.proxy_header_faults[fault.index()])
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.proxy_header_faults[fault.index()])
 }
 
 async fn http(backend: &Backend) -> anyhow::Result<Gateway> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_model::{Layer4, Protocol, UpstreamLimits, WeightedUpstream};
 use sluicegate_proxy::Drain;
 use sluicegate_proxy::failure::Failure;
-use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::gateway::{LAYER4, layer4_key, layer4_route};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -89,7 +89,7 @@ async fn late_reading_client_receives_the_last_bytes_and_then_a_reset() -> TestR
     server.write_all(&last).await?;
     drop(server);
     // The gateway has taken all of it, and the client nearly none.
-    let out = || gateway.proxy().telemetry().layer4()[0].1.shards().sum(|shard| &shard.bytes_out);
+    let out = || gateway.proxy().registry().layer4()[0].1.shards().sum(|shard| &shard.bytes_out);
     gateway.wait_until(|_| out() == 50_000).await?;
     let mut received = Vec::new();
     let read = timeout(SOON, client.read_to_end(&mut received)).await?;
@@ -124,7 +124,7 @@ async fn tcp_connections_avoid_an_endpoint_that_refuses_them() -> TestResult {
     for _ in 0..20 {
         assert_eq!(read(&mut connect(&gateway).await?, 1).await?, b"b");
     }
-    let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+    let upstream = gateway.proxy().registry().upstreams().remove(0);
     let suspects = upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_unhealthy()).count();
     assert_eq!(suspects, 1);
     Ok(())
@@ -183,7 +183,7 @@ async fn connection_without_endpoint_route_or_capacity_is_reset() -> TestResult 
         assert!(error.to_string().contains("reset"), "{error}");
     };
     is_reset().await;
-    let overloaded = &gateway.proxy().telemetry().upstreams()[0];
+    let overloaded = &gateway.proxy().registry().upstreams()[0];
     assert_eq!(overloaded.shards().sum(|shard| &shard.failures[Failure::Overloaded.index()]), 1);
     drop(first);
     gateway.set_addresses_of(stream_key(), []).await;
@@ -198,8 +198,7 @@ async fn endpoint_with_consecutive_resets_becomes_unhealthy() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway =
         tcp([address]).workers(1).settings(|settings| settings.resilience.attempts = 1).start().await?;
-    let is_unhealthy =
-        || gateway.proxy().telemetry().upstreams()[0].endpoints().endpoints[0].0.is_unhealthy();
+    let is_unhealthy = || gateway.proxy().registry().upstreams()[0].endpoints().endpoints[0].0.is_unhealthy();
     let breaks = async || {
         let mut client = connect(&gateway).await?;
         let mut server = accept(&endpoint).await?;
@@ -276,7 +275,7 @@ async fn occupied_port_is_reported_and_bound_once_free() -> TestResult {
     let (taken, address) = listen().await?;
     let gateway = tcp([one]).start().await?;
     gateway.configure(|config| config.listeners[0].address = address).await;
-    let state = || gateway.proxy().telemetry().listeners().remove(0).bound;
+    let state = || gateway.proxy().registry().listeners().remove(0).bound;
     assert!(state().expect_err("it is taken").contains("in use"));
     drop(taken);
     gateway.proxy().retry_listeners();
@@ -404,10 +403,10 @@ async fn tcp_connections_and_bytes_are_counted() -> TestResult {
     let mut client = connect(&gateway).await?;
     client.write_all(b"123").await?;
     assert_eq!(read(&mut client, 8).await?, b"12345123");
-    let (labels, stats) = gateway.proxy().telemetry().layer4().remove(0);
+    let (labels, stats) = gateway.proxy().registry().layer4().remove(0);
     assert_eq!((labels.protocol, &*labels.listener), ("TCP", "Gateway default/edge, listener test"));
     let count =
-        |tally: fn(&sluicegate_proxy::telemetry::Layer4Shard) -> &sluicegate_proxy::telemetry::Tally| {
+        |tally: fn(&sluicegate_proxy::counters::Layer4Shard) -> &sluicegate_proxy::counters::Tally| {
             stats.shards().sum(tally)
         };
     // The client may have its bytes before they are counted.

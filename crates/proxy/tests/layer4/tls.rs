@@ -33,7 +33,7 @@ fn by_name(host: HostPattern, endpoints: impl IntoIterator<Item = std::net::Sock
 }
 
 fn faults(gateway: &Gateway, fault: TlsFault) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.tls_faults[fault.index()])
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.tls_faults[fault.index()])
 }
 
 async fn ask(address: std::net::SocketAddr, name: &str) -> anyhow::Result<u16> {
@@ -125,7 +125,7 @@ async fn client_hello_is_retried_when_an_endpoint_closes_without_a_response() ->
         drop(dying);
         drop(victim);
         assert_eq!(asked.await??, 200, "reset: {is_reset}");
-        let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+        let upstream = gateway.proxy().registry().upstreams().remove(0);
         assert_eq!(upstream.shards().sum(|shard| &shard.retries[Failure::Reset.index()]), 1);
     }
     Ok(())

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use sluicegate_model::{Layer4, Protocol, UpstreamKey};
 use sluicegate_proxy::Drain;
+use sluicegate_proxy::counters::DroppedDatagram;
 use sluicegate_proxy::failure::Failure;
-use sluicegate_proxy::telemetry::DroppedDatagram;
 use sluicegate_testkit::gateway::{Builder, Gateway, LAYER4, layer4_key};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
@@ -59,11 +59,11 @@ async fn receive(client: &UdpSocket) -> anyhow::Result<Vec<u8>> {
 }
 
 fn dropped(gateway: &Gateway, why: DroppedDatagram) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.datagrams_dropped[why as usize])
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.datagrams_dropped[why as usize])
 }
 
 fn flows(gateway: &Gateway) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.udp_flows)
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.udp_flows)
 }
 
 async fn until(condition: impl Fn() -> bool) -> TestResult {
@@ -93,9 +93,9 @@ async fn each_udp_client_stays_with_its_endpoint() -> TestResult {
     met.sort();
     met.dedup();
     assert_eq!(met, [b"1a", b"2a"], "clients are spread over the endpoints");
-    let (labels, stats) = gateway.proxy().telemetry().layer4().remove(0);
+    let (labels, stats) = gateway.proxy().registry().layer4().remove(0);
     let count =
-        |tally: fn(&sluicegate_proxy::telemetry::Layer4Shard) -> &sluicegate_proxy::telemetry::Tally| {
+        |tally: fn(&sluicegate_proxy::counters::Layer4Shard) -> &sluicegate_proxy::counters::Tally| {
             stats.shards().sum(tally)
         };
     assert_eq!((labels.protocol, count(|of| &of.opened), count(|of| &of.bytes_in)), ("UDP", 20, 80));
@@ -144,7 +144,7 @@ async fn datagram_refused_by_an_endpoint_is_sent_to_another() -> TestResult {
     for _ in 0..20 {
         assert_eq!(ask(&client(gateway.layer4_addr()).await?, b"a").await?, b"ba");
     }
-    let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+    let upstream = gateway.proxy().registry().upstreams().remove(0);
     assert_eq!(upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_unhealthy()).count(), 1);
     let refused = Failure::ConnectRefused.index();
     let (retries, failures) = (
@@ -165,7 +165,7 @@ async fn unhealthy_udp_endpoint_is_readmitted_after_the_probe_interval() -> Test
         .settings(|settings| settings.resilience.probe_interval_max = Duration::from_millis(20))
         .start()
         .await?;
-    let upstream = gateway.proxy().telemetry().upstreams().remove(0);
+    let upstream = gateway.proxy().registry().upstreams().remove(0);
     let readmitted = || upstream.shards().sum(|shard| &shard.readmissions);
     while readmitted() < 2 {
         assert_eq!(ask(&client(gateway.layer4_addr()).await?, b"a").await?, b"ba");

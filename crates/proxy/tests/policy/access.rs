@@ -257,7 +257,7 @@ async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestRes
         let forwarded = overrides(&gateway, &backend).await?;
         assert_eq!(forwarded.len(), count, "{security:?}: {forwarded:?}");
     }
-    let dropped = gateway.proxy().telemetry().workers().sum(|worker| &worker.headers_dropped);
+    let dropped = gateway.proxy().registry().counters().workers().sum(|worker| &worker.headers_dropped);
     assert_eq!(dropped, 12);
     Ok(())
 }
@@ -489,7 +489,7 @@ async fn variants_of_a_policy_share_metrics() -> TestResult {
         for (path, status) in [("/one", 200), ("/closed", 503), ("/two", 200)] {
             assert_eq!(ask(&gateway, path, &["X-API-Key: alice-key"]).await?.status, status, "{path}");
         }
-        let policies = gateway.proxy().telemetry().policies();
+        let policies = gateway.proxy().registry().policies();
         let [policy] = &policies[..] else { panic!("{policies:?}") };
         assert!(policy.refuses);
         assert_eq!(policy.stats.sum(|shard| &shard.admitted), 2 * round);

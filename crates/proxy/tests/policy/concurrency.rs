@@ -102,7 +102,7 @@ async fn assert_one_after_the_other(gateway: &Gateway, held: u64, lines: &[&str]
 }
 
 fn in_flight(gateway: &Gateway) -> u64 {
-    gateway.proxy().telemetry().workers().iter().map(|worker| worker.in_flight.get()).sum()
+    gateway.proxy().registry().counters().workers().iter().map(|worker| worker.in_flight.get()).sum()
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn dry_run_admits_requests_and_an_unchanged_limit_retains_its_count() -> T
     let dry = || Concurrency { dry_run: true, ..concurrency(2, Vec::new()) };
     let (backend, gateway) = limited(policy(vec![dry()])).await?;
     let held = hold(&gateway, &backend, 5, "X-A: b", Transport::Http).await?;
-    let stats = gateway.proxy().telemetry().policies()[0].stats.clone();
+    let stats = gateway.proxy().registry().policies()[0].stats.clone();
     assert_eq!(stats.sum(|shard| &shard.dry_runs), 3);
     drop(held);
     gateway.wait_until_idle().await?;

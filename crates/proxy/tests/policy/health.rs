@@ -114,7 +114,7 @@ async fn grpc_health_check_uses_the_grpc_health_protocol() -> TestResult {
     let kind = HealthCheckKind::Grpc { service: "shop.Orders".into() };
     set_health(builder.config_mut(), Some(check(kind)));
     let gateway = builder.start().await?;
-    let upstream = gateway.proxy().telemetry().upstreams().into_iter().next().unwrap();
+    let upstream = gateway.proxy().registry().upstreams().into_iter().next().unwrap();
     let endpoint = upstream.endpoints().endpoints[0].0.clone();
     gateway.wait_until(|_| upstream.shards().sum(|shard| &shard.checks) > 3).await?;
     assert!(!endpoint.is_unhealthy());

@@ -42,7 +42,7 @@ async fn api_key_authenticates_from_header_or_query_and_is_stripped() -> TestRes
         assert_eq!(response.header("www-authenticate").is_some(), status == 401);
     }
     assert_eq!(backend.requests(), 2);
-    let consumers = gateway.proxy().telemetry().consumers();
+    let consumers = gateway.proxy().registry().consumers();
     let served: Vec<u64> =
         consumers.iter().map(|(_, stats)| stats.sum(|shard| &shard.responses[1])).collect();
     assert_eq!(served, [1, 1]);
@@ -296,8 +296,8 @@ async fn forged_consumer_headers_are_dropped_without_authentication() -> TestRes
 #[tokio::test]
 async fn access_log_names_consumer_and_policy_without_secrets() -> TestResult {
     let file = tempfile::NamedTempFile::new()?;
-    let log = sluicegate_proxy::telemetry::access_log::AccessLog::open(
-        sluicegate_proxy::telemetry::access_log::LogFormat::Json,
+    let log = sluicegate_proxy::record::access_log::AccessLog::open(
+        sluicegate_proxy::record::access_log::LogFormat::Json,
         Some(file.path()),
     )?;
     let backend = Backend::start(Behaviour::ok()).await?;

@@ -175,7 +175,7 @@ async fn rejected_requests_do_not_consume_a_shared_limit() -> TestResult {
         }
         assert_eq!(let_in(&gateway, 20, &["X-API-Key: alice-key"]).await?, 3);
         let refused = ask(&gateway, "/", &["X-API-Key: alice-key"]).await?;
-        let policies = gateway.proxy().telemetry().policies();
+        let policies = gateway.proxy().registry().policies();
         let reached = policies.iter().flat_map(|policy| &policy.limits).cloned();
         assert_eq!(reached.collect::<Vec<_>>(), [("everybody".into(), 0), ("each".into(), 18)]);
         let left = refused.header("ratelimit").unwrap();
@@ -195,7 +195,7 @@ async fn dry_run_limit_counts_and_admits() -> TestResult {
     let response = ask(&gateway, "/", &[]).await?;
     assert_eq!((response.status, response.header("RateLimit-Policy")), (200, Some("\"wet\";q=100;w=3600")));
     assert!(response.header("RateLimit").is_some_and(|line| line.starts_with("\"wet\";r=95;")));
-    let policy = &gateway.proxy().telemetry().policies()[0];
+    let policy = &gateway.proxy().registry().policies()[0];
     assert_eq!(policy.stats.sum(|shard| &shard.dry_runs), 3);
     Ok(())
 }

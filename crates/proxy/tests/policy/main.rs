@@ -190,6 +190,6 @@ async fn ask_by(
 
 /// How many requests the policies have turned away for this reason.
 fn denied(gateway: &Gateway, denial: Denial) -> u64 {
-    let policies = gateway.proxy().telemetry().policies();
+    let policies = gateway.proxy().registry().policies();
     policies.iter().map(|policy| policy.stats.sum(|shard| &shard.denied[denial.index()])).sum()
 }

@@ -3,7 +3,7 @@
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use sluicegate_model::policy::RemoteKeys;
-use sluicegate_proxy::telemetry::PublishedKeys;
+use sluicegate_proxy::registry::PublishedKeys;
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn by(server: &Backend, refresh: Duration) -> Security {
 }
 
 fn state(gateway: &Gateway) -> PublishedKeys {
-    gateway.proxy().telemetry().published_keys().swap_remove(0)
+    gateway.proxy().registry().published_keys().swap_remove(0)
 }
 
 #[tokio::test]
@@ -78,9 +78,9 @@ async fn published_keys_are_fetched_once_and_refreshed() -> TestResult {
     other.id = id("SecurityPolicy", "other");
     gateway.configure(|config| set_security(config, Some(other))).await;
     assert_eq!(ask(&gateway, "/", &[&two.line()]).await?.status, 200);
-    assert_eq!(gateway.proxy().telemetry().published_keys().len(), 1);
+    assert_eq!(gateway.proxy().registry().published_keys().len(), 1);
     gateway.configure(|config| set_security(config, None)).await;
-    gateway.wait_until(|gateway| gateway.proxy().telemetry().published_keys().is_empty()).await?;
+    gateway.wait_until(|gateway| gateway.proxy().registry().published_keys().is_empty()).await?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluicegate_model::policy::{Limit, LimitKey, Redis, RedisTls, Shared, Window};
-use sluicegate_proxy::telemetry::SharedState;
+use sluicegate_proxy::registry::SharedState;
 use sluicegate_testkit::redis::RedisServer;
 use sluicegate_testkit::terminator::Terminator;
 use sluicegate_testkit::tls::Authority;
@@ -47,7 +47,7 @@ fn shared(redis: Redis, limits: Vec<Limit>) -> RateLimits {
 }
 
 fn state(gateway: &Gateway) -> SharedState {
-    gateway.proxy().telemetry().policies()[0].shared.expect("the policy is shared")
+    gateway.proxy().registry().policies()[0].shared.expect("the policy is shared")
 }
 
 async fn is_up(gateway: &Gateway, up: bool) -> TestResult {

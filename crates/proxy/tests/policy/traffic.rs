@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::policy::traffic::*;
 use sluicegate_model::{Balance, Upstream};
-use sluicegate_proxy::telemetry::{Tally, TrafficShard};
+use sluicegate_proxy::counters::{Tally, TrafficShard};
 use sluicegate_testkit::gateway::{add_route, key, ready};
 use sluicegate_testkit::hole::Hole;
 
@@ -44,7 +44,7 @@ fn add_upstream(config: &mut Config, name: &str, addresses: &[SocketAddr]) {
 }
 
 fn counted(gateway: &Gateway, tally: fn(&TrafficShard) -> &Tally) -> u64 {
-    gateway.proxy().telemetry().traffic_policies().iter().map(|policy| policy.stats.sum(tally)).sum()
+    gateway.proxy().registry().traffic_policies().iter().map(|policy| policy.stats.sum(tally)).sum()
 }
 
 fn lines(lines: &[(&str, &str)]) -> Vec<(Box<str>, Box<str>)> {

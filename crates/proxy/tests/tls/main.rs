@@ -84,7 +84,7 @@ fn shown(client: &Client) -> &[u8] {
 
 /// How often a handshake failed for this reason.
 fn failures(gateway: &Gateway, fault: TlsFault) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.tls_faults[fault.index()])
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.tls_faults[fault.index()])
 }
 
 /// Waits until exactly so many handshakes have failed for this reason.

@@ -127,8 +127,12 @@ async fn host_outside_the_certificate_returns_421() -> TestResult {
         assert_eq!(client.request(get(host)).await?.status, status, "{host}");
     }
     let misdirected = &ClientFault::Misdirected;
-    let counted =
-        gateway.proxy().telemetry().workers().sum(|worker| &worker.client_faults[misdirected.index()]);
+    let counted = gateway
+        .proxy()
+        .registry()
+        .counters()
+        .workers()
+        .sum(|worker| &worker.client_faults[misdirected.index()]);
     assert_eq!(counted, 2);
     // Who asks for a name without a certificate of its own is promised no more than the default one.
     let mut client = gateway.connect_tls(&trusting(), "localhost").await?;

@@ -106,7 +106,7 @@ async fn exported_spans_of_callers_traces_are_limited_per_second() -> TestResult
         assert_eq!(got(&seen(&backend), "tracestate"), Some("a=1"));
         whole += u64::from(span == PARENT);
     }
-    let over = gateway.proxy().telemetry().workers().sum(|worker| &worker.spans_over_limit);
+    let over = gateway.proxy().registry().counters().workers().sum(|worker| &worker.spans_over_limit);
     assert_eq!(over, whole);
     assert!(over > 25, "{over}");
     assert_eq!(all(&gateway, &collector).await.len() as u64, 50 - over);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluicegate_proxy::telemetry::SpanLoss;
-use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_proxy::counters::SpanLoss;
+use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::terminator::Terminator;
 use sluicegate_testkit::tls::Authority;
 
@@ -17,7 +17,7 @@ async fn spans_are_exported_as_otlp_over_http() -> TestResult {
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     ask(&gateway, "/", &[]).await?;
     gateway.wait_until(|_| collector.spans().len() == 1).await?;
-    gateway.wait_until(|gateway| gateway.proxy().telemetry().spans().exported() == 1).await?;
+    gateway.wait_until(|gateway| gateway.proxy().registry().counters().spans().exported() == 1).await?;
     let requests = collector.requests();
     assert!(requests[0].starts_with("POST /v1/traces HTTP/1.1\r\n"), "{}", requests[0]);
     assert!(requests[0].contains("content-type: application/x-protobuf\r\n"), "{}", requests[0]);
@@ -27,15 +27,15 @@ async fn spans_are_exported_as_otlp_over_http() -> TestResult {
 
 /// Spans that were lost for this reason.
 fn lost(gateway: &Gateway, loss: SpanLoss) -> u64 {
-    gateway.proxy().telemetry().spans().lost(loss)
+    gateway.proxy().registry().counters().spans().lost(loss)
 }
 
 /// Every span that there was: none goes uncounted.
 fn accounted(gateway: &Gateway) -> u64 {
-    let telemetry = gateway.proxy().telemetry();
-    let not_passed_on = telemetry.workers().sum(|worker| &worker.spans_queue_full);
+    let counters = gateway.proxy().registry().counters();
+    let not_passed_on = counters.workers().sum(|worker| &worker.spans_queue_full);
     let lost: u64 = SpanLoss::ALL.into_iter().map(|loss| lost(gateway, loss)).sum();
-    telemetry.spans().exported() + lost + not_passed_on
+    counters.spans().exported() + lost + not_passed_on
 }
 
 /// Requests under load with a collector that behaves like this: none fails, and no span is unaccounted for.
@@ -48,11 +48,13 @@ async fn under_load(behaviour: Behaviour, loss: Option<SpanLoss>) -> TestResult 
     match loss {
         Some(loss) => gateway.wait_until(|gateway| lost(gateway, loss) > 0).await?,
         None => {
-            gateway.wait_until(|gateway| gateway.proxy().telemetry().spans().exported() > 0).await?;
+            gateway
+                .wait_until(|gateway| gateway.proxy().registry().counters().spans().exported() > 0)
+                .await?;
         }
     }
     gateway.stop().await;
-    let exported = gateway.proxy().telemetry().spans().exported();
+    let exported = gateway.proxy().registry().counters().spans().exported();
     assert_eq!(exported > 0, loss.is_none());
     assert_eq!(accounted(&gateway), report.requests());
     Ok(())
@@ -117,7 +119,7 @@ async fn spans_are_retried_after_a_429_and_exported_once() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     ask(&gateway, "/", &[]).await?;
-    gateway.wait_until(|gateway| gateway.proxy().telemetry().spans().exported() == 1).await?;
+    gateway.wait_until(|gateway| gateway.proxy().registry().counters().spans().exported() == 1).await?;
     assert_eq!((tries.load(Ordering::Relaxed), accounted(&gateway)), (2, 1));
     Ok(())
 }
@@ -131,7 +133,7 @@ async fn spans_rejected_by_partial_success_are_counted() -> TestResult {
     let gateway = traced(&backend, to(collector.addr())).workers(1).start().await?;
     ask(&gateway, "/", &[]).await?;
     gateway.wait_until(|gateway| lost(gateway, SpanLoss::Rejected) == 1).await?;
-    assert_eq!(gateway.proxy().telemetry().spans().exported(), 0);
+    assert_eq!(gateway.proxy().registry().counters().spans().exported(), 0);
     Ok(())
 }
 

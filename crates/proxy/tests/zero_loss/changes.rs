@@ -21,7 +21,7 @@ async fn client_connection_survives_a_hundred_configuration_changes() -> TestRes
         gateway.configure(|config| add_route(config, "b", &format!("/{change}"), "backend")).await;
         assert_eq!(client.request(GET).await?.status, 200);
     }
-    assert_eq!(gateway.proxy().telemetry().workers().sum(|worker| &worker.accepted), 1);
+    assert_eq!(gateway.proxy().registry().counters().workers().sum(|worker| &worker.accepted), 1);
     Ok(())
 }
 
@@ -85,7 +85,7 @@ async fn routes_to_one_service_share_connections_and_upstream_state() -> TestRes
         assert_eq!(client.request(request).await?.status, 200);
     }
     assert_eq!(backend.accepted(), 1);
-    assert_eq!(gateway.proxy().telemetry().upstreams().len(), 1);
+    assert_eq!(gateway.proxy().registry().upstreams().len(), 1);
     Ok(())
 }
 
@@ -175,6 +175,6 @@ async fn endpoint_change_takes_effect_at_once_with_five_thousand_routes() -> Tes
     }
     took.sort_unstable();
     println!("to the last of 2 workers, 5,000 routes: p50 {:?}, p99 {:?}", took[100], took[198]);
-    assert!(gateway.proxy().telemetry().propagation().count() >= 200);
+    assert!(gateway.proxy().registry().counters().propagation().count() >= 200);
     Ok(())
 }

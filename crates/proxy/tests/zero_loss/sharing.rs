@@ -119,7 +119,7 @@ async fn full_endpoint_is_skipped_and_all_endpoints_full_returns_503() -> TestRe
 
 /// How many connections each worker has open: the fewest and the most.
 fn open(gateway: &Gateway) -> (u64, u64) {
-    let workers = gateway.proxy().telemetry().workers();
+    let workers = gateway.proxy().registry().counters().workers();
     let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
     (open.iter().copied().min().unwrap_or(0), open.iter().copied().max().unwrap_or(0))
 }
@@ -146,7 +146,7 @@ async fn simultaneous_connections_are_spread_evenly_over_the_workers() -> TestRe
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(8).start().await?;
     let load = gateway.load().connections(80).start()?;
-    let workers = gateway.proxy().telemetry().workers();
+    let workers = gateway.proxy().registry().counters().workers();
     gateway.wait_until(|_| workers.sum(|worker| &worker.open) == 80).await?;
     let (fewest, most) = open(&gateway);
     println!("80 connections at once over 8 workers: {fewest} to {most}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_proxy::Drain;
-use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 use sluicegate_testkit::gateway::Gateway;
@@ -119,7 +119,7 @@ async fn late_request_on_a_new_connection_during_shutdown_is_served() -> TestRes
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let mut client = gateway.connect().await?;
     gateway
-        .wait_until(|gateway| gateway.proxy().telemetry().workers().sum(|worker| &worker.open) == 1)
+        .wait_until(|gateway| gateway.proxy().registry().counters().workers().sum(|worker| &worker.open) == 1)
         .await?;
     let end = shut_down(&gateway, Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: LONG });
     refuses(gateway.addr()).await;

@@ -6,8 +6,8 @@ use super::super::draft::{Draft, Times};
 use super::super::flight::{WAIT, WAITING_MAX};
 use super::super::{Collector, RequestDirectives};
 use super::*;
+use crate::counters::TrafficStats;
 use crate::date::http_date;
-use crate::telemetry::TrafficStats;
 
 fn cache(max_size: u64, max_response_size: u64) -> Arc<Cache> {
     Arc::new(Cache::new(&model::Cache {

@@ -11,11 +11,11 @@ use super::super::exchange::{Exchange, Persist};
 use super::super::refuse::Refusal;
 use super::super::respond::Begun;
 use super::{HitKind, limits};
+use crate::buffer::BUFFER;
 use crate::cache::{Entry, Part};
+use crate::counters::{Tally, TrafficShard};
 use crate::failure::{ClientFault, Failure};
 use crate::policy::traffic::TrafficPolicy;
-use crate::telemetry::{Tally, TrafficShard};
-use crate::worker::BUFFER;
 
 impl Exchange<'_> {
     /// Responds with a cached response, and with further header lines of the endpoint.

@@ -3,12 +3,12 @@
 use sluicegate_http1::{Known, Line, Method, Normalised, RequestFraming, normalise};
 use sluicegate_model::UpstreamKey;
 
-use super::super::encode::is_same_name;
 use super::super::exchange::Exchange;
 use super::Cached;
 use crate::cache::{
     Asked, Cache, RequestDirectives, add_part, add_target, is_condition, is_range_line, sent,
 };
+use crate::name::is_same_name;
 use crate::policy::Guard;
 
 impl Exchange<'_> {

@@ -108,10 +108,10 @@ impl Refresh {
             let pooled = turn
                 .as_ref()
                 .filter(|_| may_be_pooled)
-                .and_then(|endpoint| upstream.pooled(endpoint, true, now, &self.worker));
+                .and_then(|endpoint| upstream.pooled(endpoint, true, now));
             let mut connection = match pooled {
                 Some(connection) => connection,
-                None => upstream.connect(&self.worker, (settings, &wish), &mut tried, turn).await.ok()?,
+                None => upstream.connect((settings, &wish), &mut tried, turn).await.ok()?,
             };
             let is_reused = connection.is_reused();
             upstream.count_attempt(connection.endpoint());
@@ -124,7 +124,7 @@ impl Refresh {
             match answered.await {
                 Ok((head, bytes)) => {
                     upstream.note_success(connection.endpoint());
-                    upstream.note_status(&self.worker, connection.endpoint(), head.status);
+                    upstream.note_status(connection.endpoint(), head.status);
                     return self.settle(flight, connection, &head, bytes, now).await;
                 }
                 Err(_) if is_reused => {}

@@ -21,10 +21,10 @@ use super::External;
 use super::addresses::Addresses;
 use super::answer::Answer;
 use super::local::Place;
+use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
 use crate::failure::Denial;
 use crate::stream::Stream;
 use crate::tls;
-use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
 
 /// Limits for the head of a response. The same limits apply to all interim responses together.
 const HEAD: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };

@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout};
 use super::connection::{AskError, Connections};
 use super::memory::Memory;
 use super::{Answer, External, Question, Verdict};
+use crate::counters::{Check, PolicyStats};
 use crate::failure::Denial;
-use crate::telemetry::{Check, PolicyStats};
 
 /// The limit of questions of one policy in flight on a worker.
 const UNDER_WAY_MAX: usize = 1024;

@@ -25,7 +25,7 @@ use super::Policy;
 use super::credential::{Place, line_has_name};
 use super::reading::readings;
 use crate::cache::Cache;
-use crate::telemetry::TrafficStats;
+use crate::counters::TrafficStats;
 use budget::Budget;
 use split::Split;
 

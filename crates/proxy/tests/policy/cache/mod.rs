@@ -19,7 +19,8 @@ mod together;
 
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::policy::traffic::{Cache, HeaderRules};
-use sluicegate_proxy::telemetry::{CacheState, Tally, TrafficShard};
+use sluicegate_proxy::counters::{Tally, TrafficShard};
+use sluicegate_proxy::registry::CacheState;
 use sluicegate_testkit::backend::Request;
 use sluicegate_testkit::gateway::Builder;
 
@@ -88,11 +89,11 @@ fn ok(lines: &str, body: &str) -> String {
 }
 
 fn counted(gateway: &Gateway, tally: fn(&TrafficShard) -> &Tally) -> u64 {
-    gateway.proxy().telemetry().traffic_policies().iter().map(|policy| policy.stats.sum(tally)).sum()
+    gateway.proxy().registry().traffic_policies().iter().map(|policy| policy.stats.sum(tally)).sum()
 }
 
 fn kept(gateway: &Gateway) -> CacheState {
-    gateway.proxy().telemetry().traffic_policies()[0].cache.unwrap()
+    gateway.proxy().registry().traffic_policies()[0].cache.unwrap()
 }
 
 fn said(response: &Response) -> &str {

@@ -293,7 +293,7 @@ async fn client_disconnect_passes_the_fetch_to_a_waiting_request() -> TestResult
 }
 
 fn in_flight(gateway: &Gateway) -> u64 {
-    gateway.proxy().telemetry().workers().sum(|worker| &worker.in_flight)
+    gateway.proxy().registry().counters().workers().sum(|worker| &worker.in_flight)
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn invalid_authorization_response_denies_the_request() -> TestResult {
 
 #[tokio::test]
 async fn unreachable_authorization_service_denies_requests_with_a_logged_reason() -> TestResult {
-    use sluicegate_proxy::telemetry::access_log::{AccessLog, LogFormat};
+    use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("access.log");
     let log = AccessLog::open(LogFormat::Json, Some(&path))?;

@@ -9,7 +9,7 @@ mod hostile;
 mod remembered;
 
 use sluicegate_model::policy::{External, ExternalCache, KeyPart, SignIn, Traffic};
-use sluicegate_proxy::telemetry::Check;
+use sluicegate_proxy::counters::Check;
 
 use super::*;
 
@@ -63,7 +63,7 @@ async fn of_one_worker(external: External) -> anyhow::Result<(Backend, Gateway)>
 }
 
 fn checks(gateway: &Gateway, check: Check) -> u64 {
-    let policies = gateway.proxy().telemetry().policies();
+    let policies = gateway.proxy().registry().policies();
     policies.iter().map(|policy| policy.stats.sum(|shard| &shard.checks[check as usize])).sum()
 }
 

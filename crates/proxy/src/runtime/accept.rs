@@ -9,28 +9,28 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-use super::{Accepted, Worker};
+use super::{Accepted, Runtime};
 use crate::listener::{Listener, Protocol};
 
 /// How long accepting pauses when the process has no file descriptor left, or the worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Accepts connections from a listener until the task is aborted.
-pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
+pub(super) fn accept(runtime: Rc<Runtime>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
     let (local, protocol) = (listener.place.address, listener.protocol);
     let socket = TcpListener::from_std(listener.socket.into())?;
     Ok(async move {
         loop {
             match socket.accept().await {
                 Ok((stream, peer)) => {
-                    worker.stats().accepted.add(1);
-                    worker.place(stream, peer, local, protocol);
-                    while worker.is_full() {
+                    runtime.worker.stats().accepted.add(1);
+                    runtime.place(stream, peer, local, protocol);
+                    while runtime.is_full() {
                         sleep(PAUSE).await;
                     }
                 }
                 Err(error) => {
-                    worker.stats().accept_errors.add(1);
+                    runtime.worker.stats().accept_errors.add(1);
                     if !is_of_the_connection(&error) {
                         tracing::warn!(%error, listener = %local, "cannot accept connections; trying again");
                         sleep(PAUSE).await;
@@ -41,12 +41,12 @@ pub(super) fn accept(worker: Rc<Worker>, listener: Listener) -> io::Result<impl 
     })
 }
 
-impl Worker {
+impl Runtime {
     /// Serves a new connection, or passes it to the worker with the fewest connections. The kernel distributes
     /// connections over the workers' listeners by a hash, which is uneven for few, busy connections.
     fn place(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
-        let mine = self.stats().open.get() + self.mailboxes[self.id].arriving();
-        let others = self.telemetry.workers().iter().enumerate().filter(|(id, _)| *id != self.id);
+        let mine = self.worker.stats().open.get() + self.mailbox().arriving();
+        let others = self.counters.workers().iter().enumerate().filter(|(id, _)| *id != self.worker.id);
         let least = others
             .filter(|(id, _)| self.mailboxes[*id].is_accepting())
             .map(|(id, stats)| (stats.open.get() + self.mailboxes[id].arriving(), id))
@@ -54,7 +54,7 @@ impl Worker {
         match least {
             Some((open, id)) if open + 1 + mine / 16 < mine => match stream.into_std() {
                 Ok(stream) => {
-                    self.stats().handed_over.add(1);
+                    self.worker.stats().handed_over.add(1);
                     self.mailboxes[id].hand_over(Accepted { stream, peer, local, protocol });
                 }
                 Err(error) => {
@@ -66,7 +66,7 @@ impl Worker {
     }
 
     fn is_full(&self) -> bool {
-        self.connections.borrow().len() >= self.snapshot.borrow().settings.limits.connections_per_worker
+        self.connections.borrow().len() >= self.worker.settings().limits.connections_per_worker
     }
 }
 

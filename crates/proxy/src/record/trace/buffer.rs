@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::context::{Decision, Followed, decide};
 use super::protobuf;
 use super::span::Span;
-use crate::telemetry::WorkerStats;
+use crate::counters::WorkerStats;
 
 /// A worker passes its spans on once it has this many, and each second.
 const BATCH: u64 = 512;

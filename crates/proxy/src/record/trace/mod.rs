@@ -21,5 +21,4 @@ mod span;
 pub(crate) use buffer::SpanBuffer;
 pub(crate) use context::{Decision, Trace};
 pub(crate) use export::Exporter;
-pub use export::{SpanLoss, SpanStats};
 pub(crate) use span::Span;

@@ -1,4 +1,4 @@
-//! Lookup by host name: exact name, then one wildcard label, then several wildcard labels, then any host.
+//! Host names and header names: lookup by host name, and comparison of header names.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,8 @@ use sluicegate_model::HostPattern;
 /// The longest host name (RFC 1035, 2.3.4: 255 octets on the wire).
 const MAX_HOST: usize = 255;
 
-/// A value for each host pattern.
+/// A value for each host pattern. A lookup prefers the exact name, then one wildcard label, then several wildcard labels,
+/// then any host.
 #[derive(Debug)]
 pub(crate) struct HostMap<T> {
     exact: HashMap<Box<[u8]>, T, RandomState>,
@@ -92,4 +93,10 @@ pub(crate) fn host_name(authority: &[u8]) -> &[u8] {
         .filter(|colon| authority[colon + 1..].iter().all(u8::is_ascii_digit));
     let name = port.map_or(authority, |colon| &authority[..colon]);
     name.strip_suffix(b".").unwrap_or(name)
+}
+
+/// Whether CGI and similar interfaces treat two names as the same: in any case, and with `_` for `-`.
+pub(crate) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len() && one.iter().map(folded).eq(other.iter().map(folded))
 }

@@ -15,9 +15,10 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::accept::{RECORD_HEADER, record_length};
-use crate::worker::{Buffer, SPARE_BUFFER, give_spare_buffer, spare_buffer};
+use crate::buffer::{Buffer, SPARE_BUFFER, give_spare_buffer, spare_buffer};
 
+/// The length of a record's header (RFC 8446, 5.1).
+pub(crate) const RECORD_HEADER: usize = 5;
 /// The limit of plaintext in one record (RFC 8446, 5.1).
 const MAX_RECORD: usize = 16 * 1024;
 /// The memory limit of records in flight: a handshake message may be larger than one record.
@@ -85,7 +86,7 @@ enum Step {
 
 impl TlsStream {
     /// The server side. `incoming` holds the bytes that were already read from the connection.
-    pub(super) fn server(
+    pub(crate) fn server(
         tcp: TcpStream,
         config: Arc<ServerConfig>,
         incoming: Buffer,
@@ -94,7 +95,7 @@ impl TlsStream {
     }
 
     /// The client side, for a server with this name.
-    pub(super) fn client(
+    pub(crate) fn client(
         tcp: TcpStream,
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
@@ -170,7 +171,7 @@ impl TlsStream {
     }
 
     /// Continues the handshake until it is over.
-    pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.step(None) {
                 Ok(Step::Again) => {}
@@ -606,6 +607,12 @@ fn put_back_if_empty(buffer: &mut Option<Buffer>) {
     if let Some(empty) = buffer.take_if(|buffer| buffer.is_empty()) {
         give_spare_buffer(empty);
     }
+}
+
+/// The length in the header of the record at `at`, if the header is complete.
+pub(crate) fn record_length(records: &[u8], at: usize) -> Option<usize> {
+    let header = records.get(at..)?.get(..RECORD_HEADER)?;
+    Some(usize::from(u16::from_be_bytes([header[3], header[4]])))
 }
 
 fn of_tls(error: rustls::Error) -> io::Error {

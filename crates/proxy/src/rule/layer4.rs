@@ -6,30 +6,30 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, ObjectId};
 
-use crate::rule::HostMap;
-use crate::telemetry::Layer4Stats;
+use crate::counters::Layer4Stats;
+use crate::name::HostMap;
 
 /// The listeners below HTTP, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Layer4Table {
     pub(crate) connections: HashMap<SocketAddr, ConnectionTarget>,
-    pub(crate) datagrams: HashMap<SocketAddr, Option<Arc<Target>>>,
+    pub(crate) datagrams: HashMap<SocketAddr, Option<Arc<Layer4Target>>>,
     /// The host names for TLS passthrough at HTTPS listeners.
-    pub(crate) passthrough: HostMap<Arc<Target>>,
+    pub(crate) passthrough: HostMap<Arc<Layer4Target>>,
 }
 
 /// The target of a listener's connections.
 #[derive(Debug)]
 pub(crate) enum ConnectionTarget {
     /// One target for all connections.
-    Any(Option<Arc<Target>>),
+    Any(Option<Arc<Layer4Target>>),
     /// Targets for TLS connections, by the name that clients request.
-    ByName(HostMap<Arc<Target>>),
+    ByName(HostMap<Arc<Layer4Target>>),
 }
 
 /// The target of a route.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct Layer4Target {
     pub(crate) id: ObjectId,
     /// The slots of its upstreams in every worker, with their weights.
     pub(crate) backends: Vec<(usize, u32)>,
@@ -40,7 +40,7 @@ impl Layer4Table {
     /// `target` creates the target of a route at a listener (its name and protocol) for a host.
     pub(crate) fn new(
         config: &Config,
-        mut target: impl FnMut(&str, &'static str, &HostPattern, &Layer4Route) -> Target,
+        mut target: impl FnMut(&str, &'static str, &HostPattern, &Layer4Route) -> Layer4Target,
     ) -> Self {
         let mut table = Self::default();
         for listener in &config.listeners {
@@ -74,7 +74,7 @@ impl Layer4Table {
 /// The name of the HTTPS listeners, which are not in the configuration.
 pub(crate) const HTTPS: &str = "https";
 
-impl Target {
+impl Layer4Target {
     /// Chooses the slot of an upstream by weight.
     pub(crate) fn pick(&self) -> Option<usize> {
         let weights: u64 = self.backends.iter().map(|(_, weight)| u64::from(*weight)).sum();
@@ -96,11 +96,11 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::Layer4Stats;
+    use crate::counters::Layer4Stats;
 
-    fn target(backends: &[(usize, u32)]) -> Target {
+    fn target(backends: &[(usize, u32)]) -> Layer4Target {
         let id = ObjectId { kind: "TCPRoute", namespace: "default".into(), name: "r".into() };
-        Target { id, backends: backends.to_vec(), stats: Arc::new(Layer4Stats::new(1)) }
+        Layer4Target { id, backends: backends.to_vec(), stats: Arc::new(Layer4Stats::new(1)) }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use crate::listener::{Listener, Place, Protocol};
 use crate::rule::Table;
 use crate::upstream::{EndpointSet, SharedUpstream};
+use crate::worker::Stop;
 
 /// One worker's mailbox.
 #[derive(Debug)]
@@ -55,19 +56,6 @@ pub(crate) struct Accepted {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) protocol: Protocol,
-}
-
-/// The steps of a worker's shutdown (Z10): each step includes the previous steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stop {
-    /// Responses announce `Connection: close`.
-    Announce,
-    /// No connections are accepted any more.
-    CloseListeners,
-    /// Idle connections are closed.
-    CloseIdle,
-    /// All connections are closed.
-    CloseAll,
 }
 
 impl Pending {

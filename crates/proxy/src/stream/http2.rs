@@ -24,8 +24,8 @@ use tokio::io::ReadBuf;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::batch::{Batch, Sender};
-use crate::stream::Stream;
+use super::Stream;
+use super::batch::{Batch, Sender};
 
 /// How many bytes of one response an endpoint may send before the client has taken some of them.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -445,7 +445,7 @@ impl Body {
                 }
                 let is_last = decoder.is_done();
                 if is_last {
-                    let sent = match fields(trailers) {
+                    let sent = match header_fields(trailers) {
                         fields if fields.is_empty() => send.send_data(Bytes::new(), true),
                         fields => send.send_trailers(fields),
                     };
@@ -569,7 +569,7 @@ fn write_fields<'f>(out: &mut Vec<u8>, fields: impl IntoIterator<Item = (&'f Hea
 }
 
 /// Converts header lines to fields. Leaves out lines that HTTP/2 does not allow.
-pub(crate) fn fields(lines: &[u8]) -> HeaderMap {
+pub(crate) fn header_fields(lines: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for line in lines.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

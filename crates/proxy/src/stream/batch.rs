@@ -16,8 +16,8 @@ use tokio::task::yield_now;
 
 pub(crate) use self::trailers::Sender;
 use self::trailers::Trailers;
-use crate::stream::Stream;
-use crate::worker::{Buffer, give_spare_buffer, spare_buffer};
+use super::Stream;
+use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
 
 /// The limit of gathered bytes.
 const MOST: usize = 64 * 1024;

@@ -1,4 +1,14 @@
 //! A connection, in clear text or over TLS.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`tls`] | a TLS connection, over rustls' core without I/O |
+//! | [`http2`] | connections to endpoints that many requests share |
+//! | [`batch`] | gathers the bytes of an HTTP/2 connection into few writes |
+
+mod batch;
+mod http2;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,9 +21,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::tls::TlsStream;
-use crate::upstream::Http2Call;
-use crate::worker::BUFFER;
+use crate::buffer::BUFFER;
+pub(crate) use batch::{Batch, Sender};
+pub(crate) use http2::{Http2Call, Http2Connections, NoWebSocket, Refused, header_fields};
+pub(crate) use tls::{RECORD_HEADER, TlsStream, record_length};
 
 /// A connection to a client or an endpoint.
 ///

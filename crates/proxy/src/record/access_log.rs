@@ -10,13 +10,13 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use sluicegate_model::{ObjectId, UpstreamKey};
 
-use super::{Telemetry, WorkerStats};
+use crate::counters::WorkerStats;
 use crate::date::http_date;
 use writer::Target;
 pub(crate) use writer::WriterThread;
@@ -70,19 +70,6 @@ impl AccessLog {
     /// The thread that writes lines. It ends after all buffers are gone and their lines are written.
     pub(crate) fn into_writer(self) -> WriterThread {
         self.writer
-    }
-}
-
-impl Telemetry {
-    pub(crate) fn with_lost_lines(self, lost_lines: Arc<AtomicU64>) -> Self {
-        Self { lost_lines, ..self }
-    }
-
-    /// Lost access log lines: the writer was too slow, or the file did not accept them.
-    #[must_use]
-    pub fn lost_lines(&self) -> u64 {
-        let dropped = self.workers.sum(|worker| &worker.log_dropped);
-        dropped + self.lost_lines.load(Ordering::Relaxed)
     }
 }
 

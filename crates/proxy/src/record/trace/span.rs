@@ -219,7 +219,7 @@ fn cut(text: &str, most: usize) -> &str {
 
 /// The host that a client requests, and its port.
 fn host_and_port(authority: &[u8]) -> (&[u8], Option<u16>) {
-    let host = crate::rule::host_name(authority);
+    let host = crate::name::host_name(authority);
     let rest = &authority[host.len()..];
     let rest = rest.strip_prefix(b".").unwrap_or(rest);
     let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);

@@ -1,0 +1,200 @@
+//! The registry of live state: the counters, and the configuration that is served now, for readers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluicegate_model::{Config, ObjectId, Settings, Tls};
+
+pub use crate::listener::ListenerState;
+pub use crate::policy::{CacheState, PolicyState, SharedState, TrafficState};
+
+use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
+use crate::policy::Resources;
+use crate::rule::Table;
+use crate::upstream::SharedUpstream;
+
+/// The counters, and the configuration that is served now.
+#[derive(Debug)]
+pub struct Registry {
+    resources: Resources,
+    live: Mutex<Live>,
+}
+
+/// The current configuration, for readers.
+#[derive(Debug, Default)]
+struct Live {
+    config: Option<Arc<Config>>,
+    table: Arc<Table>,
+    layer4: HashMap<Layer4Labels, Arc<Layer4Stats>>,
+    listeners: Vec<ListenerState>,
+    upstreams: Arc<[Arc<SharedUpstream>]>,
+}
+
+/// The published keys of a token issuer.
+#[derive(Clone, Debug)]
+pub struct PublishedKeys {
+    /// The URL of the keys.
+    pub url: Box<str>,
+    /// The number of known keys.
+    pub keys: usize,
+    /// The number of fetches.
+    pub fetched: u64,
+    /// The number of failed fetches.
+    pub failed: u64,
+}
+
+impl Registry {
+    /// The registry of a process without a data plane: all counters are zero.
+    #[must_use]
+    pub fn of_no_worker() -> Self {
+        Self::new(Counters::new(1, Arc::default()))
+    }
+
+    pub(crate) fn new(counters: Counters) -> Self {
+        Self { resources: Resources::new(counters.into()), live: Mutex::default() }
+    }
+
+    /// The counters of the process.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.resources.counters
+    }
+
+    /// What outlives configurations.
+    pub(crate) fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// The current configuration with the current endpoints, or `None` before the first. Each call assembles it.
+    #[must_use]
+    pub fn config(&self) -> Option<Config> {
+        let (config, upstreams) = {
+            let live = self.live();
+            (live.config.clone()?, live.upstreams.clone())
+        };
+        let upstreams: HashMap<_, _> = upstreams.iter().map(|upstream| (upstream.key(), upstream)).collect();
+        let mut config = (*config).clone();
+        for (key, upstream) in &mut config.upstreams {
+            if let Some(shared) = upstreams.get(key) {
+                Arc::make_mut(upstream).endpoints = shared.endpoints().to_model();
+            }
+        }
+        Some(config)
+    }
+
+    /// The settings of the current configuration, or `None` before the first.
+    #[must_use]
+    pub fn settings(&self) -> Option<Settings> {
+        Some(self.live().config.as_ref()?.settings.clone())
+    }
+
+    /// The current certificates, or `None` before the first configuration.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        Some(self.live().config.as_ref()?.tls.clone())
+    }
+
+    /// The counters of every route.
+    #[must_use]
+    pub fn routes(&self) -> Vec<(RouteLabels, Arc<RouteStats>)> {
+        let table = self.live().table.clone();
+        let all = table.hosts().iter().flat_map(|host| host.stats());
+        let mut routes: Vec<_> = all
+            .map(|(labels, stats)| match self.counters().is_overflow(stats) {
+                true => (RouteLabels::default(), stats.clone()),
+                false => (labels, stats.clone()),
+            })
+            .collect();
+        routes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        routes.dedup_by(|a, b| a.0 == b.0);
+        routes
+    }
+
+    /// The counters of every route below HTTP.
+    #[must_use]
+    pub fn layer4(&self) -> Vec<(Layer4Labels, Arc<Layer4Stats>)> {
+        let mut routes: Vec<_> = self.live().layer4.iter().map(clone_pair).collect();
+        routes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        routes
+    }
+
+    /// The listeners below HTTP that are configured, and whether they listen.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<ListenerState> {
+        self.live().listeners.clone()
+    }
+
+    pub(crate) fn set_listeners(&self, listeners: Vec<ListenerState>) {
+        self.live().listeners = listeners;
+    }
+
+    pub(crate) fn set_layer4(&self, routes: HashMap<Layer4Labels, Arc<Layer4Stats>>) {
+        self.live().layer4 = routes;
+    }
+
+    /// Every upstream, sorted by key.
+    #[must_use]
+    pub fn upstreams(&self) -> Vec<Arc<SharedUpstream>> {
+        let mut upstreams: Vec<_> = self.live().upstreams.to_vec();
+        upstreams.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        upstreams
+    }
+
+    /// Replaces the current configuration.
+    pub(crate) fn publish(
+        &self,
+        config: &Arc<Config>,
+        upstreams: Arc<[Arc<SharedUpstream>]>,
+        table: Arc<Table>,
+    ) {
+        let mut live = self.live();
+        live.config = Some(config.clone());
+        live.upstreams = upstreams;
+        live.table = table;
+    }
+
+    /// The fetched keys of each token issuer.
+    #[must_use]
+    pub fn published_keys(&self) -> Vec<PublishedKeys> {
+        let states = self.resources.key_places.states().into_iter();
+        states.map(|(url, keys, fetched, failed)| PublishedKeys { url, keys, fetched, failed }).collect()
+    }
+
+    /// Every policy for security or limits.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicyState> {
+        let table = self.live().table.clone();
+        let mut policies: Vec<_> = table.policies().states().collect();
+        policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        policies
+    }
+
+    /// Every traffic policy.
+    #[must_use]
+    pub fn traffic_policies(&self) -> Vec<TrafficState> {
+        let table = self.live().table.clone();
+        let mut policies: Vec<_> = table.policies().traffic_states().collect();
+        policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        policies
+    }
+
+    /// The counters of every consumer; without a name, the shared counters beyond [`MAX_CONSUMERS`].
+    #[must_use]
+    pub fn consumers(&self) -> Vec<(Option<ObjectId>, Arc<ConsumerStats>)> {
+        let table = self.live().table.clone();
+        let all = table.consumers().iter().map(|known| (known.consumer.id.clone(), known.stats.clone()));
+        let is_own = |stats: &Arc<ConsumerStats>| !self.counters().is_of_other_consumers(stats);
+        let (own, others): (Vec<_>, Vec<_>) = all.partition(|(_, stats)| is_own(stats));
+        let mut consumers: Vec<_> = own.into_iter().map(|(id, stats)| (Some(id), stats)).collect();
+        consumers.extend(others.into_iter().next().map(|(_, stats)| (None, stats)));
+        consumers
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn clone_pair<K: Clone, V: Clone>((key, value): (&K, &V)) -> (K, V) {
+    (key.clone(), value.clone())
+}
