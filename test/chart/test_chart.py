@@ -290,7 +290,7 @@ class Values(unittest.TestCase):
             ({"replicas": "3"}, "replicas"),
             ({"hostNetwork": "yes"}, "hostNetwork"),
             ({"listen": {"http": 80808}}, "listen/http"),
-            ({"extraArgs": ["trusted-peers"]}, "extraArgs"),
+            ({"extraArgs": ["trusted-proxies"]}, "extraArgs"),
             ({"extraPorts": [{"port": 53}]}, "extraPorts"),
             ({"tls": {"defaultCertificate": "no-namespace"}}, "defaultCertificate"),
             ({"watchNamespaces": ["Shop"]}, "watchNamespaces"),

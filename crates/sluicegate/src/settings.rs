@@ -27,11 +27,11 @@ const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
 /// model. Where 0 means something (never, none, no limit), the option's help says so; elsewhere it is refused.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
-    /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) the gateway trusts: networks such as
-    /// 10.0.0.0/8, or single addresses, comma separated. If such a peer reports no valid client IP, rules about client
-    /// IPs deny the request. [default: none]
+    /// Trusted proxies, as networks such as 10.0.0.0/8 or single addresses, comma separated. The gateway believes their
+    /// forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID). If a trusted proxy reports no valid client IP, rules
+    /// about client IPs deny the request. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
-    trusted_peers: Vec<IpNet>,
+    trusted_proxies: Vec<IpNet>,
     /// Peers that send the PROXY protocol (version 1 or 2), such as load balancers: networks or single addresses, comma
     /// separated. Their connections must begin with the PROXY header, at every listener except UDP. The gateway does
     /// not accept the header from other peers. [default: none]
@@ -241,7 +241,7 @@ impl SettingsArgs {
     pub(crate) fn settings(&self) -> Settings {
         let (timeouts, limits, resilience) = (Timeouts::default(), Limits::default(), Resilience::default());
         Settings {
-            trusted_peers: self.trusted_peers.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
             proxy_protocol_peers: self.proxy_protocol_peers.clone(),
             underscores_in_headers: self.underscores_in_headers.unwrap_or_default(),
             allow_encoded_dot_segments: self.allow_encoded_dot_segments.unwrap_or_default(),
@@ -489,6 +489,12 @@ mod tests {
             assert!(text.contains(option) && text.contains(message), "{option} {wrong}: {text}");
             assert_eq!(error.exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn message_for_a_former_option_names_the_new_option() {
+        let error = parsed("--trusted-peers", "10.0.0.0/8").expect_err("a former name");
+        assert!(error.to_string().contains("a similar argument exists: '--trusted-proxies'"), "{error}");
     }
 
     #[test]
