@@ -11,9 +11,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
-use crate::control::ControlArgs;
+use crate::control_plane::ControlPlaneArgs;
+use crate::data_plane::DataPlaneArgs;
 use crate::log::Lines;
-use crate::proxy::ProxyArgs;
 use crate::serve::ServeArgs;
 
 /// A Kubernetes ingress controller and API gateway. It applies every change of routes and endpoints without losing a
@@ -36,9 +36,9 @@ pub(crate) enum Command {
     /// Run the gateway with the objects of a Kubernetes cluster or a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
     /// Run only the control plane, which sends the configuration to data planes on other machines.
-    Control(Box<ControlArgs>),
+    ControlPlane(Box<ControlPlaneArgs>),
     /// Run only the data plane, which serves the configuration of a control plane.
-    Proxy(Box<ProxyArgs>),
+    DataPlane(Box<DataPlaneArgs>),
     /// Check manifests, and print the routes that serve would serve. Exit with 1 if there are errors.
     Check(CheckArgs),
     /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl

@@ -1,4 +1,4 @@
-//! The data plane as a process, from the takeover to the drain: the common part of `serve` and `proxy`.
+//! The data plane as a process, from the takeover to the drain: the common part of `serve` and `data-plane`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
