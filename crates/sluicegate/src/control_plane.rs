@@ -27,13 +27,13 @@ use crate::source::{Source, SourceArgs};
 use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(next_help_heading = "Control plane", after_help = format!("\
+{} {}\n\n\
 Data planes (sluicegate data-plane) connect to --listen, and receive the configuration and every change. Without a control plane, \
 data planes continue to serve. A new control plane sends them only the differences.\n\n\
-The control plane is ready once it has a configuration. SIGTERM, SIGINT and SIGQUIT end it at once.")]
+The control plane itself listens only at --listen and --admin. It is ready once it has a configuration. SIGTERM, SIGINT and \
+SIGQUIT end it at once.", gateway::TIME, gateway::SIZE))]
 pub(crate) struct ControlPlaneArgs {
-    #[command(flatten)]
-    source: SourceArgs,
     /// The address where data planes connect (gRPC with mutual TLS).
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:9902")]
     listen: SocketAddr,
@@ -46,7 +46,8 @@ pub(crate) struct ControlPlaneArgs {
     /// sluicegate-control-tls, and data planes mount sluicegate-proxy-tls.
     #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
     plane_certificates: bool,
-    /// The largest number of connected data planes. The control plane refuses further data planes, which try again.
+    /// The largest number of connected data planes. The control plane refuses further data planes, which retry. [range:
+    /// at least 1]
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
     max_data_planes: u32,
     /// The address of the admin interface: /healthz, /readyz, /metrics, /planes and /config. Keep it private.
@@ -62,6 +63,8 @@ pub(crate) struct ControlPlaneArgs {
     /// The address of the data planes' admin interfaces. A Gateway cannot use its port.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     data_plane_admin: SocketAddr,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     class: ClassArgs,
     #[command(flatten)]

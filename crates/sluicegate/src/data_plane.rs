@@ -16,10 +16,10 @@ use crate::address::listen_address;
 use crate::gateway::{self, GatewayArgs, Told};
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(next_help_heading = "Data plane", after_help = format!("\
 The data plane is ready once it serves a configuration: from the control plane, or from --snapshot if the control plane is \
 unreachable or silent for 2s. Without a connection it continues to serve, and connects again: at once, then after up to \
-200ms, doubling to 1s.\n\n{}", gateway::LIFE))]
+200ms, doubling to 1s.\n\n{}\n\n{}", gateway::LIFE, gateway::TIME))]
 pub(crate) struct DataPlaneArgs {
     /// The host and port of the control plane. The data plane looks the host up for each connection.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
@@ -40,8 +40,8 @@ pub(crate) struct DataPlaneArgs {
     pod_name: Option<Box<str>>,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// The address for HTTPS; may be given several times. [default: none]
-    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    /// The address where the gateway accepts HTTPS; may be given several times. [default: none]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, help_heading = "Gateway")]
     listen_https: Vec<SocketAddr>,
 }
 
